@@ -1,0 +1,43 @@
+# Everything runs in a virtual environment in this folder, made on first use.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types unit bench schemas clean
+
+demo: .venv/demo.stamp
+	$(BIN)/agentv validate examples/first
+	$(BIN)/python examples/list_cases.py examples/first/capitals.yaml examples/first/sums.jsonl
+
+test: lint types unit
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/dev.stamp
+	$(BIN)/mypy
+
+unit: .venv/dev.stamp
+	$(BIN)/pytest -q
+
+bench: .venv/demo.stamp
+	$(BIN)/python -m benchmarks
+
+schemas: .venv/demo.stamp
+	for kind in eval case targets config result; do $(BIN)/agentv schema $$kind >schemas/$$kind.schema.json; done
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "agentv needs Python 3.11 or newer; name one with: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/demo.stamp: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/dev.stamp: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ .venv/demo.stamp

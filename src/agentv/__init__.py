@@ -1,0 +1,42 @@
+"""Evaluates AI agents: cases in YAML or JSONL in, scores that can be compared out.
+
+The public names are resolved on first use, so that `agentv --help` pays for none of them.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentv.cases import load_eval_cases
+    from agentv.errors import AgentvError
+    from agentv.notices import collect_warnings
+    from agentv.records import EvalCase, Message, Problem
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AgentvError",
+    "EvalCase",
+    "Message",
+    "Problem",
+    "__version__",
+    "collect_warnings",
+    "load_eval_cases",
+]
+
+_HOME = {
+    "AgentvError": "agentv.errors",
+    "EvalCase": "agentv.records",
+    "Message": "agentv.records",
+    "Problem": "agentv.records",
+    "collect_warnings": "agentv.notices",
+    "load_eval_cases": "agentv.cases",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The public name, imported from its module now and not before."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'agentv' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)

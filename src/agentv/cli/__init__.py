@@ -1,0 +1,66 @@
+"""The command line: flags in, text out, exit code.
+
+One file a command, imported when the command is called: `agentv --help` imports none of them.
+"""
+
+import sys
+from typing import Any
+
+import click
+
+from agentv import __version__
+from agentv.errors import AgentvError
+
+COMMANDS = {
+    "schema": "Print the JSON Schema of a kind of file, for editors and tools.",
+    "validate": "Check eval, targets and config files without running anything.",
+}
+
+
+class _Commands(click.Group):
+    """The commands by name; each is imported from its own file when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        from importlib import import_module
+
+        command: click.Command = import_module(f"agentv.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from agentv.errors import nearest
+
+            ctx.fail(f"no such command {args[0]!r}: {nearest(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="agentv %(version)s")
+def agentv() -> None:
+    """Evaluate AI agents: cases in YAML or JSONL in, scores you can compare out."""
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code. The one place where errors are caught."""
+    try:
+        agentv(prog_name="agentv")
+    except AgentvError as error:
+        click.echo(f"error: {error}", err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        sys.exit(2)
+    except Exception as error:
+        if "--verbose" in sys.argv:
+            raise
+        click.echo(f"error: agentv broke: {type(error).__name__}: {error}", err=True)
+        click.echo("hint: this is a bug of agentv; --verbose shows where it happened", err=True)
+        sys.exit(2)

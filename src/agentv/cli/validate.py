@@ -1,0 +1,68 @@
+"""`agentv validate`."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+
+import click
+import msgspec
+
+from agentv.cli.messages import print_warnings
+from agentv.discovery import agentv_files
+from agentv.records import Problem
+from agentv.validate import Checked, check_file
+
+
+@click.command(epilog="Example: agentv validate evals/ .agentv/targets.yaml")
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="json is for tools.")
+@click.option("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+def command(paths: tuple[str, ...], form: str, verbose: bool) -> None:
+    """Check eval files, sidecars, targets and config files without running anything.
+
+    PATHS are files, folders or globs. Every problem of every file is shown, as
+    file:line:column: message. Exit code 0: no errors (warnings are fine); 1: errors;
+    2: a path that does not exist.
+    """
+    print_warnings(verbose)
+    files = sorted({file for path in paths for file in agentv_files(path)})
+    checked = map(check_file, files)
+    summary = _print_json(checked) if form == "json" else _print_text(checked)
+    sys.exit(1 if summary["errors"] else 0)
+
+
+_COUNTED = ("files", "cases", "errors", "warnings")
+
+
+def _print_text(checked: Iterable[Checked]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for file in checked:
+        total += _counts(file)
+        for problem in file.problems:
+            click.echo(_line(problem))
+    files, cases, errors, warnings = (f"{total[what]} {what if total[what] != 1 else what[:-1]}" for what in _COUNTED)
+    click.echo(f"{files}, {cases}: {errors}, {warnings}")
+    return total
+
+
+def _line(problem: Problem) -> str:
+    """`file:line:column: message`, as compilers print it and editors read it."""
+    hint = f" ({problem.hint})" if problem.hint else ""
+    place = f"{problem.file}:{problem.line or 1}:{problem.column or 1}"
+    return f"{place}: {problem.severity}: {problem.message}{hint}"
+
+
+def _print_json(checked: Iterable[Checked]) -> Counter[str]:
+    files = list(checked)
+    total = sum(map(_counts, files), Counter[str]())
+    form = {
+        "problems": [problem for file in files for problem in file.problems],
+        "summary": {what: total[what] for what in _COUNTED},
+    }
+    click.echo(msgspec.json.format(msgspec.json.encode(form, enc_hook=str), indent=2))
+    return total
+
+
+def _counts(file: Checked) -> Counter[str]:
+    severities = Counter(f"{problem.severity}s" for problem in file.problems)
+    return Counter(files=1, cases=file.cases) + severities

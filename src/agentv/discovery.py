@@ -1,0 +1,62 @@
+"""Paths, folders and globs as a user types them -> the files they mean, sorted, each once."""
+
+import os
+from collections.abc import Iterator
+from glob import has_magic, iglob
+from pathlib import Path
+
+from agentv.cases import READERS
+from agentv.config import CONFIG_NAMES
+from agentv.errors import AgentvError
+from agentv.targets import TARGETS_NAMES
+
+IGNORED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "dist", "build"})
+
+
+class NothingFound(AgentvError):
+    """A path or a pattern that no file answers to."""
+
+
+def agentv_files(pattern: str) -> list[Path]:
+    """The files that a path or a glob means; a folder means all of agentv's files under it."""
+    found = [Path(pattern)] if Path(pattern).exists() else _matches(pattern)
+    if not found:
+        hint = "check the path and the folder you are in; quote a pattern so that the shell leaves it alone"
+        raise NothingFound(f"no file matches {pattern!r}", hint=hint)
+    files = [file for path in found for file in (_under(path) if path.is_dir() else [path])]
+    if not files:
+        hint = f"eval files end in {', '.join(READERS)}; a YAML file has 'evalcases:' in it"
+        raise NothingFound(f"no eval, targets or config file under {pattern!r}", hint=hint)
+    return sorted(set(files))
+
+
+def _matches(pattern: str) -> list[Path]:
+    return [Path(path) for path in iglob(pattern, recursive=True)] if has_magic(pattern) else []
+
+
+def _under(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name == ".agentv" or not _is_ignored(name)]
+        if Path(place).name == ".agentv":
+            folders.clear()  # results, caches and logs are no sources
+        yield from (path for name in names if _is_ours(path := Path(place, name)))
+
+
+def _is_ignored(name: str) -> bool:
+    return name.startswith(".") or name in IGNORED_FOLDERS
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file in a folder is one of ours. YAML can be anybody's, so it is looked into."""
+    known = (*TARGETS_NAMES, *CONFIG_NAMES)
+    if path.parent.name == ".agentv" or path.name in known:
+        return path.name in known or f".agentv/{path.name}" in known
+    suffix = path.suffix.lower()
+    return suffix == ".jsonl" or (suffix in READERS and _holds_cases(path))
+
+
+def _holds_cases(path: Path) -> bool:
+    try:
+        return b"evalcases" in path.read_bytes()
+    except OSError:
+        return True  # let whoever reads it say why it cannot be read

@@ -1,0 +1,386 @@
+"""YAML and JSONL text -> values that know their line.
+
+YAML comes from libyaml as a stream of events, and becomes values here: that is where the types of
+YAML 1.2 (`NO`, `on` and `12:30` are strings), duplicate keys, aliases that expand into something
+huge, and the place of every value are seen to. Nesting is followed with a stack, not by recursion.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from agentv.errors import AgentvError
+
+Steps = tuple[str | int, ...]
+"""The way to a value inside a document: `("evalcases", 0, "id")`."""
+
+BLOCK_BYTES = 64 * 1024
+MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_ALIAS_CHARACTERS = 10_000_000
+MAX_DEPTH = 500
+TOO_DEEP = "nested too deeply"
+
+
+class Place(NamedTuple):
+    """A place in a text, counted from 1 as editors do."""
+
+    line: int
+    column: int
+
+
+class Document(NamedTuple):
+    """What a YAML text holds. A field stands where its key stands, an item where it begins."""
+
+    value: Any
+    places: Mapping[Steps, Place]
+
+    def place(self, steps: Steps) -> Place:
+        """Where the value at the end of `steps` stands, or what is around it if it is not there."""
+        while steps not in self.places:
+            steps = steps[:-1]
+        return self.places[steps]
+
+
+def read_bytes(path: Path, error: type[AgentvError]) -> bytes:
+    """The file's content, or an `error` that says why it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise unreadable(problem, path, error) from problem
+
+
+def unreadable(problem: OSError, path: Path, error: type[AgentvError]) -> AgentvError:
+    """The `error` for a file that cannot be opened, in plain words."""
+    match problem:
+        case FileNotFoundError() | NotADirectoryError():
+            return error("no such file", file=path, hint="check the path and the folder you are in")
+        case IsADirectoryError():
+            return error("this is a folder, not a file", file=path)
+        case PermissionError():
+            return error("no permission to read this file", file=path, hint="check its owner and mode")
+    return error(f"cannot be read: {problem.strerror or problem}", file=path)
+
+
+def read_yaml(path: Path, error: type[AgentvError]) -> Document:
+    """The one document of a YAML file; whatever is wrong with it is raised as `error`."""
+    data = read_bytes(path, error)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise _not_utf8(problem, path, line, error) from None
+    return parse_yaml(text, path, error)
+
+
+def parse_yaml(text: str, path: Path, error: type[AgentvError]) -> Document:
+    """The one document of a YAML text; `path` is for the messages."""
+    import yaml
+
+    composer = _Composer()
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            composer.take(event)
+    except _Refused as refusal:
+        place, message, hint = refusal.args
+        raise error(message, file=path, line=place.line, column=place.column, hint=hint) from None
+    except yaml.MarkedYAMLError as problem:
+        raise _bad_yaml(problem, text, path, error) from None
+    except yaml.YAMLError as problem:
+        line = text.count("\n", 0, getattr(problem, "position", 0)) + 1
+        detail = str(problem).splitlines()[0]
+        raise error(f"Invalid YAML: {detail}", file=path, line=line, column=1) from None
+    return Document(composer.value, composer.places)
+
+
+def _bad_yaml(problem: Any, text: str, path: Path, error: type[AgentvError]) -> AgentvError:
+    mark = problem.problem_mark or problem.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    words = ", ".join(part for part in (problem.problem, problem.context) if part)
+    source = text.splitlines()[line - 1 : line]
+    hint = ""
+    if source and "\t" in source[0][: column + 1]:
+        hint = "indent with spaces: YAML does not allow tabs there"
+    return error(f"Invalid YAML: {words}", file=path, line=line, column=column, hint=hint)
+
+
+class _Refused(Exception):
+    """Well-formed YAML that we do not take: its place, what is wrong, and a hint."""
+
+
+class _Open(NamedTuple):
+    """A collection whose end has not been seen yet."""
+
+    value: dict[str, Any] | list[Any]
+    steps: Steps
+    anchor: str | None
+    before: int
+
+
+_NO_KEY = object()
+
+
+class _Composer:
+    """Builds the value of one document from parser events, and notes where its parts stand."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.places: dict[Steps, Place] = {(): Place(1, 1)}
+        self._stack: list[_Open] = []
+        self._key: Any = _NO_KEY
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._size = 0
+        self._aliased = 0
+        self._documents = 0
+
+    def take(self, event: Any) -> None:
+        name = type(event).__name__
+        if action := _ACTIONS.get(name):
+            action(self, event, _place(event))
+
+    def _document(self, _event: Any, place: Place) -> None:
+        self._documents += 1
+        if self._documents > 1:
+            raise _Refused(place, "a second YAML document begins here", "keep one document in each file")
+
+    def _scalar(self, event: Any, place: Place) -> None:
+        self._size += len(event.value) + 1
+        if self._stack and type(self._stack[-1].value) is dict and self._key is _NO_KEY:
+            self._take_key(event, place)
+            return
+        value = _resolved(event, place)
+        self._put(value, place)
+        self._anchor(event.anchor, value, len(event.value) + 1)
+
+    def _take_key(self, event: Any, place: Place) -> None:
+        mapping, steps = self._stack[-1].value, self._stack[-1].steps
+        if event.value in mapping:
+            first = self.places[(*steps, event.value)]
+            raise _Refused(place, f"duplicate key {event.value!r}, first on line {first.line}", "remove one")
+        if event.value == "<<" and event.implicit[0]:
+            hint = "repeat the keys, or move what is shared to the top of the file"
+            raise _Refused(place, "merge keys (<<) are not part of YAML 1.2", hint)
+        self._key = event.value
+        self.places[(*steps, event.value)] = place
+
+    def _start(self, event: Any, place: Place) -> None:
+        if self._stack and type(self._stack[-1].value) is dict and self._key is _NO_KEY:
+            raise _Refused(place, "a key must be a plain value, not a list or a mapping", "")
+        if len(self._stack) >= MAX_DEPTH:
+            raise _Refused(place, TOO_DEEP, f"at most {MAX_DEPTH} levels are read")
+        wanted = _COLLECTION_TAGS[type(event).__name__]
+        if event.tag not in (None, "!", wanted):
+            raise _Refused(place, f"the tag {event.tag} is not supported", "leave the tag out")
+        value: dict[str, Any] | list[Any] = {} if wanted == "tag:yaml.org,2002:map" else []
+        steps = self._put(value, place)
+        self._stack.append(_Open(value, steps, event.anchor, self._size))
+        self._size += 1
+
+    def _end(self, _event: Any, _place: Place) -> None:
+        done = self._stack.pop()
+        self._anchor(done.anchor, done.value, self._size - done.before)
+
+    def _alias(self, event: Any, place: Place) -> None:
+        if event.anchor not in self._anchors:
+            raise _Refused(place, f"the alias *{event.anchor} has no anchor before it, or stands inside it", "")
+        if self._stack and type(self._stack[-1].value) is dict and self._key is _NO_KEY:
+            raise _Refused(place, "an alias cannot be a key", "write the key out")
+        value, size = self._anchors[event.anchor]
+        self._size += size
+        self._aliased += size
+        if self._aliased > MAX_ALIAS_CHARACTERS:
+            raise _Refused(place, "aliases expand into something huge", "write out what is meant")
+        self._put(value, place)
+
+    def _anchor(self, name: str | None, value: Any, size: int) -> None:
+        if name:
+            self._anchors[name] = value, size
+
+    def _put(self, value: Any, place: Place) -> Steps:
+        """Put `value` where it belongs and say by which steps it is reached."""
+        if not self._stack:
+            self.value = value
+            self.places[()] = place
+            return ()
+        around, steps = self._stack[-1].value, self._stack[-1].steps
+        if isinstance(around, list):
+            steps = (*steps, len(around))
+            self.places[steps] = place
+            around.append(value)
+            return steps
+        steps = (*steps, self._key)
+        around[self._key] = value
+        self._key = _NO_KEY
+        return steps
+
+
+_ACTIONS: dict[str, Callable[[_Composer, Any, Place], None]] = {
+    "DocumentStartEvent": _Composer._document,
+    "ScalarEvent": _Composer._scalar,
+    "AliasEvent": _Composer._alias,
+    "MappingStartEvent": _Composer._start,
+    "SequenceStartEvent": _Composer._start,
+    "MappingEndEvent": _Composer._end,
+    "SequenceEndEvent": _Composer._end,
+}
+_COLLECTION_TAGS = {
+    "MappingStartEvent": "tag:yaml.org,2002:map",
+    "SequenceStartEvent": "tag:yaml.org,2002:seq",
+}
+
+
+def _place(event: Any) -> Place:
+    return Place(event.start_mark.line + 1, event.start_mark.column + 1)
+
+
+_NULL = re.compile(r"|~|null|Null|NULL")
+_BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_CORE: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
+    "null": (_NULL, lambda _: None),
+    "bool": (_BOOL, lambda text: text[0] in "tT"),
+    "int": (_INT, lambda text: int(text, 0) if text[:2] in ("0o", "0x") else int(text)),
+    # .inf and .nan are refused (`float` does not read them): JSON, and so JSONL, has no such numbers
+    "float": (_FLOAT, lambda text: _finite(float(text))),
+}
+_PREFIX = "tag:yaml.org,2002:"
+
+
+def _resolved(event: Any, place: Place) -> Any:
+    """The value of a scalar, by the core schema of YAML 1.2."""
+    text: str = event.value
+    tag = event.tag.removeprefix(_PREFIX) if event.tag else None
+    if tag in ("str", "!") or (tag is None and not event.implicit[0]):
+        return text
+    try:
+        if tag in ("null", "bool", "int", "float"):
+            pattern, value_of = _CORE[tag]
+            if not pattern.fullmatch(text):
+                raise _Refused(place, f"{text!r} is not of the type !!{tag}", "leave the tag out")
+            return value_of(text)
+        if tag is None:
+            if text[:1] not in _MAY_BE_OTHER:
+                return text
+            for pattern, value_of in _CORE.values():
+                if pattern.fullmatch(text):
+                    return value_of(text)
+            return text
+    except ValueError as problem:
+        raise _Refused(place, f"the number {text[:40]} is out of range", "quote it if it is text") from problem
+    raise _Refused(place, f"the tag {event.tag} is not supported", "leave the tag out")
+
+
+_MAY_BE_OTHER = frozenset(["", *"~nNtTfF+-.0123456789"])
+"""First characters of plain scalars that are not strings."""
+
+
+def _finite(number: float) -> float:
+    if number - number != 0:
+        raise ValueError("not a finite number")
+    return number
+
+
+def line_blocks(file: BinaryIO) -> Iterator[list[bytes]]:
+    """The lines of a file, without line feeds or a byte-order mark, as many at a time as one read brings.
+
+    A line much longer than `MAX_LINE_BYTES` ends it with `OverflowError`.
+    """
+    rest = file.read(3).removeprefix(b"\xef\xbb\xbf")
+    while chunk := file.read(max(BLOCK_BYTES, len(rest))):
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        if lines:
+            yield lines
+        if len(rest) > MAX_LINE_BYTES:
+            raise OverflowError("a line is too long")
+    if rest:
+        yield [rest]
+
+
+def bad_json(raw: bytes, reason: Exception) -> tuple[str, int]:
+    """What is wrong with a line that is no JSON, and in which column.
+
+    `reason` is what the decoder said; the standard library's parser often says it better.
+    """
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as problem:
+        return _utf8_words(problem), len(raw[: problem.start].decode()) + 1
+    try:
+        json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as problem:
+        return f"Invalid JSON: {problem.msg}", problem.pos + 1
+    except RecursionError:
+        return TOO_DEEP, 1
+    except ValueError as problem:
+        return f"Invalid JSON: {problem}", 1
+    if "surrogate" in str(reason) or "truncated" in str(reason):
+        return "Invalid JSON: half of a surrogate pair (\\ud800 to \\udfff) stands alone", 1
+    return f"Invalid JSON: {reason}", 1
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def column_in_json(text: str, steps: Steps) -> int:
+    """The column at which the value at the end of `steps` stands in a line of JSON.
+
+    A field stands where its key stands; what is not there, where the value around it stands.
+    """
+    try:
+        return _find(text, steps) + 1
+    except (ValueError, IndexError, RecursionError):
+        return 1
+
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+
+
+def _find(text: str, steps: Steps) -> int:
+    found = at = _skip_space(text, 0)
+    for step in steps:
+        inside = _field(text, at, step) if isinstance(step, str) else _item(text, at, step)
+        if inside is None:
+            return found
+        found, at = inside
+    return found
+
+
+def _field(text: str, at: int, name: str) -> tuple[int, int] | None:
+    """Where the last field `name` of the object at `at` has its key and its value."""
+    found = None
+    while text[at] in "{,":
+        key_at = _skip_space(text, at + 1)
+        key, at = _DECODER.raw_decode(text, key_at)
+        value_at = _skip_space(text, _skip_space(text, at) + 1)
+        if key == name:
+            found = key_at, value_at
+        at = _skip_space(text, _DECODER.raw_decode(text, value_at)[1])
+    return found
+
+
+def _item(text: str, at: int, index: int) -> tuple[int, int] | None:
+    for _ in range(index + 1):
+        if text[at] not in "[,":
+            return None
+        value_at = _skip_space(text, at + 1)
+        at = _skip_space(text, _DECODER.raw_decode(text, value_at)[1])
+    return value_at, value_at
+
+
+def _skip_space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _not_utf8(problem: UnicodeDecodeError, path: Path, line: int, error: type[AgentvError]) -> AgentvError:
+    return error(_utf8_words(problem), file=path, line=line, column=1, hint="save the file as UTF-8")
+
+
+def _utf8_words(problem: UnicodeDecodeError) -> str:
+    return f"not valid UTF-8: byte 0x{problem.object[problem.start]:02x} cannot stand here"

@@ -1,0 +1,69 @@
+"""Every exception that a user may see, and the words they share."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from agentv.records import Problem
+
+
+class AgentvError(Exception):
+    """A problem that the user can mend: shown as text, without a traceback."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: Path | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        hint: str = "",
+    ):
+        super().__init__(message)
+        self.message, self.file, self.line, self.column, self.hint = message, file, line, column, hint
+        if hint:
+            self.add_note(f"hint: {hint}")
+
+    def __str__(self) -> str:
+        return placed(self.message, self.file, self.line)
+
+    @classmethod
+    def of(cls, problem: "Problem") -> Self:
+        """The exception that a problem becomes when nobody can go on with it."""
+        place = problem.line, problem.column
+        return cls(problem.message, file=problem.file, line=place[0], column=place[1], hint=problem.hint)
+
+
+class EvalFileError(AgentvError):
+    """An eval file, or the sidecar beside it, cannot be used as it stands."""
+
+
+class ConfigError(AgentvError):
+    """A targets file, a config file or a setting cannot be used as it stands."""
+
+
+class AttachmentError(AgentvError):
+    """A file that a case refers to cannot be read: an error of that case alone."""
+
+
+def placed(message: str, file: Path | None, line: int | None) -> str:
+    """The message with its place in front: `evals/a.jsonl: Line 5: message`."""
+    place = [str(file)] if file else []
+    if line:
+        place.append(f"Line {line}")
+    return ": ".join([*place, message])
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint that names the known word most like `word`, or lists them all."""
+    names = sorted(known)
+    close = closest(word, names)
+    return f"did you mean {close!r}?" if close else f"known are {', '.join(names)}"
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that `word` is probably a slip of."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.7)), None)

@@ -1,0 +1,64 @@
+"""The one channel for warnings.
+
+It is the `agentv` logger: the command line prints what goes through it, a library user sees it on
+stderr as with any logger, or collects it with `collect_warnings()`.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from agentv.errors import placed
+from agentv.records import Problem
+
+LOGGER = logging.getLogger("agentv")
+
+
+def warn(problem: Problem) -> None:
+    """Tell the user of something that was survived."""
+    _send(problem, logging.WARNING)
+
+
+def mention(problem: Problem) -> None:
+    """Tell the user who asked for verbosity; nobody else hears it."""
+    _send(problem, logging.INFO)
+
+
+def problem_of(record: logging.LogRecord) -> Problem:
+    """The problem that a log record carries."""
+    carried = getattr(record, "problem", None)
+    return carried if isinstance(carried, Problem) else Problem(message=record.getMessage(), severity="warning")
+
+
+@contextmanager
+def collect_warnings(level: int = logging.WARNING) -> Iterator[list[Problem]]:
+    """Collect the warnings of a block of code, in place of printing them.
+
+    With `level=logging.INFO` what only a verbose run says is collected too.
+    """
+    found: list[Problem] = []
+    handler = _Collector(found)
+    before = LOGGER.level, LOGGER.propagate
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(level)
+    LOGGER.propagate = False
+    try:
+        yield found
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(before[0])
+        LOGGER.propagate = before[1]
+
+
+class _Collector(logging.Handler):
+    def __init__(self, found: list[Problem]):
+        super().__init__()
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._found.append(problem_of(record))
+
+
+def _send(problem: Problem, level: int) -> None:
+    text = placed(problem.message, problem.file, problem.line)
+    LOGGER.log(level, "%s", f"{text} ({problem.hint})" if problem.hint else text, extra={"problem": problem})

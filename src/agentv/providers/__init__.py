@@ -1,0 +1,33 @@
+"""The kinds of targets. Each is a file here, or comes from an installed package by an entry point."""
+
+import pkgutil
+from importlib.metadata import entry_points
+from typing import Any
+
+from agentv.errors import ConfigError, nearest
+
+BUILT_IN = {
+    "anthropic": "agentv.providers.anthropic:AnthropicSettings",
+    "azure": "agentv.providers.azure:AzureSettings",
+    "claude-code": "agentv.providers.settings:CodingAgentSettings",
+    "cli": "agentv.providers.cli:CliSettings",
+    "codex": "agentv.providers.settings:CodingAgentSettings",
+    "gemini": "agentv.providers.gemini:GeminiSettings",
+    "http": "agentv.providers.http:HttpSettings",
+    "mock": "agentv.providers.mock:MockSettings",
+    "openai": "agentv.providers.openai:OpenAISettings",
+    "python": "agentv.providers.python:PythonSettings",
+    "vscode": "agentv.providers.settings:CodingAgentSettings",
+    "vscode-insiders": "agentv.providers.settings:CodingAgentSettings",
+}
+ALIASES = {"azure-openai": "azure", "codex-cli": "codex", "google": "gemini", "google-gemini": "gemini"}
+
+
+def settings_type(provider: str) -> Any:
+    """The settings of a kind of target: ours, else an installed package's. Imported now and not before."""
+    kind = ALIASES.get(provider, provider)
+    if kind in BUILT_IN:
+        return pkgutil.resolve_name(BUILT_IN[kind])
+    for entry in entry_points(group="agentv.providers", name=kind):
+        return entry.load()
+    raise ConfigError(f"unknown provider {provider!r}", hint=nearest(provider, [*BUILT_IN, *ALIASES]))

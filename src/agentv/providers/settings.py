@@ -1,0 +1,75 @@
+"""The settings that several providers share. What belongs to one provider alone is in its own file.
+
+A setting that is no string may also be a `${{ VARIABLE }}`, which is filled in before it is used.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+Variable = Annotated[str, Meta(pattern=r"^\$\{\{.*\}\}$")]
+Text = Annotated[str, Meta(min_length=1)]
+Flag = bool | Variable
+Count = Annotated[int, Meta(ge=1)] | Variable
+Whole = Annotated[int, Meta(ge=0)] | Variable
+Amount = Annotated[float, Meta(ge=0)] | Variable
+Number = float | Variable
+
+
+class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every target has."""
+
+    name: Annotated[Text, Meta(description="How eval files and --target call it.")]
+    provider: Annotated[Text, Meta(description="What kind of target it is.")]
+    judge_target: Annotated[Text | None, Meta(description="The target that grades its answers.")] = None
+    workers: Annotated[Count | None, Meta(description="How many cases it may work on at once.")] = None
+    provider_batching: Annotated[Flag | None, Meta(description="One call answers all the cases of a file.")] = None
+
+
+class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A target that is asked over the network, where a second try may help."""
+
+    max_retries: Annotated[Whole | None, Meta(description="How often a failed request is repeated.")] = None
+    initial_delay_ms: Annotated[Amount | None, Meta(description="The wait before the first repetition.")] = None
+    max_delay_ms: Annotated[Amount | None, Meta(description="The longest wait.")] = None
+    backoff_factor: Annotated[Amount | None, Meta(description="By how much each wait is longer.")] = None
+    retryable_status_codes: Annotated[
+        tuple[int, ...] | None, Meta(description="HTTP statuses after which a request is repeated.")
+    ] = None
+    requests_per_minute: Annotated[Amount | None, Meta(description="A limit of your own.")] = None
+    tokens_per_minute: Annotated[Amount | None, Meta(description="A limit of your own.")] = None
+
+
+class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """USD for a million tokens."""
+
+    input: Amount | None = None
+    output: Amount | None = None
+    cached: Amount | None = None
+
+
+class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A language model behind a vendor's API."""
+
+    model: Annotated[Text | None, Meta(description="The model's name, as the vendor calls it.")] = None
+    api_key: Annotated[Text | None, Meta(description="Write ${{ VARIABLE }}: keys do not belong in Git.")] = None
+    temperature: Annotated[Number | None, Meta(description="Not sent if left out.")] = None
+    max_output_tokens: Annotated[Count | None, Meta(description="Not sent if left out.")] = None
+    system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
+    options: Annotated[dict[str, Any] | None, Meta(description="Goes into the vendor's request as it is.")] = None
+    pricing: Annotated[Pricing | None, Meta(description="What tokens cost, to report what a run cost.")] = None
+
+
+class CodingAgentSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A coding agent, driven through its own command-line program."""
+
+    executable: Annotated[Text | None, Meta(description="The program, if not its usual name.")] = None
+    args: Annotated[tuple[str, ...] | None, Meta(description="More arguments for it.")] = None
+    model: Annotated[Text | None, Meta(description="The model it should use.")] = None
+    system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
+    cwd: Annotated[Text | None, Meta(description="The folder it works in.")] = None
+    workspace_template: Annotated[Text | None, Meta(description="A folder copied afresh for each case.")] = None
+    timeout_seconds: Annotated[Amount | None, Meta(description="How long one case may take.")] = None
+    log_dir: Annotated[Text | None, Meta(description="Where its logs go, one file a case.")] = None
+    log_format: Annotated[Text | None, Meta(description="How its logs are written.")] = None

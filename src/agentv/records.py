@@ -1,0 +1,208 @@
+"""The frozen records that travel from stage to stage.
+
+They are built by the hundred thousand and never refer back to what holds them, so they
+are kept out of the cyclic garbage collector (`gc=False`): that alone halves loading time.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import msgspec
+
+from agentv.errors import AgentvError
+
+Role = Literal["system", "user", "assistant", "tool"]
+Severity = Literal["error", "warning"]
+Json = dict[str, Any]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something wrong in a file that a person wrote: what, where, and what to do."""
+
+    message: str
+    severity: Severity = "error"
+    file: Path | None = None
+    line: int | None = None
+    column: int | None = None
+    hint: str = ""
+
+    @classmethod
+    def of(cls, error: AgentvError) -> Self:
+        """The problem that an exception told of."""
+        return cls(message=error.message, file=error.file, line=error.line, column=error.column, hint=error.hint)
+
+
+class TextBlock(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="text"):
+    """A piece of text in a message."""
+
+    value: str
+
+
+class FileBlock(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="file"):
+    """A file in a message: `value` is its path, as written in the eval file."""
+
+    value: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """One call of a tool by an assistant."""
+
+    tool: str
+    input: Any = None
+    output: Any = None
+    id: str | None = None
+    timestamp: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """One turn of a conversation. `content` may be left out by an assistant that calls tools."""
+
+    role: Role
+    content: str | Json | tuple[TextBlock | FileBlock, ...] | None = None
+    name: str | None = None
+    tool_calls: tuple[ToolCall, ...] | None = None
+
+
+class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """How a case runs: which target answers it and which evaluators score the answer."""
+
+    target: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    evaluators: tuple[Json, ...] | None = None
+
+
+class EvalFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The eval file that a case stands in; `root` is the repo around it, if there is one."""
+
+    path: Path
+    dataset: str
+    root: Path | None = None
+
+
+class EvalCase(msgspec.Struct, frozen=True, gc=False):
+    """One thing to ask the agent, complete with the defaults of its file.
+
+    Two cases are equal when they say the same, wherever they stand: `file` and `line` do not count.
+    """
+
+    id: str
+    expected_outcome: str
+    input_messages: tuple[Message, ...]
+    expected_messages: tuple[Message, ...] = ()
+    conversation_id: str | None = None
+    execution: Execution = Execution(target="default", evaluators=())
+    rubrics: tuple[str | Json, ...] = ()
+    evaluator: str = "llm_judge"
+    description: str = ""
+    metadata: Mapping[str, Any] | None = None
+    file: EvalFile = EvalFile(path=Path(), dataset="")
+    line: int = 0
+
+    @property
+    def target(self) -> str:
+        """The name of the target that answers this case."""
+        return self.execution.target or "default"
+
+    @property
+    def evaluators(self) -> tuple[Json, ...]:
+        """The evaluators configured for this case, or for its file."""
+        return self.execution.evaluators or ()
+
+    @property
+    def dataset(self) -> str:
+        """The name of the dataset that this case belongs to."""
+        return self.file.dataset
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EvalCase):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _SAYS)
+
+    __hash__ = None  # type: ignore[assignment]  # content and metadata are mappings
+
+
+_SAYS = tuple(name for name in EvalCase.__struct_fields__ if name not in ("file", "line"))
+
+
+class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent to a target for one case."""
+
+    eval_id: str
+    question: str
+    guidelines: str = ""
+    chat_prompt: tuple[Message, ...] = ()
+    input_files: tuple[Path, ...] = ()
+    guideline_files: tuple[Path, ...] = ()
+
+
+class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tokens that a target reported; `input` includes the cached ones."""
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+
+
+class ExecutionMetrics(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one answer cost."""
+
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+
+
+class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """A trace in a few figures; camelCase in files, as its readers know it."""
+
+    event_count: int
+    tool_names: tuple[str, ...]
+    tool_calls_by_name: dict[str, int]
+    error_count: int
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+    tool_durations: dict[str, Any] | None = None
+
+
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Weight = Annotated[float, msgspec.Meta(ge=0)]
+Verdict = Literal["pass", "borderline", "fail"]
+
+
+class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one evaluator made of one answer."""
+
+    name: str
+    type: str
+    score: Fraction
+    weight: Weight
+    verdict: Verdict
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    reasoning: str | None = None
+    details: Any = None
+    evaluator_provider_request: Any = None
+
+
+class EvalResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one case: one line of a results file."""
+
+    timestamp: str
+    eval_id: str
+    dataset: str
+    conversation_id: str | None = None
+    target: str
+    attempt: Annotated[int, msgspec.Meta(ge=1)]
+    score: Fraction
+    verdict: Verdict
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    reasoning: str | None = None
+    candidate_answer: str
+    evaluator_results: tuple[EvaluatorResult, ...] = ()
+    trace_summary: TraceSummary | None = None
+    execution_metrics: ExecutionMetrics | None = None
+    error: str | None = None
+    trace: tuple[Json, ...] | None = None
+    description: str | None = None
+    metadata: Json | None = None
