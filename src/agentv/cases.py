@@ -6,6 +6,7 @@ find an id that stands twice.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from os.path import isfile
 from pathlib import Path
 
 import msgspec
@@ -61,7 +62,7 @@ def sidecar_of(path: Path) -> Path:
 def is_sidecar(path: Path) -> bool:
     """Whether a file only holds the defaults of the JSONL file beside it."""
     beside = path.with_suffix(".jsonl")
-    return path == sidecar_of(beside) and beside.is_file() and "evalcases" not in read_object(path).value
+    return path == sidecar_of(beside) and isfile(beside) and "evalcases" not in read_object(path).value
 
 
 def _raise_or_warn(problem: Problem) -> None:
@@ -207,7 +208,7 @@ def _explained(raw: bytes, defaults: Defaults, line: int) -> Iterator[Problem]:
 def _sidecar_defaults(path: Path, report: Report) -> Defaults:
     """The defaults that the file beside a JSONL file sets."""
     beside = sidecar_of(path)
-    if beside.is_file():
+    if isfile(beside):
         document = read_object(beside)
         if "evalcases" not in document.value:
             return _defaults(path, document, beside, report)

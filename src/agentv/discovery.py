@@ -52,7 +52,7 @@ def _is_ours(path: Path) -> bool:
     if path.parent.name == ".agentv" or path.name in known:
         return path.name in known or f".agentv/{path.name}" in known
     suffix = path.suffix.lower()
-    return suffix == ".jsonl" or (suffix in READERS and _holds_cases(path))
+    return suffix == ".jsonl" or (suffix in READERS and (path.with_suffix(".jsonl").is_file() or _holds_cases(path)))
 
 
 def _holds_cases(path: Path) -> bool:

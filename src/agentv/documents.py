@@ -319,7 +319,7 @@ def bad_json(raw: bytes, reason: Exception) -> tuple[str, int]:
         return f"Invalid JSON: {problem}", 1
     if "surrogate" in str(reason) or "truncated" in str(reason):
         return "Invalid JSON: half of a surrogate pair (\\ud800 to \\udfff) stands alone", 1
-    return f"Invalid JSON: {reason}", 1
+    return f"Invalid JSON: {str(reason).partition(' - at ')[0]}", 1
 
 
 def _no_constant(name: str) -> Any:

@@ -14,7 +14,7 @@ from agentv.records import EvalFile
 def repo_root(folder: Path) -> Path | None:
     """The folder at or above `folder` that holds `.git`; None outside a repo."""
     here = folder.absolute()
-    return next((place for place in (here, *here.parents) if (place / ".git").exists()), None)
+    return next((place for place in (here, *here.parents) if os.path.lexists(place / ".git")), None)
 
 
 def folders_upward(folder: Path) -> Iterator[Path]:
@@ -34,7 +34,7 @@ def first_file(folders: Iterable[Path], names: Iterable[str]) -> Path | None:
     """The first file of one of these names, folder by folder."""
     wanted = tuple(names)
     paths = (folder / name for folder in folders for name in wanted)
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def attached_file(value: str, eval_file: EvalFile) -> Path:

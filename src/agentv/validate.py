@@ -1,6 +1,6 @@
 """Any agentv file -> everything that is wrong with it, each problem with its place."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,15 @@ class Checked(msgspec.Struct, frozen=True):
     file: Path
     cases: int
     problems: tuple[Problem, ...]
+
+
+def check_files(paths: Iterable[Path]) -> Iterator[Checked]:
+    """Everything that is wrong with each file; a sidecar's problem is told once, with or without its dataset."""
+    told: set[Problem] = set()
+    for path in paths:
+        checked = check_file(path)
+        yield msgspec.structs.replace(checked, problems=tuple(p for p in checked.problems if p not in told))
+        told.update(checked.problems)
 
 
 def check_file(path: Path) -> Checked:

@@ -10,7 +10,7 @@ import msgspec
 from agentv.cli.messages import print_warnings
 from agentv.discovery import agentv_files
 from agentv.records import Problem
-from agentv.validate import Checked, check_file
+from agentv.validate import Checked, check_files
 
 
 @click.command(epilog="Example: agentv validate evals/ .agentv/targets.yaml")
@@ -26,7 +26,7 @@ def command(paths: tuple[str, ...], form: str, verbose: bool) -> None:
     """
     print_warnings(verbose)
     files = sorted({file for path in paths for file in agentv_files(path)})
-    checked = map(check_file, files)
+    checked = check_files(files)
     summary = _print_json(checked) if form == "json" else _print_text(checked)
     sys.exit(1 if summary["errors"] else 0)
 

@@ -1,0 +1,40 @@
+"""What the tests share: files to read, and the command line as a user has it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes a file in an empty project folder, which is also the current one, and gives its path."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_file(name: str, content: str | bytes | list[Any]) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, list):
+            content = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in content)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write_file
+
+
+def a_case(id_: str = "test-1", **fields: Any) -> dict[str, Any]:
+    """A case as it is written, complete unless told otherwise."""
+    message = {"role": "user", "content": "Query"}
+    return {"id": id_, "expected_outcome": "Goal", "input_messages": [message]} | fields
+
+
+def agentv(*args: str | Path, cwd: Path | None = None, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """The command line in a process of its own."""
+    command = [sys.executable, "-m", "agentv", *map(str, args)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=120, **options)
