@@ -73,15 +73,25 @@ class Defaults(msgspec.Struct, frozen=True):
 
 
 def complete(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | list[Misfit]:
-    """The case that a record describes, or what it lacks."""
-    if record.outcome is not None or record.input is not None or record.expected_output is not None:
-        if silent := _silent(record):
+    """The case that a record describes, or what it lacks. A field's own name wins over its alias."""
+    outcome = record.expected_outcome
+    if outcome is None:
+        outcome = record.outcome
+    messages, given = record.input_messages, record.input
+    if given is not None:
+        if messages is None:
+            messages = _one_or_more(given, "user")
+        elif silent := _silent(record):
             return silent
-        record = _without_aliases(record)
-    messages = record.input_messages
-    if record.id is None or record.expected_outcome is None or messages is None:
-        return _missing(record)
-    expected = record.expected_messages or ()
+    expected, output = record.expected_messages, record.expected_output
+    if output is not None:
+        if expected is None:
+            expected = _one_or_more(output, "assistant")
+        elif silent := _silent(record):
+            return silent
+    expected = expected or ()
+    if record.id is None or outcome is None or messages is None:
+        return _missing(record.id, outcome, messages)
     for message in messages + expected:
         if message.content is None and not _may_be_silent(message):
             return _silent(record)
@@ -90,7 +100,7 @@ def complete(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | li
         execution = _overriding(record, execution)
     return EvalCase(
         record.id,
-        record.expected_outcome,
+        outcome,
         messages,
         expected,
         record.conversation_id,
@@ -104,36 +114,30 @@ def complete(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | li
     )
 
 
-def _without_aliases(record: CaseRecord) -> CaseRecord:
-    """The same case under its fields' own names, which win where both are given."""
-    given = {
-        "expected_outcome": record.outcome,
-        "input_messages": _one_or_more(record.input, "user"),
-        "expected_messages": _one_or_more(record.expected_output, "assistant"),
-    }
-    return msgspec.structs.replace(
-        record, **{name: value for name, value in given.items() if getattr(record, name) is None}
-    )
-
-
-def _one_or_more(given: str | Json | tuple[Message, ...] | None, role: Role) -> tuple[Message, ...] | None:
+def _one_or_more(given: str | Json | tuple[Message, ...], role: Role) -> tuple[Message, ...]:
     """Messages as they are; anything else is what one message of `role` says."""
-    return given if given is None or isinstance(given, tuple) else (Message(role=role, content=given),)
+    return given if isinstance(given, tuple) else (Message(role=role, content=given),)
 
 
-def _missing(record: CaseRecord) -> list[Misfit]:
-    needed = ("id", "expected_outcome", "input_messages")
-    lacking = ", ".join(name for name in needed if getattr(record, name) is None)
-    case = f"case {record.id!r}" if record.id else "the case"
+def _missing(id_: str | None, outcome: str | None, messages: tuple[Message, ...] | None) -> list[Misfit]:
+    needed = {"id": id_, "expected_outcome": outcome, "input_messages": messages}
+    lacking = ", ".join(name for name, value in needed.items() if value is None)
+    case = f"case {id_!r}" if id_ else "the case"
     return [Misfit((), f"missing {lacking}; {case} is left out", severity="warning")]
 
 
 def _silent(record: CaseRecord) -> list[Misfit]:
     """The messages that say nothing, by the field that they were written in."""
+    fields = {
+        "input_messages": record.input_messages,
+        "input": record.input,
+        "expected_messages": record.expected_messages,
+        "expected_output": record.expected_output,
+    }
     return [
         Misfit((field, index), "missing content", "only an assistant that has tool_calls may leave it out")
-        for field in ("input_messages", "input", "expected_messages", "expected_output")
-        if isinstance(messages := getattr(record, field), tuple)
+        for field, messages in fields.items()
+        if isinstance(messages, tuple)
         for index, message in enumerate(messages)
         if message.content is None and not _may_be_silent(message)
     ]

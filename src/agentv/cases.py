@@ -170,8 +170,13 @@ def numbered_lines(path: Path) -> Iterator[tuple[list[bytes], int]]:
 
 
 def _decoded(lines: list[bytes]) -> Sequence[CaseRecord | None]:
-    """The record on each line; None where there is none."""
+    """The record on each line; None where there is none.
+
+    msgspec does not look into fields that it does not know, so that lines are UTF-8 is seen to here.
+    """
     try:
+        if not all(map(bytes.isascii, lines)):
+            b"\n".join(lines).decode()
         return [*map(_RECORDS.decode, lines)]
     except _UNREADABLE:
         return [*map(_decoded_line, lines)]
@@ -179,7 +184,7 @@ def _decoded(lines: list[bytes]) -> Sequence[CaseRecord | None]:
 
 def _decoded_line(raw: bytes) -> CaseRecord | None:
     try:
-        return _RECORDS.decode(raw)
+        return _RECORDS.decode(raw.decode())
     except _UNREADABLE:
         return None
 
@@ -192,7 +197,7 @@ def _explained(raw: bytes, defaults: Defaults, line: int) -> Iterator[Problem]:
     """All that is wrong with a line that gave no case."""
     path = defaults.file.path
     try:
-        value = msgspec.json.decode(raw)
+        value = msgspec.json.decode(raw.decode())
     except _UNREADABLE as reason:
         message, column = bad_json(raw, reason)
         yield Problem(message=message, file=path, line=line, column=column)
@@ -223,7 +228,7 @@ def _repeated(path: Path, hashes: set[int]) -> Iterator[Problem]:
     for lines, first in numbered_lines(path):
         for line, raw in enumerate(lines, first):
             try:
-                id_ = _IDS.decode(raw).id
+                id_ = _IDS.decode(raw.decode()).id
             except _UNREADABLE:
                 continue
             if hash(id_) not in hashes:

@@ -4,7 +4,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable
 
-_PARTS = 64
+_PARTS = 256
 _LAST_BITS = _PARTS - 1
 
 

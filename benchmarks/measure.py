@@ -1,0 +1,45 @@
+"""Timing, and how a figure is shown."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Figure(NamedTuple):
+    """One measured thing and, where something was promised, the most that it may be."""
+
+    what: str
+    value: float
+    unit: str
+    limit: float | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        promise = "" if self.limit is None else f"at most {self.limit:g}{self.unit}"
+        verdict = "" if self.limit is None else "ok" if self.value <= self.limit else "OVER"
+        return f"{self.what:52} {self.value:8.2f}{self.unit:3} {promise:13} {verdict:5} {self.detail}"
+
+
+def best_of(turns: int, *jobs: Callable[[], object]) -> list[float]:
+    """The shortest time of each job in seconds; they take turns, so that a noisy moment hits them all."""
+    best = [float("inf")] * len(jobs)
+    for _ in range(turns):
+        for number, job in enumerate(jobs):
+            start = time.perf_counter()
+            job()
+            best[number] = min(best[number], time.perf_counter() - start)
+    return best
+
+
+def process(*args: str) -> Callable[[], object]:
+    """A job that runs a process to its end."""
+    return lambda: subprocess.run(args, stdout=subprocess.DEVNULL, check=True)
+
+
+def peak_mb(code: str, *args: str) -> float:
+    """The most memory that a fresh interpreter held while it ran `code`."""
+    code += "\nimport resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    run = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
+    return int(run.stdout.split()[-1]) / 1024

@@ -1,0 +1,117 @@
+"""The command line itself: help, version, what it imports, how it fails."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import agentv as package
+from tests.conftest import Write, agentv
+
+HEAVY = ["rich", "httpx", "asyncio", "msgspec", "yaml", "dotenv", "logging", "openai", "anthropic", "google.genai"]
+
+
+def loaded_by(code: str) -> set[str]:
+    script = f"import sys; before = set(sys.modules); {code}; print(*set(sys.modules) - before)"
+    run = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_importing_the_command_line_loads_nothing_heavy() -> None:
+    loaded = loaded_by("import agentv.cli")
+    assert "click" in loaded
+    assert loaded.isdisjoint(HEAVY)
+    assert "agentv.records" not in loaded
+
+
+def test_importing_the_package_loads_nothing_else_of_it() -> None:
+    loaded = loaded_by("import agentv")
+    assert {name for name in loaded if name.startswith("agentv")} == {"agentv"}
+    assert loaded.isdisjoint([*HEAVY, "click"])
+
+
+def test_version_and_help() -> None:
+    assert agentv("--version").stdout == f"agentv {package.__version__}\n"
+    top = agentv("--help")
+    assert "validate  Check eval, targets and config files" in top.stdout
+    assert top.stdout == agentv("-h").stdout
+    for command in ("validate", "schema"):
+        ran = agentv(command, "--help")
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert f"Example: agentv {command}" in ran.stdout
+
+
+def test_an_unknown_command_names_the_nearest() -> None:
+    ran = agentv("validat", "x")
+    assert ran.returncode == 2
+    assert "no such command 'validat': did you mean 'validate'?" in ran.stderr
+
+
+def test_a_bug_shows_its_traceback_only_when_verbose(write: Write) -> None:
+    write(
+        "bug.py",
+        "import agentv.validate as v\nv.check_file = lambda path: 1 / 0\nfrom agentv.cli import main\nmain()\n",
+    )
+    write("a.yaml", "evalcases: []")
+    for flag, shown in (("--format=text", False), ("--verbose", True)):
+        run = subprocess.run(
+            [sys.executable, "bug.py", "validate", "a.yaml", flag], capture_output=True, text=True, check=False
+        )
+        assert run.returncode != 0
+        assert ("Traceback" in run.stderr) is shown
+        assert "ZeroDivisionError" in run.stderr
+
+
+def test_the_public_names() -> None:
+    assert package.__all__ == sorted(package.__all__)
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        package.nonsense  # noqa: B018
+
+
+ROWS = [
+    ["errors"],
+    ["records"],
+    ["notices", "documents", "wire", "repeats"],
+    ["shapes", "folders"],
+    ["case_records", "config", "providers.settings"],
+    ["providers.*", "prompts"],
+    ["providers"],
+    ["cases", "targets"],
+    ["discovery", "validate", "schema"],
+    ["cli.messages"],
+    ["cli.*"],
+    ["cli"],
+]
+
+
+def row_of(module: str) -> int:
+    for number, row in enumerate(ROWS):
+        if module in row or f"{module.rpartition('.')[0]}.*" in row:
+            return number
+    raise AssertionError(f"{module} has no row: draw it into docs/architecture.md and here")
+
+
+def test_imports_point_down() -> None:
+    source = Path(package.__file__).parent
+    for path in sorted(source.rglob("*.py")):
+        name = ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+        if name in ("__init__", "__main__"):
+            continue
+        tree = ast.parse(path.read_text())
+        only_for_types = {node for block in ast.walk(tree) if _is_type_checking(block) for node in ast.walk(block)}
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and (node.module or "").startswith("agentv.")
+                and node not in only_for_types
+            ):
+                imported = (node.module or "").removeprefix("agentv.")
+                assert row_of(imported) < row_of(name), f"{name} imports {imported}, which is not below it"
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"

@@ -1,0 +1,74 @@
+"""Every example in the docs is run."""
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from agentv import load_eval_cases
+from agentv.validate import check_file
+from tests.conftest import Write, agentv
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*found) for found in re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_examples_of_a_page(page: Path, write: Write) -> None:
+    """YAML with a path in its first line is written there; commands must print what stands below them."""
+    write("evals/loop.py", "for i in range(10): pass")
+    if page.name == "python-api.md":
+        write("evals/weather.yaml", "evalcases:\n- {id: a, outcome: b, input: c}\n")
+    for number, block in enumerate(blocks(page)):
+        match block.language:
+            case "yaml":
+                check_yaml(block.text, number, write)
+            case "jsonl":
+                assert len(list(load_eval_cases(write(f"{number}.jsonl", block.text)))) == 1
+            case "json":
+                assert msgspec.json.decode(block.text)
+            case "console":
+                run_console(block.text)
+            case "python":
+                with contextlib.redirect_stdout(io.StringIO()) as printed:
+                    exec(compile(block.text, f"{page.name}, block {number}", "exec"), {})
+                assert printed.getvalue()
+            case other:
+                raise AssertionError(f"{page.name} has a block of {other!r}, which nobody runs")
+
+
+def check_yaml(text: str, number: int, write: Write) -> None:
+    named = re.match(r"# (\S+\.yaml)(, beside (\S+\.jsonl))?", text)
+    if named and named[3]:
+        write(named[3], [{"id": "a", "outcome": "b", "input": "c"}])
+    path = write(named[1] if named else f"evals/block{number}.yaml", text)
+    problems = [problem.message for problem in check_file(path).problems]
+    assert bool(problems) == path.name.startswith("bad")
+
+
+def run_console(text: str) -> None:
+    for line, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+        command, _, into = line.partition(" > ")
+        ran = agentv(*shlex.split(command)[1:])
+        assert ran.stderr == ""
+        assert (ran.stdout == expected) if not into else ran.stdout.startswith("{")
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
