@@ -66,7 +66,7 @@ def test_a_target_is_accepted_by_both_or_by_none(folder: Path, data: st.DataObje
     target["provider"] = data.draw(providers | st.sampled_from(["unknown", 5]))
     path = folder / "targets.yaml"
     path.write_text(json.dumps({"targets": [target]}))
-    errors = [problem for problem in read_targets(path, {})[1] if problem.severity == "error"]
+    errors = [problem for problem in read_targets(path, {}).problems if problem.severity == "error"]
     assert VALIDATORS["targets"].is_valid({"targets": [target]}) == (not errors)
 
 

@@ -12,7 +12,7 @@ from tests.conftest import Write
 
 
 def problems(path: Path, **environment: str) -> list[tuple[int | None, str, str, str]]:
-    found = read_targets(path, environment)[1]
+    found = read_targets(path, environment).problems
     return [(p.line, p.severity, p.message, p.hint) for p in sorted(found, key=lambda p: p.line or 0)]
 
 
@@ -35,8 +35,9 @@ targets:
     options: {topLogprobs: 3}
 """,
     )
-    (a, b), found = read_targets(path, {})
-    assert found == []
+    read = read_targets(path, {})
+    assert read.problems == []
+    a, b = read.targets.values()
     assert isinstance(a, CliSettings)
     assert (a.command_template, a.timeout_seconds) == ("echo {PROMPT}", 7)
     assert a.healthcheck is not None
@@ -113,7 +114,7 @@ def test_aliases_of_providers(write: Write, provider: str) -> None:
 def test_files_of_a_wrong_shape(write: Write, text: str, message: str) -> None:
     path = write("targets.yaml", text)
     try:
-        found = [problem.message for problem in read_targets(path, {})[1]]
+        found = [problem.message for problem in read_targets(path, {}).problems]
     except AgentvError as error:
         found = [error.message]
     assert message in found

@@ -62,7 +62,12 @@ def sidecar_of(path: Path) -> Path:
 def is_sidecar(path: Path) -> bool:
     """Whether a file only holds the defaults of the JSONL file beside it."""
     beside = path.with_suffix(".jsonl")
-    return path == sidecar_of(beside) and isfile(beside) and "evalcases" not in read_object(path).value
+    if path != sidecar_of(beside) or not isfile(beside):
+        return False
+    try:
+        return "evalcases" not in read_object(path).value
+    except EvalFileError:
+        return True  # broken, and told so by whoever reads the dataset
 
 
 def _raise_or_warn(problem: Problem) -> None:

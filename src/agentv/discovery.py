@@ -1,11 +1,11 @@
 """Paths, folders and globs as a user types them -> the files they mean, sorted, each once."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from glob import has_magic, iglob
 from pathlib import Path
 
-from agentv.cases import READERS
+from agentv.cases import READERS, is_sidecar
 from agentv.config import CONFIG_NAMES
 from agentv.errors import AgentvError
 from agentv.targets import TARGETS_NAMES
@@ -28,6 +28,23 @@ def agentv_files(pattern: str) -> list[Path]:
         hint = f"eval files end in {', '.join(READERS)}; a YAML file has 'evalcases:' in it"
         raise NothingFound(f"no eval, targets or config file under {pattern!r}", hint=hint)
     return sorted(set(files))
+
+
+def eval_files(patterns: Iterable[str]) -> list[Path]:
+    """The eval files that paths, folders and globs mean; what only belongs to one is left out."""
+    found: set[Path] = set()
+    for pattern in patterns:
+        files = agentv_files(pattern)
+        evals = [path for path in files if path == Path(pattern) or not _is_other(path)]
+        if not evals:
+            raise NothingFound(f"no eval file matches {pattern!r}", hint=f"eval files end in {', '.join(READERS)}")
+        found.update(evals)
+    return sorted(path for path in found if not is_sidecar(path))
+
+
+def _is_other(path: Path) -> bool:
+    """Whether a file is one of ours, but no eval file."""
+    return path.name in (*TARGETS_NAMES, *CONFIG_NAMES) or path.parent.name == ".agentv" or is_sidecar(path)
 
 
 def _matches(pattern: str) -> list[Path]:

@@ -283,10 +283,10 @@ def _finite(number: float) -> float:
     return number
 
 
-def line_blocks(file: BinaryIO) -> Iterator[list[bytes]]:
+def line_blocks(file: BinaryIO, *, longest: int = MAX_LINE_BYTES) -> Iterator[list[bytes]]:
     """The lines of a file, without line feeds or a byte-order mark, as many at a time as one read brings.
 
-    A line much longer than `MAX_LINE_BYTES` ends it with `OverflowError`.
+    A line much longer than `longest` ends it with `OverflowError`.
     """
     rest = file.read(3).removeprefix(b"\xef\xbb\xbf")
     while chunk := file.read(max(BLOCK_BYTES, len(rest))):
@@ -294,7 +294,7 @@ def line_blocks(file: BinaryIO) -> Iterator[list[bytes]]:
         rest = lines.pop()
         if lines:
             yield lines
-        if len(rest) > MAX_LINE_BYTES:
+        if len(rest) > longest:
             raise OverflowError("a line is too long")
     if rest:
         yield [rest]

@@ -43,6 +43,18 @@ class ConfigError(AgentvError):
     """A targets file, a config file or a setting cannot be used as it stands."""
 
 
+class ProviderError(AgentvError):
+    """A target gave no answer: an error of that case alone. `may_pass` says that a second try may help."""
+
+    def __init__(self, message: str, *, may_pass: bool = False, hint: str = ""):
+        super().__init__(message, hint=hint)
+        self.may_pass = may_pass
+
+
+class OutputError(AgentvError):
+    """What a run produces cannot be written."""
+
+
 class AttachmentError(AgentvError):
     """A file that a case refers to cannot be read: an error of that case alone."""
 

@@ -124,17 +124,6 @@ class EvalCase(msgspec.Struct, frozen=True, gc=False):
 _SAYS = tuple(name for name in EvalCase.__struct_fields__ if name not in ("file", "line"))
 
 
-class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent to a target for one case."""
-
-    eval_id: str
-    question: str
-    guidelines: str = ""
-    chat_prompt: tuple[Message, ...] = ()
-    input_files: tuple[Path, ...] = ()
-    guideline_files: tuple[Path, ...] = ()
-
-
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens that a target reported; `input` includes the cached ones."""
 
@@ -151,6 +140,22 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     duration_ms: float | None = None
 
 
+TraceKind = Literal["model_step", "tool_call", "tool_result", "message", "error"]
+
+
+class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of an agent on its way to the answer."""
+
+    type: TraceKind
+    timestamp: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    output: Any = None
+    text: str | None = None
+    metadata: Json | None = None
+
+
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """A trace in a few figures; camelCase in files, as its readers know it."""
 
@@ -162,6 +167,51 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     cost_usd: float | None = None
     duration_ms: float | None = None
     tool_durations: dict[str, Any] | None = None
+
+
+class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent to a target for one case."""
+
+    eval_id: str
+    question: str
+    guidelines: str = ""
+    chat_prompt: tuple[Message, ...] = ()
+    input_files: tuple[Path, ...] = ()
+    guideline_files: tuple[Path, ...] = ()
+
+
+class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What a target answered; camelCase in JSON."""
+
+    text: str
+    output_messages: tuple[Message, ...] | None = None
+    trace: tuple[TraceEvent, ...] | None = None
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """What an evaluator judges: the case, what was sent for it, and what came back."""
+
+    case: EvalCase
+    request: ProviderRequest
+    response: ProviderResponse
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """What one evaluator made of one answer: 0 is worthless, 1 perfect.
+
+    `failed` says that it is no judgement at all: the evaluator broke, or its judge gave no answer.
+    """
+
+    score: float
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    reasoning: str = ""
+    details: Any = None
+    evaluator_provider_request: Any = None
+    failed: bool = False
 
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -182,6 +232,19 @@ class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     reasoning: str | None = None
     details: Any = None
     evaluator_provider_request: Any = None
+    failed: bool = False
+
+
+class Digests(msgspec.Struct, frozen=True, kw_only=True):
+    """Short fingerprints of what produced a result, to tell a better agent from a changed question."""
+
+    case: str
+    target: str
+    evaluators: str
+    agentv: str
+
+
+Failure = Literal["target", "timeout"]
 
 
 class EvalResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -203,6 +266,13 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trace_summary: TraceSummary | None = None
     execution_metrics: ExecutionMetrics | None = None
     error: str | None = None
-    trace: tuple[Json, ...] | None = None
+    failure: Failure | None = None
+    trace: tuple[TraceEvent, ...] | None = None
     description: str | None = None
-    metadata: Json | None = None
+    metadata: Mapping[str, Any] | None = None
+    digests: Digests | None = None
+
+    @property
+    def judge_failed(self) -> bool:
+        """Whether an evaluator broke, so that the score is not its judgement."""
+        return any(part.failed for part in self.evaluator_results)

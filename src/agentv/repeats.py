@@ -1,8 +1,9 @@
-"""Ids as they come -> those that came more than once, at eight bytes an id."""
+"""Ids as they come -> those that came more than once, or that came before, at eight bytes an id."""
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 _PARTS = 256
 _LAST_BITS = _PARTS - 1
@@ -29,3 +30,19 @@ class Repeats:
             if len(set(part)) != len(part):
                 found.update(number for number, times in Counter(part).items() if times > 1)
         return found
+
+
+class CompactSet:
+    """A set of hashable things that only remembers their hashes. Fill it first, ask it afterwards."""
+
+    def __init__(self, things: Iterable[Hashable]) -> None:
+        parts = [array("q") for _ in range(_PARTS)]
+        for number in map(hash, things):
+            parts[number & _LAST_BITS].append(number)
+        self._parts = [array("q", sorted(part)) for part in parts]
+
+    def __contains__(self, thing: Hashable) -> bool:
+        number = hash(thing)
+        part = self._parts[number & _LAST_BITS]
+        at = bisect_left(part, number)
+        return at < len(part) and part[at] == number

@@ -93,6 +93,16 @@ def field_names(type_: Any) -> frozenset[str]:
 
 
 @cache
+def takes_text(type_: Any, name: str) -> bool:
+    """Whether a field of a struct may be any string."""
+    (field,) = (field for field in _info(type_).fields if field.encode_name == name)
+    return any(
+        isinstance(choice, inspect.StrType | inspect.AnyType) and not getattr(choice, "pattern", None)
+        for choice in _choices(field.type)
+    )
+
+
+@cache
 def inner_names(type_: Any) -> dict[str, frozenset[str]]:
     """The fields of a struct that hold structs, each with the names of their fields in a file."""
     choices = {field.encode_name: _choices(field.type) for field in _info(type_).fields}

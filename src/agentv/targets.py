@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -13,8 +13,9 @@ from agentv.documents import Document, Steps, read_yaml
 from agentv.errors import ConfigError
 from agentv.providers import settings_type
 from agentv.providers.settings import TargetSettings
-from agentv.records import Problem
-from agentv.shapes import Misfit, converted, field_names, inner_names
+from agentv.records import Problem, Severity
+from agentv.redact import secrets_in_url
+from agentv.shapes import Misfit, converted, field_names, inner_names, takes_text
 from agentv.wire import camel_name, snake_keys
 
 TARGETS_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
@@ -29,46 +30,71 @@ class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     targets: Annotated[tuple[dict[str, Any], ...], Meta(min_length=1, description="The targets.")]
 
 
-def read_targets(path: Path, environment: Mapping[str, str] = os.environ) -> tuple[list[TargetSettings], list[Problem]]:
-    """The targets of a file whose settings fit their provider, and all the problems of the others.
+class TargetsRead(NamedTuple):
+    """What a targets file holds: the targets that are in order, and all the problems of the others."""
 
-    A variable that is not set is a warning: nobody has the keys of all the targets.
+    targets: dict[str, TargetSettings]
+    names: tuple[str, ...]
+    problems: list[Problem]
+
+
+def read_targets(
+    path: Path, environment: Mapping[str, str] = os.environ, used: Collection[str] | None = None
+) -> TargetsRead:
+    """The targets of a file, with every `${{ VARIABLE }}` filled in.
+
+    A variable that is not set, and an unknown provider, are errors of a target that is `used` (or that
+    grades for one that is) and warnings for the others: real files hold more than one person's setup.
+    Without `used`, the file is checked for its own sake: providers must exist, variables need not be set.
     """
     document = read_yaml(path, ConfigError)
     if document.value is None:
         raise ConfigError("the file is empty", file=path, line=1, column=1, hint="list the targets under 'targets:'")
     file = converted(document.value, TargetsFile)
     if isinstance(file, list):
-        return [], [misfit.problem(path, document.place(misfit.steps)) for misfit in file]
-    reader = _Reader(document, path, environment)
+        return TargetsRead({}, (), [misfit.problem(path, document.place(misfit.steps)) for misfit in file])
+    reader = _Reader(document, path, environment, None if used is None else _with_judges(file.targets, used))
     for index, raw in enumerate(file.targets):
         reader.read(raw, ("targets", index))
-    return reader.targets, reader.problems
+    return TargetsRead(reader.targets, tuple(str(raw.get("name")) for raw in file.targets), reader.problems)
+
+
+def _with_judges(targets: Sequence[Mapping[str, Any]], used: Collection[str]) -> set[str]:
+    """The used targets and those that grade their answers."""
+    judges = {raw.get("name"): raw.get("judge_target", raw.get("judgeTarget")) for raw in targets}
+    return set(used) | {judge for name in used if isinstance(judge := judges.get(name), str)}
 
 
 class _Reader:
     """Reads the targets of one file and collects what is wrong with them."""
 
-    def __init__(self, document: Document, path: Path, environment: Mapping[str, str]):
-        self._document, self._path, self._environment = document, path, environment
+    def __init__(self, document: Document, path: Path, environment: Mapping[str, str], used: Collection[str] | None):
+        self._document, self._path, self._environment, self._used = document, path, environment, used
         self._lines: dict[str, int] = {}
-        self.targets: list[TargetSettings] = []
+        self.targets: dict[str, TargetSettings] = {}
         self.problems: list[Problem] = []
 
     def read(self, raw: dict[str, Any], steps: Steps) -> None:
-        kind, wrong = _kind_of(raw)
+        name = raw.get("name")
+        unused = self._used is not None and name not in self._used
+        kind, wrong = _kind_of(raw, "warning" if unused else "error")
         keys = setting_keys(raw, field_names(kind))
-        found = converted(_renamed(raw, keys, kind), kind)
+        settings = _renamed(raw, keys, kind)
+        unset = list(_unset(raw, (), self._environment, "warning" if unused or self._used is None else "error"))
+        found = converted(settings, kind)
         if isinstance(found, list):
             wrong += found
-        elif not wrong:
-            self.targets.append(found)
-        wrong += [*self._repeated(raw.get("name"), steps), *_unset(raw, (), self._environment)]
-        name = f"target {raw['name']!r}" if "name" in raw else "a target without a name"
+        elif not wrong and not unset:
+            found = converted(_filled(settings, kind, self._environment), kind)
+            wrong += found if isinstance(found, list) else []
+        if not isinstance(found, list) and not wrong and isinstance(name, str):
+            self.targets.setdefault(name, found)
+        wrong += [*self._repeated(name, steps), *unset]
+        shown = f"target {name!r}" if "name" in raw else "a target without a name"
         for misfit in wrong:
             written = (*steps, *(keys.get(str(step), step) for step in misfit.steps[:1]), *misfit.steps[1:])
             problem = misfit.problem(self._path, self._document.place(written))
-            self.problems.append(msgspec.structs.replace(problem, message=f"{name}: {problem.message}"))
+            self.problems.append(msgspec.structs.replace(problem, message=f"{shown}: {problem.message}"))
 
     def _repeated(self, name: Any, steps: Steps) -> Iterator[Misfit]:
         if isinstance(name, str):
@@ -83,14 +109,14 @@ class _AnyKind(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     """A target of a kind that we do not know, so that all we can check is what every target has."""
 
 
-def _kind_of(raw: Mapping[str, Any]) -> tuple[Any, list[Misfit]]:
+def _kind_of(raw: Mapping[str, Any], severity: Severity) -> tuple[Any, list[Misfit]]:
     provider = raw.get("provider")
     if not isinstance(provider, str):
         return _AnyKind, []
     try:
         return settings_type(provider), []
     except ConfigError as error:
-        return _AnyKind, [Misfit(("provider",), error.message, error.hint)]
+        return _AnyKind, [Misfit(("provider",), error.message, error.hint, severity)]
 
 
 def setting_keys(raw: Mapping[str, Any], known: frozenset[str]) -> dict[str, str]:
@@ -117,13 +143,42 @@ def _renamed(raw: Mapping[str, Any], keys: Mapping[str, str], kind: Any) -> dict
     return settings
 
 
-def _unset(value: Any, steps: Steps, environment: Mapping[str, str]) -> Iterator[Misfit]:
+def _unset(value: Any, steps: Steps, environment: Mapping[str, str], severity: Severity) -> Iterator[Misfit]:
     """The `${{ VARIABLE }}`s that have no value, wherever they stand."""
     if isinstance(value, str):
         for variable in VARIABLE.findall(value):
             if variable not in environment:
                 message = f"the environment variable {variable} is not set"
-                yield Misfit(steps, message, "set it, or put it into .env", "warning")
+                yield Misfit(steps, message, "set it, or put it into .env", severity)
     elif isinstance(value, dict | list):
         for step, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _unset(inner, (*steps, step), environment)
+            yield from _unset(inner, (*steps, step), environment, severity)
+
+
+def _filled(settings: dict[str, Any], kind: Any, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The settings with their variables filled in; one that stands for a number or a switch becomes one."""
+    filled = {name: fill(value, environment) for name, value in settings.items()}
+    for name, value in settings.items():
+        if isinstance(value, str) and VARIABLE.fullmatch(value.strip()) and not takes_text(kind, name):
+            try:
+                filled[name] = msgspec.json.decode(filled[name])
+            except msgspec.DecodeError:
+                continue  # its type is wrong, and converting says so
+    return filled
+
+
+def fill(value: Any, environment: Mapping[str, str]) -> Any:
+    """The value with each `${{ VARIABLE }}` in its texts replaced."""
+    if isinstance(value, str):
+        return VARIABLE.sub(lambda found: environment[found[1]], value)
+    if isinstance(value, dict):
+        return {key: fill(inner, environment) for key, inner in value.items()}
+    return [fill(inner, environment) for inner in value] if isinstance(value, list) else value
+
+
+def secrets_of(settings: TargetSettings) -> list[str]:
+    """What must never be shown of a target: its key, its headers, and the credentials in its URLs."""
+    headers = getattr(settings, "headers", None) or {}
+    texts = [text for name in settings.__struct_fields__ if isinstance(text := getattr(settings, name), str)]
+    in_urls = [secret for text in texts if "://" in text for secret in secrets_in_url(text)]
+    return [*filter(None, [getattr(settings, "api_key", None)]), *headers.values(), *in_urls]

@@ -61,7 +61,7 @@ def _checker(path: Path) -> Callable[[Path, Report], Iterator[EvalCase]]:
 
 
 def _check_targets(path: Path, report: Report) -> Iterator[EvalCase]:
-    for problem in read_targets(path)[1]:
+    for problem in read_targets(path).problems:
         report(problem)
     return iter(())
 

@@ -3,6 +3,7 @@
 One file a command, imported when the command is called: `agentv --help` imports none of them.
 """
 
+import signal
 import sys
 from typing import Any
 
@@ -12,9 +13,13 @@ from agentv import __version__
 from agentv.errors import AgentvError
 
 COMMANDS = {
+    "eval": "Send every case to its target, score the answers, write the results.",
+    "run": "The same as eval.",
     "schema": "Print the JSON Schema of a kind of file, for editors and tools.",
     "validate": "Check eval, targets and config files without running anything.",
 }
+
+ALIASES = {"run": "eval"}
 
 
 class _Commands(click.Group):
@@ -28,7 +33,7 @@ class _Commands(click.Group):
             return None
         from importlib import import_module
 
-        command: click.Command = import_module(f"agentv.cli.{cmd_name}").command
+        command: click.Command = import_module(f"agentv.cli.{ALIASES.get(cmd_name, cmd_name)}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -51,16 +56,25 @@ def agentv() -> None:
 
 def main() -> None:
     """Run the command line and leave with its exit code. The one place where errors are caught."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
-        agentv(prog_name="agentv")
+        agentv(prog_name="agentv", standalone_mode=False)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
     except AgentvError as error:
-        click.echo(f"error: {error}", err=True)
-        if error.hint:
-            click.echo(f"hint: {error.hint}", err=True)
+        from agentv.cli.messages import tell_error
+
+        tell_error(error)
         sys.exit(2)
     except Exception as error:
         if "--verbose" in sys.argv:
             raise
-        click.echo(f"error: agentv broke: {type(error).__name__}: {error}", err=True)
-        click.echo("hint: this is a bug of agentv; --verbose shows where it happened", err=True)
+        from agentv.cli.messages import tell
+
+        tell(f"error: agentv broke: {type(error).__name__}: {error}")
+        tell("hint: this is a bug of agentv; --verbose shows where it happened")
         sys.exit(2)

@@ -1,15 +1,25 @@
-"""What commands say on stderr."""
+"""What commands say: data on stdout, everything else on stderr, and no secret on either."""
 
+import contextlib
 import logging
+import os
+import sys
+from collections.abc import Iterable
 
 import click
 
+from agentv.errors import AgentvError
 from agentv.notices import LOGGER
+from agentv.records import Problem
+from agentv.redact import Redactor
+
+clean = Redactor()
+"""The one door: all that is shown or written in this process goes through it."""
 
 
 class _Echo(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(f"warning: {record.getMessage()}", err=True)
+        tell(f"warning: {record.getMessage()}")
 
 
 def print_warnings(verbose: bool) -> None:
@@ -17,3 +27,32 @@ def print_warnings(verbose: bool) -> None:
     LOGGER.addHandler(_Echo())
     LOGGER.setLevel(logging.INFO if verbose else logging.WARNING)
     LOGGER.propagate = False
+
+
+def tell(text: str) -> None:
+    """Say something to the person at the terminal."""
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(clean(text), err=True)
+
+
+def tell_error(error: AgentvError) -> None:
+    """Say what is wrong, and what to do."""
+    tell(f"error: {error}")
+    if error.hint:
+        tell(f"hint: {error.hint}")
+
+
+def tell_problems(problems: Iterable[Problem]) -> None:
+    """Say everything that is wrong."""
+    for problem in problems:
+        tell_error(AgentvError.of(problem))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print to stdout. A reader who has seen enough, as in `| head -1`, is no error."""
+    try:
+        for line in lines:
+            click.echo(clean(line))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

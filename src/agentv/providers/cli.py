@@ -1,6 +1,6 @@
 """A command: one process for each case, or one for all of them."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -27,6 +27,8 @@ class CommandCheck(
 
 class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A command that answers on standard output or in {OUTPUT_FILE}."""
+
+    reads_files: ClassVar[bool] = True
 
     command_template: Annotated[Text, Meta(description="The command, with {PROMPT} and other placeholders.")]
     cwd: Annotated[Text | None, Meta(description="Its folder, relative to the eval file's.")] = None

@@ -3,10 +3,14 @@
 A setting that is no string may also be a `${{ VARIABLE }}`, which is filled in before it is used.
 """
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
+
+from agentv.errors import ConfigError
+from agentv.protocols import Provider
 
 Variable = Annotated[str, Meta(pattern=r"^\$\{\{.*\}\}$")]
 Text = Annotated[str, Meta(min_length=1)]
@@ -25,6 +29,13 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     judge_target: Annotated[Text | None, Meta(description="The target that grades its answers.")] = None
     workers: Annotated[Count | None, Meta(description="How many cases it may work on at once.")] = None
     provider_batching: Annotated[Flag | None, Meta(description="One call answers all the cases of a file.")] = None
+
+    reads_files: ClassVar[bool] = False
+    """Whether the target reads files itself, so that a prompt only refers to them."""
+
+    def open(self, folder: Path) -> Provider:
+        """The provider that answers for this target; `folder` is the eval file's."""
+        raise ConfigError(f"targets of the kind {self.provider!r} cannot be run by this version of agentv")
 
 
 class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,6 +74,8 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
 
 class CodingAgentSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A coding agent, driven through its own command-line program."""
+
+    reads_files: ClassVar[bool] = True
 
     executable: Annotated[Text | None, Meta(description="The program, if not its usual name.")] = None
     args: Annotated[tuple[str, ...] | None, Meta(description="More arguments for it.")] = None

@@ -1,0 +1,269 @@
+"""`agentv eval`, which is also `agentv run`."""
+
+import asyncio
+import os
+import signal
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from agentv.cases import READERS
+from agentv.cli.messages import clean, print_lines, print_warnings, tell, tell_error, tell_problems
+from agentv.discovery import eval_files
+from agentv.dumps import Dumps
+from agentv.environment import load_env
+from agentv.errors import AgentvError, OutputError
+from agentv.plan import Plan, PlanFailed, Wanted, make_plan
+from agentv.progress import Progress, progress_for
+from agentv.providers.mock import Mock, MockSettings
+from agentv.records import EvalResult
+from agentv.redact import secrets_in
+from agentv.results import FORMATS, ResultFile, create, create_new
+from agentv.resume import Resumed, newest_results, resume
+from agentv.runner import RunOptions, run_plan, worker_limits
+from agentv.summary import Summary, summary_lines
+
+RESULTS, PROMPTS, TRACES = Path(".agentv/results"), Path(".agentv/prompts"), Path(".agentv/traces")
+MAX_WORKERS = 50
+
+
+class _Command(click.Command):
+    """Lets `--dump-prompts` stand with or without a folder after it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_dump_folder(args))
+
+
+def with_dump_folder(args: list[str]) -> list[str]:
+    """The arguments with `--dump-prompts DIR` written as one. What may be an eval file is not taken for DIR."""
+    if "--dump-prompts" not in args:
+        return args
+    at = args.index("--dump-prompts")
+    folder = args[at + 1] if at + 1 < len(args) else "-"
+    others = [arg for arg in (*args[:at], *args[at + 2 :]) if not arg.startswith("-")]
+    is_folder = not folder.startswith("-") and others and not _may_be_evals(folder)
+    joined = [f"--dump-prompts={folder if is_folder else PROMPTS}"]
+    return [*args[:at], *joined, *args[at + (2 if is_folder else 1) :]]
+
+
+def _may_be_evals(text: str) -> bool:
+    return Path(text).suffix.lower() in READERS or any(sign in text for sign in "*?[") or Path(text).is_file()
+
+
+def _workers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """A number from 1 to 50; what is no number at all is as good as nothing."""
+    if value is None:
+        return None
+    try:
+        count = int(value)
+    except ValueError:
+        tell(f"warning: --workers {value!r} is no number: using 1")
+        return 1
+    if not 1 <= count <= MAX_WORKERS:
+        raise click.BadParameter(f"{count} is not in the range from 1 to {MAX_WORKERS}")
+    return count
+
+
+def _score(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value <= 1:
+        raise click.BadParameter(f"{value} is not a score between 0 and 1")
+    return value
+
+
+@click.command(
+    cls=_Command,
+    epilog="Example: agentv eval evals/ --target default --workers 4",
+)
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--target", help="The target to use, in the place of what cases and files say.")
+@click.option("--targets", type=click.Path(path_type=Path), help="The targets file, or a folder that has one.")
+@click.option("--eval-id", "ids", multiple=True, help="Run only this case; an id or a glob, may be repeated.")
+@click.option("--limit", type=click.IntRange(min=1), help="Run only the first N cases.")
+@click.option("--workers", callback=_workers, help="How many cases are in flight at once: 1 to 50, default 1.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Where results go; default .agentv/results/eval_<timestamp>."
+)
+@click.option("--output-format", help="jsonl (default) or yaml.")
+@click.option("--resume", is_flag=True, help="Go on with an earlier run: run what has no result, or an error.")
+@click.option(
+    "--agent-timeout", type=click.FloatRange(min=0, min_open=True), default=600, help="Seconds a case may take."
+)
+@click.option("--max-retries", type=click.IntRange(min=0), default=0, help="Repeat what timed out or may pass.")
+@click.option("--fail-under", type=float, callback=_score, help="Exit with 1 when the mean score is lower.")
+@click.option("--dry-run", is_flag=True, help="Answer with a mock, and ask no target and no judge.")
+@click.option("--dry-run-delay", type=click.FloatRange(min=0), default=0, help="Milliseconds the mock takes.")
+@click.option("--dry-run-delay-min", type=click.FloatRange(min=0), help="The least of a random delay.")
+@click.option("--dry-run-delay-max", type=click.FloatRange(min=0), help="The most of a random delay.")
+@click.option("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
+@click.option("--dump-traces", is_flag=True, help="Write each trace to a file in .agentv/traces.")
+@click.option("--include-trace", is_flag=True, help="Put whole traces into the results.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+def command(**flags: Any) -> None:
+    """Send every case to its target, score the answers, write the results.
+
+    PATHS are eval files, folders or globs. Exit code 0: all cases ran; 1: a case ended in an error, or the
+    mean is under --fail-under; 2: bad usage or bad files, and nothing was run; 130: interrupted.
+    """
+    print_warnings(flags["verbose"])
+    paths = eval_files(flags["paths"])
+    for path in load_env([path.parent for path in paths]):
+        if flags["verbose"]:
+            tell(f"variables are read from {path}")
+    clean.learn(secrets_in(os.environ))
+    try:
+        plan = make_plan(paths, _wanted(flags))
+    except PlanFailed as failed:
+        tell_problems(failed.problems)
+        sys.exit(2)
+    clean.learn(plan.secrets)
+    sys.exit(_run(plan, flags))
+
+
+def _wanted(flags: dict[str, Any]) -> Wanted:
+    stand_in = None
+    if flags["dry_run"]:
+        delays = {name: flags[f"dry_run_{name}"] for name in ("delay", "delay_min", "delay_max")}
+        settings = {f"{name}_ms": value for name, value in delays.items()}
+        stand_in = Mock(MockSettings(name="dry-run", provider="mock", response="Mock dry-run response", **settings))
+    return Wanted(
+        target=flags["target"],
+        targets=flags["targets"],
+        ids=flags["ids"],
+        limit=flags["limit"],
+        stand_in=stand_in,
+        dry_run=flags["dry_run"],
+    )
+
+
+class _Opened(NamedTuple):
+    """Where results go, and what of the run is done already."""
+
+    file: ResultFile
+    resumed: Resumed | None
+
+
+def _run(plan: Plan, flags: dict[str, Any]) -> int:
+    summary = Summary(plan.cases, plan.invalid)
+    options = _options(plan, flags)
+    opened = _open_results(plan, flags)
+    if opened.resumed is not None:
+        for score, eval_id in opened.resumed.kept:
+            summary.add_earlier(score, eval_id)
+    ended = "done"
+    with opened.file as file:
+        progress = progress_for(plan.cases, summary.already_done, clean, quiet=flags["quiet"])
+        try:
+            with progress:
+                ended = asyncio.run(_until_stopped(plan, options, _Sink(file, summary), progress, opened.resumed))
+        except* OutputError as group:
+            tell_error(_first(group))
+            ended = "broken"
+        except* AgentvError as group:
+            tell_error(_first(group))
+            ended = "broken"
+    print_lines([*summary_lines(summary), "", f"Results: {opened.file.path}"])
+    if ended == "stopped":
+        tell("interrupted: what was done is in the results; go on with --resume")
+        return 130
+    under = flags["fail_under"] is not None and (summary.mean or 0.0) < flags["fail_under"]
+    if under:
+        tell(f"error: the mean {summary.mean or 0.0:.3f} is under {flags['fail_under']:g}")
+    return 1 if ended == "broken" or summary.failed or under else 0
+
+
+def _first(group: BaseExceptionGroup[AgentvError]) -> AgentvError:
+    error: Any = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    found: AgentvError = error
+    return found
+
+
+class _Sink:
+    """Writes a result, and counts it once it is written."""
+
+    def __init__(self, file: ResultFile, summary: Summary):
+        self._file, self._summary = file, summary
+
+    def write(self, result: EvalResult) -> None:
+        self._file.write(result)
+        self._summary.add(result)
+
+
+def _options(plan: Plan, flags: dict[str, Any]) -> RunOptions:
+    workers, limits = worker_limits(plan, flags["workers"])
+    for name, limit in limits.items():
+        if limit < (flags["workers"] or 1):
+            tell(f"warning: target {name!r} can only do one thing at a time: using 1 worker for it")
+    return RunOptions(
+        workers=workers,
+        limits=limits,
+        timeout_seconds=flags["agent_timeout"],
+        max_retries=flags["max_retries"],
+        include_trace=flags["include_trace"],
+        prompts=Dumps(flags["dump_prompts"], clean) if flags["dump_prompts"] else None,
+        traces=Dumps(TRACES, clean) if flags["dump_traces"] else None,
+    )
+
+
+def _format(flags: dict[str, Any]) -> str:
+    """The format that was asked for, else that of the file's name; what we do not know is jsonl."""
+    asked, out = flags["output_format"], flags["out"]
+    if asked is None:
+        return "yaml" if out is not None and out.suffix.lower() in (".yaml", ".yml") else "jsonl"
+    if asked not in FORMATS:
+        tell(f"warning: the output format {asked!r} is not known: using jsonl")
+    return asked if asked in FORMATS else "jsonl"
+
+
+def _open_results(plan: Plan, flags: dict[str, Any]) -> _Opened:
+    form, out = _format(flags), flags["out"]
+    if flags["resume"]:
+        earlier = out if out is not None else newest_results(RESULTS)
+        if earlier is not None and earlier.is_file():
+            file, resumed = resume(earlier, plan, clean)
+            tell(f"resuming {earlier}: {resumed.words()}")
+            return _Opened(file, resumed)
+        tell(f"nothing to resume{f' at {out}' if out else ''}: starting afresh")
+    if out is None:
+        stem = f"eval_{datetime.now():%Y%m%d_%H%M%S}"
+        return _Opened(create_new(RESULTS, stem, form, clean), None)
+    file, kept = create(out, form, clean)
+    if kept is not None:
+        tell(f"{out} was there already: it is now {kept}")
+    return _Opened(file, None)
+
+
+async def _until_stopped(
+    plan: Plan, options: RunOptions, sink: _Sink, progress: Progress, resumed: Resumed | None
+) -> str:
+    """Run the plan to its end, or until a signal: then nothing is left running."""
+    running = asyncio.current_task()
+    assert running is not None
+    signals: list[int] = []
+
+    def stop(number: int) -> None:
+        if signals and number == signal.SIGINT:
+            os._exit(130)
+        if not signals:
+            running.cancel()
+        signals.append(number)
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await run_plan(plan, options, sink, progress, resumed.is_done if resumed else _nothing_is_done)
+    except asyncio.CancelledError:
+        if not signals:
+            raise
+        return "stopped"
+    return "done"
+
+
+def _nothing_is_done(*_: object) -> bool:
+    return False

@@ -1,0 +1,44 @@
+"""Prompts and traces, one JSON file a case, for a person to look at."""
+
+import re
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agentv.errors import OutputError
+from agentv.results import Clean
+
+_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_MARKED = re.compile(r".*-[0-9a-f]{16}")
+
+
+class Dumps:
+    """Writes JSON files into one folder, named after the cases."""
+
+    def __init__(self, folder: Path, clean: Clean):
+        self._folder, self._clean = folder, clean
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"this folder cannot be made: {error.strerror}", file=folder) from error
+
+    def write(self, name: str, content: dict[str, Any]) -> None:
+        text = self._clean(msgspec.json.format(msgspec.json.encode(content, enc_hook=str), indent=2).decode())
+        path = self._folder / f"{name}.json"
+        try:
+            path.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"cannot be written: {error.strerror}", file=path) from error
+
+
+def safe_name(id_: str) -> str:
+    """A file name for an id: the id itself if it is plain, else what is plain of it and a mark of its own.
+
+    No id leads out of the folder, and no two ids get the same name.
+    """
+    if _SAFE.fullmatch(id_) and not _MARKED.fullmatch(id_):
+        return id_
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", id_)[:80].strip("_") or "case"
+    return f"{plain}-{blake2b(id_.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"

@@ -1,0 +1,33 @@
+"""The `.env` files of a project -> variables of this process, and so of its children."""
+
+import os
+from collections.abc import Iterable, MutableMapping
+from pathlib import Path
+
+from agentv.errors import ConfigError
+from agentv.folders import first_file, folders_upward
+
+
+def load_env(folders: Iterable[Path], environment: MutableMapping[str, str] = os.environ) -> list[Path]:
+    """Set what the nearest `.env` of each folder says, and give their paths. What is set already stays."""
+    loaded: list[Path] = []
+    for folder in folders:
+        path = first_file([*folders_upward(folder), Path.cwd()], [".env"])
+        if path is not None and path not in loaded:
+            loaded.append(path)
+            for name, value in _read(path).items():
+                environment.setdefault(name, value)
+    return loaded
+
+
+def _read(path: Path) -> dict[str, str]:
+    from io import StringIO
+
+    from dotenv import dotenv_values
+
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot be read: {reason}", file=path, hint="mend it, or remove it") from error
+    return {name: value for name, value in dotenv_values(stream=StringIO(text)).items() if value is not None}

@@ -1,0 +1,48 @@
+"""Checks on the words of an answer."""
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from agentv.records import Exchange, Score
+
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class _Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Compares the answer with one text, or with several of which all or any must hold."""
+
+    value: str | Annotated[tuple[str, ...], Meta(min_length=1)]
+    require: Literal["all", "any"] = "all"
+    negate: bool = False
+    case_sensitive: bool = True
+
+    def _score(self, exchange: Exchange, holds: Callable[[str, str], bool], verb: str) -> Score:
+        answer = self._folded(exchange.response.text)
+        values = (self.value,) if isinstance(self.value, str) else self.value
+        found = [holds(answer, self._folded(value)) is not self.negate for value in values]
+        words = f"does not {verb}" if self.negate else f"{verb}s"
+        hits = tuple(f"{words} {value!r}" for value, good in zip(values, found, strict=True) if good)
+        against = f"{verb}s" if self.negate else f"does not {verb}"
+        misses = tuple(f"{against} {value!r}" for value, good in zip(values, found, strict=True) if not good)
+        passed = all(found) if self.require == "all" else any(found)
+        return Score(score=1.0 if passed else 0.0, hits=hits, misses=() if passed else misses)
+
+    def _folded(self, text: str) -> str:
+        return text if self.case_sensitive else text.casefold()
+
+
+class Contains(_Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Passes when the value stands somewhere in the answer."""
+
+    async def evaluate(self, exchange: Exchange) -> Score:
+        return self._score(exchange, lambda answer, value: value in answer, "contain")
+
+
+class Equals(_Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Passes when the answer is the value, white space around it aside."""
+
+    async def evaluate(self, exchange: Exchange) -> Score:
+        return self._score(exchange, lambda answer, value: answer.strip() == value.strip(), "equal")

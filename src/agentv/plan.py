@@ -1,0 +1,247 @@
+"""Eval files and targets -> a plan that can be run.
+
+All that can be wrong with it is found here, in one pass over the files, before anything is paid for.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+from agentv.cases import read_eval_file
+from agentv.config import guideline_patterns
+from agentv.digests import digest, target_digest
+from agentv.errors import AgentvError, ConfigError, nearest
+from agentv.evaluating import JudgeBench
+from agentv.folders import first_file, folders_upward
+from agentv.notices import mention, warn
+from agentv.prompts import Files
+from agentv.protocols import Provider
+from agentv.providers.settings import TargetSettings
+from agentv.records import EvalCase, Problem
+from agentv.targets import TARGETS_NAMES, read_targets, secrets_of
+
+ALONE = ("vscode", "vscode-insiders")
+"""Kinds of targets that can only do one thing at a time: windows would fight for the focus."""
+
+
+class Wanted(NamedTuple):
+    """What a user asked for, besides the eval files."""
+
+    target: str | None = None
+    targets: Path | None = None
+    ids: tuple[str, ...] = ()
+    limit: int | None = None
+    stand_in: Provider | None = None
+    """Answers in the place of every target."""
+    dry_run: bool = False
+    """Nobody outside is asked, the judges neither."""
+
+    def is_selected(self, case: EvalCase) -> bool:
+        return not self.ids or any(_matches(case, id_) for id_ in self.ids)
+
+    def target_of(self, case: EvalCase) -> str:
+        """`--target` unless it is `default`, else the case's own, else its file's, else `default`."""
+        return self.target if self.target and self.target != "default" else case.target
+
+
+class Target(NamedTuple):
+    """A target that is ready to answer the cases of one eval file."""
+
+    name: str
+    provider: Provider
+    files: Files
+    digest: str
+    workers: int | None = None
+    is_alone: bool = False
+
+
+class PlannedFile(NamedTuple):
+    """An eval file with all that its cases need."""
+
+    path: Path
+    cases: int
+    patterns: tuple[str, ...]
+    targets: Mapping[str, Target]
+
+
+class Plan(NamedTuple):
+    """What a run will do."""
+
+    files: tuple[PlannedFile, ...]
+    wanted: Wanted
+    bench: JudgeBench
+    invalid: int
+    secrets: tuple[str, ...]
+
+    @property
+    def cases(self) -> int:
+        return sum(file.cases for file in self.files)
+
+    def cases_of(self, file: PlannedFile) -> Iterator[EvalCase]:
+        """The planned cases of a file, read as they are asked for."""
+        left = file.cases
+        for case in read_eval_file(file.path, _raise):
+            if left <= 0:
+                return
+            if self.wanted.is_selected(case):
+                left -= 1
+                yield case
+
+
+class PlanFailed(AgentvError):
+    """The plan cannot be run; `problems` says why."""
+
+    def __init__(self, problems: Sequence[Problem]):
+        super().__init__(f"{len(problems)} problems" if len(problems) > 1 else "1 problem")
+        self.problems = problems
+
+
+def make_plan(paths: Sequence[Path], wanted: Wanted) -> Plan:
+    """The plan for these eval files; `PlanFailed` with everything that is wrong, when something is."""
+    planner = _Planner(wanted)
+    files = [planner.plan(path) for path in paths]
+    for id_ in wanted.ids:
+        if id_ not in planner.found:
+            planner.report(Problem(message=f"no case has the id {id_!r}", hint="--eval-id takes an id or a glob"))
+    if not planner.problems and not any(file.cases for file in files if file):
+        planner.report(Problem(message="no valid case to run", file=paths[0], hint="see the warnings above"))
+    if planner.problems:
+        raise PlanFailed(planner.problems)
+    return Plan(
+        tuple(file for file in files if file and file.cases),
+        wanted,
+        planner.bench,
+        planner.invalid,
+        tuple(planner.secrets),
+    )
+
+
+class _Planner:
+    def __init__(self, wanted: Wanted):
+        self._wanted = wanted
+        self._left = wanted.limit
+        self.bench = JudgeBench(dry_run=wanted.dry_run)
+        self.problems: list[Problem] = []
+        self.found: set[str] = set()
+        self.invalid = 0
+        self.secrets: set[str] = set()
+        self._warned: set[Problem] = set()
+
+    def report(self, problem: Problem) -> None:
+        if problem.severity == "error":
+            self.problems.append(problem)
+        elif problem not in self._warned:
+            self._warned.add(problem)
+            warn(problem)
+
+    def plan(self, path: Path) -> PlannedFile | None:
+        try:
+            used, cases = self._pass_over(path)
+            if self.problems:
+                return None
+            return PlannedFile(path, cases, guideline_patterns(path.parent), self._targets(path, used) if cases else {})
+        except AgentvError as error:
+            self.report(Problem.of(error))
+            return None
+
+    def _pass_over(self, path: Path) -> tuple[dict[str, EvalCase], int]:
+        """The targets that the file's cases use, each with the first case that does, and how many cases there are."""
+        used: dict[str, EvalCase] = {}
+        cases = 0
+        for case in read_eval_file(path, self._report_case):
+            if not self._wanted.is_selected(case):
+                continue
+            self.found.update(id_ for id_ in self._wanted.ids if _matches(case, id_))
+            if self._left is not None:
+                if self._left <= 0:
+                    continue  # not run, but still checked
+                self._left -= 1
+            cases += 1
+            name = self._wanted.target_of(case)
+            if name not in used:
+                used[name] = case
+            try:
+                self.bench.judges(case)
+            except ConfigError as error:
+                self.report(Problem.of(error))
+        return used, cases
+
+    def _report_case(self, problem: Problem) -> None:
+        if problem.severity == "warning":
+            self.invalid += 1
+        self.report(problem)
+
+    def _targets(self, path: Path, used: Mapping[str, EvalCase]) -> dict[str, Target]:
+        if self._wanted.stand_in is not None:
+            return {name: Target(name, self._wanted.stand_in, Files.INLINE, digest("stand-in")) for name in used}
+        file = find_targets(path.parent, self._wanted.targets)
+        mention(Problem(message=f"targets are read from {file}", severity="warning", file=path))
+        read = read_targets(file, os.environ, used)
+        for problem in read.problems:
+            self.report(problem)
+        found: dict[str, Target] = {}
+        for name, case in used.items():
+            mention(Problem(message=f"target {name!r}: {self._why(case)}", severity="warning", file=path))
+            if name not in read.names:
+                message, hint = f"unknown target {name!r}: {file} has none of that name", nearest(name, read.names)
+                self.report(Problem(message=message, file=path, line=case.line, column=1, hint=hint))
+            elif name in read.targets:
+                settings = read.targets[name]
+                self.secrets.update(secrets_of(settings))
+                files = Files.REFERENCE if settings.reads_files else Files.INLINE
+                workers = settings.workers if isinstance(settings.workers, int) else None
+                provider = _opened(name, settings, path.parent.absolute(), file)
+                alone = settings.provider in ALONE
+                found[name] = Target(name, provider, files, target_digest(settings), workers, alone)
+        return found
+
+    def _why(self, case: EvalCase) -> str:
+        if self._wanted.target and self._wanted.target != "default":
+            return "asked for with --target"
+        return (
+            f"asked for by case {case.id!r} or its file" if case.target != "default" else "nothing else was asked for"
+        )
+
+
+def find_targets(folder: Path, given: Path | None = None) -> Path:
+    """The targets file for the eval files in `folder`: the one given, else the nearest."""
+    if given is not None:
+        places = [given] if given.is_file() else [given / name for name in TARGETS_NAMES]
+        path = next((place for place in places if place.is_file()), None)
+        if path is None:
+            raise ConfigError(
+                "no targets file there", file=given, hint=f"--targets is a file, or a folder with {TARGETS_NAMES[0]}"
+            )
+        return path
+    folders = [*folders_upward(folder), Path.cwd()]
+    path = first_file(folders, TARGETS_NAMES)
+    if path is None:
+        looked = ", ".join(dict.fromkeys(map(str, folders)))
+        raise ConfigError(f"no targets file found: looked in {looked}", hint=FIRST_TARGETS)
+    return path
+
+
+FIRST_TARGETS = """write one, .agentv/targets.yaml, such as:
+targets:
+  - name: default
+    provider: python
+    function: agent.py:answer"""
+
+
+def _opened(name: str, settings: TargetSettings, folder: Path, file: Path) -> Provider:
+    try:
+        return settings.open(folder)
+    except ConfigError as error:
+        raise ConfigError(f"target {name!r}: {error.message}", file=file, hint=error.hint) from error
+
+
+def _matches(case: EvalCase, id_: str) -> bool:
+    return case.id == id_ or fnmatchcase(case.id, id_)
+
+
+def _raise(problem: Problem) -> None:
+    """The plan has told of all warnings; an error means that the file has changed since."""
+    if problem.severity == "error":
+        raise AgentvError.of(problem)

@@ -1,0 +1,125 @@
+"""What goes on in a run -> the terminal: a live view for a person, plain lines for a pipe."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from agentv.records import EvalCase, EvalResult
+
+Clean = Callable[[str], str]
+PACE_SECONDS = 5.0
+
+
+class Progress:
+    """Counts what is done; says nothing."""
+
+    def __init__(self, total: int, done: int, clean: Clean):
+        self.total, self.done, self.clean = total, done, clean
+        self.errors = 0
+        self.scores = 0.0
+        self.scored = 0
+        self.at_work: dict[int, str] = {}
+        self.start = time.monotonic()
+
+    def started(self, worker: int, case: EvalCase) -> None:
+        self.at_work[worker] = case.id
+
+    def retried(self, case: EvalCase, attempt: int, reason: str) -> None:
+        """Nothing to count."""
+
+    def finished(self, worker: int, result: EvalResult) -> None:
+        self.at_work.pop(worker, None)
+        self.done += 1
+        self.scored += 1
+        self.scores += result.score
+        self.errors += result.error is not None
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to clear away."""
+
+    def line(self) -> str:
+        """How far the run is, in one line."""
+        mean = f", mean {self.scores / self.scored:.3f}" if self.scored else ""
+        errors = f", {self.errors} {'error' if self.errors == 1 else 'errors'}" if self.errors else ""
+        elapsed = time.monotonic() - self.start
+        left = (
+            f", {_time(elapsed / self.scored * (self.total - self.done))} left"
+            if self.scored and self.done < self.total
+            else ""
+        )
+        return f"{self.done}/{self.total} done{mean}{errors}, {_time(elapsed)} elapsed{left}"
+
+
+class PlainProgress(Progress):
+    """A line now and then, without control codes."""
+
+    def __init__(self, total: int, done: int, clean: Clean, stream: TextIO):
+        super().__init__(total, done, clean)
+        self._stream = stream
+        self._next = self.start
+
+    def retried(self, case: EvalCase, attempt: int, reason: str) -> None:
+        self._say(f"{case.id}: attempt {attempt} failed, trying again: {' '.join(reason.split())}")
+
+    def finished(self, worker: int, result: EvalResult) -> None:
+        super().finished(worker, result)
+        if time.monotonic() >= self._next or self.done == self.total:
+            self._next = time.monotonic() + PACE_SECONDS
+            self._say(self.line())
+
+    def _say(self, text: str) -> None:
+        print(self.clean(text), file=self._stream, flush=True)
+
+
+class LiveProgress(Progress):
+    """A bar and what each worker is on, drawn anew a few times a second."""
+
+    def __init__(self, total: int, done: int, clean: Clean, stream: TextIO):
+        super().__init__(total, done, clean)
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=stream)
+        self._live = Live(get_renderable=self._view, console=self._console, refresh_per_second=8, transient=True)
+
+    def __enter__(self) -> "LiveProgress":
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def retried(self, case: EvalCase, attempt: int, reason: str) -> None:
+        text = f"{case.id}: attempt {attempt} failed, trying again: {' '.join(reason.split())}"
+        self._console.print(self.clean(text), markup=False, highlight=False)
+
+    def _view(self) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        width = self._console.width
+        workers = sorted(self.at_work.items())[: max(1, self._console.height - 4)]
+        lines = [
+            Text(self.clean(f"  {number + 1:2} {case}"), no_wrap=True, overflow="ellipsis") for number, case in workers
+        ]
+        bar = ProgressBar(total=max(self.total, 1), completed=self.done, width=min(width, 60))
+        return Group(bar, Text(self.line(), no_wrap=True, overflow="ellipsis"), *lines)
+
+
+def progress_for(total: int, done: int, clean: Clean, *, quiet: bool, stream: TextIO | None = None) -> Progress:
+    """The view that suits where it is seen."""
+    stream = stream or sys.stderr
+    if quiet:
+        return Progress(total, done, clean)
+    return LiveProgress(total, done, clean, stream) if stream.isatty() else PlainProgress(total, done, clean, stream)
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

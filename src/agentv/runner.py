@@ -1,0 +1,249 @@
+"""A plan -> EvalResults, concurrently. Only what is in flight is held.
+
+`run_plan` deals out the workers to the files, a worker takes one case after another, and `run_case` is the
+main path: request, response, scores, result.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from agentv import __version__
+from agentv.digests import case_digest
+from agentv.dumps import Dumps, safe_name
+from agentv.errors import AttachmentError, ProviderError
+from agentv.plan import Plan, PlannedFile, Target
+from agentv.prompts import build_request
+from agentv.protocols import ResultSink
+from agentv.records import (
+    Digests,
+    EvalCase,
+    EvalResult,
+    EvaluatorResult,
+    Exchange,
+    ExecutionMetrics,
+    Failure,
+    ProviderRequest,
+    ProviderResponse,
+)
+from agentv.scoring import verdict_of
+from agentv.trace import summary_of, trace_of
+
+
+class RunOptions(NamedTuple):
+    """How cases are run. `limits` is how many cases each target works on at once."""
+
+    workers: int = 1
+    limits: Mapping[str, int] = {}
+    timeout_seconds: float = 600
+    max_retries: int = 0
+    include_trace: bool = False
+    prompts: Dumps | None = None
+    traces: Dumps | None = None
+
+
+class Watcher(Protocol):
+    """Is told what goes on."""
+
+    def started(self, worker: int, case: EvalCase) -> None: ...
+    def retried(self, case: EvalCase, attempt: int, reason: str) -> None: ...
+    def finished(self, worker: int, result: EvalResult) -> None: ...
+
+
+class Outcome(NamedTuple):
+    """How asking a target ended: with a response, or with an error and its kind."""
+
+    attempt: int
+    response: ProviderResponse | None = None
+    error: str | None = None
+    failure: Failure = "target"
+
+
+def worker_limits(plan: Plan, asked: int | None) -> tuple[int, dict[str, int]]:
+    """How many workers the run has, and how many cases each target takes at once.
+
+    What is asked for on the command line wins over what targets say; some targets can only do one thing at a time.
+    """
+    targets = {name: target for file in plan.files for name, target in file.targets.items()}
+    limits = {name: 1 if target.is_alone else asked or target.workers or 1 for name, target in targets.items()}
+    return asked or max(limits.values(), default=1), limits
+
+
+def shares(workers: int, files: int) -> list[int]:
+    """How many workers each file gets: at least one, up to the number of workers, the rest dealt out evenly."""
+    lanes = min(workers, files)
+    return [workers // lanes + (lane < workers % lanes) for lane in range(lanes)]
+
+
+async def run_plan(
+    plan: Plan,
+    options: RunOptions,
+    sink: ResultSink,
+    watcher: Watcher,
+    is_done: Callable[[EvalCase, PlannedFile], bool] = lambda _case, _file: False,
+) -> None:
+    """Run each planned case that is not done already, once; its result is in the sink before it counts."""
+    run = _Run(plan, options, sink, watcher, is_done)
+    files = iter(plan.files)
+    numbers = iter(range(options.workers))
+    async with asyncio.TaskGroup() as group:
+        for share in shares(options.workers, len(plan.files)):
+            group.create_task(run.take_files(files, [next(numbers) for _ in range(share)]))
+
+
+class _Run:
+    """What the workers of one run share."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: RunOptions,
+        sink: ResultSink,
+        watcher: Watcher,
+        is_done: Callable[[EvalCase, PlannedFile], bool],
+    ):
+        self._plan, self._options, self._sink, self._watcher, self._is_done = plan, options, sink, watcher, is_done
+        self._gates = {name: asyncio.Semaphore(limit) for name, limit in options.limits.items()}
+        self._several = len(plan.files) > 1
+
+    async def take_files(self, files: Iterator[PlannedFile], workers: list[int]) -> None:
+        for file in files:  # shared by all: each file is taken once
+            cases = self._plan.cases_of(file)
+            async with asyncio.TaskGroup() as group:
+                for worker in workers:
+                    group.create_task(self._take_cases(file, cases, worker))
+
+    async def _take_cases(self, file: PlannedFile, cases: Iterator[EvalCase], worker: int) -> None:
+        for case in cases:  # shared by the workers of the file; next() cannot be interrupted
+            await asyncio.sleep(0)  # a target that never waits must not keep signals from being heard
+            if self._is_done(case, file):
+                continue
+            target = file.targets[self._plan.wanted.target_of(case)]
+            async with self._gates.get(target.name) or asyncio.Semaphore():
+                self._watcher.started(worker, case)
+                result = await self.run_case(case, file, target)
+                self._sink.write(result)
+                self._watcher.finished(worker, result)
+
+    async def run_case(self, case: EvalCase, file: PlannedFile, target: Target) -> EvalResult:
+        """The result of one case. Whatever goes wrong with it is in the result, and nobody else's trouble."""
+        judges = self._plan.bench.judges(case)
+        digests = Digests(case="", target=target.digest, evaluators=judges.digest, agentv=__version__)
+        try:
+            request = build_request(case, file.patterns, target.files)
+        except AttachmentError as error:
+            words = f"{error.message} ({error.hint})" if error.hint else error.message
+            return _result(case, target, Outcome(1, error=words), digests)
+        digests = msgspec.structs.replace(digests, case=case_digest(case, request))
+        self._dump_prompt(case, request)
+        outcome = await self._ask(case, request, target)
+        if outcome.response is None:
+            return _result(case, target, outcome, digests)
+        scores = await judges.results(Exchange(case=case, request=request, response=outcome.response))
+        result = _result(case, target, outcome, digests, scores)
+        return result if self._options.include_trace else msgspec.structs.replace(result, trace=None)
+
+    async def _ask(self, case: EvalCase, request: ProviderRequest, target: Target) -> Outcome:
+        """Ask the target, and ask again when that may help."""
+        attempt = 0
+        while True:
+            attempt += 1
+            outcome, may_pass = await self._try(request, target, attempt)
+            self._dump_trace(case, target, outcome)
+            if outcome.error is None or not may_pass or attempt > self._options.max_retries:
+                return outcome
+            self._watcher.retried(case, attempt, outcome.error)
+
+    async def _try(self, request: ProviderRequest, target: Target, attempt: int) -> tuple[Outcome, bool]:
+        start = time.perf_counter()
+        limit = asyncio.timeout(self._options.timeout_seconds)
+        try:
+            async with limit:
+                response = await target.provider.invoke(request)
+        except ProviderError as error:
+            return Outcome(attempt, error=error.message), error.may_pass
+        except Exception as error:
+            if limit.expired():
+                return Outcome(
+                    attempt, error=f"timed out after {self._options.timeout_seconds:g} s", failure="timeout"
+                ), True
+            return Outcome(attempt, error=f"{type(error).__name__}: {error}"), False
+        if response.duration_ms is None:
+            took = round((time.perf_counter() - start) * 1000, 3)
+            response = msgspec.structs.replace(response, duration_ms=took)
+        return Outcome(attempt, response), False
+
+    def _dump_prompt(self, case: EvalCase, request: ProviderRequest) -> None:
+        if self._options.prompts is not None:
+            content = {
+                "eval_id": case.id,
+                "question": request.question,
+                "guidelines": request.guidelines,
+                "guideline_paths": request.guideline_files,
+            }
+            self._options.prompts.write(self._name(case), content)
+
+    def _dump_trace(self, case: EvalCase, target: Target, outcome: Outcome) -> None:
+        if self._options.traces is not None:
+            trace = trace_of(outcome.response) if outcome.response else None
+            content = {
+                "eval_id": case.id,
+                "attempt": outcome.attempt,
+                "target": target.name,
+                "trace": trace,
+                "trace_summary": summary_of(trace, outcome.response)
+                if trace is not None and outcome.response
+                else None,
+            }
+            self._options.traces.write(f"{self._name(case)}_attempt-{outcome.attempt}", content)
+
+    def _name(self, case: EvalCase) -> str:
+        """The name of the case's dumps; ids are only unique within a file."""
+        return safe_name(f"{case.dataset}/{case.id}") if self._several else safe_name(case.id)
+
+
+def _result(
+    case: EvalCase,
+    target: Target,
+    outcome: Outcome,
+    digests: Digests,
+    scores: tuple[EvaluatorResult, ...] = (),
+) -> EvalResult:
+    """All that is known of a case; weights that are all zero give a score of 0."""
+    response = outcome.response
+    trace = trace_of(response) if response else None
+    total = sum(part.weight for part in scores)
+    score = sum(part.weight * part.score for part in scores) / total if total else 0.0
+    return EvalResult(
+        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        eval_id=case.id,
+        dataset=case.dataset,
+        conversation_id=case.conversation_id,
+        target=target.name,
+        attempt=outcome.attempt,
+        score=score,
+        verdict=verdict_of(score),
+        hits=tuple(hit for part in scores for hit in part.hits),
+        misses=tuple(miss for part in scores for miss in part.misses),
+        reasoning="\n".join(part.reasoning for part in scores if part.reasoning) or None,
+        candidate_answer=response.text if response else "",
+        evaluator_results=scores,
+        trace_summary=summary_of(trace, response) if response and trace is not None else None,
+        execution_metrics=_metrics(response) if response else None,
+        error=outcome.error,
+        failure=outcome.failure if outcome.error is not None else None,
+        trace=trace,
+        description=case.description or None,
+        metadata=case.metadata,
+        digests=digests,
+    )
+
+
+def _metrics(response: ProviderResponse) -> ExecutionMetrics:
+    return ExecutionMetrics(
+        token_usage=response.token_usage, cost_usd=response.cost_usd, duration_ms=response.duration_ms
+    )
