@@ -212,12 +212,9 @@ def test_merge_keys(write: Write) -> None:
     assert (message, line) == ("merge keys (<<) are not part of YAML 1.2", 3)
 
 
-@pytest.mark.parametrize(
-    ("value", "kind", "hint"),
-    [("42", "an integer", 'quote it: "42"'), ("4.5", "a number", 'quote it: "4.5"'), ("true", "a boolean", None)],
-)
-def test_an_id_that_is_no_string(write: Write, value: str, kind: str, hint: str | None) -> None:
-    expected = f"id: expected a string, got {kind}", hint or f'quote it: "{value}"'
+@pytest.mark.parametrize(("value", "kind"), [("42", "an integer"), ("4.5", "a number"), ("true", "a boolean")])
+def test_an_id_that_is_no_string(write: Write, value: str, kind: str) -> None:
+    expected = f"id: expected a string, got {kind}", "put quotes around it"
     message, line, column, given = told(write("a.yaml", yaml_case(id=value)))
     assert (message, given) == expected
     assert (line, column) == (2, 5)
@@ -284,6 +281,48 @@ def test_numbers_out_of_range(write: Write) -> None:
 def test_half_a_surrogate_pair(write: Write) -> None:
     for text in ('"\\ud800"', '"\\ud800 and more"'):
         assert "surrogate" in told(write("a.jsonl", GOOD[:-1] + f', "description": {text}}}'))[0]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.yaml"])
+def test_a_pipe(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    assert told(tmp_path / name)[0] == "this is no regular file"
+
+
+@pytest.mark.parametrize("name", ["a\0.jsonl", "a\0.yaml"])
+def test_a_path_that_cannot_be(tmp_path: Path, name: str) -> None:
+    assert told(tmp_path / name)[0] == "embedded null byte"
+
+
+def test_line_breaks_of_yaml_1_1_are_text(write: Write) -> None:
+    odd = "a\x85b\u2028c\u2029d"
+    text = f"evalcases:\n- id: {odd}\n  outcome: |\n    {odd}\n  input: '{odd}'\n  metadata: {{{odd}: 5}}\n"
+    (case,) = load_eval_cases(write("a.yaml", text))
+    assert (case.id, case.expected_outcome, case.input_messages[0].content) == (odd, f"{odd}\n", odd)
+    assert case.metadata == {odd: 5}
+    assert told(write("b.yaml", text.replace("metadata", "rubrics")))[1] == 6
+
+
+def test_a_control_character_in_yaml(write: Write) -> None:
+    message, line, column, _ = told(write("a.yaml", 'a: éééééééééé\nb: c\nx: "é\x01"\ny: 1\n'))
+    assert "control characters are not allowed" in message
+    assert (line, column) == (3, 6)
+
+
+def test_an_anchor_may_stand_on_a_key_and_a_tag_may_not(write: Write) -> None:
+    (case,) = load_eval_cases(write("a.yaml", "&k description: x\n" + yaml_case(input="*k")))
+    assert case.input_messages[0].content == "description"
+    assert "is not supported" in told(write("a.yaml", "!!foo k: 1\n" + yaml_case()))[0]
+
+
+def test_a_tab_that_is_legal_gets_no_blame(write: Write) -> None:
+    assert told(write("a.yaml", "a:\tb: c\n"))[3] == ""
+
+
+def test_an_empty_sidecar_says_nothing(write: Write) -> None:
+    write("a.yaml", "# later\n")
+    (case,) = load_eval_cases(write("a.jsonl", [a_case()]))
+    assert case.target == "default"
 
 
 def test_a_bad_sidecar_is_told_by_its_own_place(write: Write) -> None:

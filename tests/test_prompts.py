@@ -52,7 +52,7 @@ def test_several_messages_are_headed_by_their_roles(write: Write) -> None:
         )
     )
     assert built.question == (
-        "@[System]:\nBe brief.\n\n@[User]:\nHi\n\n@[Assistant]:\nHello\n\n@[Tool]:\n42\n\n@[User]:\n  \n\n@[User]:\nBye"
+        "@[System]:\nBe brief.\n\n@[User]:\nHi\n\n@[Assistant]:\nHello\n\n@[Tool]:\n42\n\n@[User]:\nBye"
     )
     assert [turn.role for turn in built.chat_prompt] == ["system", "user", "assistant", "tool", "user"]
 
@@ -189,6 +189,7 @@ def test_a_quote_in_a_path_does_not_break_out(write: Write) -> None:
         ("docs/a.md", "docs/*.md", True),
         ("docs/x/a.md", "docs/*.md", False),
         ("x/docs/a.md", "docs/*.md", False),
+        ("../rules/a.md", "rules/*.md", False),
         ("a1.md", "a?.md", True),
         ("a+b.md", "a+b.md", True),
         ("./a.md", "./a.md", True),

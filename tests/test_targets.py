@@ -118,3 +118,14 @@ def test_files_of_a_wrong_shape(write: Write, text: str, message: str) -> None:
     except AgentvError as error:
         found = [error.message]
     assert message in found
+
+
+def test_one_bad_entry_does_not_hide_another(write: Write) -> None:
+    path = write("targets.yaml", "foo: 1\ntargets:\n- 5\n- {name: a, provider: mok}\n- {name: 5, provider: ''}\n")
+    assert [message for _, _, message, _ in problems(path)] == [
+        "foo: unknown field",
+        "targets[0]: expected an object, got an integer",
+        "target 'a': provider: unknown provider 'mok'",
+        "target 5: name: expected a string, got an integer",
+        "target 5: provider: must not be empty",
+    ]

@@ -1,6 +1,7 @@
 """`agentv validate`, as a user runs it."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -44,11 +45,11 @@ evalcases:
     assert ran.stdout.splitlines() == [
         "evals/.agentv/config.yaml:1:1: error: guidelines_patterns: unknown field (did you mean 'guideline_patterns'?)",
         "evals/.agentv/targets.yaml:2:15: error: target 'a': provider: unknown provider 'moc' (did you mean 'mock'?)",
-        'evals/bad.jsonl:2:2: error: id: expected a string, got an integer (quote it: "7")',
+        "evals/bad.jsonl:2:2: error: id: expected a string, got an integer (put quotes around it)",
         "evals/bad.jsonl:3:1: error: Invalid JSON: Expecting value",
         "evals/bad.jsonl:4:2: error: duplicate id 'x', first on line 1 (give each case an id of its own)",
-        'evals/bad.yaml:1:1: error: description: expected a string, got an integer (quote it: "5")',
-        'evals/bad.yaml:3:5: error: id: expected a string, got an integer (quote it: "42")',
+        "evals/bad.yaml:1:1: error: description: expected a string, got an integer (put quotes around it)",
+        "evals/bad.yaml:3:5: error: id: expected a string, got an integer (put quotes around it)",
         "evals/bad.yaml:4:5: error: expected_outcome: expected a string, got an array",
         "evals/bad.yaml:6:9: error: input[0].role: unknown role 'usr' (did you mean 'user'?)",
         "evals/bad.yaml:8:5: error: missing expected_outcome; case 'b' is left out",
@@ -92,7 +93,7 @@ def test_json_for_tools(write: Write) -> None:
                 "file": "a.yaml",
                 "line": 2,
                 "column": 5,
-                "hint": 'quote it: "42"',
+                "hint": "put quotes around it",
             }
         ],
         "summary": {"files": 1, "cases": 0, "errors": 1, "warnings": 0},
@@ -148,3 +149,105 @@ def test_a_missing_sidecar_is_mentioned_when_verbose(write: Write) -> None:
     assert agentv("validate", "a.jsonl", "--verbose").stderr == (
         "warning: a.jsonl: no sidecar a.yaml beside this file: using the defaults\n"
     )
+
+
+@pytest.mark.parametrize("value", ["5", "true", "[{id: a, outcome: x, input: hi}, 5]"])
+def test_evalcases_of_a_wrong_kind(write: Write, value: str) -> None:
+    write("a.yaml", f"evalcases: {value}\n")
+    ran = agentv("validate", "a.yaml")
+    assert ran.returncode == 1
+    assert "a.yaml:1:" in ran.stdout
+
+
+def test_cases_on_one_line_are_told_apart(write: Write) -> None:
+    file = "[{role: user, content: [{type: file, value: nope}]}]"
+    text = f"evalcases: [{{id: a, outcome: x, input: {file}}}, {{id: b, outcome: x, input: hi, inputt: 3}}]\n"
+    problems = check_file(write("a.yaml", text)).problems
+    assert [text[(p.column or 0) - 1 :].split(":", maxsplit=1)[0] for p in problems] == ["value", "inputt"]
+
+
+def test_a_slip_in_a_case_that_is_left_out(write: Write) -> None:
+    for name, text in (
+        ("a.yaml", "evalcases:\n  - id: a\n    expected_outcom: x\n    input: hi\n"),
+        ("b.jsonl", '{"id": "a", "expected_outcom": "x", "input": "hi"}\n'),
+    ):
+        hints = [problem.hint for problem in check_file(write(name, text)).problems]
+        assert "did you mean 'expected_outcome'?" in hints
+
+
+def test_a_line_with_very_many_problems(write: Write) -> None:
+    path = write("a.jsonl", [a_case(input_messages=[1] * 20_000)])
+    problems = check_file(path).problems
+    assert len(problems) == 51
+    assert problems[0].message == "more than 50 things are wrong here"
+
+
+def test_a_file_with_very_many_problems(write: Write) -> None:
+    path = write("a.jsonl", "x\n" * 5000)
+    problems = check_file(path).problems
+    assert len(problems) == 1001
+    assert problems[-1].message == "1000 problems: the rest of the file was not checked"
+
+
+def test_files_that_a_prompt_cannot_take(write: Write, tmp_path: Path) -> None:
+    write("binary.dat", b"\xff\x00")
+    os.mkfifo(tmp_path / "pipe")
+    blocks = [{"type": "file", "value": "binary.dat"}, {"type": "file", "value": "pipe"}]
+    path = write("a.jsonl", [a_case(input_messages=[{"role": "user", "content": blocks}])])
+    assert [(p.severity, p.message) for p in check_file(path).problems] == [
+        ("warning", "not a text file: binary.dat"),
+        ("error", "not a regular file: pipe"),
+    ]
+
+
+def test_the_root_does_not_depend_on_where_one_stands(write: Write, tmp_path: Path) -> None:
+    write("a/.git/HEAD", "")
+    write("b/code.py", "x")
+    write("b/x.jsonl", [a_case(input_messages=[{"role": "user", "content": [{"type": "file", "value": "code.py"}]}])])
+    assert agentv("validate", "../b/x.jsonl", cwd=tmp_path / "a").returncode == 0
+
+
+def test_one_file_by_several_names(write: Write, tmp_path: Path) -> None:
+    write("a.yaml", yaml_case())
+    (tmp_path / "loop").symlink_to(".")
+    ran = agentv("validate", "a.yaml", tmp_path / "a.yaml", "**/*.yaml")
+    assert ran.stdout == "1 file, 1 case: 0 errors, 0 warnings\n"
+
+
+def test_an_empty_argument_is_no_path(write: Write) -> None:
+    write("a.yaml", yaml_case())
+    assert agentv("validate", "").returncode == 2
+
+
+def test_from_inside_the_agentv_folder(write: Write, tmp_path: Path) -> None:
+    write(".agentv/config.yaml", "nonsense: 1\n")
+    write(".agentv/results/r.jsonl", "{}\n")
+    ran = agentv("validate", ".", cwd=tmp_path / ".agentv")
+    assert ran.stdout.startswith("config.yaml:1:1: error: nonsense: unknown field")
+    assert ran.stdout.endswith("1 file, 0 cases: 1 error, 0 warnings\n")
+
+
+def test_what_a_file_says_cannot_pass_for_a_line_of_ours(write: Write) -> None:
+    write("targets.yaml", 'targets:\n- {name: a, provider: mock, "x\\ny.yaml:1:1: error: fake": 1}\n')
+    ran = agentv("validate", "targets.yaml")
+    assert len(ran.stdout.splitlines()) == 2
+
+
+def test_a_file_name_that_is_not_utf8(write: Write, tmp_path: Path) -> None:
+    write("a.yaml", "evalcases: []\n").rename(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.yaml"))
+    ran = agentv("validate", "--format", "json", ".")
+    assert ran.returncode == 1
+    assert json.loads(ran.stdout)["problems"][0]["file"] == "caf\ufffd.yaml"
+
+
+def test_variables_in_dotenv_count(write: Write) -> None:
+    write("targets.yaml", "targets:\n- {name: a, provider: openai, model: m, api_key: '${{ SOME_KEY_HERE }}'}\n")
+    assert "SOME_KEY_HERE is not set" in agentv("validate", "targets.yaml").stdout
+    write(".env", "SOME_KEY_HERE=12345678\n")
+    assert agentv("validate", "targets.yaml").stdout == "1 file, 0 cases: 0 errors, 0 warnings\n"
+
+
+def test_a_broken_sidecar_does_not_hide_its_dataset(write: Write) -> None:
+    write("a.yaml", "x: [\n")
+    path = write("a.jsonl", '{"id": 5}\n')
+    assert {problem.file and problem.file.name for problem in check_file(path).problems} == {"a.yaml", "a.jsonl"}

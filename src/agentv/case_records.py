@@ -21,6 +21,8 @@ Evaluators = tuple[Json, ...]
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a YAML eval file says besides its cases, and all that a sidecar says."""
 
+    schema_: Annotated[str | None, Meta(description="For editors.")] = msgspec.field(name="$schema", default=None)
+
     description: Annotated[str | None, Meta(description="What this dataset is for.")] = None
     dataset: Annotated[Text | None, Meta(description="Its name; the file's base name if left out.")] = None
     execution: Annotated[
@@ -59,7 +61,6 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class EvalFileRecord(FileRecord, frozen=True, kw_only=True):
     """A YAML eval file."""
 
-    schema_: Annotated[str | None, Meta(description="For editors.")] = msgspec.field(name="$schema", default=None)
     evalcases: Annotated[tuple[CaseRecord, ...], Meta(min_length=1, description="The eval cases.")]
 
 

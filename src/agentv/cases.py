@@ -19,6 +19,7 @@ from agentv.documents import (
     bad_json,
     column_in_json,
     line_blocks,
+    open_regular,
     read_yaml,
     unreadable,
 )
@@ -61,11 +62,10 @@ def sidecar_of(path: Path) -> Path:
 
 def is_sidecar(path: Path) -> bool:
     """Whether a file only holds the defaults of the JSONL file beside it."""
-    beside = path.with_suffix(".jsonl")
-    if path != sidecar_of(beside) or not isfile(beside):
+    if path.suffix != ".yaml" or not any(isfile(path.with_suffix(suffix)) for suffix in (".jsonl", ".JSONL")):
         return False
     try:
-        return "evalcases" not in read_object(path).value
+        return "evalcases" not in read_object(path, or_nothing=True).value
     except EvalFileError:
         return True  # broken, and told so by whoever reads the dataset
 
@@ -81,11 +81,11 @@ def _raise_or_warn(problem: Problem) -> None:
 
 
 def _read_yaml(path: Path, report: Report) -> Iterator[EvalCase]:
-    return cases_in(read_object(path), path, report)
+    return (case for _, case in cases_in(read_object(path), path, report))
 
 
-def cases_in(document: Document, path: Path, report: Report) -> Iterator[EvalCase]:
-    """The cases of a YAML eval file that has been parsed."""
+def cases_in(document: Document, path: Path, report: Report) -> Iterator[tuple[int, EvalCase]]:
+    """The cases of a YAML eval file that has been parsed, each with its number in the list."""
     defaults = _defaults(path, document, path, report)
     values = document.value.get("evalcases")
     if not isinstance(values, list) or not values:
@@ -106,12 +106,14 @@ def cases_in(document: Document, path: Path, report: Report) -> Iterator[EvalCas
         if first := places.get(case.id):
             report(_twice(case.id, first).problem(path, place))
         places.setdefault(case.id, place)
-        yield case
+        yield index, case
 
 
-def read_object(path: Path) -> Document:
-    """What a YAML file holds, which must be an object."""
+def read_object(path: Path, *, or_nothing: bool = False) -> Document:
+    """What a YAML file holds, which must be an object, or may be nothing at all."""
     document = read_yaml(path, EvalFileError)
+    if or_nothing and document.value is None:
+        return document._replace(value={})
     if not isinstance(document.value, dict):
         message = "the file is empty" if document.value is None else "expected an object at the top"
         place = document.place(())
@@ -154,7 +156,7 @@ def _read_jsonl(path: Path, report: Report) -> Iterator[EvalCase]:
         hint = "write one case, a JSON object, on each line"
         report(Problem(message="the file has no eval cases", file=path, line=1, column=1, hint=hint))
     if hashes := repeats.hashes():
-        for problem in _repeated(path, hashes):
+        for problem in _repeated(path, hashes, defaults):
             report(problem)
 
 
@@ -162,11 +164,11 @@ def numbered_lines(path: Path) -> Iterator[tuple[list[bytes], int]]:
     """The lines of the file, some at a time, with the number of the first of them."""
     line = 1
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             for lines in line_blocks(file):
                 yield lines, line
                 line += len(lines)
-    except OSError as problem:
+    except (OSError, ValueError) as problem:
         raise unreadable(problem, path, EvalFileError) from problem
     except OverflowError:
         message = f"the line is longer than {MAX_LINE_BYTES // 2**20} MiB"
@@ -219,7 +221,11 @@ def _sidecar_defaults(path: Path, report: Report) -> Defaults:
     """The defaults that the file beside a JSONL file sets."""
     beside = sidecar_of(path)
     if isfile(beside):
-        document = read_object(beside)
+        try:
+            document = read_object(beside, or_nothing=True)
+        except EvalFileError as error:
+            report(Problem.of(error))
+            return defaults_of(path, FileRecord())
         if "evalcases" not in document.value:
             return _defaults(path, document, beside, report)
     message = f"no sidecar {beside.name} beside this file: using the defaults"
@@ -227,28 +233,21 @@ def _sidecar_defaults(path: Path, report: Report) -> Defaults:
     return defaults_of(path, FileRecord())
 
 
-def _repeated(path: Path, hashes: set[int]) -> Iterator[Problem]:
+def _repeated(path: Path, hashes: set[int], defaults: Defaults) -> Iterator[Problem]:
     """The ids that stand more than once, each with its places; found in a second pass."""
     places: dict[str, Place] = {}
     for lines, first in numbered_lines(path):
         for line, raw in enumerate(lines, first):
-            try:
-                id_ = _IDS.decode(raw.decode()).id
-            except _UNREADABLE:
+            record = _decoded_line(raw)
+            if record is None or hash(record.id) not in hashes:
                 continue
-            if hash(id_) not in hashes:
+            case = complete(record, defaults, line)
+            if not isinstance(case, EvalCase):
                 continue
             place = Place(line, column_in_json(raw.decode(), ("id",)))
-            if id_ in places:
-                yield _twice(id_, places[id_]).problem(path, place)
-            places.setdefault(id_, place)
-
-
-class _Id(msgspec.Struct, gc=False):
-    id: str
-
-
-_IDS = msgspec.json.Decoder(_Id)
+            if case.id in places:
+                yield _twice(case.id, places[case.id]).problem(path, place)
+            places.setdefault(case.id, place)
 
 
 def _twice(id_: str, first: Place) -> Misfit:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from agentv.cases import READERS, is_sidecar
 from agentv.config import CONFIG_NAMES
-from agentv.errors import AgentvError
+from agentv.documents import read_bytes
+from agentv.errors import AgentvError, EvalFileError
 from agentv.targets import TARGETS_NAMES
 
 IGNORED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "dist", "build"})
@@ -19,7 +20,7 @@ class NothingFound(AgentvError):
 
 def agentv_files(pattern: str) -> list[Path]:
     """The files that a path or a glob means; a folder means all of agentv's files under it."""
-    found = [Path(pattern)] if Path(pattern).exists() else _matches(pattern)
+    found = [Path(pattern)] if pattern and os.path.exists(pattern) else _matches(pattern)
     if not found:
         hint = "check the path and the folder you are in; quote a pattern so that the shell leaves it alone"
         raise NothingFound(f"no file matches {pattern!r}", hint=hint)
@@ -27,7 +28,12 @@ def agentv_files(pattern: str) -> list[Path]:
     if not files:
         hint = f"eval files end in {', '.join(READERS)}; a YAML file has 'evalcases:' in it"
         raise NothingFound(f"no eval, targets or config file under {pattern!r}", hint=hint)
-    return sorted(set(files))
+    return unique(files)
+
+
+def unique(paths: Iterable[Path]) -> list[Path]:
+    """The paths in order; of several that lead to one file, the first."""
+    return list({os.path.realpath(path): path for path in sorted(set(paths), reverse=True)}.values())[::-1]
 
 
 def eval_files(patterns: Iterable[str]) -> list[Path]:
@@ -39,7 +45,7 @@ def eval_files(patterns: Iterable[str]) -> list[Path]:
         if not evals:
             raise NothingFound(f"no eval file matches {pattern!r}", hint=f"eval files end in {', '.join(READERS)}")
         found.update(evals)
-    return sorted(path for path in found if not is_sidecar(path))
+    return unique(path for path in found if not is_sidecar(path))
 
 
 def _is_other(path: Path) -> bool:
@@ -52,28 +58,35 @@ def _matches(pattern: str) -> list[Path]:
 
 
 def _under(folder: Path) -> Iterator[Path]:
+    here = folder.name or folder.absolute().name
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name == ".agentv" or not _is_ignored(name)]
-        if Path(place).name == ".agentv":
+        inside = (Path(place).name if Path(place) != folder else here) == ".agentv"
+        if inside:
             folders.clear()  # results, caches and logs are no sources
-        yield from (path for name in names if _is_ours(path := Path(place, name)))
+        yield from (path for name in names if _is_ours(path := Path(place, name), inside))
 
 
 def _is_ignored(name: str) -> bool:
     return name.startswith(".") or name in IGNORED_FOLDERS
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether a file in a folder is one of ours. YAML can be anybody's, so it is looked into."""
+def _is_ours(path: Path, inside: bool) -> bool:
+    """Whether a file in a folder (inside `.agentv`, or elsewhere) is one of ours.
+
+    YAML can be anybody's, so it is looked into.
+    """
     known = (*TARGETS_NAMES, *CONFIG_NAMES)
-    if path.parent.name == ".agentv" or path.name in known:
+    if inside or path.name in known:
         return path.name in known or f".agentv/{path.name}" in known
     suffix = path.suffix.lower()
-    return suffix == ".jsonl" or (suffix in READERS and (path.with_suffix(".jsonl").is_file() or _holds_cases(path)))
+    return suffix == ".jsonl" or (suffix in READERS and (is_sidecar(path) or _holds_cases(path)))
 
 
 def _holds_cases(path: Path) -> bool:
+    """Whether a YAML file looks like an eval file. One that cannot be read does: its reader will say why."""
     try:
-        return b"evalcases" in path.read_bytes()
-    except OSError:
-        return True  # let whoever reads it say why it cannot be read
+        data = read_bytes(path, EvalFileError)
+    except EvalFileError:
+        return True
+    return b"evalcases" in data or data.startswith((b"\xff\xfe", b"\xfe\xff"))

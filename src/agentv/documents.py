@@ -7,6 +7,7 @@ huge, and the place of every value are seen to. Nesting is followed with a stack
 
 import json
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -19,7 +20,7 @@ Steps = tuple[str | int, ...]
 BLOCK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_ALIAS_CHARACTERS = 10_000_000
-MAX_DEPTH = 500
+MAX_DEPTH = 100
 TOO_DEEP = "nested too deeply"
 
 
@@ -46,21 +47,32 @@ class Document(NamedTuple):
 def read_bytes(path: Path, error: type[AgentvError]) -> bytes:
     """The file's content, or an `error` that says why it cannot be read."""
     try:
-        return path.read_bytes()
-    except OSError as problem:
+        with open_regular(path) as file:
+            return file.read()
+    except (OSError, ValueError) as problem:
         raise unreadable(problem, path, error) from problem
 
 
-def unreadable(problem: OSError, path: Path, error: type[AgentvError]) -> AgentvError:
+def open_regular(path: Path) -> BinaryIO:
+    """The file, open for reading. A pipe or a device, which may never end, is refused."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise ValueError("this is no regular file")
+    return path.open("rb")
+
+
+def unreadable(problem: OSError | ValueError, path: Path, error: type[AgentvError]) -> AgentvError:
     """The `error` for a file that cannot be opened, in plain words."""
     match problem:
+        case ValueError():
+            return error(str(problem), file=path)
         case FileNotFoundError() | NotADirectoryError():
             return error("no such file", file=path, hint="check the path and the folder you are in")
         case IsADirectoryError():
             return error("this is a folder, not a file", file=path)
         case PermissionError():
             return error("no permission to read this file", file=path, hint="check its owner and mode")
-    return error(f"cannot be read: {problem.strerror or problem}", file=path)
+    return error(f"cannot be read: {getattr(problem, 'strerror', None) or problem}", file=path)
 
 
 def read_yaml(path: Path, error: type[AgentvError]) -> Document:
@@ -69,8 +81,9 @@ def read_yaml(path: Path, error: type[AgentvError]) -> Document:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        line = data.count(b"\n", 0, problem.start) + 1
-        raise _not_utf8(problem, path, line, error) from None
+        line, column = _line_and_column(data[: problem.start])
+        hint = "save the file as UTF-8"
+        raise error(_utf8_words(problem), file=path, line=line, column=column, hint=hint) from None
     return parse_yaml(text, path, error)
 
 
@@ -81,7 +94,7 @@ def parse_yaml(text: str, path: Path, error: type[AgentvError]) -> Document:
     composer = _Composer()
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        for event in yaml.parse(text, Loader=loader):
+        for event in yaml.parse(text.translate(_STAND_INS), Loader=loader):
             composer.take(event)
     except _Refused as refusal:
         place, message, hint = refusal.args
@@ -89,10 +102,20 @@ def parse_yaml(text: str, path: Path, error: type[AgentvError]) -> Document:
     except yaml.MarkedYAMLError as problem:
         raise _bad_yaml(problem, text, path, error) from None
     except yaml.YAMLError as problem:
-        line = text.count("\n", 0, getattr(problem, "position", 0)) + 1
+        line, column = _line_and_column(text.encode()[: getattr(problem, "position", 0)])
         detail = str(problem).splitlines()[0]
-        raise error(f"Invalid YAML: {detail}", file=path, line=line, column=1) from None
+        raise error(f"Invalid YAML: {detail}", file=path, line=line, column=column) from None
     return Document(composer.value, composer.places)
+
+
+_STAND_INS = {0x85: 0x10FF85, 0x2028: 0x10FF28, 0x2029: 0x10FF29}
+"""libyaml takes these three for line breaks, as YAML 1.1 did. In YAML 1.2 they are text like any other."""
+_MEANT = {stand_in: meant for meant, stand_in in _STAND_INS.items()}
+
+
+def _line_and_column(before: bytes) -> tuple[int, int]:
+    """The place that comes after these bytes."""
+    return before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
 
 
 def _bad_yaml(problem: Any, text: str, path: Path, error: type[AgentvError]) -> AgentvError:
@@ -101,7 +124,7 @@ def _bad_yaml(problem: Any, text: str, path: Path, error: type[AgentvError]) -> 
     words = ", ".join(part for part in (problem.problem, problem.context) if part)
     source = text.splitlines()[line - 1 : line]
     hint = ""
-    if source and "\t" in source[0][: column + 1]:
+    if source and "\t" in source[0][: len(source[0]) - len(source[0].lstrip())] + source[0][column - 1 : column]:
         hint = "indent with spaces: YAML does not allow tabs there"
     return error(f"Invalid YAML: {words}", file=path, line=line, column=column, hint=hint)
 
@@ -147,11 +170,13 @@ class _Composer:
 
     def _scalar(self, event: Any, place: Place) -> None:
         self._size += len(event.value) + 1
+        if not event.value.isascii():
+            event.value = event.value.translate(_MEANT)
+        value = _resolved(event, place)
         if self._stack and type(self._stack[-1].value) is dict and self._key is _NO_KEY:
             self._take_key(event, place)
-            return
-        value = _resolved(event, place)
-        self._put(value, place)
+        else:
+            self._put(value, place)
         self._anchor(event.anchor, value, len(event.value) + 1)
 
     def _take_key(self, event: Any, place: Place) -> None:
@@ -308,7 +333,7 @@ def bad_json(raw: bytes, reason: Exception) -> tuple[str, int]:
     try:
         text = raw.decode()
     except UnicodeDecodeError as problem:
-        return _utf8_words(problem), len(raw[: problem.start].decode()) + 1
+        return _utf8_words(problem), _line_and_column(raw[: problem.start])[1]
     try:
         json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as problem:
@@ -376,10 +401,6 @@ def _item(text: str, at: int, index: int) -> tuple[int, int] | None:
 def _skip_space(text: str, at: int) -> int:
     match = _SPACE.match(text, at)
     return match.end() if match else at
-
-
-def _not_utf8(problem: UnicodeDecodeError, path: Path, line: int, error: type[AgentvError]) -> AgentvError:
-    return error(_utf8_words(problem), file=path, line=line, column=1, hint="save the file as UTF-8")
 
 
 def _utf8_words(problem: UnicodeDecodeError) -> str:

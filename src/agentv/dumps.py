@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import OutputError
-from agentv.results import Clean
+from agentv.redact import Clean
 
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _MARKED = re.compile(r".*-[0-9a-f]{16}")

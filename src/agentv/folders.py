@@ -10,10 +10,13 @@ from agentv.errors import AttachmentError
 from agentv.records import EvalFile
 
 
-@lru_cache(maxsize=256)
 def repo_root(folder: Path) -> Path | None:
     """The folder at or above `folder` that holds `.git`; None outside a repo."""
-    here = folder.absolute()
+    return _root_of(Path(os.path.abspath(folder)))
+
+
+@lru_cache(maxsize=256)
+def _root_of(here: Path) -> Path | None:
     return next((place for place in (here, *here.parents) if os.path.lexists(place / ".git")), None)
 
 
@@ -22,7 +25,7 @@ def folders_upward(folder: Path) -> Iterator[Path]:
 
     Outside a repo the way ends at the current folder if that is above, else at `folder` itself.
     """
-    here = folder.absolute()
+    here = Path(os.path.abspath(folder))
     top = repo_root(here) or (Path.cwd() if here.is_relative_to(Path.cwd()) else here)
     for place in (here, *here.parents):
         yield place
@@ -44,7 +47,9 @@ def attached_file(value: str, eval_file: EvalFile) -> Path:
     """
     if "\0" in value:
         raise AttachmentError("a file's path cannot hold a NUL character")
-    tried = [eval_file.path.absolute().parent, *([eval_file.root] if eval_file.root else []), Path.cwd()]
+    if len(value.encode()) > 4000:
+        raise AttachmentError(f"no such file: {value[:40]}…", hint="the path is too long; text goes into a text block")
+    tried = [Path(os.path.abspath(eval_file.path)).parent, *([eval_file.root] if eval_file.root else []), Path.cwd()]
     paths = [Path(os.path.normpath(folder / value)) for folder in tried]
     path = next((path for path in paths if os.path.lexists(path)), None)
     if path is None:
@@ -58,6 +63,8 @@ def attached_file(value: str, eval_file: EvalFile) -> Path:
         raise AttachmentError(f"outside the repo: {value}", hint=f"copy it to a place under {eval_file.root}")
     if real.is_dir():
         raise AttachmentError(f"a folder, not a file: {value}", hint="name each file in a block of its own")
+    if not real.is_file():
+        raise AttachmentError(f"not a regular file: {value}", hint="a pipe or a device cannot go into a prompt")
     return path
 
 

@@ -2,12 +2,11 @@
 
 import sys
 import time
-from collections.abc import Callable
 from typing import Any, TextIO
 
 from agentv.records import EvalCase, EvalResult
+from agentv.redact import Clean
 
-Clean = Callable[[str], str]
 PACE_SECONDS = 5.0
 
 

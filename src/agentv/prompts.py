@@ -54,10 +54,10 @@ def build_request(case: EvalCase, guideline_patterns: Sequence[str], files: File
 
 
 def is_guideline(value: str, path: Path, eval_file: EvalFile, patterns: Sequence[str]) -> bool:
-    """Whether a file block is a guideline: judged by its path from the repo's root, or as written."""
+    """Whether a file block is a guideline, by its path as written or by its path from the repo's root."""
     root = eval_file.root
-    name = path.relative_to(root).as_posix() if root and path.is_relative_to(root) else value
-    return any(_glob(pattern).fullmatch(name.removeprefix("./")) for pattern in patterns)
+    names = [value, path.relative_to(root).as_posix()] if root and path.is_relative_to(root) else [value]
+    return any(_glob(pattern).fullmatch(name.removeprefix("./")) for pattern in patterns for name in names)
 
 
 class _Reader:
@@ -114,9 +114,9 @@ def _question(turns: Sequence[_Turn]) -> str:
     """The prompt as one text: the only message's own, or all turns under the names of their roles."""
     visible = [turn for turn in turns if turn.visible]
     if len(visible) <= 1 and all(turn.message.role in ("system", "user") for turn in turns):
-        return "\n\n".join(turn.text for turn in visible or turns if turn.text)
+        return "\n\n".join(text for turn in visible or turns if (text := _with_calls(turn)))
     spoken = ((turn.message.role, _with_calls(turn)) for turn in turns)
-    return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in spoken if text)
+    return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in spoken if text.strip())
 
 
 def _with_calls(turn: _Turn) -> str:

@@ -6,10 +6,12 @@ A secret is known by its value, so it is found wherever it turns up, and however
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 MASK = "***"
+Clean = Callable[[str], str]
+"""Takes the secrets out of a text."""
 MIN_LENGTH = 8
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 

@@ -19,10 +19,9 @@ import msgspec
 from agentv.documents import parse_yaml
 from agentv.errors import AgentvError, OutputError
 from agentv.records import EvalResult
+from agentv.redact import Clean
 
 FORMATS = ("jsonl", "yaml")
-Clean = Callable[[str], str]
-"""Takes the secrets out of a text."""
 
 
 class ResultFile:

@@ -10,7 +10,8 @@ from agentv.plan import Plan, PlannedFile
 from agentv.prompts import build_request
 from agentv.records import EvalCase
 from agentv.repeats import CompactSet
-from agentv.results import Clean, Earlier, ResultFile, earlier_results, reopen, rewrite
+from agentv.redact import Clean
+from agentv.results import Earlier, ResultFile, earlier_results, reopen, rewrite
 
 NAMES = ("eval_*.jsonl", "eval_*.yaml")
 

@@ -30,7 +30,7 @@ from agentv.records import (
     ProviderRequest,
     ProviderResponse,
 )
-from agentv.scoring import verdict_of
+from agentv.scoring import verdict_of, weighted_mean
 from agentv.trace import summary_of, trace_of
 
 
@@ -216,8 +216,7 @@ def _result(
     """All that is known of a case; weights that are all zero give a score of 0."""
     response = outcome.response
     trace = trace_of(response) if response else None
-    total = sum(part.weight for part in scores)
-    score = sum(part.weight * part.score for part in scores) / total if total else 0.0
+    score = weighted_mean(scores)
     return EvalResult(
         timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         eval_id=case.id,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from agentv.records import Score, Verdict
+from agentv.records import EvaluatorResult, Verdict
 
 PASS, BORDERLINE = 0.8, 0.6
 
@@ -14,8 +14,8 @@ def verdict_of(score: float) -> Verdict:
     return "borderline" if score >= BORDERLINE else "fail"
 
 
-def weighted_mean(scored: Iterable[tuple[float, Score]]) -> float:
+def weighted_mean(scored: Iterable[EvaluatorResult]) -> float:
     """Mean of the scores by weight; 0 when nothing weighs anything."""
-    pairs = list(scored)
-    total = sum(weight for weight, _ in pairs)
-    return sum(weight * score.score for weight, score in pairs) / total if total else 0.0
+    parts = list(scored)
+    total = sum(part.weight for part in parts)
+    return sum(part.weight * part.score for part in parts) / total if total else 0.0

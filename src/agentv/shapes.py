@@ -7,6 +7,7 @@ type takes the time to find them all, and is taken only when msgspec said no, or
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +19,7 @@ from agentv.errors import AgentvError, closest, nearest
 from agentv.records import Problem, Severity
 
 T = TypeVar("T")
+MOST_MISFITS = 50
 
 
 class Misfit(NamedTuple):
@@ -51,7 +53,10 @@ def converted(value: Any, type_: type[T]) -> T | list[Misfit]:
     try:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError as error:
-        return list(misfits(value, type_)) or [Misfit((), str(error))]
+        found = list(islice(misfits(value, type_), MOST_MISFITS + 1))
+        if len(found) > MOST_MISFITS:
+            found[-1] = Misfit((), f"more than {MOST_MISFITS} things are wrong here")
+        return found or [Misfit((), str(error))]
     except RecursionError:
         return [Misfit((), TOO_DEEP)]
 
@@ -163,10 +168,7 @@ def _bare(info: Any) -> Any:
 
 def _wrong_kind(value: Any, choices: tuple[Any, ...], steps: Steps) -> Misfit:
     wanted = _in_words(choices)
-    hint = ""
-    if "a string" in wanted and isinstance(value, bool | int | float):
-        shown = str(value).lower() if isinstance(value, bool) else value
-        hint = f'quote it: "{shown}"'
+    hint = "put quotes around it" if "a string" in wanted and isinstance(value, bool | int | float) else ""
     return Misfit(steps, f"expected {wanted}, got {_KINDS[type(value)]}", hint)
 
 

@@ -51,12 +51,16 @@ def read_targets(
     if document.value is None:
         raise ConfigError("the file is empty", file=path, line=1, column=1, hint="list the targets under 'targets:'")
     file = converted(document.value, TargetsFile)
-    if isinstance(file, list):
-        return TargetsRead({}, (), [misfit.problem(path, document.place(misfit.steps)) for misfit in file])
-    reader = _Reader(document, path, environment, None if used is None else _with_judges(file.targets, used))
-    for index, raw in enumerate(file.targets):
+    listed = document.value.get("targets") if isinstance(document.value, dict) else None
+    entries = {
+        index: raw for index, raw in enumerate(listed if isinstance(listed, list) else ()) if isinstance(raw, dict)
+    }
+    reader = _Reader(document, path, environment, None if used is None else _with_judges([*entries.values()], used))
+    for index, raw in entries.items():
         reader.read(raw, ("targets", index))
-    return TargetsRead(reader.targets, tuple(str(raw.get("name")) for raw in file.targets), reader.problems)
+    wrong = [misfit.problem(path, document.place(misfit.steps)) for misfit in file] if isinstance(file, list) else []
+    names = tuple(str(raw.get("name")) for raw in entries.values())
+    return TargetsRead(reader.targets, names, [*wrong, *reader.problems])
 
 
 def _with_judges(targets: Sequence[Mapping[str, Any]], used: Collection[str]) -> set[str]:
@@ -90,7 +94,7 @@ class _Reader:
         if not isinstance(found, list) and not wrong and isinstance(name, str):
             self.targets.setdefault(name, found)
         wrong += [*self._repeated(name, steps), *unset]
-        shown = f"target {name!r}" if "name" in raw else "a target without a name"
+        shown = f"target {name!r}" if name else "a target without a name"
         for misfit in wrong:
             written = (*steps, *(keys.get(str(step), step) for step in misfit.steps[:1]), *misfit.steps[1:])
             problem = misfit.problem(self._path, self._document.place(written))
@@ -111,7 +115,7 @@ class _AnyKind(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def _kind_of(raw: Mapping[str, Any], severity: Severity) -> tuple[Any, list[Misfit]]:
     provider = raw.get("provider")
-    if not isinstance(provider, str):
+    if not isinstance(provider, str) or not provider:
         return _AnyKind, []
     try:
         return settings_type(provider), []

@@ -70,6 +70,11 @@ def main() -> None:
 
         tell_error(error)
         sys.exit(2)
+    except OSError as error:
+        from agentv.cli.messages import tell
+
+        tell(f"error: {error}")
+        sys.exit(2)
     except Exception as error:
         if "--verbose" in sys.argv:
             raise

@@ -19,7 +19,7 @@ clean = Redactor()
 
 class _Echo(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        tell(f"warning: {record.getMessage()}")
+        tell(printable(f"warning: {record.getMessage()}"))
 
 
 def print_warnings(verbose: bool) -> None:
@@ -35,9 +35,14 @@ def tell(text: str) -> None:
         click.echo(clean(text), err=True)
 
 
+def printable(text: str) -> str:
+    """The text on one line: what a file says must not pass for a line of ours, or steer the terminal."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
 def tell_error(error: AgentvError) -> None:
     """Say what is wrong, and what to do."""
-    tell(f"error: {error}")
+    tell(printable(f"error: {error}"))
     if error.hint:
         tell(f"hint: {error.hint}")
 

@@ -1,14 +1,16 @@
 """`agentv validate`."""
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import click
 import msgspec
 
-from agentv.cli.messages import print_warnings
-from agentv.discovery import agentv_files
+from agentv.cli.messages import print_warnings, printable
+from agentv.discovery import agentv_files, unique
 from agentv.records import Problem
 from agentv.validate import Checked, check_files
 
@@ -25,7 +27,7 @@ def command(paths: tuple[str, ...], form: str, verbose: bool) -> None:
     2: a path that does not exist.
     """
     print_warnings(verbose)
-    files = sorted({file for path in paths for file in agentv_files(path)})
+    files = unique(file for path in paths for file in agentv_files(path))
     checked = check_files(files)
     summary = _print_json(checked) if form == "json" else _print_text(checked)
     sys.exit(1 if summary["errors"] else 0)
@@ -39,7 +41,7 @@ def _print_text(checked: Iterable[Checked]) -> Counter[str]:
     for file in checked:
         total += _counts(file)
         for problem in file.problems:
-            click.echo(_line(problem))
+            click.echo(printable(_line(problem)))
     files, cases, errors, warnings = (f"{total[what]} {what if total[what] != 1 else what[:-1]}" for what in _COUNTED)
     click.echo(f"{files}, {cases}: {errors}, {warnings}")
     return total
@@ -59,8 +61,13 @@ def _print_json(checked: Iterable[Checked]) -> Counter[str]:
         "problems": [problem for file in files for problem in file.problems],
         "summary": {what: total[what] for what in _COUNTED},
     }
-    click.echo(msgspec.json.format(msgspec.json.encode(form, enc_hook=str), indent=2))
+    click.echo(msgspec.json.format(msgspec.json.encode(form, enc_hook=_path), indent=2))
     return total
+
+
+def _path(path: Any) -> str:
+    """A path as text, even one that is not UTF-8."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _counts(file: Checked) -> Counter[str]:
