@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types unit bench schemas clean
+.PHONY: demo test lint types unit bench bench-peers schemas clean
 
 demo: .venv/demo.stamp
 	$(BIN)/agentv validate examples/first
@@ -23,11 +23,14 @@ unit: .venv/dev.stamp
 bench: .venv/demo.stamp
 	$(BIN)/python -m benchmarks
 
+bench-peers: .venv/demo.stamp
+	$(BIN)/python -m benchmarks.peers
+
 schemas: .venv/demo.stamp
 	for kind in eval case targets config result; do $(BIN)/agentv schema $$kind >schemas/$$kind.schema.json; done
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -3,7 +3,7 @@
 import sys
 from importlib import import_module
 
-NAMES = ("loading", "startup")
+NAMES = ("loading", "running", "startup")
 
 
 def main(names: list[str]) -> None:

@@ -9,8 +9,8 @@ from agentv.errors import AttachmentError
 from agentv.plan import Plan, PlannedFile
 from agentv.prompts import build_request
 from agentv.records import EvalCase
-from agentv.repeats import CompactSet
 from agentv.redact import Clean
+from agentv.repeats import CompactSet
 from agentv.results import Earlier, ResultFile, earlier_results, reopen, rewrite
 
 NAMES = ("eval_*.jsonl", "eval_*.yaml")
