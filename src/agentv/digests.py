@@ -22,8 +22,9 @@ def case_digest(case: EvalCase, request: ProviderRequest | None) -> str:
     said = (case.id, case.expected_outcome, case.input_messages, case.expected_messages)
     if request is None:
         return digest(*said)
-    files = [_content(path) for path in (*request.input_files, *request.guideline_files)]
-    return digest(*said, files) if files else digest(*said)
+    if not request.input_files and not request.guideline_files:
+        return digest(*said)
+    return digest(*said, [_content(path) for path in (*request.input_files, *request.guideline_files)])
 
 
 def target_digest(settings: TargetSettings) -> str:

@@ -24,6 +24,11 @@ def mention(problem: Problem) -> None:
     _send(problem, logging.INFO)
 
 
+def note(text: str) -> None:
+    """Tell the user who asked for verbosity how something came to be."""
+    LOGGER.info("%s", text)
+
+
 def problem_of(record: logging.LogRecord) -> Problem:
     """The problem that a log record carries."""
     carried = getattr(record, "problem", None)

@@ -15,7 +15,7 @@ from agentv.digests import digest, target_digest
 from agentv.errors import AgentvError, ConfigError, nearest
 from agentv.evaluating import JudgeBench
 from agentv.folders import first_file, folders_upward
-from agentv.notices import mention, warn
+from agentv.notices import note, warn
 from agentv.prompts import Files
 from agentv.protocols import Provider
 from agentv.providers.settings import TargetSettings
@@ -174,16 +174,20 @@ class _Planner:
         self.report(problem)
 
     def _targets(self, path: Path, used: Mapping[str, EvalCase]) -> dict[str, Target]:
-        if self._wanted.stand_in is not None:
-            return {name: Target(name, self._wanted.stand_in, Files.INLINE, digest("stand-in")) for name in used}
-        file = find_targets(path.parent, self._wanted.targets)
-        mention(Problem(message=f"targets are read from {file}", severity="warning", file=path))
-        read = read_targets(file, os.environ, used)
+        stand_in = self._wanted.stand_in
+        try:
+            file = find_targets(path.parent, self._wanted.targets)
+        except ConfigError:
+            if stand_in is None or self._wanted.targets is not None:
+                raise
+            return {name: Target(name, stand_in, Files.INLINE, digest("stand-in")) for name in used}
+        note(f"{path}: targets are read from {file}")
+        read = read_targets(file, os.environ, used if stand_in is None else ())
         for problem in read.problems:
             self.report(problem)
         found: dict[str, Target] = {}
         for name, case in used.items():
-            mention(Problem(message=f"target {name!r}: {self._why(case)}", severity="warning", file=path))
+            note(f"{path}: target {name!r}: {self._why(case)}")
             if name not in read.names:
                 message, hint = f"unknown target {name!r}: {file} has none of that name", nearest(name, read.names)
                 self.report(Problem(message=message, file=path, line=case.line, column=1, hint=hint))
@@ -192,7 +196,7 @@ class _Planner:
                 self.secrets.update(secrets_of(settings))
                 files = Files.REFERENCE if settings.reads_files else Files.INLINE
                 workers = settings.workers if isinstance(settings.workers, int) else None
-                provider = _opened(name, settings, path.parent.absolute(), file)
+                provider = stand_in or _opened(name, settings, path.parent.absolute(), file)
                 alone = settings.provider in ALONE
                 found[name] = Target(name, provider, files, target_digest(settings), workers, alone)
         return found

@@ -37,6 +37,8 @@ class _Turn(NamedTuple):
 
 def build_request(case: EvalCase, guideline_patterns: Sequence[str], files: Files) -> ProviderRequest:
     """What is sent to a target for `case`. A file that cannot be read raises `AttachmentError`."""
+    if (text := _only_text(case.input_messages)) is not None:  # most cases are this simple
+        return ProviderRequest(eval_id=case.id, question=text, chat_prompt=case.input_messages)
     reader = _Reader(case.file, guideline_patterns, files)
     try:
         turns = [reader.turn(message) for message in case.input_messages]
@@ -51,6 +53,14 @@ def build_request(case: EvalCase, guideline_patterns: Sequence[str], files: File
         input_files=tuple(reader.input_files),
         guideline_files=tuple(reader.guideline_files),
     )
+
+
+def _only_text(messages: Sequence[Message]) -> str | None:
+    """The text of a conversation that is one plain question."""
+    message = messages[0]
+    if len(messages) > 1 or message.tool_calls or message.role not in ("user", "system"):
+        return None
+    return message.content if isinstance(message.content, str) and message.content.strip() else None
 
 
 def is_guideline(value: str, path: Path, eval_file: EvalFile, patterns: Sequence[str]) -> bool:

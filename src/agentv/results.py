@@ -37,14 +37,14 @@ class ResultFile:
         """Put the result into the file as one whole; if there is no room for it, leave nothing of it behind."""
         data = memoryview(self._encode(result))
         with self._lock:
-            size = os.fstat(self._descriptor).st_size
+            written = 0
             try:
-                while data:
-                    data = data[os.write(self._descriptor, data) :]
+                while written < len(data):
+                    written += os.write(self._descriptor, data[written:])
             except OSError as error:
-                if self._regular:
+                if self._regular and written:
                     with contextlib.suppress(OSError):
-                        os.ftruncate(self._descriptor, size)
+                        os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
                 hint = "what was written before is intact; make room and go on with --resume"
                 raise OutputError(f"results cannot be written: {error.strerror}", file=self.path, hint=hint) from error
 

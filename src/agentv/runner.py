@@ -7,7 +7,9 @@ main path: request, response, scores, result.
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -32,6 +34,8 @@ from agentv.records import (
 )
 from agentv.scoring import verdict_of, weighted_mean
 from agentv.trace import summary_of, trace_of
+
+BREATH_SECONDS = 0.01
 
 
 class RunOptions(NamedTuple):
@@ -107,7 +111,10 @@ class _Run:
         is_done: Callable[[EvalCase, PlannedFile], bool],
     ):
         self._plan, self._options, self._sink, self._watcher, self._is_done = plan, options, sink, watcher, is_done
-        self._gates = {name: asyncio.Semaphore(limit) for name, limit in options.limits.items()}
+        limits = options.limits.items()
+        self._gates = {name: asyncio.Semaphore(limit) for name, limit in limits if limit < options.workers}
+        self._clock = asyncio.get_running_loop().time
+        self._yielded = self._clock()
         self._several = len(plan.files) > 1
 
     async def take_files(self, files: Iterator[PlannedFile], workers: list[int]) -> None:
@@ -119,33 +126,43 @@ class _Run:
 
     async def _take_cases(self, file: PlannedFile, cases: Iterator[EvalCase], worker: int) -> None:
         for case in cases:  # shared by the workers of the file; next() cannot be interrupted
-            await asyncio.sleep(0)  # a target that never waits must not keep signals from being heard
+            await self._breathe()
             if self._is_done(case, file):
                 continue
             target = file.targets[self._plan.wanted.target_of(case)]
-            async with self._gates.get(target.name) or asyncio.Semaphore():
+            async with self._gates.get(target.name) or nullcontext():
                 self._watcher.started(worker, case)
                 result = await self.run_case(case, file, target)
                 self._sink.write(result)
                 self._watcher.finished(worker, result)
 
+    async def _breathe(self) -> None:
+        """Let others have a turn now and then: targets that never wait must not keep signals from being heard."""
+        if self._clock() - self._yielded > BREATH_SECONDS:
+            await asyncio.sleep(0)
+            self._yielded = self._clock()
+
     async def run_case(self, case: EvalCase, file: PlannedFile, target: Target) -> EvalResult:
         """The result of one case. Whatever goes wrong with it is in the result, and nobody else's trouble."""
         judges = self._plan.bench.judges(case)
-        digests = Digests(case="", target=target.digest, evaluators=judges.digest, agentv=__version__)
+        request, unread = None, ""
         try:
             request = build_request(case, file.patterns, target.files)
         except AttachmentError as error:
-            words = f"{error.message} ({error.hint})" if error.hint else error.message
-            return _result(case, target, Outcome(1, error=words), digests)
-        digests = msgspec.structs.replace(digests, case=case_digest(case, request))
+            unread = f"{error.message} ({error.hint})" if error.hint else error.message
+        digests = Digests(
+            case=case_digest(case, request), target=target.digest, evaluators=judges.digest, agentv=__version__
+        )
+        if request is None:
+            return _result(case, target, Outcome(1, error=unread), digests)
         self._dump_prompt(case, request)
         outcome = await self._ask(case, request, target)
         if outcome.response is None:
             return _result(case, target, outcome, digests)
         scores = await judges.results(Exchange(case=case, request=request, response=outcome.response))
         result = _result(case, target, outcome, digests, scores)
-        return result if self._options.include_trace else msgspec.structs.replace(result, trace=None)
+        keep = self._options.include_trace or result.trace is None
+        return result if keep else msgspec.structs.replace(result, trace=None)
 
     async def _ask(self, case: EvalCase, request: ProviderRequest, target: Target) -> Outcome:
         """Ask the target, and ask again when that may help."""
@@ -218,7 +235,7 @@ def _result(
     trace = trace_of(response) if response else None
     score = weighted_mean(scores)
     return EvalResult(
-        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        timestamp=_now(),
         eval_id=case.id,
         dataset=case.dataset,
         conversation_id=case.conversation_id,
@@ -226,9 +243,9 @@ def _result(
         attempt=outcome.attempt,
         score=score,
         verdict=verdict_of(score),
-        hits=tuple(hit for part in scores for hit in part.hits),
-        misses=tuple(miss for part in scores for miss in part.misses),
-        reasoning="\n".join(part.reasoning for part in scores if part.reasoning) or None,
+        hits=sum((part.hits for part in scores), ()),
+        misses=sum((part.misses for part in scores), ()),
+        reasoning="\n".join([part.reasoning for part in scores if part.reasoning]) or None,
         candidate_answer=response.text if response else "",
         evaluator_results=scores,
         trace_summary=summary_of(trace, response) if response and trace is not None else None,
@@ -240,6 +257,17 @@ def _result(
         metadata=case.metadata,
         digests=digests,
     )
+
+
+def _now() -> str:
+    seconds, rest = divmod(time.time(), 1)
+    return f"{_second(seconds)}.{int(rest * 1000):03}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(seconds: float) -> str:
+    """A second in ISO 8601; there are many cases in one."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _metrics(response: ProviderResponse) -> ExecutionMetrics:

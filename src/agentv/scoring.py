@@ -16,6 +16,8 @@ def verdict_of(score: float) -> Verdict:
 
 def weighted_mean(scored: Iterable[EvaluatorResult]) -> float:
     """Mean of the scores by weight; 0 when nothing weighs anything."""
-    parts = list(scored)
-    total = sum(part.weight for part in parts)
-    return sum(part.weight * part.score for part in parts) / total if total else 0.0
+    total = weighted = 0.0
+    for part in scored:
+        total += part.weight
+        weighted += part.weight * part.score
+    return weighted / total if total else 0.0

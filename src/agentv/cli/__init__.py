@@ -3,7 +3,6 @@
 One file a command, imported when the command is called: `agentv --help` imports none of them.
 """
 
-import signal
 import sys
 from typing import Any
 
@@ -54,14 +53,12 @@ def agentv() -> None:
     """Evaluate AI agents: cases in YAML or JSONL in, scores you can compare out."""
 
 
-def main() -> None:
+def run() -> None:
     """Run the command line and leave with its exit code. The one place where errors are caught."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
     try:
         agentv(prog_name="agentv", standalone_mode=False)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+    except click.Abort:
+        raise KeyboardInterrupt from None
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -16,6 +16,7 @@ from agentv.discovery import eval_files
 from agentv.dumps import Dumps
 from agentv.environment import load_env
 from agentv.errors import AgentvError, OutputError
+from agentv.notices import note
 from agentv.plan import Plan, PlanFailed, Wanted, make_plan
 from agentv.progress import Progress, progress_for
 from agentv.providers.mock import Mock, MockSettings
@@ -111,8 +112,7 @@ def command(**flags: Any) -> None:
     print_warnings(flags["verbose"])
     paths = eval_files(flags["paths"])
     for path in load_env([path.parent for path in paths]):
-        if flags["verbose"]:
-            tell(f"variables are read from {path}")
+        note(f"variables are read from {path}")
     clean.learn(secrets_in(os.environ))
     try:
         plan = make_plan(paths, _wanted(flags))

@@ -19,7 +19,8 @@ clean = Redactor()
 
 class _Echo(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        tell(printable(f"warning: {record.getMessage()}"))
+        kind = "warning" if hasattr(record, "problem") else "note"
+        tell(printable(f"{kind}: {record.getMessage()}"))
 
 
 def print_warnings(verbose: bool) -> None:

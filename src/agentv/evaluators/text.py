@@ -21,14 +21,14 @@ class _Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def _score(self, exchange: Exchange, holds: Callable[[str, str], bool], verb: str) -> Score:
         answer = self._folded(exchange.response.text)
-        values = (self.value,) if isinstance(self.value, str) else self.value
-        found = [holds(answer, self._folded(value)) is not self.negate for value in values]
-        words = f"does not {verb}" if self.negate else f"{verb}s"
-        hits = tuple(f"{words} {value!r}" for value, good in zip(values, found, strict=True) if good)
-        against = f"{verb}s" if self.negate else f"does not {verb}"
-        misses = tuple(f"{against} {value!r}" for value, good in zip(values, found, strict=True) if not good)
-        passed = all(found) if self.require == "all" else any(found)
-        return Score(score=1.0 if passed else 0.0, hits=hits, misses=() if passed else misses)
+        hits: list[str] = []
+        misses: list[str] = []
+        for value in (self.value,) if isinstance(self.value, str) else self.value:
+            held = holds(answer, self._folded(value))
+            words = f"{verb}s {value!r}" if held else f"does not {verb} {value!r}"
+            (hits if held is not self.negate else misses).append(words)
+        passed = not misses if self.require == "all" else bool(hits)
+        return Score(score=1.0 if passed else 0.0, hits=tuple(hits), misses=() if passed else tuple(misses))
 
     def _folded(self, text: str) -> str:
         return text if self.case_sensitive else text.casefold()

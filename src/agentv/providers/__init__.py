@@ -1,7 +1,6 @@
 """The kinds of targets. Each is a file here, or comes from an installed package by an entry point."""
 
 import pkgutil
-from importlib.metadata import entry_points
 from typing import Any
 
 from agentv.errors import ConfigError, nearest
@@ -28,6 +27,8 @@ def settings_type(provider: str) -> Any:
     kind = ALIASES.get(provider, provider)
     if kind in BUILT_IN:
         return pkgutil.resolve_name(BUILT_IN[kind])
+    from importlib.metadata import entry_points
+
     for entry in entry_points(group="agentv.providers", name=kind):
         return entry.load()
     raise ConfigError(f"unknown provider {provider!r}", hint=nearest(provider, [*BUILT_IN, *ALIASES]))

@@ -1,7 +1,6 @@
 """A canned answer, for trying things out without an agent."""
 
 import asyncio
-import random
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +34,9 @@ class Mock:
         self._text = "Mock response" if settings.response is None else settings.response
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        if self._delays[1] > 0:
-            await asyncio.sleep(random.uniform(*self._delays))
+        shortest, longest = self._delays
+        if longest > 0:
+            from random import uniform
+
+            await asyncio.sleep(uniform(shortest, longest))
         return ProviderResponse(text=self._text)
