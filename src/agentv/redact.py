@@ -54,17 +54,10 @@ def secrets_in_url(url: str) -> list[str]:
 
 
 def _forms(secret: str) -> set[str]:
-    """The secret as it may stand in a text, in JSON, in JSON inside JSON, in a URL, and in an HTTP header."""
-    escaped = json.dumps(secret, ensure_ascii=False)[1:-1]
-    twice = json.dumps(escaped, ensure_ascii=False)[1:-1]
-    plain = {
-        secret,
-        escaped,
-        twice,
-        json.dumps(secret)[1:-1],
-        quote(secret, safe=""),
-        quote_plus(secret),
-        quote(secret),
-    }
-    basic = {b64encode(text.encode()).decode() for text in (secret, f":{secret}", f"{secret}:")}
-    return plain | basic
+    """The secret as it may stand in a text, in JSON inside JSON, in a URL, and in an HTTP header."""
+    forms = {secret}
+    for _ in range(3):
+        forms |= {json.dumps(form, ensure_ascii=ascii_only)[1:-1] for form in forms for ascii_only in (True, False)}
+    in_urls = {quote(secret, safe=""), quote_plus(secret), quote(secret)}
+    in_headers = {b64encode(text.encode()).decode() for text in (secret, f":{secret}", f"{secret}:")}
+    return forms | in_urls | in_headers
