@@ -83,6 +83,7 @@ ROWS = [
     ["cases", "targets", "evaluating"],
     ["discovery", "validate", "schema", "plan"],
     ["runner", "resume"],
+    ["api"],
     ["cli.messages"],
     ["cli.*"],
     ["cli"],

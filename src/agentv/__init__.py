@@ -6,29 +6,37 @@ The public names are resolved on first use, so that `agentv --help` pays for non
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentv.api import evaluate
     from agentv.cases import load_eval_cases
     from agentv.errors import AgentvError
     from agentv.notices import collect_warnings
-    from agentv.records import EvalCase, Message, Problem
+    from agentv.records import EvalCase, EvalResult, Message, Problem, ProviderRequest, ProviderResponse, Score
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AgentvError",
     "EvalCase",
+    "EvalResult",
     "Message",
     "Problem",
+    "ProviderRequest",
+    "ProviderResponse",
+    "Score",
     "__version__",
     "collect_warnings",
+    "evaluate",
     "load_eval_cases",
 ]
 
 _HOME = {
     "AgentvError": "agentv.errors",
-    "EvalCase": "agentv.records",
-    "Message": "agentv.records",
-    "Problem": "agentv.records",
+    **dict.fromkeys(
+        ["EvalCase", "EvalResult", "Message", "Problem", "ProviderRequest", "ProviderResponse", "Score"],
+        "agentv.records",
+    ),
     "collect_warnings": "agentv.notices",
+    "evaluate": "agentv.api",
     "load_eval_cases": "agentv.cases",
 }
 

@@ -18,7 +18,7 @@ class Repeats:
         self._parts = [array("q") for _ in range(_PARTS)]
         self._adders = [part.append for part in self._parts]
 
-    def add(self, ids: Iterable[str]) -> None:
+    def add(self, ids: Iterable[Hashable]) -> None:
         adders = self._adders
         for number in map(hash, ids):
             adders[number & _LAST_BITS](number)
@@ -33,15 +33,21 @@ class Repeats:
 
 
 class CompactSet:
-    """A set of hashable things that only remembers their hashes. Fill it first, ask it afterwards."""
+    """A set that only remembers the hashes of what is in it. Fill it first, ask it afterwards."""
 
-    def __init__(self, things: Iterable[Hashable]) -> None:
-        parts = [array("q") for _ in range(_PARTS)]
-        for number in map(hash, things):
-            parts[number & _LAST_BITS].append(number)
-        self._parts = [array("q", sorted(part)) for part in parts]
+    def __init__(self) -> None:
+        self._parts = [array("q") for _ in range(_PARTS)]
+        self._is_sorted = True
+
+    def add(self, thing: Hashable) -> None:
+        number = hash(thing)
+        self._parts[number & _LAST_BITS].append(number)
+        self._is_sorted = False
 
     def __contains__(self, thing: Hashable) -> bool:
+        if not self._is_sorted:
+            self._parts = [array("q", sorted(part)) for part in self._parts]
+            self._is_sorted = True
         number = hash(thing)
         part = self._parts[number & _LAST_BITS]
         at = bisect_left(part, number)

@@ -10,14 +10,14 @@ from agentv.plan import Plan, PlannedFile
 from agentv.prompts import build_request
 from agentv.records import EvalCase
 from agentv.redact import Clean
-from agentv.repeats import CompactSet
+from agentv.repeats import CompactSet, Repeats
 from agentv.results import Earlier, ResultFile, earlier_results, reopen, rewrite
 
 NAMES = ("eval_*.jsonl", "eval_*.yaml")
 
 
 class Resumed(NamedTuple):
-    """What a resumed run goes on from."""
+    """What a resumed run goes on from, and how many cases that spares it."""
 
     path: Path
     form: str
@@ -29,17 +29,24 @@ class Resumed(NamedTuple):
 
     def is_done(self, case: EvalCase, file: PlannedFile) -> bool:
         """Whether the file holds a result for the case as it is now."""
-        return _stamp(case, _digest(case, file, self.plan)) in self.done
+        return _stamp(case, file, self.plan) in self.done
 
     @property
     def kept(self) -> Iterator[tuple[float, str]]:
-        """The score and the id of each result that was kept."""
+        """The score and the id of each planned case that has its result already."""
+        planned = CompactSet()
+        for file in self.plan.files:
+            for case in self.plan.cases_of(file):
+                planned.add(_stamp(case, file, self.plan))
         for earlier in earlier_results(self.path, self.form):
-            if (*earlier.key, earlier.digest) in self.done:
+            if (*earlier.key, earlier.digest) in planned:
                 yield earlier.score, earlier.key[1]
 
     def words(self) -> str:
-        parts = [f"{self.skipped} done already", f"{self.failed} that ended in an error run again"]
+        """What was found, for the person who asked to resume."""
+        parts = [f"{self.skipped} done already"]
+        if self.failed:
+            parts.append(f"{self.failed} that ended in an error run again")
         if self.changed:
             parts.append(f"{self.changed} changed since run again")
         return ", ".join(parts)
@@ -54,39 +61,50 @@ def newest_results(folder: Path) -> Path | None:
 def resume(path: Path, plan: Plan, clean: Clean) -> tuple[ResultFile, Resumed]:
     """Open an earlier results file to go on with it. Results that do not stand any more are taken out first."""
     form = "yaml" if path.suffix.lower() in (".yaml", ".yml") else "jsonl"
-    stands = CompactSet((*earlier.key, earlier.digest) for earlier in earlier_results(path, form) if not earlier.failed)
-    known = CompactSet(earlier.key for earlier in earlier_results(path, form))
-    wrong = CompactSet(earlier.key for earlier in earlier_results(path, form) if earlier.failed)
+    done, known, failed, repeats = CompactSet(), CompactSet(), CompactSet(), Repeats()
+    for earlier in earlier_results(path, form):
+        known.add(earlier.key)
+        if earlier.failed:
+            failed.add(earlier.key)
+        else:
+            done.add((*earlier.key, earlier.digest))
+            repeats.add([earlier.key])
     changed: set[int] = set()
-    skipped = failed = 0
+    skipped = again = 0
     for file in plan.files:
         for case in plan.cases_of(file):
             key = case.dataset, case.id
-            if _stamp(case, _digest(case, file, plan)) in stands:
+            if _stamp(case, file, plan) in done:
                 skipped += 1
-            elif key in wrong:
-                failed += 1
+            elif key in failed:
+                again += 1
             elif key in known:
                 changed.add(hash(key))
-    kept: set[int] = set()
+    rewrite(path, form, _Keep(changed, repeats.hashes()))
+    return reopen(path, form, clean), Resumed(path, form, plan, done, skipped, again, len(changed))
 
-    def keep(earlier: Earlier) -> bool:
-        if earlier.failed or hash(earlier.key) in changed or hash(earlier.key) in kept:
+
+class _Keep:
+    """Says which earlier results stand: no errors, nothing that has changed, and each case once."""
+
+    def __init__(self, changed: set[int], repeated: set[int]):
+        self._changed, self._repeated = changed, repeated
+        self._seen: set[int] = set()
+
+    def __call__(self, earlier: Earlier) -> bool:
+        number = hash(earlier.key)
+        if earlier.failed or number in self._changed or number in self._seen:
             return False
-        kept.add(hash(earlier.key))
+        if number in self._repeated:
+            self._seen.add(number)
         return True
 
-    rewrite(path, form, keep)
-    return reopen(path, form, clean), Resumed(path, form, plan, stands, skipped, failed, len(changed))
 
-
-def _stamp(case: EvalCase, digest: str) -> tuple[str, str, str]:
-    return case.dataset, case.id, digest
-
-
-def _digest(case: EvalCase, file: PlannedFile, plan: Plan) -> str:
+def _stamp(case: EvalCase, file: PlannedFile, plan: Plan) -> tuple[str, str, str]:
+    """Stands for the case as it is now, its files included."""
     target = file.targets[plan.wanted.target_of(case)]
     try:
-        return case_digest(case, build_request(case, file.patterns, target.files))
+        request = build_request(case, file.patterns, target.files)
     except AttachmentError:
-        return ""
+        return case.dataset, case.id, ""
+    return case.dataset, case.id, case_digest(case, request)

@@ -1,0 +1,66 @@
+"""Evaluating from Python: the same plan and the same runner as on the command line."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentv.errors import AgentvError
+from agentv.plan import PlanFailed, Wanted, make_plan
+from agentv.providers.python import PythonFunction
+from agentv.records import EvalCase, EvalResult
+from agentv.runner import RunOptions, run_plan, worker_limits
+from agentv.summary import Summary
+
+
+class Report(NamedTuple):
+    """What became of a run: one result a case, and what they come to."""
+
+    results: tuple[EvalResult, ...]
+    summary: Summary
+
+
+async def evaluate(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    target: str | Callable[..., Any] | None = None,
+    workers: int | None = None,
+    timeout_seconds: float = 600,
+    max_retries: int = 0,
+) -> Report:
+    """Run the cases of eval files and score the answers; results are kept in memory.
+
+    `target` is a function, async or not, or the name of a target in the project's targets file.
+    """
+    files = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    named = target if isinstance(target, str) else None
+    function = PythonFunction(target) if callable(target) else None
+    try:
+        plan = make_plan(files, Wanted(target=named, stand_in=function))
+    except PlanFailed as failed:
+        raise AgentvError.of(failed.problems[0]) from None
+    total, limits = worker_limits(plan, workers)
+    watch = _Collect(Summary(plan.cases, plan.invalid))
+    options = RunOptions(total, limits, timeout_seconds=timeout_seconds, max_retries=max_retries)
+    await run_plan(plan, options, watch, watch)
+    return Report(tuple(watch.results), watch.summary)
+
+
+class _Collect:
+    """Keeps results, and watches without a word."""
+
+    def __init__(self, summary: Summary):
+        self.results: list[EvalResult] = []
+        self.summary = summary
+
+    def write(self, result: EvalResult) -> None:
+        self.results.append(result)
+        self.summary.add(result)
+
+    def started(self, worker: int, case: EvalCase) -> None:
+        """Not of interest here."""
+
+    def retried(self, case: EvalCase, attempt: int, reason: str) -> None:
+        """Not of interest here."""
+
+    def finished(self, worker: int, result: EvalResult) -> None:
+        """Not of interest here."""
