@@ -5,8 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test lint types unit bench bench-peers schemas clean
 
 demo: .venv/demo.stamp
-	$(BIN)/agentv validate examples/first
-	$(BIN)/python examples/list_cases.py examples/first/capitals.yaml examples/first/sums.jsonl
+	$(BIN)/agentv eval examples/first
 
 test: lint types unit
 

@@ -97,17 +97,17 @@ class LiveProgress(Progress):
         self._console.print(self.clean(text), markup=False, highlight=False)
 
     def _view(self) -> Any:
-        from rich.console import Group
         from rich.progress_bar import ProgressBar
+        from rich.table import Table
         from rich.text import Text
 
-        width = self._console.width
-        workers = sorted(self.at_work.items())[: max(1, self._console.height - 4)]
-        lines = [
-            Text(self.clean(f"  {number + 1:2} {case}"), no_wrap=True, overflow="ellipsis") for number, case in workers
-        ]
-        bar = ProgressBar(total=max(self.total, 1), completed=self.done, width=min(width, 60))
-        return Group(bar, Text(self.line(), no_wrap=True, overflow="ellipsis"), *lines)
+        view = Table.grid()
+        view.add_column(no_wrap=True, overflow="ellipsis")
+        view.add_row(ProgressBar(total=max(self.total, 1), completed=self.done, width=min(self._console.width, 60)))
+        view.add_row(Text(self.line()))
+        for number, case in sorted(self.at_work.items())[: max(1, self._console.height - 4)]:
+            view.add_row(Text(self.clean(f"  {number + 1:2} {case}")))
+        return view
 
 
 def progress_for(total: int, done: int, clean: Clean, *, quiet: bool, stream: TextIO | None = None) -> Progress:
