@@ -76,7 +76,7 @@ ROWS = [
     ["errors"],
     ["records"],
     ["protocols", "notices", "documents", "wire", "repeats", "redact", "statistics", "scoring", "trace"],
-    ["shapes", "folders", "results", "dumps", "summary", "progress"],
+    ["jsonl", "shapes", "folders", "results", "dumps", "summary", "progress"],
     ["case_records", "config", "environment", "providers.settings"],
     ["providers.*", "evaluators.*", "prompts", "digests"],
     ["providers", "evaluators"],

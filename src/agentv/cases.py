@@ -12,18 +12,9 @@ from pathlib import Path
 import msgspec
 
 from agentv.case_records import CaseRecord, Defaults, FileRecord, complete, defaults_of
-from agentv.documents import (
-    MAX_LINE_BYTES,
-    Document,
-    Place,
-    bad_json,
-    column_in_json,
-    line_blocks,
-    open_regular,
-    read_yaml,
-    unreadable,
-)
+from agentv.documents import Document, Place, open_regular, read_yaml, unreadable
 from agentv.errors import EvalFileError
+from agentv.jsonl import MAX_LINE_BYTES, bad_json, column_in_json, line_blocks
 from agentv.notices import mention, warn
 from agentv.records import EvalCase, Problem
 from agentv.repeats import Repeats

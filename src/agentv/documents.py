@@ -1,14 +1,13 @@
-"""YAML and JSONL text -> values that know their line.
+"""YAML text -> values that know their line.
 
 YAML comes from libyaml as a stream of events, and becomes values here: that is where the types of
 YAML 1.2 (`NO`, `on` and `12:30` are strings), duplicate keys, aliases that expand into something
 huge, and the place of every value are seen to. Nesting is followed with a stack, not by recursion.
 """
 
-import json
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -17,8 +16,6 @@ from agentv.errors import AgentvError
 Steps = tuple[str | int, ...]
 """The way to a value inside a document: `("evalcases", 0, "id")`."""
 
-BLOCK_BYTES = 64 * 1024
-MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_ALIAS_CHARACTERS = 10_000_000
 MAX_DEPTH = 100
 TOO_DEEP = "nested too deeply"
@@ -81,9 +78,9 @@ def read_yaml(path: Path, error: type[AgentvError]) -> Document:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        line, column = _line_and_column(data[: problem.start])
+        line, column = line_and_column(data[: problem.start])
         hint = "save the file as UTF-8"
-        raise error(_utf8_words(problem), file=path, line=line, column=column, hint=hint) from None
+        raise error(utf8_words(problem), file=path, line=line, column=column, hint=hint) from None
     return parse_yaml(text, path, error)
 
 
@@ -102,7 +99,7 @@ def parse_yaml(text: str, path: Path, error: type[AgentvError]) -> Document:
     except yaml.MarkedYAMLError as problem:
         raise _bad_yaml(problem, text, path, error) from None
     except yaml.YAMLError as problem:
-        line, column = _line_and_column(text.encode()[: getattr(problem, "position", 0)])
+        line, column = line_and_column(text.encode()[: getattr(problem, "position", 0)])
         detail = str(problem).splitlines()[0]
         raise error(f"Invalid YAML: {detail}", file=path, line=line, column=column) from None
     return Document(composer.value, composer.places)
@@ -113,7 +110,7 @@ _STAND_INS = {0x85: 0x10FF85, 0x2028: 0x10FF28, 0x2029: 0x10FF29}
 _MEANT = {stand_in: meant for meant, stand_in in _STAND_INS.items()}
 
 
-def _line_and_column(before: bytes) -> tuple[int, int]:
+def line_and_column(before: bytes) -> tuple[int, int]:
     """The place that comes after these bytes."""
     return before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
 
@@ -308,100 +305,6 @@ def _finite(number: float) -> float:
     return number
 
 
-def line_blocks(file: BinaryIO, *, longest: int = MAX_LINE_BYTES) -> Iterator[list[bytes]]:
-    """The lines of a file, without line feeds or a byte-order mark, as many at a time as one read brings.
-
-    A line much longer than `longest` ends it with `OverflowError`.
-    """
-    rest = file.read(3).removeprefix(b"\xef\xbb\xbf")
-    while chunk := file.read(max(BLOCK_BYTES, len(rest))):
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        if lines:
-            yield lines
-        if len(rest) > longest:
-            raise OverflowError("a line is too long")
-    if rest:
-        yield [rest]
-
-
-def bad_json(raw: bytes, reason: Exception) -> tuple[str, int]:
-    """What is wrong with a line that is no JSON, and in which column.
-
-    `reason` is what the decoder said; the standard library's parser often says it better.
-    """
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as problem:
-        return _utf8_words(problem), _line_and_column(raw[: problem.start])[1]
-    try:
-        json.loads(text, parse_constant=_no_constant)
-    except json.JSONDecodeError as problem:
-        return f"Invalid JSON: {problem.msg}", problem.pos + 1
-    except RecursionError:
-        return TOO_DEEP, 1
-    except ValueError as problem:
-        return f"Invalid JSON: {problem}", 1
-    if "surrogate" in str(reason) or "truncated" in str(reason):
-        return "Invalid JSON: half of a surrogate pair (\\ud800 to \\udfff) stands alone", 1
-    return f"Invalid JSON: {str(reason).partition(' - at ')[0]}", 1
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON value")
-
-
-def column_in_json(text: str, steps: Steps) -> int:
-    """The column at which the value at the end of `steps` stands in a line of JSON.
-
-    A field stands where its key stands; what is not there, where the value around it stands.
-    """
-    try:
-        return _find(text, steps) + 1
-    except (ValueError, IndexError, RecursionError):
-        return 1
-
-
-_SPACE = re.compile(r"[ \t\n\r]*")
-_DECODER = json.JSONDecoder()
-
-
-def _find(text: str, steps: Steps) -> int:
-    found = at = _skip_space(text, 0)
-    for step in steps:
-        inside = _field(text, at, step) if isinstance(step, str) else _item(text, at, step)
-        if inside is None:
-            return found
-        found, at = inside
-    return found
-
-
-def _field(text: str, at: int, name: str) -> tuple[int, int] | None:
-    """Where the last field `name` of the object at `at` has its key and its value."""
-    found = None
-    while text[at] in "{,":
-        key_at = _skip_space(text, at + 1)
-        key, at = _DECODER.raw_decode(text, key_at)
-        value_at = _skip_space(text, _skip_space(text, at) + 1)
-        if key == name:
-            found = key_at, value_at
-        at = _skip_space(text, _DECODER.raw_decode(text, value_at)[1])
-    return found
-
-
-def _item(text: str, at: int, index: int) -> tuple[int, int] | None:
-    for _ in range(index + 1):
-        if text[at] not in "[,":
-            return None
-        value_at = _skip_space(text, at + 1)
-        at = _skip_space(text, _DECODER.raw_decode(text, value_at)[1])
-    return value_at, value_at
-
-
-def _skip_space(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    return match.end() if match else at
-
-
-def _utf8_words(problem: UnicodeDecodeError) -> str:
+def utf8_words(problem: UnicodeDecodeError) -> str:
+    """What is wrong with bytes that are no UTF-8."""
     return f"not valid UTF-8: byte 0x{problem.object[problem.start]:02x} cannot stand here"

@@ -11,10 +11,11 @@ import msgspec
 from agentv.case_records import CaseRecord, EvalFileRecord, FileRecord
 from agentv.cases import Report, cases_in, is_sidecar, numbered_lines, read_eval_file, read_object
 from agentv.config import CONFIG_NAMES, Config
-from agentv.documents import Document, Place, Steps, column_in_json
+from agentv.documents import Document, Place, Steps
 from agentv.environment import load_env
 from agentv.errors import AgentvError, AttachmentError, ConfigError, EvalFileError
 from agentv.folders import attached_file, attached_text
+from agentv.jsonl import column_in_json
 from agentv.records import EvalCase, FileBlock, Message, Problem
 from agentv.shapes import MOST_MISFITS, Misfit, read_record, slips
 from agentv.targets import TARGETS_NAMES, read_targets
