@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, a_case, agentv
+from tests.conftest import Write, a_case
 from tests.test_seed_eval_cli import HELLO, MOCK, evaluate, results
 
 SLOW = "targets:\n  - {name: default, provider: mock, response: hello, delay_min_ms: 5, delay_max_ms: 30}\n"
@@ -288,14 +288,30 @@ finally:
 """
 
 
+def peak_kb(path: Path) -> int:
+    run = subprocess.run([sys.executable, "-c", PEAK, path], capture_output=True, text=True, check=True)
+    return int(run.stdout.split()[-1])
+
+
 def test_memory_stays_flat_whatever_the_answers_size(write: Write) -> None:
     write("agent.py", "def answer(question):\n    return 'hello' * 20_000\n")
     write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
+    few, many = (
+        peak_kb(write(f"{count}.jsonl", [a_case(f"case-{n}", evaluators=[HELLO]) for n in range(count)]))
+        for count in (100, 1500)
+    )
+    assert many - few < 10_000
 
-    def peak(count: int) -> int:
-        path = write("a.jsonl", [a_case(f"case-{n}", evaluators=[HELLO]) for n in range(count)])
-        run = subprocess.run([sys.executable, "-c", PEAK, path], capture_output=True, text=True, check=True)
-        return int(run.stdout.split()[-1])
 
-    assert peak(1500) - peak(100) < 10_000
-    assert agentv("--version").returncode == 0
+def test_memory_stays_flat_when_each_case_has_evaluators_of_its_own(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    few, many = (
+        peak_kb(
+            write(
+                f"{count}.jsonl",
+                [a_case(f"case-{n}", evaluators=[{"type": "contains", "value": str(n)}]) for n in range(count)],
+            )
+        )
+        for count in (1000, 25_000)
+    )
+    assert many - few < 10_000

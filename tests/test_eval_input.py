@@ -225,3 +225,14 @@ def test_help_names_every_option() -> None:
     assert text.replace("agentv eval", "agentv run") == agentv("run", "--help").stdout.replace(
         "agentv eval", "agentv run"
     )
+
+
+def test_a_wrong_evaluator_of_a_file_is_told_once(project: Write) -> None:
+    project("a.yaml", "evaluators: [{type: contians}]\n")
+    ran = evaluate(project("a.jsonl", [a_case(str(n)) for n in range(500)]), expect=2)
+    assert ran.stderr.count("error: ") == 1
+
+
+def test_very_many_errors_end_the_planning(project: Write) -> None:
+    ran = evaluate(project("a.jsonl", [a_case(str(n), evaluators=[{"type": f"x{n}"}]) for n in range(500)]), expect=2)
+    assert ran.stderr.count("error: ") == 20

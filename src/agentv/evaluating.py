@@ -16,6 +16,7 @@ from agentv.records import EvalCase, EvaluatorResult, Exchange, Json, Score
 from agentv.scoring import verdict_of
 from agentv.shapes import converted, label
 
+MOST_KEPT = 256
 JUDGED = ("llm_judge", "rubric")
 """The kinds that ask a language model."""
 
@@ -86,6 +87,7 @@ class JudgeBench:
     def __init__(self, *, dry_run: bool = False):
         self._dry_run = dry_run
         self._made: dict[bytes, Judges] = {}
+        self._failed: dict[bytes, ConfigError] = {}
         self._last: tuple[object, Judges] | None = None
 
     def judges(self, case: EvalCase) -> Judges:
@@ -96,8 +98,16 @@ class JudgeBench:
             return self._last[1]
         configs = _configs(case)
         key = msgspec.json.encode(configs)
+        if key in self._failed:
+            raise self._failed[key]  # once for all the cases that share it
         if key not in self._made:
-            made = [self._judge(config, number, case) for number, config in enumerate(configs)]
+            try:
+                made = [self._judge(config, number, case) for number, config in enumerate(configs)]
+            except ConfigError as error:
+                self._failed[key] = error
+                raise
+            if len(self._made) >= MOST_KEPT:  # cases may each have evaluators of their own
+                self._made.clear()
             self._made[key] = Judges(tuple(made), digest(configs))
         if plain:
             self._last = asked, self._made[key]

@@ -22,6 +22,7 @@ from agentv.providers.settings import TargetSettings
 from agentv.records import EvalCase, Problem
 from agentv.targets import TARGETS_NAMES, read_targets, secrets_of
 
+MOST_PROBLEMS = 20
 ALONE = ("vscode", "vscode-insiders")
 """Kinds of targets that can only do one thing at a time: windows would fight for the focus."""
 
@@ -127,14 +128,16 @@ class _Planner:
         self.found: set[str] = set()
         self.invalid = 0
         self.secrets: set[str] = set()
-        self._warned: set[Problem] = set()
+        self._told: set[Problem] = set()
 
     def report(self, problem: Problem) -> None:
-        if problem.severity == "error":
-            self.problems.append(problem)
-        elif problem not in self._warned:
-            self._warned.add(problem)
+        """Tell of a warning, keep an error; more errors than anyone will read end the planning."""
+        if problem.severity == "warning":
             warn(problem)
+        elif problem not in self.problems:
+            self.problems.append(problem)
+            if len(self.problems) >= MOST_PROBLEMS:
+                raise PlanFailed(self.problems)
 
     def plan(self, path: Path) -> PlannedFile | None:
         try:
@@ -142,6 +145,8 @@ class _Planner:
             if self.problems:
                 return None
             return PlannedFile(path, cases, guideline_patterns(path.parent), self._targets(path, used) if cases else {})
+        except PlanFailed:
+            raise
         except AgentvError as error:
             self.report(Problem.of(error))
             return None
@@ -175,16 +180,16 @@ class _Planner:
 
     def _targets(self, path: Path, used: Mapping[str, EvalCase]) -> dict[str, Target]:
         stand_in = self._wanted.stand_in
-        try:
-            file = find_targets(path.parent, self._wanted.targets)
-        except ConfigError:
-            if stand_in is None or self._wanted.targets is not None:
-                raise
+        file = self._targets_file(path)
+        if file is None:
+            assert stand_in is not None
             return {name: Target(name, stand_in, Files.INLINE, digest("stand-in")) for name in used}
         note(f"{path}: targets are read from {file}")
         read = read_targets(file, os.environ, used if stand_in is None else ())
         for problem in read.problems:
-            self.report(problem)
+            if problem not in self._told:  # several eval files may share a targets file
+                self._told.add(problem)
+                self.report(problem)
         found: dict[str, Target] = {}
         for name, case in used.items():
             note(f"{path}: target {name!r}: {self._why(case)}")
@@ -200,6 +205,15 @@ class _Planner:
                 alone = settings.provider in ALONE
                 found[name] = Target(name, provider, files, target_digest(settings), workers, alone)
         return found
+
+    def _targets_file(self, path: Path) -> Path | None:
+        """The targets file of an eval file. A function of the user's needs none, and a dry run can do without."""
+        if self._wanted.stand_in is None or self._wanted.targets is not None:
+            return find_targets(path.parent, self._wanted.targets)
+        try:
+            return find_targets(path.parent) if self._wanted.dry_run else None
+        except ConfigError:
+            return None
 
     def _why(self, case: EvalCase) -> str:
         if self._wanted.target and self._wanted.target != "default":
