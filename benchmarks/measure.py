@@ -38,8 +38,12 @@ def process(*args: str) -> Callable[[], object]:
     return lambda: subprocess.run(args, stdout=subprocess.DEVNULL, check=True)
 
 
+PRINT_PEAK_KB = "print(next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+"""Not `ru_maxrss`, which a child begins with at the size of the process that started it."""
+
+
 def peak_mb(code: str, *args: str) -> float:
     """The most memory that a fresh interpreter held while it ran `code`."""
-    code += "\nimport resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    code += f"\n{PRINT_PEAK_KB}"
     run = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
     return int(run.stdout.split()[-1]) / 1024

@@ -1,7 +1,6 @@
 """What agentv itself costs a case: a target that answers at once, one deterministic check, results on disk."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -9,9 +8,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.measure import Figure
+from benchmarks.measure import PRINT_PEAK_KB, Figure
 
-COMMAND = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--workers", "10", "--quiet", "--out", "out.jsonl"]
+CODE = f"""
+import sys
+from agentv.__main__ import main
+sys.argv = ["agentv", "eval", "cases.jsonl", "--workers", "10", "--quiet", "--out", "out.jsonl"]
+try:
+    main()
+finally:
+    {PRINT_PEAK_KB}
+"""
 
 
 def write_project(folder: Path, count: int) -> None:
@@ -29,11 +36,8 @@ def run(count: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as name:
         write_project(Path(name), count)
         start = time.perf_counter()
-        child = subprocess.Popen(COMMAND, cwd=name, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        assert child.returncode == 0
-        return time.perf_counter() - start, usage.ru_maxrss / 1024
+        done = subprocess.run([sys.executable, "-c", CODE], cwd=name, stdout=subprocess.PIPE, text=True, check=True)
+        return time.perf_counter() - start, int(done.stdout.split()[-1]) / 1024
 
 
 def figures() -> Iterator[Figure]:

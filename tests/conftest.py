@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 Write = Callable[..., Path]
+PRINT_PEAK_KB = "print(next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+"""Not `ru_maxrss`, which a child begins with at the size of the process that started it."""
 
 
 @pytest.fixture

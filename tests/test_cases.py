@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentv import AgentvError, Message, collect_warnings, load_eval_cases
-from tests.conftest import Write, a_case
+from tests.conftest import PRINT_PEAK_KB, Write, a_case
 
 # YAML has no way to write some control characters; they are not what differs between the formats
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"], exclude_characters="\x85\u2028\u2029"))
@@ -186,11 +186,11 @@ def test_warnings_are_logged_when_nobody_collects_them(write: Write, caplog: pyt
     assert record.getMessage().startswith(f"{path}: Line 2: missing expected_outcome")
 
 
-MEASURE = """
-import resource, sys
+MEASURE = f"""
+import sys
 from agentv import load_eval_cases
-n = sum(1 for _ in load_eval_cases(sys.argv[1]))
-print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(sum(1 for _ in load_eval_cases(sys.argv[1])))
+{PRINT_PEAK_KB}
 """
 
 

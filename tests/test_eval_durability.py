@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, a_case
+from tests.conftest import PRINT_PEAK_KB, Write, a_case
 from tests.test_seed_eval_cli import HELLO, MOCK, evaluate, results
 
 SLOW = "targets:\n  - {name: default, provider: mock, response: hello, delay_min_ms: 5, delay_max_ms: 30}\n"
@@ -277,14 +277,14 @@ def test_a_reader_who_has_seen_enough(write: Write) -> None:
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
-PEAK = """
-import resource, sys
+PEAK = f"""
+import sys
 from agentv.__main__ import main
 sys.argv = ["agentv", "eval", sys.argv[1], "--workers", "4", "--quiet", "--out", "out.jsonl"]
 try:
     main()
 finally:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    {PRINT_PEAK_KB}
 """
 
 

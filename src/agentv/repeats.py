@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 
 _PARTS = 256
+_FULL = 256
+_BATCH = 8192
 _LAST_BITS = _PARTS - 1
 
 
@@ -16,19 +18,32 @@ class Repeats:
 
     def __init__(self) -> None:
         self._parts = [array("q") for _ in range(_PARTS)]
-        self._adders = [part.append for part in self._parts]
+        self._full: list[list[bytes]] = [[] for _ in range(_PARTS)]
+        self._waiting: list[int] = []
 
     def add(self, ids: Iterable[Hashable]) -> None:
-        adders = self._adders
-        for number in map(hash, ids):
+        self._waiting.extend(map(hash, ids))
+        if len(self._waiting) >= _BATCH:
+            self._sort_in()
+
+    def _sort_in(self) -> None:
+        adders = [part.append for part in self._parts]
+        for number in self._waiting:
             adders[number & _LAST_BITS](number)
+        self._waiting.clear()
+        for part, full in zip(self._parts, self._full, strict=True):
+            if len(part) >= _FULL:  # what grows on and on wastes memory in between
+                full.append(part.tobytes())
+                del part[:]
 
     def hashes(self) -> set[int]:
         """The hashes that came more than once; different ids may share one, though hardly ever do."""
+        self._sort_in()
         found: set[int] = set()
-        for part in self._parts:
-            if len(set(part)) != len(part):
-                found.update(number for number, times in Counter(part).items() if times > 1)
+        for part, full in zip(self._parts, self._full, strict=True):
+            numbers = array("q", b"".join([*full, part.tobytes()]))
+            if len(set(numbers)) != len(numbers):
+                found.update(number for number, times in Counter(numbers).items() if times > 1)
         return found
 
 
