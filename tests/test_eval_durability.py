@@ -101,6 +101,108 @@ def test_a_changed_file_is_a_changed_case(write: Write) -> None:
     assert len(results("o.jsonl")) == 1
 
 
+def test_two_resumed_runs_do_not_get_into_each_others_way(cases: Path) -> None:
+    evaluate(cases, "--limit", "200", "--workers", "50", "--out", "o.jsonl", "--quiet")
+    runs = [start(str(cases), "--workers", "8", "--out", "o.jsonl", "--resume", "--quiet") for _ in range(4)]
+    for run in runs:
+        run.communicate(timeout=60)
+    assert sorted(run.returncode for run in runs)[0] == 0
+    assert {run.returncode for run in runs} <= {0, 2}
+    ids = [result["eval_id"] for result in results("o.jsonl")]
+    assert Counter(ids) == Counter(f"case-{n}" for n in range(300))
+    assert [path.name for path in Path.cwd().glob("o.*")] == ["o.jsonl"]
+
+
+@pytest.mark.parametrize("flags", [[], ["--resume"]])
+def test_an_eval_file_is_never_written_to(write: Write, flags: list[str]) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    before = path.read_bytes()
+    ran = evaluate(path, "--out", "./a.jsonl", *flags, expect=2)
+    assert "--out is one of the eval files" in ran.stderr
+    assert path.read_bytes() == before
+
+
+def test_resume_leaves_files_alone_that_are_not_its_own(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    write("diary.txt", "dear diary\n")
+    ran = evaluate(path, "--out", "diary.txt", "--resume", expect=2)
+    assert "diary.txt: line 1 is no result of agentv" in ran.stderr
+    assert Path("diary.txt").read_text() == "dear diary\n"
+
+
+def test_resume_goes_by_what_is_in_the_file_not_by_its_name(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
+    evaluate(path, "--out", "odd.jsonl", "--output-format", "yaml", "--limit", "2")
+    ran = evaluate(path, "--out", "odd.jsonl", "--resume")
+    assert "2 done already" in ran.stderr
+    assert Path("odd.jsonl").read_text().count("\n...\n") == 3
+
+
+def test_resume_of_a_part_leaves_the_rest_alone(write: Write) -> None:
+    write("targets.yaml", MOCK + "  - {name: bad, provider: python, function: 'agent.py:answer'}\n")
+    write("agent.py", "def answer(question):\n    raise ValueError('no')\n")
+    path = write("a.jsonl", [a_case(str(n), execution={"target": "bad"}, evaluators=[HELLO]) for n in range(4)])
+    evaluate(path, "--out", "o.jsonl", expect=1)
+    ran = evaluate(path, "--out", "o.jsonl", "--resume", "--eval-id", "1", expect=1)
+    assert "1 planned = 0 scored + 1 target errors" in ran.stdout
+    assert sorted(result["eval_id"] for result in results("o.jsonl")) == ["0", "1", "2", "3"]
+    write("targets.yaml", MOCK + "  - {name: bad, provider: mock, response: hello}\n")
+    evaluate(path, "--out", "o.jsonl", "--resume")
+    ran = evaluate(path, "--out", "o.jsonl", "--resume", "--limit", "2")
+    assert (
+        "2 planned = 0 scored + 0 target errors + 0 judge failures + 0 timeouts + 0 skipped as invalid + 2 already done\n"
+        in ran.stdout
+    )
+    assert len(results("o.jsonl")) == 4
+
+
+def test_resume_says_when_results_came_from_another_target(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
+    evaluate(path, "--out", "o.jsonl")
+    write("targets.yaml", MOCK.replace("from default", "from another"))
+    ran = evaluate(path, "--out", "o.jsonl", "--resume")
+    assert "3 done already, 3 of those done came from another target or other evaluators, and are kept" in ran.stderr
+
+
+def test_of_several_results_the_one_of_the_case_as_it_is_stands(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    evaluate(write("a.jsonl", [a_case("x", expected_outcome="old", evaluators=[HELLO])]), "--out", "old.jsonl")
+    path = write("a.jsonl", [a_case("x", expected_outcome="new", evaluators=[HELLO])])
+    evaluate(path, "--out", "new.jsonl")
+    old, new = Path("old.jsonl").read_text(), Path("new.jsonl").read_text()
+    write("both.jsonl", old + new + new)
+    ran = evaluate(path, "--out", "both.jsonl", "--resume")
+    assert "1 done already\n" in ran.stderr
+    assert Path("both.jsonl").read_text() == new
+
+
+def test_datasets_of_one_name_cannot_be_told_apart(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    for folder in ("a", "b"):
+        write(f"{folder}/x.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
+    evaluate("a", "b", "--out", "o.jsonl", "--dump-prompts=prompts")
+    assert len(results("o.jsonl")) == 6
+    assert len(list(Path("prompts").iterdir())) == 6
+    ran = evaluate("a", "b", "--out", "o.jsonl", "--resume", expect=2)
+    assert "two eval files have the same dataset name and the same ids" in ran.stderr
+    assert len(results("o.jsonl")) == 6
+
+
+def test_resuming_keeps_the_mode_and_the_link(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    evaluate(path, "--out", "real.jsonl")
+    Path("real.jsonl").chmod(0o600)
+    Path("link.jsonl").symlink_to("real.jsonl")
+    evaluate(path, "--out", "link.jsonl", "--resume")
+    assert Path("link.jsonl").is_symlink()
+    assert Path("real.jsonl").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_torn_last_line_is_repaired(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
@@ -169,20 +271,57 @@ async def answer(question):
 """
 
 
-def test_a_second_interruption_leaves_at_once(write: Write) -> None:
-    write("agent.py", STUBBORN)
+@pytest.mark.parametrize(
+    "source", [STUBBORN, STUBBORN.replace("await asyncio.sleep(60)", "__import__('time').sleep(60)")]
+)
+def test_a_target_that_will_not_stop_holds_nobody_up(write: Write, source: str) -> None:
+    write("agent.py", source)
     write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     run = start(str(path), "--out", "o.jsonl")
     while not Path("o.jsonl").exists():
         time.sleep(0.02)
-    time.sleep(0.5)
+    time.sleep(0.3)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=20)
+    assert run.returncode == 130
+    assert "1 not run" in out
+    assert "Traceback" not in err
+    ran = evaluate(path, "--out", "o.jsonl", "--agent-timeout", "0.3", expect=1)
+    assert "timed out after 0.3 s" in ran.stdout
+
+
+def test_a_second_interruption_leaves_at_once(write: Write) -> None:
+    write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 60000}\n")
+    write("slow.py", BLOCKED)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    run = subprocess.Popen([sys.executable, "slow.py", str(path)], stderr=subprocess.DEVNULL)
+    while not Path("o.jsonl").exists():
+        time.sleep(0.02)
+    time.sleep(0.3)
     run.send_signal(signal.SIGINT)
     time.sleep(0.5)
     assert run.poll() is None
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=10)
-    assert run.returncode == 130
+    assert run.wait(timeout=10) == 130
+
+
+BLOCKED = """
+import asyncio, sys
+from agentv.__main__ import main
+from agentv.providers.mock import Mock
+
+async def stubborn(self, request):
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+Mock.invoke = stubborn
+sys.argv = ["agentv", "eval", sys.argv[1], "--out", "o.jsonl"]
+main()
+"""
 
 
 def test_an_interruption_while_starting_shows_no_traceback(write: Write) -> None:
@@ -252,6 +391,16 @@ def test_places_that_cannot_be_written_to(write: Write) -> None:
     assert "results cannot be written there: " in ran.stderr
     ran = evaluate(path, "--dump-prompts=folder/x", expect=2)
     assert "this folder cannot be made: File exists" in ran.stderr
+
+
+def test_a_run_goes_on_when_nobody_listens(write: Write) -> None:
+    write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 20}\n")
+    path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(10)])
+    for ends in ("2>&1 | head -c 1", "2>&-", ">&-", "2>/dev/full", ">/dev/full", "2>&- >&-"):
+        line = f"{sys.executable} -m agentv eval {path} --out o.jsonl {ends}; exit ${{PIPESTATUS[0]}}"
+        run = subprocess.run(["bash", "-c", line], capture_output=True, check=False)
+        assert (ends, run.returncode) == (ends, 0)
+        assert len(results("o.jsonl")) == 10
 
 
 def test_results_may_go_to_a_pipe(write: Write) -> None:

@@ -236,3 +236,60 @@ def test_a_wrong_evaluator_of_a_file_is_told_once(project: Write) -> None:
 def test_very_many_errors_end_the_planning(project: Write) -> None:
     ran = evaluate(project("a.jsonl", [a_case(str(n), evaluators=[{"type": f"x{n}"}]) for n in range(500)]), expect=2)
     assert ran.stderr.count("error: ") == 20
+
+
+def test_control_codes_do_not_reach_the_terminal(project: Write) -> None:
+    project("agent.py", "def answer(question):\n    raise ValueError('\\x1b[2J gone \\x07')\n")
+    project("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
+    ran = evaluate(project("a.jsonl", [a_case("a\x1b[31m\nFAKE", evaluators=[HELLO])]), "--max-retries", "1", expect=1)
+    assert "\x1b" not in ran.stdout + ran.stderr
+    assert "\x07" not in ran.stdout + ran.stderr
+    assert "\nFAKE" not in ran.stdout + ran.stderr
+
+
+def test_huge_weights(project: Write) -> None:
+    checks = [
+        {"type": "contains", "value": "hello", "weight": 1e308},
+        {"type": "contains", "value": "x", "weight": 1e308},
+    ]
+    assert run_one(project("a.jsonl", [a_case(evaluators=checks)]))["score"] == 0.5
+
+
+def test_a_dry_run_of_a_target_that_nobody_knows(project: Write) -> None:
+    project("targets.yaml", "targets:\n  - {name: default, provider: nope}\n")
+    ran = evaluate(project("a.jsonl", [a_case()]), "--dry-run")
+    assert "warning: " in ran.stderr
+    assert "unknown provider 'nope'" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [["--workers", "4", "--dump-prompts", "evals/"], ["--dump-prompts", "evals", "--target", "default"]]
+)
+def test_a_folder_of_evals_after_dump_prompts(project: Write, args: list[str]) -> None:
+    project("evals/a.jsonl", [a_case("x", evaluators=[HELLO])])
+    evaluate(*args)
+    assert Path(".agentv/prompts/x.json").exists()
+
+
+def test_only_what_was_asked_for_is_planned(project: Write) -> None:
+    path = project("a.jsonl", [a_case("a", evaluators=[HELLO]), {"id": "broken"}])
+    for flags in (["--eval-id", "a"], ["--limit", "1"]):
+        assert "1 planned = 1 scored" in evaluate(path, *flags).stdout
+
+
+@pytest.mark.parametrize("flag", ["--agent-timeout", "--dry-run-delay"])
+def test_numbers_that_are_none(project: Write, flag: str) -> None:
+    ran = evaluate(project("a.jsonl", [a_case(evaluators=[HELLO])]), flag, "nan", expect=2)
+    assert "'nan' is no finite number" in ran.stderr or "nan is not in the range" in ran.stderr
+
+
+def test_odd_files_are_told_of_and_nothing_breaks(project: Write) -> None:
+    path = project("a.jsonl", [a_case(evaluators=[HELLO])])
+    project("targets.yaml", "targets:\n  - {name: [a], provider: mock}\n")
+    assert "name: expected a string, got an array" in evaluate(path, expect=2).stderr
+    project("targets.yaml", "targets: {}\n")
+    ran = evaluate(path, expect=2)
+    assert ran.stderr.count("error: ") == 1
+    project("targets.yaml", MOCK)
+    project(".env", "A=\0\n")
+    assert ".env: cannot be read: it holds a NUL character" in evaluate(path, expect=2).stderr

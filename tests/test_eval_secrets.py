@@ -102,3 +102,77 @@ def test_variables_of_the_environment_count_too(write: Write) -> None:
     path = write("a.jsonl", [a_case(evaluators=[{"type": "contains", "value": "key"}])])
     agentv("eval", path, "--out", "o.jsonl", env={**os.environ, "SOME_API_KEY": "very-secret-value"})
     assert json.loads(Path("o.jsonl").read_text())["candidate_answer"] == "the key is ***"
+
+
+TOKEN = "hunter2hunter2"
+
+
+def seen_in(folder: Path, *texts: str) -> str:
+    files = [file for file in folder.rglob("*") if ".agentv" in file.parts or file.name.startswith("o.")]
+    return "".join([*texts, *map(str, files), *(file.read_text() for file in files if file.is_file())])
+
+
+def test_a_secret_in_an_id(write: Write, tmp_path: Path) -> None:
+    write("targets.yaml", "targets:\n  - {name: default, provider: mock}\n")
+    path = write("a.jsonl", [a_case(f"id-{TOKEN}-a", evaluators=[{"type": "contains", "value": TOKEN}])])
+    env = {**os.environ, "API_TOKEN": TOKEN}
+    for flags in ([], ["--resume"]):
+        ran = agentv("eval", path, "--out", "o.jsonl", "--dump-prompts", "--dump-traces", "--verbose", *flags, env=env)
+        assert ran.returncode == 0
+        assert TOKEN not in seen_in(tmp_path, ran.stdout, ran.stderr)
+    assert "1 done already" in ran.stderr
+    assert "0 scored" in ran.stdout
+    assert len(Path("o.jsonl").read_text().splitlines()) == 1
+
+
+def test_secrets_of_several_lines_and_as_python_writes_them(write: Write, tmp_path: Path) -> None:
+    secrets = {"MULTI_SECRET": "line one secret\nline two secret", "ODD_KEY": "a'b\"cdefgh"}
+    code = "import os\ndef answer(q):\n    raise ValueError(os.environ['MULTI_SECRET'] + repr(os.environ['ODD_KEY']))\n"
+    write("agent.py", code)
+    write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
+    path = write("a.jsonl", [a_case(evaluators=[{"type": "contains", "value": "x"}])])
+    ran = agentv("eval", path, "--out", "o.jsonl", "--max-retries", "1", env={**os.environ, **secrets})
+    shown = seen_in(tmp_path, ran.stdout, ran.stderr)
+    assert "line two" not in shown
+    assert "cdefgh" not in shown
+
+
+@pytest.mark.parametrize("form", ["jsonl", "yaml"])
+def test_a_number_that_is_a_secret_leaves_a_valid_file(write: Write, form: str) -> None:
+    write("targets.yaml", "targets:\n  - {name: default, provider: mock}\n")
+    path = write("a.jsonl", [a_case(metadata={"n": 16777216}, evaluators=[{"type": "contains", "value": "x"}])])
+    ran = agentv("eval", path, "--out", f"o.{form}", env={**os.environ, "MAX_TOKENS": "16777216"})
+    assert ran.returncode == 0
+    assert "16777216" not in Path(f"o.{form}").read_text()
+    if form == "jsonl":
+        assert json.loads(Path("o.jsonl").read_text())["metadata"] == {"n": "***"}
+
+
+def test_secrets_of_targets(write: Write, tmp_path: Path) -> None:
+    write(
+        "targets.yaml",
+        """targets:
+  - {name: default, provider: mock, response: bare-value-one bearer-value-two cred-value-three}
+  - name: other
+    provider: http
+    url: https://me:cred-value-three@host/
+    headers: {X: "Bearer ${{ HDR }}", Y: Token bearer-value-two}
+""",
+    )
+    path = write("a.jsonl", [a_case(evaluators=[{"type": "contains", "value": "x"}])])
+    agentv("eval", path, "--out", "o.jsonl", env={**os.environ, "HDR": "bare-value-one"})
+    assert json.loads(Path("o.jsonl").read_text())["candidate_answer"] == "*** *** ***"
+
+
+def test_messages_about_bad_usage_are_masked(write: Write) -> None:
+    write("a.txt", "")
+    env = {**os.environ, "API_TOKEN": TOKEN}
+    for args in (
+        [f"{TOKEN}.yaml"],
+        ["a.txt", "--workers", TOKEN],
+        ["a.txt", f"--{TOKEN}"],
+        ["a.txt", "--limit", TOKEN],
+    ):
+        ran = agentv("eval", *args, env=env)
+        assert ran.returncode == 2
+        assert TOKEN not in ran.stdout + ran.stderr

@@ -28,6 +28,9 @@ def test_a_function_gets_what_its_parameters_name() -> None:
     assert answer(lambda eval_id, guidelines: f"{eval_id}: {guidelines}").text == "id: the guidelines"
     assert answer(lambda request, extra=1: request.question).text == "the question"
     assert answer(lambda: "nothing").text == "nothing"
+    assert answer(lambda prompt="none": prompt).text == "the question"
+    assert answer(lambda q, /: q).text == "the question"
+    assert answer(str.upper).text == "THE QUESTION"
     assert answer(functools.partial(lambda question, other: question + other, other="!")).text == "the question!"
 
 
@@ -80,6 +83,77 @@ def test_whatever_it_raises_is_an_error_of_the_case(error: BaseException) -> Non
     with pytest.raises(ProviderError, match=type(error).__name__) as caught:
         answer(fail)
     assert caught.value.may_pass
+
+
+ODD = """
+import asyncio, sys
+from agentv import ProviderResponse
+
+class Odd:
+    def __str__(self):
+        raise ValueError("no text")
+
+async def answer(eval_id):
+    match eval_id:
+        case "cancel": raise asyncio.CancelledError()
+        case "cancel-task": asyncio.current_task().cancel(); await asyncio.sleep(1)
+        case "exit": sys.exit(0)
+        case "interrupt": raise KeyboardInterrupt
+        case "generator": raise GeneratorExit
+        case "surrogate": return "hello \\udcff"
+        case "surrogate-error": raise ValueError("\\udcff")
+        case "bad-trace": return ProviderResponse(text="hello", trace=[{"type": "tool_call"}])
+        case "deep":
+            deep = []
+            for _ in range(5000): deep = [deep]
+            return {"text": "hello", "trace": [{"type": "tool_call", "input": deep}]}
+        case "odd": return {"text": "hello", "trace": [{"type": "tool_call", "input": Odd()}]}
+    return "hello"
+"""
+
+
+@pytest.mark.parametrize("flags", [[], ["--include-trace", "--dump-traces"]])
+def test_whatever_one_case_does_the_others_are_run(write: Write, flags: list[str]) -> None:
+    write("agent.py", ODD)
+    write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
+    bad = ["cancel", "cancel-task", "exit", "interrupt", "generator", "surrogate", "surrogate-error", "bad-trace"]
+    path = write("a.jsonl", [a_case(name, evaluators=[HELLO]) for name in (*bad, "deep", "odd", "good", "last")])
+    ran = run(path, "--out", "o.jsonl", *flags, expect=1)
+    found = {result["eval_id"]: result for result in results_in("o.jsonl")}
+    assert len(found) == 12
+    assert [found[name]["score"] for name in ("good", "last")] == [1.0, 1.0]
+    assert all("error" in found[name] for name in bad)
+    assert "12 planned" in ran.stdout
+    assert "not run" not in ran.stdout
+
+
+def test_a_module_that_exits_is_an_error(write: Write) -> None:
+    write("agent.py", "import sys\nsys.exit(0)\n")
+    write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
+    ran = run(write("a.jsonl", [a_case(evaluators=[HELLO])]), expect=2)
+    assert "agent.py cannot be loaded: SystemExit: 0" in ran.stderr
+
+
+def test_one_module_name_in_two_folders_is_two_modules(write: Write) -> None:
+    write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent:answer'}\n")
+    for folder in ("a", "b"):
+        write(f"{folder}/agent.py", f"def answer(question):\n    return 'hello from {folder}'\n")
+        write(f"{folder}/{folder}.jsonl", [a_case(evaluators=[HELLO])])
+    run("a", "b", "--out", "o.jsonl")
+    assert {(r["dataset"], r["candidate_answer"]) for r in results_in("o.jsonl")} == {
+        ("a", "hello from a"),
+        ("b", "hello from b"),
+    }
+
+
+def test_a_target_may_leave_the_folder(write: Write) -> None:
+    write("agent.py", "import os\ndef answer(question):\n    os.chdir('/')\n    return 'hello'\n")
+    write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
+    write("evals/agent.py", "import os\ndef answer(question):\n    os.chdir('/')\n    return 'hello'\n")
+    for name in ("a", "b"):
+        write(f"evals/{name}.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(2)])
+    run("evals", "--dump-prompts=prompts")
+    assert len(list(Path("prompts").iterdir())) == 4
 
 
 def test_parameters_that_cannot_be_filled() -> None:

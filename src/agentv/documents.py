@@ -84,11 +84,11 @@ def read_yaml(path: Path, error: type[AgentvError]) -> Document:
     return parse_yaml(text, path, error)
 
 
-def parse_yaml(text: str, path: Path, error: type[AgentvError]) -> Document:
+def parse_yaml(text: str, path: Path, error: type[AgentvError], max_depth: int = MAX_DEPTH) -> Document:
     """The one document of a YAML text; `path` is for the messages."""
     import yaml
 
-    composer = _Composer()
+    composer = _Composer(max_depth)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         for event in yaml.parse(text.translate(_STAND_INS), Loader=loader):
@@ -145,7 +145,8 @@ _NO_KEY = object()
 class _Composer:
     """Builds the value of one document from parser events, and notes where its parts stand."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_depth: int) -> None:
+        self._max_depth = max_depth
         self.value: Any = None
         self.places: dict[Steps, Place] = {(): Place(1, 1)}
         self._stack: list[_Open] = []
@@ -190,8 +191,8 @@ class _Composer:
     def _start(self, event: Any, place: Place) -> None:
         if self._stack and type(self._stack[-1].value) is dict and self._key is _NO_KEY:
             raise _Refused(place, "a key must be a plain value, not a list or a mapping", "")
-        if len(self._stack) >= MAX_DEPTH:
-            raise _Refused(place, TOO_DEEP, f"at most {MAX_DEPTH} levels are read")
+        if len(self._stack) >= self._max_depth:
+            raise _Refused(place, TOO_DEEP, f"at most {self._max_depth} levels are read")
         wanted = _COLLECTION_TAGS[type(event).__name__]
         if event.tag not in (None, "!", wanted):
             raise _Refused(place, f"the tag {event.tag} is not supported", "leave the tag out")

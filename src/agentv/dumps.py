@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import OutputError
-from agentv.redact import Clean
+from agentv.redact import Redactor
 
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _MARKED = re.compile(r".*-[0-9a-f]{16}")
@@ -17,16 +17,20 @@ _MARKED = re.compile(r".*-[0-9a-f]{16}")
 class Dumps:
     """Writes JSON files into one folder, named after the cases."""
 
-    def __init__(self, folder: Path, clean: Clean):
-        self._folder, self._clean = folder, clean
+    def __init__(self, folder: Path, clean: Redactor):
+        self._folder, self._clean = folder.absolute(), clean
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(f"this folder cannot be made: {error.strerror}", file=folder) from error
 
-    def write(self, name: str, content: dict[str, Any]) -> None:
-        text = self._clean(msgspec.json.format(msgspec.json.encode(content, enc_hook=str), indent=2).decode())
-        path = self._folder / f"{name}.json"
+    def write(self, id_: str, content: dict[str, Any], suffix: str = "") -> None:
+        """Write what concerns the case `id_`; the file's name is made from the id, without secrets."""
+        shown = self._clean(id_)
+        name = safe_name(id_) if shown == id_ else f"{safe_name(shown)}-{_mark(id_)}"
+        plain = self._clean.values(msgspec.json.decode(msgspec.json.encode(content, enc_hook=str)))
+        text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
+        path = self._folder / f"{name}{suffix}.json"
         try:
             path.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
@@ -41,4 +45,8 @@ def safe_name(id_: str) -> str:
     if _SAFE.fullmatch(id_) and not _MARKED.fullmatch(id_):
         return id_
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", id_)[:80].strip("_") or "case"
-    return f"{plain}-{blake2b(id_.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+    return f"{plain}-{_mark(id_)}"
+
+
+def _mark(id_: str) -> str:
+    return blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

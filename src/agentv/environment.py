@@ -8,14 +8,14 @@ from agentv.errors import ConfigError
 from agentv.folders import first_file, folders_upward
 
 
-def load_env(folders: Iterable[Path], environment: MutableMapping[str, str] = os.environ) -> list[Path]:
-    """Set what the nearest `.env` of each folder says, and give their paths. What is set already stays."""
-    loaded: list[Path] = []
+def load_env(folders: Iterable[Path], environment: MutableMapping[str, str] = os.environ) -> dict[Path, dict[str, str]]:
+    """Set what the nearest `.env` of each folder says, and give what they say. What is set already stays."""
+    loaded: dict[Path, dict[str, str]] = {}
     for folder in folders:
         path = first_file([*folders_upward(folder), Path.cwd()], [".env"])
         if path is not None and path not in loaded:
-            loaded.append(path)
-            for name, value in _read(path).items():
+            loaded[path] = _read(path)
+            for name, value in loaded[path].items():
                 environment.setdefault(name, value)
     return loaded
 
@@ -30,4 +30,6 @@ def _read(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"cannot be read: {reason}", file=path, hint="mend it, or remove it") from error
+    if "\0" in text:
+        raise ConfigError("cannot be read: it holds a NUL character", file=path, hint="mend it, or remove it")
     return {name: value for name, value in dotenv_values(stream=StringIO(text)).items() if value is not None}

@@ -20,7 +20,7 @@ from agentv.prompts import Files
 from agentv.protocols import Provider
 from agentv.providers.settings import TargetSettings
 from agentv.records import EvalCase, Problem
-from agentv.targets import TARGETS_NAMES, read_targets, secrets_of
+from agentv.targets import TARGETS_NAMES, read_targets
 
 MOST_PROBLEMS = 20
 ALONE = ("vscode", "vscode-insiders")
@@ -75,6 +75,8 @@ class Plan(NamedTuple):
     bench: JudgeBench
     invalid: int
     secrets: tuple[str, ...]
+    folder: Path
+    """The folder that the run was started in: a target may leave it."""
 
     @property
     def cases(self) -> int:
@@ -83,7 +85,7 @@ class Plan(NamedTuple):
     def cases_of(self, file: PlannedFile) -> Iterator[EvalCase]:
         """The planned cases of a file, read as they are asked for."""
         left = file.cases
-        for case in read_eval_file(file.path, _raise):
+        for case in read_eval_file(self.folder / file.path, _raise):
             if left <= 0:
                 return
             if self.wanted.is_selected(case):
@@ -116,6 +118,7 @@ def make_plan(paths: Sequence[Path], wanted: Wanted) -> Plan:
         planner.bench,
         planner.invalid,
         tuple(planner.secrets),
+        Path.cwd(),
     )
 
 
@@ -174,7 +177,7 @@ class _Planner:
         return used, cases
 
     def _report_case(self, problem: Problem) -> None:
-        if problem.severity == "warning":
+        if problem.severity == "warning" and not self._wanted.ids and self._left != 0:
             self.invalid += 1
         self.report(problem)
 
@@ -186,6 +189,7 @@ class _Planner:
             return {name: Target(name, stand_in, Files.INLINE, digest("stand-in")) for name in used}
         note(f"{path}: targets are read from {file}")
         read = read_targets(file, os.environ, used if stand_in is None else ())
+        self.secrets.update(read.secrets)
         for problem in read.problems:
             if problem not in self._told:  # several eval files may share a targets file
                 self._told.add(problem)
@@ -194,11 +198,14 @@ class _Planner:
         for name, case in used.items():
             note(f"{path}: target {name!r}: {self._why(case)}")
             if name not in read.names:
+                if self.problems and not read.names:
+                    continue  # the file itself is wrong, and that has been told
                 message, hint = f"unknown target {name!r}: {file} has none of that name", nearest(name, read.names)
                 self.report(Problem(message=message, file=path, line=case.line, column=1, hint=hint))
+            elif stand_in is not None and name not in read.targets:
+                found[name] = Target(name, stand_in, Files.INLINE, digest("stand-in"))
             elif name in read.targets:
                 settings = read.targets[name]
-                self.secrets.update(secrets_of(settings))
                 files = Files.REFERENCE if settings.reads_files else Files.INLINE
                 workers = settings.workers if isinstance(settings.workers, int) else None
                 provider = stand_in or _opened(name, settings, path.parent.absolute(), file)

@@ -1,11 +1,12 @@
 """What goes on in a run -> the terminal: a live view for a person, plain lines for a pipe."""
 
+import contextlib
 import sys
 import time
 from typing import Any, TextIO
 
 from agentv.records import EvalCase, EvalResult
-from agentv.redact import Clean
+from agentv.redact import Redactor
 
 PACE_SECONDS = 5.0
 
@@ -13,7 +14,7 @@ PACE_SECONDS = 5.0
 class Progress:
     """Counts what is done; says nothing."""
 
-    def __init__(self, total: int, done: int, clean: Clean):
+    def __init__(self, total: int, done: int, clean: Redactor):
         self.total, self.done, self.clean = total, done, clean
         self.errors = 0
         self.scores = 0.0
@@ -56,13 +57,13 @@ class Progress:
 class PlainProgress(Progress):
     """A line now and then, without control codes."""
 
-    def __init__(self, total: int, done: int, clean: Clean, stream: TextIO):
+    def __init__(self, total: int, done: int, clean: Redactor, stream: TextIO):
         super().__init__(total, done, clean)
         self._stream = stream
         self._next = self.start
 
     def retried(self, case: EvalCase, attempt: int, reason: str) -> None:
-        self._say(f"{case.id}: attempt {attempt} failed, trying again: {' '.join(reason.split())}")
+        self._say(_retry(case, attempt, self.clean(reason)))
 
     def finished(self, worker: int, result: EvalResult) -> None:
         super().finished(worker, result)
@@ -71,13 +72,14 @@ class PlainProgress(Progress):
             self._say(self.line())
 
     def _say(self, text: str) -> None:
-        print(self.clean(text), file=self._stream, flush=True)
+        with contextlib.suppress(OSError, ValueError):  # nobody may be listening any more
+            print(printable(self.clean(text)), file=self._stream, flush=True)
 
 
 class LiveProgress(Progress):
     """A bar and what each worker is on, drawn anew a few times a second."""
 
-    def __init__(self, total: int, done: int, clean: Clean, stream: TextIO):
+    def __init__(self, total: int, done: int, clean: Redactor, stream: TextIO):
         super().__init__(total, done, clean)
         from rich.console import Console
         from rich.live import Live
@@ -93,8 +95,9 @@ class LiveProgress(Progress):
         self._live.stop()
 
     def retried(self, case: EvalCase, attempt: int, reason: str) -> None:
-        text = f"{case.id}: attempt {attempt} failed, trying again: {' '.join(reason.split())}"
-        self._console.print(self.clean(text), markup=False, highlight=False)
+        self._console.print(
+            printable(self.clean(_retry(case, attempt, self.clean(reason)))), markup=False, highlight=False
+        )
 
     def _view(self) -> Any:
         from rich.progress_bar import ProgressBar
@@ -106,16 +109,25 @@ class LiveProgress(Progress):
         view.add_row(ProgressBar(total=max(self.total, 1), completed=self.done, width=min(self._console.width, 60)))
         view.add_row(Text(self.line()))
         for number, case in sorted(self.at_work.items())[: max(1, self._console.height - 4)]:
-            view.add_row(Text(self.clean(f"  {number + 1:2} {case}")))
+            view.add_row(Text(printable(self.clean(f"  {number + 1:2} {case}"))))
         return view
 
 
-def progress_for(total: int, done: int, clean: Clean, *, quiet: bool, stream: TextIO | None = None) -> Progress:
+def progress_for(total: int, done: int, clean: Redactor, *, quiet: bool, stream: TextIO | None = None) -> Progress:
     """The view that suits where it is seen."""
     stream = stream or sys.stderr
-    if quiet:
+    if quiet or stream is None:  # a process may be started without any stderr
         return Progress(total, done, clean)
     return LiveProgress(total, done, clean, stream) if stream.isatty() else PlainProgress(total, done, clean, stream)
+
+
+def printable(text: str) -> str:
+    """The text on one line: what a file or an agent says must not pass for a line of ours, or steer the terminal."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+def _retry(case: EvalCase, attempt: int, reason: str) -> str:
+    return f"{case.id}: attempt {attempt} failed, trying again: {' '.join(reason.split())}"
 
 
 def _time(seconds: float) -> str:

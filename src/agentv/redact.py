@@ -6,12 +6,11 @@ A secret is known by its value, so it is found wherever it turns up, and however
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 MASK = "***"
-Clean = Callable[[str], str]
-"""Takes the secrets out of a text."""
 MIN_LENGTH = 8
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 
@@ -34,6 +33,18 @@ class Redactor:
                 text = text.replace(form, MASK)
         return text
 
+    def values(self, value: Any) -> Any:
+        """The value with its texts masked, and its keys; a number that is a secret becomes a text."""
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, dict):
+            return {self(key): self.values(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self.values(inner) for inner in value]
+        if isinstance(value, int | float) and not isinstance(value, bool) and self(str(value)) != str(value):
+            return MASK
+        return value
+
 
 def secrets_in(environment: Mapping[str, str]) -> list[str]:
     """The values of all variables whose name says that they are secret."""
@@ -55,7 +66,7 @@ def secrets_in_url(url: str) -> list[str]:
 
 def _forms(secret: str) -> set[str]:
     """The secret as it may stand in a text, in JSON inside JSON, in a URL, and in an HTTP header."""
-    forms = {secret}
+    forms = {secret, repr(secret)[1:-1]}
     for _ in range(3):
         forms |= {json.dumps(form, ensure_ascii=ascii_only)[1:-1] for form in forms for ascii_only in (True, False)}
     in_urls = {quote(secret, safe=""), quote_plus(secret), quote(secret)}

@@ -12,14 +12,14 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import msgspec
 
 from agentv.documents import parse_yaml
 from agentv.errors import AgentvError, OutputError
 from agentv.records import EvalResult
-from agentv.redact import Clean
+from agentv.redact import Redactor
 
 FORMATS = ("jsonl", "yaml")
 
@@ -58,7 +58,7 @@ class ResultFile:
         os.close(self._descriptor)
 
 
-def create(path: Path, form: str, clean: Clean) -> tuple[ResultFile, Path | None]:
+def create(path: Path, form: str, clean: Redactor) -> tuple[ResultFile, Path | None]:
     """A new results file. A regular file that is there already is renamed, and its new name is given too."""
     kept = None
     try:
@@ -75,7 +75,7 @@ def create(path: Path, form: str, clean: Clean) -> tuple[ResultFile, Path | None
         raise _no_output(error, path) from error
 
 
-def create_new(folder: Path, stem: str, form: str, clean: Clean) -> ResultFile:
+def create_new(folder: Path, stem: str, form: str, clean: Redactor) -> ResultFile:
     """A new results file under a name that no other run has."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,15 +88,65 @@ def create_new(folder: Path, stem: str, form: str, clean: Clean) -> ResultFile:
     raise OutputError("no free name for a results file", file=folder)
 
 
-def reopen(path: Path, form: str, clean: Clean) -> ResultFile:
-    """An earlier results file, to go on writing at its end."""
-    try:
-        return _opened(path, form, clean, 0)
-    except OSError as error:
-        raise _no_output(error, path) from error
+class EarlierFile:
+    """The results file of an earlier run, locked, to be read and then gone on with."""
+
+    def __init__(self, path: Path, form: str, clean: Redactor):
+        self.path, self._clean = path, clean
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+        except OSError as error:
+            raise _no_output(error, path) from error
+        try:
+            _lock(self._descriptor, path)
+            start = os.pread(self._descriptor, 3, 0)
+            self.form = "yaml" if start == b"---" else "jsonl" if start else form
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def results(self) -> Iterator["Earlier"]:
+        """Its whole results; one at the end that was torn by a kill is passed over."""
+        with self.path.open("rb") as file:
+            for number, raw in enumerate(_documents(file) if self.form == "yaml" else _lines(file), 1):
+                found = _skim(raw, self.path, self.form)
+                if found is None:
+                    what = "document" if self.form == "yaml" else "line"
+                    hint = "--resume takes a results file of agentv; name another --out"
+                    raise OutputError(f"{what} {number} is no result of agentv", file=self.path, hint=hint)
+                yield Earlier((found.dataset, found.eval_id), found.digests, found.score, found.error is not None, raw)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def go_on(self, keep: Callable[["Earlier"], bool]) -> ResultFile:
+        """The file with only the results that `keep` says yes to, open for more.
+
+        It becomes that in one step: at any moment it is either the old file or the new one, and locked.
+        """
+        real = Path(os.path.realpath(self.path))
+        beside = real.with_name(f"{real.name}.resuming")
+        try:
+            descriptor = os.open(beside, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                _lock(descriptor, beside)
+                os.fchmod(descriptor, stat.S_IMODE(os.fstat(self._descriptor).st_mode))
+                with os.fdopen(os.dup(descriptor), "ab") as file:
+                    file.writelines(earlier.raw for earlier in self.results() if keep(earlier))
+                os.fsync(descriptor)
+                beside.replace(real)
+            except BaseException:
+                os.close(descriptor)
+                beside.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise _no_output(error, self.path) from error
+        finally:
+            os.close(self._descriptor)
+        return ResultFile(self.path, encoder(self.form, self._clean), descriptor)
 
 
-def _opened(path: Path, form: str, clean: Clean, flags: int) -> ResultFile:
+def _opened(path: Path, form: str, clean: Redactor, flags: int) -> ResultFile:
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | flags if not _is_pipe(path) else os.O_WRONLY, 0o644)
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -115,12 +165,16 @@ def _no_output(error: OSError, path: Path) -> OutputError:
     return OutputError(f"results cannot be written there: {error.strerror or error}", file=path)
 
 
-def encoder(form: str, clean: Clean) -> Callable[[EvalResult], bytes]:
+def encoder(form: str, clean: Redactor) -> Callable[[EvalResult], bytes]:
     """How a result becomes bytes: a line of JSON, or a YAML document between `---` and `...`."""
     encode = msgspec.json.Encoder(enc_hook=str).encode
 
     def line(result: EvalResult) -> bytes:
-        return clean(encode(result).decode()).encode() + b"\n"
+        raw = encode(result)
+        text = raw.decode()
+        if clean(text) != text:
+            raw = encode(clean.values(msgspec.json.decode(raw)))
+        return raw + b"\n"
 
     def document(result: EvalResult) -> bytes:
         return dump_yaml(msgspec.json.decode(line(result)))
@@ -142,6 +196,10 @@ def dump_yaml(value: Any) -> bytes:
 _NUMBER_IN_YAML_1_2 = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|0o[0-7]+$|0x[0-9a-fA-F]+$")
 
 
+_ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
+"""Line breaks to readers of YAML 1.1 and text to readers of 1.2, unless they are escaped."""
+
+
 def _dumper() -> Any:
     """Writes YAML that readers of 1.1 and of 1.2 take for the same."""
     import yaml
@@ -150,7 +208,7 @@ def _dumper() -> Any:
         pass
 
     def text(dumper: Any, value: str) -> Any:
-        style = "|" if "\n" in value else None
+        style = '"' if _ODD_BREAKS.search(value) else "|" if "\n" in value else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, text)
@@ -162,10 +220,15 @@ class Earlier(NamedTuple):
     """What a resumed run needs to know of a result that is there already."""
 
     key: tuple[str, str]
-    digest: str
+    digests: dict[str, str]
     score: float
     failed: bool
     raw: bytes
+
+    @property
+    def asked(self) -> tuple[str, str, str]:
+        """Stands for the case as it was when it was run."""
+        return (*self.key, self.digests.get("case", ""))
 
 
 class _Skimmed(msgspec.Struct, frozen=True):
@@ -179,25 +242,13 @@ class _Skimmed(msgspec.Struct, frozen=True):
 _SKIM = msgspec.json.Decoder(_Skimmed)
 
 
-def earlier_results(path: Path, form: str) -> Iterator[Earlier]:
-    """The whole results of a file; what is torn or no result is passed over."""
-    try:
-        with path.open("rb") as file:
-            for raw in _yaml_documents(file) if form == "yaml" else _json_lines(file):
-                found = _skim(raw, path, form)
-                if found is not None:
-                    key = found.dataset, found.eval_id
-                    yield Earlier(key, found.digests.get("case", ""), found.score, found.error is not None, raw)
-    except OSError as error:
-        raise _no_output(error, path) from error
-
-
-def _json_lines(file: Any) -> Iterator[bytes]:
+def _lines(file: BinaryIO) -> Iterator[bytes]:
     """The lines that have an end: one without was torn by a kill."""
     return (line for line in file if line.endswith(b"\n") and line.strip())
 
 
-def _yaml_documents(file: Any) -> Iterator[bytes]:
+def _documents(file: BinaryIO) -> Iterator[bytes]:
+    """The YAML documents that have an end."""
     lines: list[bytes] = []
     for line in file:
         if line.startswith(b"---"):
@@ -211,25 +262,10 @@ def _yaml_documents(file: Any) -> Iterator[bytes]:
 def _skim(raw: bytes, path: Path, form: str) -> _Skimmed | None:
     try:
         if form == "yaml":
-            return msgspec.convert(parse_yaml(raw.decode(), path, OutputError).value, _Skimmed)
+            return msgspec.convert(parse_yaml(raw.decode(), path, OutputError, max_depth=900).value, _Skimmed)
         return _SKIM.decode(raw)
     except (msgspec.MsgspecError, AgentvError, UnicodeDecodeError):
         return None
-
-
-def rewrite(path: Path, form: str, keep: Callable[[Earlier], bool]) -> None:
-    """Leave only the results that `keep` says yes to, in one step: the file is either the old or the new one."""
-    beside = path.with_name(f"{path.name}.resuming")
-    try:
-        with path.open("rb") as locked, beside.open("wb") as file:
-            _lock(locked.fileno(), path)
-            file.writelines(earlier.raw for earlier in earlier_results(path, form) if keep(earlier))
-            file.flush()
-            os.fsync(file.fileno())
-            beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise _no_output(error, path) from error
 
 
 def _lock(descriptor: int, path: Path) -> None:

@@ -1,55 +1,62 @@
 """An earlier results file -> what of a plan is done already."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from agentv.digests import case_digest
-from agentv.errors import AttachmentError
+from agentv.errors import AttachmentError, OutputError
 from agentv.plan import Plan, PlannedFile
 from agentv.prompts import build_request
 from agentv.records import EvalCase
-from agentv.redact import Clean
+from agentv.redact import Redactor
 from agentv.repeats import CompactSet, Repeats
-from agentv.results import Earlier, ResultFile, earlier_results, reopen, rewrite
+from agentv.results import Earlier, EarlierFile, ResultFile
 
 NAMES = ("eval_*.jsonl", "eval_*.yaml")
 
 
-class Resumed(NamedTuple):
-    """What a resumed run goes on from, and how many cases that spares it."""
+class Stamp(NamedTuple):
+    """Stands for a case as it is now: where it belongs, and the fingerprints of what it asks and how it is scored."""
 
-    path: Path
-    form: str
-    plan: Plan
-    done: CompactSet
-    skipped: int
-    failed: int
-    changed: int
-
-    def is_done(self, case: EvalCase, file: PlannedFile) -> bool:
-        """Whether the file holds a result for the case as it is now."""
-        return _stamp(case, file, self.plan) in self.done
+    dataset: str
+    eval_id: str
+    case: str
+    target: str
+    evaluators: str
 
     @property
-    def kept(self) -> Iterator[tuple[float, str]]:
-        """The score and the id of each planned case that has its result already."""
-        planned = CompactSet()
-        for file in self.plan.files:
-            for case in self.plan.cases_of(file):
-                planned.add(_stamp(case, file, self.plan))
-        for earlier in earlier_results(self.path, self.form):
-            if (*earlier.key, earlier.digest) in planned:
-                yield earlier.score, earlier.key[1]
+    def key(self) -> tuple[str, str]:
+        return self.dataset, self.eval_id
+
+    @property
+    def asked(self) -> tuple[str, str, str]:
+        return self.dataset, self.eval_id, self.case
+
+
+class Resumed(NamedTuple):
+    """What a resumed run goes on from: the results that stand, and what was found on the way."""
+
+    file: ResultFile
+    plan: Plan
+    clean: Redactor
+    stands: CompactSet
+    found: Counter[str]
+
+    def is_done(self, case: EvalCase, file: PlannedFile) -> bool:
+        """Whether the results hold one for the case as it is now."""
+        return _stamp(case, file, self.plan, self.clean).asked in self.stands
 
     def words(self) -> str:
         """What was found, for the person who asked to resume."""
-        parts = [f"{self.skipped} done already"]
-        if self.failed:
-            parts.append(f"{self.failed} that ended in an error run again")
-        if self.changed:
-            parts.append(f"{self.changed} changed since run again")
-        return ", ".join(parts)
+        told = {
+            "failed": "that ended in an error run again",
+            "changed": "changed since run again",
+            "other": "of those done came from another target or other evaluators, and are kept",
+        }
+        parts = [f"{self.found[what]} {words}" for what, words in told.items() if self.found[what]]
+        return ", ".join([f"{self.found['done']} done already", *parts])
 
 
 def newest_results(folder: Path) -> Path | None:
@@ -58,53 +65,98 @@ def newest_results(folder: Path) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
-def resume(path: Path, plan: Plan, clean: Clean) -> tuple[ResultFile, Resumed]:
-    """Open an earlier results file to go on with it. Results that do not stand any more are taken out first."""
-    form = "yaml" if path.suffix.lower() in (".yaml", ".yml") else "jsonl"
-    done, known, failed, repeats = CompactSet(), CompactSet(), CompactSet(), Repeats()
-    for earlier in earlier_results(path, form):
-        known.add(earlier.key)
-        if earlier.failed:
-            failed.add(earlier.key)
-        else:
-            done.add((*earlier.key, earlier.digest))
-            repeats.add([earlier.key])
-    changed: set[int] = set()
-    skipped = again = 0
-    for file in plan.files:
-        for case in plan.cases_of(file):
-            key = case.dataset, case.id
-            if _stamp(case, file, plan) in done:
-                skipped += 1
-            elif key in failed:
-                again += 1
-            elif key in known:
-                changed.add(hash(key))
-    rewrite(path, form, _Keep(changed, repeats.hashes()))
-    return reopen(path, form, clean), Resumed(path, form, plan, done, skipped, again, len(changed))
+def resume(path: Path, form: str, plan: Plan, clean: Redactor, on_kept: Callable[[float, str], None]) -> Resumed:
+    """Open an earlier results file to go on with it. Results that do not stand any more are taken out first.
+
+    `on_kept` gets the score and the id of each planned case that is done already.
+    """
+    earlier = EarlierFile(path, form, clean)
+    try:
+        planned = _Planned(plan, clean)
+        keep = _Keep(planned, on_kept)
+        for result in earlier.results():
+            keep.learn(result)
+    except BaseException:
+        earlier.close()
+        raise
+    return Resumed(earlier.go_on(keep), plan, clean, keep.stands, keep.found)
+
+
+class _Planned:
+    """The cases of a plan, as they would stand in a results file."""
+
+    def __init__(self, plan: Plan, clean: Redactor):
+        self.keys, self._asked, self._exact = CompactSet(), CompactSet(), CompactSet()
+        repeats = Repeats()
+        for file in plan.files:
+            for case in plan.cases_of(file):
+                stamp = _stamp(case, file, plan, clean)
+                self.keys.add(stamp.key)
+                self._asked.add(stamp.asked)
+                self._exact.add(tuple(stamp))
+                repeats.add([stamp.key])
+        if repeats.hashes():
+            hint = "give one of the files another 'dataset:', so that their results can be told apart"
+            raise OutputError("cannot resume: two eval files have the same dataset name and the same ids", hint=hint)
+
+    def wants(self, result: Earlier) -> bool:
+        """Whether the result is one of a planned case, as that case is now."""
+        return not result.failed and result.asked in self._asked
+
+    def is_exact(self, result: Earlier) -> bool:
+        """Whether the target and the evaluators are the same as well."""
+        return (*result.asked, *(result.digests.get(name, "") for name in ("target", "evaluators"))) in self._exact
 
 
 class _Keep:
-    """Says which earlier results stand: no errors, nothing that has changed, and each case once."""
+    """Says which earlier results stand: those of cases that are not planned, and one for each that is done."""
 
-    def __init__(self, changed: set[int], repeated: set[int]):
-        self._changed, self._repeated = changed, repeated
+    def __init__(self, planned: _Planned, on_kept: Callable[[float, str], None]):
+        self._planned, self._on_kept = planned, on_kept
+        self.stands = CompactSet()
+        self.found: Counter[str] = Counter()
+        self._done, self._failed, self._repeats = CompactSet(), CompactSet(), Repeats()
+        self._repeated: set[int] | None = None
         self._seen: set[int] = set()
 
-    def __call__(self, earlier: Earlier) -> bool:
-        number = hash(earlier.key)
-        if earlier.failed or number in self._changed or number in self._seen:
+    def learn(self, result: Earlier) -> None:
+        """See a result once before any is judged."""
+        if result.key not in self._planned.keys:
+            return
+        if self._planned.wants(result):
+            self.stands.add(result.asked)
+            self._done.add(result.key)
+            self._repeats.add([result.key])
+        elif result.failed:
+            self._failed.add(result.key)
+
+    def __call__(self, result: Earlier) -> bool:
+        if result.key not in self._planned.keys:
+            return True
+        if not self._planned.wants(result):
+            if result.key not in self._done:
+                is_stale = not result.failed and result.key not in self._failed
+                self.found["failed"] += result.failed
+                self.found["changed"] += is_stale
+            return False
+        if self._repeated is None:
+            self._repeated = self._repeats.hashes()
+        number = hash(result.key)
+        if number in self._seen:
             return False
         if number in self._repeated:
             self._seen.add(number)
+        self.found["done"] += 1
+        self.found["other"] += not self._planned.is_exact(result)
+        self._on_kept(result.score, result.key[1])
         return True
 
 
-def _stamp(case: EvalCase, file: PlannedFile, plan: Plan) -> tuple[str, str, str]:
-    """Stands for the case as it is now, its files included."""
+def _stamp(case: EvalCase, file: PlannedFile, plan: Plan, clean: Redactor) -> Stamp:
     target = file.targets[plan.wanted.target_of(case)]
     try:
         request = build_request(case, file.patterns, target.files)
     except AttachmentError:
-        return case.dataset, case.id, ""
-    return case.dataset, case.id, case_digest(case, request)
+        request = None
+    evaluators = plan.bench.judges(case).digest
+    return Stamp(clean(case.dataset), clean(case.id), case_digest(case, request), target.digest, evaluators)

@@ -16,8 +16,8 @@ import msgspec
 
 from agentv import __version__
 from agentv.digests import case_digest
-from agentv.dumps import Dumps, safe_name
-from agentv.errors import AttachmentError, ProviderError
+from agentv.dumps import Dumps
+from agentv.errors import AgentvError, AttachmentError, ProviderError
 from agentv.plan import Plan, PlannedFile, Target
 from agentv.prompts import build_request
 from agentv.protocols import ResultSink
@@ -132,9 +132,38 @@ class _Run:
             target = file.targets[self._plan.wanted.target_of(case)]
             async with self._gates.get(target.name) or nullcontext():
                 self._watcher.started(worker, case)
-                result = await self.run_case(case, file, target)
-                self._sink.write(result)
+                result = self._written(await self._safely(case, file, target))
                 self._watcher.finished(worker, result)
+
+    def _written(self, result: EvalResult) -> EvalResult:
+        """The result, once it is in the sink. What cannot be written down is an error of its case."""
+        try:
+            self._sink.write(result)
+        except (ValueError, TypeError, RecursionError) as error:
+            result = EvalResult(
+                **{name: getattr(result, name) for name in ("timestamp", "eval_id", "dataset", "target", "attempt")},
+                score=0.0,
+                verdict="fail",
+                candidate_answer="",
+                error=f"the answer cannot be written down: {type(error).__name__}: {error!r}".encode(
+                    "ascii", "backslashreplace"
+                ).decode(),
+                failure="target",
+                digests=result.digests,
+            )
+            self._sink.write(result)
+        return result
+
+    async def _safely(self, case: EvalCase, file: PlannedFile, target: Target) -> EvalResult:
+        """The result of one case, be the answer ever so odd."""
+        try:
+            return await self.run_case(case, file, target)
+        except AgentvError:
+            raise  # of what is written: not this case's trouble
+        except Exception as error:
+            digests = Digests(case="", target=target.digest, evaluators="", agentv=__version__)
+            odd = f"the answer cannot be used: {type(error).__name__}: {error}"
+            return _result(case, target, Outcome(1, error=odd), digests)
 
     async def _breathe(self) -> None:
         """Let others have a turn now and then: targets that never wait must not keep signals from being heard."""
@@ -183,6 +212,11 @@ class _Run:
                 response = await target.provider.invoke(request)
         except ProviderError as error:
             return Outcome(attempt, error=error.message), error.may_pass
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # this run is being stopped
+            return Outcome(attempt, error="the target cancelled itself"), True
         except Exception as error:
             if limit.expired():
                 return Outcome(
@@ -216,11 +250,11 @@ class _Run:
                 if trace is not None and outcome.response
                 else None,
             }
-            self._options.traces.write(f"{self._name(case)}_attempt-{outcome.attempt}", content)
+            self._options.traces.write(self._name(case), content, f"_attempt-{outcome.attempt}")
 
     def _name(self, case: EvalCase) -> str:
         """The name of the case's dumps; ids are only unique within a file."""
-        return safe_name(f"{case.dataset}/{case.id}") if self._several else safe_name(case.id)
+        return f"{case.file.path}/{case.id}" if self._several else case.id
 
 
 def _result(

@@ -16,8 +16,13 @@ def verdict_of(score: float) -> Verdict:
 
 def weighted_mean(scored: Iterable[EvaluatorResult]) -> float:
     """Mean of the scores by weight; 0 when nothing weighs anything."""
+    parts = list(scored)
+    heaviest = max((part.weight for part in parts), default=0.0)
+    if not heaviest:
+        return 0.0
     total = weighted = 0.0
-    for part in scored:
-        total += part.weight
-        weighted += part.weight * part.score
-    return weighted / total if total else 0.0
+    for part in parts:
+        weight = part.weight / heaviest  # so that huge weights do not overflow
+        total += weight
+        weighted += weight * part.score
+    return weighted / total

@@ -4,7 +4,7 @@ import math
 from array import array
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from agentv.records import EvalResult
 from agentv.statistics import t_quantile
@@ -144,11 +144,11 @@ class Summary:
         return counted
 
 
-def summary_lines(summary: Summary) -> Iterable[str]:
-    """The summary as a person reads it."""
+def summary_lines(summary: Summary, clean: Callable[[str], str] = str) -> Iterable[str]:
+    """The summary as a person reads it; `clean` takes secrets out of ids and errors."""
     if summary.errors:
         yield f"ERRORS ({summary.failed})"
-        yield from (f"  {eval_id}: {' '.join(error.split())}" for eval_id, error in summary.errors)
+        yield from (f"  {clean(eval_id)}: {' '.join(clean(error).split())}" for eval_id, error in summary.errors)
         if (more := summary.failed - len(summary.errors)) > 0:
             yield f"  and {more} more, in the results"
         yield ""
@@ -176,7 +176,7 @@ def summary_lines(summary: Summary) -> Iterable[str]:
     for title, cases in (("TOP", summary.top), ("BOTTOM", summary.bottom)):
         yield ""
         yield title
-        yield from (f"  {_number(score)}  {eval_id}" for eval_id, score in cases)
+        yield from (f"  {_number(score)}  {clean(eval_id)}" for eval_id, score in cases)
 
 
 def _number(value: float) -> str:

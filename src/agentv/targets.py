@@ -36,6 +36,7 @@ class TargetsRead(NamedTuple):
     targets: dict[str, TargetSettings]
     names: tuple[str, ...]
     problems: list[Problem]
+    secrets: tuple[str, ...] = ()
 
 
 def read_targets(
@@ -60,12 +61,13 @@ def read_targets(
         reader.read(raw, ("targets", index))
     wrong = [misfit.problem(path, document.place(misfit.steps)) for misfit in file] if isinstance(file, list) else []
     names = tuple(str(raw.get("name")) for raw in entries.values())
-    return TargetsRead(reader.targets, names, [*wrong, *reader.problems])
+    secrets = tuple(secret for raw in entries.values() for secret in secrets_of(raw, environment))
+    return TargetsRead(reader.targets, names, [*wrong, *reader.problems], secrets)
 
 
 def _with_judges(targets: Sequence[Mapping[str, Any]], used: Collection[str]) -> set[str]:
     """The used targets and those that grade their answers."""
-    judges = {raw.get("name"): raw.get("judge_target", raw.get("judgeTarget")) for raw in targets}
+    judges = {str(raw.get("name")): raw.get("judge_target", raw.get("judgeTarget")) for raw in targets}
     return set(used) | {judge for name in used if isinstance(judge := judges.get(name), str)}
 
 
@@ -80,7 +82,7 @@ class _Reader:
 
     def read(self, raw: dict[str, Any], steps: Steps) -> None:
         name = raw.get("name")
-        unused = self._used is not None and name not in self._used
+        unused = self._used is not None and not (isinstance(name, str) and name in self._used)
         kind, wrong = _kind_of(raw, "warning" if unused else "error")
         keys = setting_keys(raw, field_names(kind))
         settings = _renamed(raw, keys, kind)
@@ -180,9 +182,22 @@ def fill(value: Any, environment: Mapping[str, str]) -> Any:
     return [fill(inner, environment) for inner in value] if isinstance(value, list) else value
 
 
-def secrets_of(settings: TargetSettings) -> list[str]:
-    """What must never be shown of a target: its key, its headers, and the credentials in its URLs."""
-    headers = getattr(settings, "headers", None) or {}
-    texts = [text for name in settings.__struct_fields__ if isinstance(text := getattr(settings, name), str)]
-    in_urls = [secret for text in texts if "://" in text for secret in secrets_in_url(text)]
-    return [*filter(None, [getattr(settings, "api_key", None)]), *headers.values(), *in_urls]
+def secrets_of(raw: Any, environment: Mapping[str, str]) -> Iterator[str]:
+    """What must never be shown of a target: its key, its headers, the credentials in its URLs, and their variables."""
+    for key, value in raw.items() if isinstance(raw, dict) else ():
+        is_secret = key in ("api_key", "apiKey", "headers")
+        for text in _texts(value):
+            filled = VARIABLE.sub(lambda found: environment.get(found[1], ""), text)
+            if is_secret:
+                yield from (filled, *filled.split())
+                yield from (environment.get(name, "") for name in VARIABLE.findall(text))
+            if "://" in filled:
+                yield from secrets_in_url(filled)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)

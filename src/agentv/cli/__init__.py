@@ -60,7 +60,12 @@ def run() -> None:
     except click.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
-        error.show()
+        from agentv.cli.messages import tell
+
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            tell(error.ctx.get_usage())
+            tell(f"Try '{error.ctx.command_path} --help' for help.\n")
+        tell(f"Error: {error.format_message()}")
         sys.exit(error.exit_code)
     except AgentvError as error:
         from agentv.cli.messages import tell_error
@@ -73,10 +78,12 @@ def run() -> None:
         tell(f"error: {error}")
         sys.exit(2)
     except Exception as error:
-        if "--verbose" in sys.argv:
-            raise
         from agentv.cli.messages import tell
 
+        if "--verbose" in sys.argv:
+            import traceback
+
+            tell(traceback.format_exc())
         tell(f"error: agentv broke: {type(error).__name__}: {error}")
         tell("hint: this is a bug of agentv; --verbose shows where it happened")
         sys.exit(2)

@@ -1,9 +1,11 @@
 """`agentv eval`, which is also `agentv run`."""
 
 import asyncio
+import math
 import os
 import signal
 import sys
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +20,7 @@ from agentv.environment import load_env
 from agentv.errors import AgentvError, OutputError
 from agentv.notices import note
 from agentv.plan import Plan, PlanFailed, Wanted, make_plan
-from agentv.progress import Progress, progress_for
+from agentv.progress import Progress, printable, progress_for
 from agentv.providers.mock import Mock, MockSettings
 from agentv.records import EvalResult
 from agentv.redact import secrets_in
@@ -29,23 +31,32 @@ from agentv.summary import Summary, summary_lines
 
 RESULTS, PROMPTS, TRACES = Path(".agentv/results"), Path(".agentv/prompts"), Path(".agentv/traces")
 MAX_WORKERS = 50
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Command(click.Command):
     """Lets `--dump-prompts` stand with or without a folder after it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, with_dump_folder(args))
+        options = [param for param in self.params if isinstance(param, click.Option) and not param.is_flag]
+        valued = [name for option in options for name in option.opts if name != "--dump-prompts"]
+        return super().parse_args(ctx, with_dump_folder(args, valued))
 
 
-def with_dump_folder(args: list[str]) -> list[str]:
-    """The arguments with `--dump-prompts DIR` written as one. What may be an eval file is not taken for DIR."""
+def with_dump_folder(args: list[str], valued: Collection[str] = ()) -> list[str]:
+    """The arguments with `--dump-prompts DIR` written as one. What may be an eval file is not taken for DIR.
+
+    `valued` are the options that are followed by a value, which is no path of an eval file either.
+    """
     if "--dump-prompts" not in args:
         return args
     at = args.index("--dump-prompts")
     folder = args[at + 1] if at + 1 < len(args) else "-"
-    others = [arg for arg in (*args[:at], *args[at + 2 :]) if not arg.startswith("-")]
-    is_folder = not folder.startswith("-") and others and not _may_be_evals(folder)
+    rest = [*args[:at], *args[at + 2 :]]
+    paths = [
+        arg for before, arg in zip(["", *rest], rest, strict=False) if not arg.startswith("-") and before not in valued
+    ]
+    is_folder = not folder.startswith("-") and paths and not _may_be_evals(folder)
     joined = [f"--dump-prompts={folder if is_folder else PROMPTS}"]
     return [*args[:at], *joined, *args[at + (2 if is_folder else 1) :]]
 
@@ -66,6 +77,16 @@ def _workers(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     if not 1 <= count <= MAX_WORKERS:
         raise click.BadParameter(f"{count} is not in the range from 1 to {MAX_WORKERS}")
     return count
+
+
+class _Amount(click.FloatRange):
+    """A number that is one: `nan` and `inf` are not."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no finite number", param, ctx)
+        return number
 
 
 def _score(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
@@ -89,15 +110,13 @@ def _score(_ctx: click.Context, _param: click.Parameter, value: float | None) ->
 )
 @click.option("--output-format", help="jsonl (default) or yaml.")
 @click.option("--resume", is_flag=True, help="Go on with an earlier run: run what has no result, or an error.")
-@click.option(
-    "--agent-timeout", type=click.FloatRange(min=0, min_open=True), default=600, help="Seconds a case may take."
-)
+@click.option("--agent-timeout", type=_Amount(min=0, min_open=True), default=600, help="Seconds a case may take.")
 @click.option("--max-retries", type=click.IntRange(min=0), default=0, help="Repeat what timed out or may pass.")
 @click.option("--fail-under", type=float, callback=_score, help="Exit with 1 when the mean score is lower.")
 @click.option("--dry-run", is_flag=True, help="Answer with a mock, and ask no target and no judge.")
-@click.option("--dry-run-delay", type=click.FloatRange(min=0), default=0, help="Milliseconds the mock takes.")
-@click.option("--dry-run-delay-min", type=click.FloatRange(min=0), help="The least of a random delay.")
-@click.option("--dry-run-delay-max", type=click.FloatRange(min=0), help="The most of a random delay.")
+@click.option("--dry-run-delay", type=_Amount(min=0), default=0, help="Milliseconds the mock takes.")
+@click.option("--dry-run-delay-min", type=_Amount(min=0), help="The least of a random delay.")
+@click.option("--dry-run-delay-max", type=_Amount(min=0), help="The most of a random delay.")
 @click.option("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
 @click.option("--dump-traces", is_flag=True, help="Write each trace to a file in .agentv/traces.")
 @click.option("--include-trace", is_flag=True, help="Put whole traces into the results.")
@@ -111,9 +130,12 @@ def command(**flags: Any) -> None:
     """
     print_warnings(flags["verbose"])
     paths = eval_files(flags["paths"])
-    for path in load_env([path.parent for path in paths]):
+    for path, variables in load_env([path.parent for path in paths]).items():
         note(f"variables are read from {path}")
-    clean.learn(secrets_in(os.environ))
+        clean.learn(secrets_in(variables))
+    out = flags["out"]
+    if out is not None and any(os.path.realpath(path) == os.path.realpath(out) for path in paths):
+        raise OutputError("--out is one of the eval files", file=out, hint="results go into a file of their own")
     try:
         plan = make_plan(paths, _wanted(flags))
     except PlanFailed as failed:
@@ -143,36 +165,36 @@ class _Opened(NamedTuple):
     """Where results go, and what of the run is done already."""
 
     file: ResultFile
-    resumed: Resumed | None
+    resumed: Resumed | None = None
 
 
 def _run(plan: Plan, flags: dict[str, Any]) -> int:
     summary = Summary(plan.cases, plan.invalid)
     options = _options(plan, flags)
-    opened = _open_results(plan, flags)
-    if opened.resumed is not None:
-        for score, eval_id in opened.resumed.kept:
-            summary.add_earlier(score, eval_id)
+    opened = _open_results(plan, flags, summary)
     ended = "done"
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
     with opened.file as file:
         progress = progress_for(plan.cases, summary.already_done, clean, quiet=flags["quiet"])
         try:
             with progress:
                 ended = asyncio.run(_until_stopped(plan, options, _Sink(file, summary), progress, opened.resumed))
-        except* OutputError as group:
-            tell_error(_first(group))
-            ended = "broken"
         except* AgentvError as group:
             tell_error(_first(group))
             ended = "broken"
-    print_lines([*summary_lines(summary), "", f"Results: {opened.file.path}"])
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)  # asyncio has put others in their place
+    lines = [*summary_lines(summary, clean), "", f"Results: {opened.file.path}"]
+    print_lines(map(printable, lines))
     if ended == "stopped":
         tell("interrupted: what was done is in the results; go on with --resume")
         return 130
     under = flags["fail_under"] is not None and (summary.mean or 0.0) < flags["fail_under"]
     if under:
         tell(f"error: the mean {summary.mean or 0.0:.3f} is under {flags['fail_under']:g}")
-    return 1 if ended == "broken" or summary.failed or under else 0
+    incomplete = summary.ledger.get("not run", 0) > 0
+    return 1 if ended == "broken" or summary.failed or under or incomplete else 0
 
 
 def _first(group: BaseExceptionGroup[AgentvError]) -> AgentvError:
@@ -220,22 +242,22 @@ def _format(flags: dict[str, Any]) -> str:
     return asked if asked in FORMATS else "jsonl"
 
 
-def _open_results(plan: Plan, flags: dict[str, Any]) -> _Opened:
+def _open_results(plan: Plan, flags: dict[str, Any], summary: Summary) -> _Opened:
     form, out = _format(flags), flags["out"]
     if flags["resume"]:
         earlier = out if out is not None else newest_results(RESULTS)
         if earlier is not None and earlier.is_file():
-            file, resumed = resume(earlier, plan, clean)
+            resumed = resume(earlier, form, plan, clean, summary.add_earlier)
             tell(f"resuming {earlier}: {resumed.words()}")
-            return _Opened(file, resumed)
+            return _Opened(resumed.file, resumed)
         tell(f"nothing to resume{f' at {out}' if out else ''}: starting afresh")
     if out is None:
         stem = f"eval_{datetime.now():%Y%m%d_%H%M%S}"
-        return _Opened(create_new(RESULTS, stem, form, clean), None)
+        return _Opened(create_new(RESULTS, stem, form, clean))
     file, kept = create(out, form, clean)
     if kept is not None:
         tell(f"{out} was there already: it is now {kept}")
-    return _Opened(file, None)
+    return _Opened(file)
 
 
 async def _until_stopped(
@@ -254,7 +276,7 @@ async def _until_stopped(
         signals.append(number)
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         loop.add_signal_handler(number, stop, number)
     try:
         await run_plan(plan, options, sink, progress, resumed.is_done if resumed else _nothing_is_done)

@@ -10,10 +10,11 @@ import click
 
 from agentv.errors import AgentvError
 from agentv.notices import LOGGER
+from agentv.progress import printable
 from agentv.records import Problem
-from agentv.redact import Redactor
+from agentv.redact import Redactor, secrets_in
 
-clean = Redactor()
+clean = Redactor(secrets_in(os.environ))
 """The one door: all that is shown or written in this process goes through it."""
 
 
@@ -25,20 +26,17 @@ class _Echo(logging.Handler):
 
 def print_warnings(verbose: bool) -> None:
     """Show the warnings of this run on stderr; with `verbose`, also those that only a verbose run gives."""
-    LOGGER.addHandler(_Echo())
+    echo = _Echo()
+    LOGGER.addHandler(echo)
     LOGGER.setLevel(logging.INFO if verbose else logging.WARNING)
     LOGGER.propagate = False
+    logging.getLogger("asyncio").addHandler(echo)  # what targets leave undone must not go around the door
 
 
 def tell(text: str) -> None:
     """Say something to the person at the terminal."""
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(OSError, ValueError):  # nobody may be listening
         click.echo(clean(text), err=True)
-
-
-def printable(text: str) -> str:
-    """The text on one line: what a file says must not pass for a line of ours, or steer the terminal."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def tell_error(error: AgentvError) -> None:
@@ -55,10 +53,12 @@ def tell_problems(problems: Iterable[Problem]) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print to stdout. A reader who has seen enough, as in `| head -1`, is no error."""
+    """Print to stdout. A reader who has seen enough, as in `| head -1`, or none at all, is no error."""
     try:
         for line in lines:
             click.echo(clean(line))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

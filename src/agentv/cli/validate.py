@@ -9,8 +9,9 @@ from typing import Any
 import click
 import msgspec
 
-from agentv.cli.messages import print_warnings, printable
+from agentv.cli.messages import print_warnings
 from agentv.discovery import agentv_files, unique
+from agentv.progress import printable
 from agentv.records import Problem
 from agentv.validate import Checked, check_files
 

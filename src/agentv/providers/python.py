@@ -6,12 +6,14 @@ does not come back in time is left to itself, and ends with the process.
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import importlib.util
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,23 +34,74 @@ class PythonSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_f
     function: Annotated[Text, Meta(description="path/to/file.py:name or package.module:name")]
 
     def open(self, folder: Path) -> Provider:
-        return PythonFunction(load_function(self.function, folder))
+        return PythonFunction(load_function(self.function, folder), apart=True)
 
 
 class PythonFunction:
-    """Answers with what a function returns: a string, a mapping, or a ProviderResponse."""
+    """Answers with what a function returns: a string, a mapping, or a ProviderResponse.
 
-    def __init__(self, function: Callable[..., Any]):
-        self._function = function
-        self._names = _parameters(function)
+    An async function runs in the loop that asks it, or `apart`, in a loop that has a thread of its own: one
+    that blocks, or will not be cancelled, then keeps nobody else waiting.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, apart: bool = False):
+        self._function, self._apart = function, apart
+        self._parameters = _parameters(function)
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        arguments = _arguments(self._names, request)
+        positional, named = _arguments(self._parameters, request)
+        call = functools.partial(self._function, *positional, **named)
         try:
-            answer = await call(self._function, arguments)
+            answer = await self._call(call)
         except Exception as error:
-            raise ProviderError(f"{type(error).__name__}: {error}", may_pass=True) from error
+            raise ProviderError(_words(error), may_pass=True) from error
         return _response(answer)
+
+    async def _call(self, call: Callable[[], Any]) -> Any:
+        if not _is_async(self._function):
+            answer = await _in_thread(call)
+            return await _guarded(answer) if inspect.isawaitable(answer) else answer
+        if not self._apart:
+            return await _guarded(call())
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_guarded(call()), _loop_apart()))
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    inner = function.func if isinstance(function, functools.partial) else function
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
+
+
+async def _guarded(answer: Awaitable[Any]) -> Any:
+    """The answer. What is raised besides exceptions, and is not ours, becomes one: it must not end the run."""
+    try:
+        return await answer
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError(_words(error)) from error
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(_words(error)) from error
+
+
+def _words(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except BaseException:
+        text = "its message cannot be shown"
+    return f"{type(error).__name__}: {text}" if not text.startswith(_WRAPPED) else text
+
+
+_WRAPPED = ("SystemExit: ", "KeyboardInterrupt: ", "CancelledError: ", "GeneratorExit: ", "StopIteration: ")
+
+
+@cache
+def _loop_apart() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True, name="agentv-targets").start()
+    return loop
 
 
 def load_function(spec: str, folder: Path) -> Callable[..., Any]:
@@ -58,24 +111,20 @@ def load_function(spec: str, folder: Path) -> Callable[..., Any]:
         raise ConfigError(f"{spec!r} names no function", hint="write path/to/file.py:name or package.module:name")
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+    beside = folder / (place if place.endswith(".py") else f"{place}.py")
     try:
-        module = _load_file(folder / place) if place.endswith(".py") else importlib.import_module(place)
-    except Exception as error:
+        is_file = place.endswith(".py") or beside.is_file()  # `agent` in two folders is two modules
+        module = _load_file(beside) if is_file else importlib.import_module(place)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module that exits is no reason to
         hint = f"paths are relative to {folder}" if isinstance(error, OSError | ImportError) else ""
-        raise ConfigError(f"{place} cannot be loaded: {type(error).__name__}: {error}", hint=hint) from error
+        raise ConfigError(f"{place} cannot be loaded: {_words(error)}", hint=hint) from error
     found = getattr(module, name, None)
     if not callable(found):
         raise ConfigError(f"{place} has no function {name!r}")
     function: Callable[..., Any] = found
     return function
-
-
-async def call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """What the function returns, be it async or not."""
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
-        return await function(**arguments)
-    answer = await _in_thread(lambda: function(**arguments))
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
@@ -92,10 +141,10 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
         error: Exception | None = None
         try:
             value = function()
-        except StopIteration as stop:  # cannot be set on a future
-            error = RuntimeError(f"StopIteration: {stop}")
+        except StopIteration as raised:  # cannot be set on a future
+            error = RuntimeError(_words(raised))
         except BaseException as raised:  # SystemExit in a user's code must not pass for silence
-            error = raised if isinstance(raised, Exception) else RuntimeError(f"{type(raised).__name__}: {raised}")
+            error = raised if isinstance(raised, Exception) else RuntimeError(_words(raised))
         with contextlib.suppress(RuntimeError):  # the run may be over
             loop.call_soon_threadsafe(settle, value, error)
 
@@ -120,24 +169,27 @@ def _load_file(path: Path) -> Any:
     return module
 
 
-def _parameters(function: Callable[..., Any]) -> list[str]:
-    """The names of the parameters to fill. The only one, whatever its name, gets the question."""
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters to fill. The only one, whatever its name, gets the question."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return ["question"]
-    needed = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    known = [p.name for p in needed if p.name in OFFERED]
-    unknown = [p.name for p in needed if p.name not in OFFERED and p.default is p.empty]
+        return [inspect.Parameter("question", inspect.Parameter.POSITIONAL_ONLY)]
+    fillable = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if len(fillable) == 1:
+        return fillable
+    unknown = [p.name for p in fillable if p.name not in OFFERED and p.default is p.empty]
+    known = [p for p in fillable if p.name in OFFERED]
     if len(unknown) == 1 and not known:
-        return unknown
+        return [p for p in fillable if p.name == unknown[0]]
     if unknown:
         hint = f"it may name {', '.join(OFFERED)}"
         raise ConfigError(f"the function's parameter {unknown[0]!r} cannot be filled", hint=hint)
     return known
 
 
-def _arguments(names: list[str], request: ProviderRequest) -> dict[str, Any]:
+def _arguments(parameters: list[inspect.Parameter], request: ProviderRequest) -> tuple[list[Any], dict[str, Any]]:
+    """What the parameters get: those without a usable name by their place, the others by their name."""
     offered = {
         "question": request.question,
         "guidelines": request.guidelines,
@@ -146,7 +198,9 @@ def _arguments(names: list[str], request: ProviderRequest) -> dict[str, Any]:
         "files": request.input_files,
         "request": request,
     }
-    return {name: offered.get(name, request.question) for name in names}
+    values = [(parameter, offered.get(parameter.name, request.question)) for parameter in parameters]
+    positional = [value for parameter, value in values if parameter.kind is parameter.POSITIONAL_ONLY]
+    return positional, {p.name: value for p, value in values if p.kind is not p.POSITIONAL_ONLY}
 
 
 def _response(answer: Any) -> ProviderResponse:
