@@ -295,7 +295,7 @@ def test_a_path_that_cannot_be(tmp_path: Path, name: str) -> None:
 
 
 def test_line_breaks_of_yaml_1_1_are_text(write: Write) -> None:
-    odd = "a\x85b\u2028c\u2029d"
+    odd = "a\x85b\u2028c\u2029d\U0010fffd"
     text = f"evalcases:\n- id: {odd}\n  outcome: |\n    {odd}\n  input: '{odd}'\n  metadata: {{{odd}: 5}}\n"
     (case,) = load_eval_cases(write("a.yaml", text))
     assert (case.id, case.expected_outcome, case.input_messages[0].content) == (odd, f"{odd}\n", odd)

@@ -88,10 +88,11 @@ def parse_yaml(text: str, path: Path, error: type[AgentvError], max_depth: int =
     """The one document of a YAML text; `path` is for the messages."""
     import yaml
 
-    composer = _Composer(max_depth)
+    stand_ins = _stand_ins(text)
+    composer = _Composer(max_depth, {stand_in: meant for meant, stand_in in stand_ins.items()})
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        for event in yaml.parse(text.translate(_STAND_INS), Loader=loader):
+        for event in yaml.parse(text.translate(stand_ins) if stand_ins else text, Loader=loader):
             composer.take(event)
     except _Refused as refusal:
         place, message, hint = refusal.args
@@ -105,9 +106,13 @@ def parse_yaml(text: str, path: Path, error: type[AgentvError], max_depth: int =
     return Document(composer.value, composer.places)
 
 
-_STAND_INS = {0x85: 0x10FF85, 0x2028: 0x10FF28, 0x2029: 0x10FF29}
-"""libyaml takes these three for line breaks, as YAML 1.1 did. In YAML 1.2 they are text like any other."""
-_MEANT = {stand_in: meant for meant, stand_in in _STAND_INS.items()}
+def _stand_ins(text: str) -> dict[int, int]:
+    """Characters that the text does not hold, for those three that libyaml takes for line breaks.
+
+    That is what they were in YAML 1.1. In YAML 1.2 they are text like any other.
+    """
+    unused = (code for code in range(0x10FFFD, 0x100000, -1) if chr(code) not in text)
+    return {code: next(unused) for code in (0x85, 0x2028, 0x2029) if chr(code) in text}
 
 
 def line_and_column(before: bytes) -> tuple[int, int]:
@@ -145,8 +150,8 @@ _NO_KEY = object()
 class _Composer:
     """Builds the value of one document from parser events, and notes where its parts stand."""
 
-    def __init__(self, max_depth: int) -> None:
-        self._max_depth = max_depth
+    def __init__(self, max_depth: int, meant: Mapping[int, int]) -> None:
+        self._max_depth, self._meant = max_depth, meant
         self.value: Any = None
         self.places: dict[Steps, Place] = {(): Place(1, 1)}
         self._stack: list[_Open] = []
@@ -168,8 +173,8 @@ class _Composer:
 
     def _scalar(self, event: Any, place: Place) -> None:
         self._size += len(event.value) + 1
-        if not event.value.isascii():
-            event.value = event.value.translate(_MEANT)
+        if self._meant:
+            event.value = event.value.translate(self._meant)
         value = _resolved(event, place)
         if self._stack and type(self._stack[-1].value) is dict and self._key is _NO_KEY:
             self._take_key(event, place)
