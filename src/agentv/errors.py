@@ -1,10 +1,14 @@
 """Every exception that a user may see, and the words they share."""
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from __future__ import annotations
 
-if TYPE_CHECKING:
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # this module is loaded by `agentv --help`, which should not pay for these
+    from collections.abc import Iterable
+    from pathlib import Path
+    from typing import Self
+
     from agentv.records import Problem
 
 
@@ -29,7 +33,7 @@ class AgentvError(Exception):
         return placed(self.message, self.file, self.line)
 
     @classmethod
-    def of(cls, problem: "Problem") -> Self:
+    def of(cls, problem: Problem) -> Self:
         """The exception that a problem becomes when nobody can go on with it."""
         place = problem.line, problem.column
         return cls(problem.message, file=problem.file, line=place[0], column=place[1], hint=problem.hint)
