@@ -43,6 +43,13 @@ def test_version_and_help() -> None:
         assert f"Example: agentv {command}" in ran.stdout
 
 
+def test_no_command_at_all_shows_the_help() -> None:
+    ran = agentv()
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("Usage: agentv [OPTIONS] COMMAND")
+    assert "Error" not in ran.stderr
+
+
 def test_an_unknown_command_names_the_nearest() -> None:
     ran = agentv("validat", "x")
     assert ran.returncode == 2

@@ -59,6 +59,9 @@ def run() -> None:
         agentv(prog_name="agentv", standalone_mode=False)
     except click.Abort:
         raise KeyboardInterrupt from None
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         from agentv.cli.messages import tell
 
