@@ -52,4 +52,5 @@ def test_a_provider_and_an_evaluator_from_another_package(write: Write, tmp_path
     (result,) = results("o.jsonl")
     assert (result["candidate_answer"], result["score"], result["hits"]) == ("HI?", 1.0, ["ends well"])
     assert agentv("validate", "targets.yaml", env=env).returncode == 0
-    assert "unknown provider 'shout'" in agentv("eval", path).stderr
+    assert "unknown evaluator type 'ends_with'" in agentv("eval", path).stderr
+    assert "unknown provider 'shout'" in agentv("validate", "targets.yaml").stdout

@@ -21,15 +21,15 @@ def load_env(folders: Iterable[Path], environment: MutableMapping[str, str] = os
 
 
 def _read(path: Path) -> dict[str, str]:
-    from io import StringIO
-
-    from dotenv import dotenv_values
-
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"cannot be read: {reason}", file=path, hint="mend it, or remove it") from error
+    from io import StringIO
+
+    from dotenv import dotenv_values
+
     if "\0" in text:
         raise ConfigError("cannot be read: it holds a NUL character", file=path, hint="mend it, or remove it")
     return {name: value for name, value in dotenv_values(stream=StringIO(text)).items() if value is not None}
