@@ -1,6 +1,7 @@
 """What the tests share: files to read, and the command line as a user has it."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,6 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# chance finds bugs on the desk of whoever makes a change; a build that was green should stay green
+settings.register_profile("build", derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("desk", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("build" if os.environ.get("CI") else "desk")
 
 Write = Callable[..., Path]
 PRINT_PEAK_KB = "print(next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')))"

@@ -126,10 +126,12 @@ def test_an_eval_file_is_never_written_to(write: Write, flags: list[str]) -> Non
 def test_resume_leaves_files_alone_that_are_not_its_own(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
-    write("diary.txt", "dear diary\n")
-    ran = evaluate(path, "--out", "diary.txt", "--resume", expect=2)
-    assert "diary.txt: line 1 is no result of agentv" in ran.stderr
-    assert Path("diary.txt").read_text() == "dear diary\n"
+    for diary in ("dear diary\n", "dear diary", "---\ndear: diary\n", "--- dear diary", "{}\n", '{"a": 1}', "{"):
+        write("diary.txt", diary)
+        ran = evaluate(path, "--out", "diary.txt", "--resume", expect=0 if diary == "{" else 2)
+        if diary != "{":  # which is how a result begins
+            assert "1 is no result of agentv" in ran.stderr
+            assert Path("diary.txt").read_text() == diary
 
 
 def test_resume_goes_by_what_is_in_the_file_not_by_its_name(write: Write) -> None:

@@ -66,10 +66,10 @@ def create(path: Path, form: str, clean: Redactor) -> tuple[ResultFile, Path | N
         if path.is_dir():
             raise OutputError("--out is a folder", file=path, hint=f"name a file in it: {path / 'results.jsonl'}")
         if path.is_file():
+            kept = path.with_name(f"{path.name}.bak")
             with path.open("rb") as file:
                 _lock(file.fileno(), path)
-            kept = path.with_name(f"{path.name}.bak")
-            path.replace(kept)
+                path.replace(kept)
         return _opened(path, form, clean, os.O_CREAT), kept
     except OSError as error:
         raise _no_output(error, path) from error
@@ -108,7 +108,9 @@ class EarlierFile:
     def results(self) -> Iterator["Earlier"]:
         """Its whole results; one at the end that was torn by a kill is passed over."""
         with self.path.open("rb") as file:
-            for number, raw in enumerate(_documents(file) if self.form == "yaml" else _lines(file), 1):
+            for number, raw in enumerate(_documents(file) if self.form == "yaml" else file, 1):
+                if not raw.strip() or _is_torn(raw, self.form):
+                    continue
                 found = _skim(raw, self.path, self.form)
                 if found is None:
                     what = "document" if self.form == "yaml" else "line"
@@ -242,21 +244,29 @@ class _Skimmed(msgspec.Struct, frozen=True):
 _SKIM = msgspec.json.Decoder(_Skimmed)
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines that have an end: one without was torn by a kill."""
-    return (line for line in file if line.endswith(b"\n") and line.strip())
+_BEGINS = {"jsonl": b'{"timestamp":"', "yaml": b"---\ntimestamp: "}
+_ENDS = {"jsonl": b"\n", "yaml": b"\n...\n"}
+
+
+def _is_torn(raw: bytes, form: str) -> bool:
+    """Whether this is the beginning of a result whose end a kill has kept from being written."""
+    begin = _BEGINS[form]
+    return not raw.endswith(_ENDS[form]) and (raw.startswith(begin) or begin.startswith(raw))
 
 
 def _documents(file: BinaryIO) -> Iterator[bytes]:
-    """The YAML documents that have an end."""
+    """The YAML documents of a file, whole or torn."""
     lines: list[bytes] = []
     for line in file:
-        if line.startswith(b"---"):
-            lines = []  # one that was never closed is torn
-        lines.append(line)
-        if line.rstrip() == b"...":
+        if line.startswith(b"---") and lines:
             yield b"".join(lines)
             lines = []
+        lines.append(line)
+        if line == b"...\n":
+            yield b"".join(lines)
+            lines = []
+    if lines:
+        yield b"".join(lines)
 
 
 def _skim(raw: bytes, path: Path, form: str) -> _Skimmed | None:
@@ -273,5 +283,11 @@ def _lock(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        hint = "give this run an --out of its own"
-        raise OutputError("another run is writing to this file", file=path, hint=hint) from None
+        raise _busy(path) from None
+    if os.fstat(descriptor).st_ino != path.stat().st_ino:  # another run has just put a new file in its place
+        raise _busy(path)
+
+
+def _busy(path: Path) -> OutputError:
+    hint = "give this run an --out of its own"
+    return OutputError("another run is writing to this file", file=path, hint=hint)

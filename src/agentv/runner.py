@@ -145,9 +145,7 @@ class _Run:
                 score=0.0,
                 verdict="fail",
                 candidate_answer="",
-                error=f"the answer cannot be written down: {type(error).__name__}: {error!r}".encode(
-                    "ascii", "backslashreplace"
-                ).decode(),
+                error=f"the answer cannot be written down: {type(error).__name__}: {str(error)!a}",
                 failure="target",
                 digests=result.digests,
             )
