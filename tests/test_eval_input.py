@@ -180,7 +180,8 @@ def test_bad_evaluators_are_told_before_the_run(project: Write, evaluator: objec
 
 def test_a_case_that_nobody_can_judge_yet(project: Write) -> None:
     ran = evaluate(project("a.jsonl", [a_case()]), expect=2)
-    assert "case 'test-1': unknown evaluator type 'llm_judge'" in ran.stderr
+    assert "'test-1': unknown evaluator type 'llm_judge', which is meant when no evaluators are set up" in ran.stderr
+    assert "hint: set up 'evaluators:', or use --dry-run; known are contains, equals" in ran.stderr
 
 
 def test_a_missing_attachment_is_an_error_of_its_case_alone(project: Write) -> None:

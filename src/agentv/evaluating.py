@@ -123,9 +123,10 @@ class JudgeBench:
             try:
                 kind = evaluator_type(heading.type)
             except ConfigError as error:
-                raise ConfigError(
-                    f"case {case.id!r}: {error.message}", file=case.file.path, line=case.line, hint=error.hint
-                ) from None
+                unasked = "" if case.evaluators or case.rubrics else ", which is meant when no evaluators are set up"
+                hint = f"set up 'evaluators:', or use --dry-run; {error.hint}" if heading.type in JUDGED else error.hint
+                message = f"case {case.id!r}: {error.message}{unasked}"
+                raise ConfigError(message, file=case.file.path, line=case.line, hint=hint) from None
             settings = {name: value for name, value in config.items() if name not in ("type", "name", "weight")}
             evaluator = converted(settings, kind)
             if isinstance(evaluator, list):
