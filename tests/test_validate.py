@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -251,3 +253,19 @@ def test_a_broken_sidecar_does_not_hide_its_dataset(write: Write) -> None:
     write("a.yaml", "x: [\n")
     path = write("a.jsonl", '{"id": 5}\n')
     assert {problem.file and problem.file.name for problem in check_file(path).problems} == {"a.yaml", "a.jsonl"}
+
+
+def test_a_reader_who_has_seen_enough(write: Write) -> None:
+    write("a.jsonl", "x\n" * 900)
+    line = f"{sys.executable} -m agentv validate a.jsonl 2>err.txt | head -n 1; exit ${{PIPESTATUS[0]}}"
+    run = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert run.stdout == "a.jsonl:1:1: error: Invalid JSON: Expecting value\n"
+    assert run.returncode == 1
+    assert Path("err.txt").read_text() == ""
+
+
+def test_secrets_are_masked(write: Write) -> None:
+    write("a.jsonl", [a_case(input_messages=[{"role": "hunter2hunter2", "content": "x"}])])
+    ran = agentv("validate", "a.jsonl", env={**os.environ, "MY_TOKEN": "hunter2hunter2"})
+    assert "unknown role '***'" in ran.stdout
+    assert "hunter2" not in ran.stdout + ran.stderr

@@ -3,13 +3,13 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 import msgspec
 
-from agentv.cli.messages import print_warnings
+from agentv.cli.messages import print_lines, print_warnings
 from agentv.discovery import agentv_files, unique
 from agentv.progress import printable
 from agentv.records import Problem
@@ -39,13 +39,17 @@ _COUNTED = ("files", "cases", "errors", "warnings")
 
 def _print_text(checked: Iterable[Checked]) -> Counter[str]:
     total: Counter[str] = Counter()
-    for file in checked:
-        total += _counts(file)
-        for problem in file.problems:
-            click.echo(printable(_line(problem)))
-    files, cases, errors, warnings = (f"{total[what]} {what if total[what] != 1 else what[:-1]}" for what in _COUNTED)
-    click.echo(f"{files}, {cases}: {errors}, {warnings}")
+    print_lines(_lines(checked, total))
     return total
+
+
+def _lines(checked: Iterable[Checked], total: Counter[str]) -> Iterator[str]:
+    """A line a problem, as files are checked, and a last one that counts them."""
+    for file in checked:
+        total.update(_counts(file))
+        yield from (printable(_line(problem)) for problem in file.problems)
+    files, cases, errors, warnings = (f"{total[what]} {what if total[what] != 1 else what[:-1]}" for what in _COUNTED)
+    yield f"{files}, {cases}: {errors}, {warnings}"
 
 
 def _line(problem: Problem) -> str:
@@ -62,7 +66,7 @@ def _print_json(checked: Iterable[Checked]) -> Counter[str]:
         "problems": [problem for file in files for problem in file.problems],
         "summary": {what: total[what] for what in _COUNTED},
     }
-    click.echo(msgspec.json.format(msgspec.json.encode(form, enc_hook=_path), indent=2))
+    print_lines([msgspec.json.format(msgspec.json.encode(form, enc_hook=_path), indent=2).decode()])
     return total
 
 
