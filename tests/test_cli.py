@@ -124,3 +124,11 @@ def test_imports_point_down() -> None:
 
 def _is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def test_an_interruption_inside_exec_exits_with_130_as_well(write: Write) -> None:
+    """Which is where it arrives when it comes while a named tuple is being made, at import."""
+    code = "import os, signal, agentv.cli\nagentv.cli.run = lambda: exec('os.kill(os.getpid(), signal.SIGTERM)')\n"
+    write("late.py", code + "from agentv.__main__ import main\nmain()\n")
+    run = subprocess.run([sys.executable, "-m", "late"], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (130, "")

@@ -1,5 +1,6 @@
 """`agentv`, and `python -m agentv`: leaves quietly when interrupted, from the first line on."""
 
+import os
 import signal
 import sys
 
@@ -10,25 +11,30 @@ _seen: list[int] = []
 def main() -> None:
     """Run the command line; an interruption is an exit code of 130, and no traceback."""
     try:
-        listen()
+        for number in SIGNALS:
+            signal.signal(number, _interrupt)
         from agentv.cli import run
 
         run()
     except BaseException:
         if _seen:  # whatever it became on its way here
-            sys.exit(130)
+            _leave()
         raise
-
-
-def listen() -> None:
-    """Let the signals that end a program raise `KeyboardInterrupt`."""
-    for number in SIGNALS:
-        signal.signal(number, _interrupt)
 
 
 def _interrupt(number: int, _frame: object) -> None:
     _seen.append(number)
     raise KeyboardInterrupt
+
+
+def _leave() -> None:
+    """Exit with 130. Python itself would rather kill itself when `exec` has seen the interruption."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            continue  # nobody may be listening
+    os._exit(130)
 
 
 if __name__ == "__main__":
