@@ -170,6 +170,14 @@ def test_resume_says_when_results_came_from_another_target(write: Write) -> None
     assert "3 done already, 3 of those done came from another target or other evaluators, and are kept" in ran.stderr
 
 
+def test_resume_says_when_results_came_from_a_dry_run(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    evaluate(path, "--out", "o.jsonl", "--dry-run")
+    ran = evaluate(path, "--out", "o.jsonl", "--resume")
+    assert "1 of those done came from another target or other evaluators" in ran.stderr
+
+
 def test_of_several_results_the_one_of_the_case_as_it_is_stands(write: Write) -> None:
     write("targets.yaml", MOCK)
     evaluate(write("a.jsonl", [a_case("x", expected_outcome="old", evaluators=[HELLO])]), "--out", "old.jsonl")

@@ -158,7 +158,16 @@ def test_a_dotenv_without_permission(project: Write, monkeypatch: pytest.MonkeyP
 
 def test_a_folder_named_dotenv_is_no_dotenv(project: Write) -> None:
     project(".env/bin/python", "")
-    evaluate(project("a.jsonl", [a_case(evaluators=[HELLO])]))
+    assert run_one(project("a.jsonl", [a_case(evaluators=[HELLO])]))["score"] == 1.0
+
+
+@pytest.mark.parametrize("path", ["a.yaml", "*.yaml"])
+def test_a_sidecar_alone_is_nothing_to_run(project: Write, path: str) -> None:
+    project("a.jsonl", [a_case(evaluators=[HELLO])])
+    project("a.yaml", "dataset: x\n")
+    ran = evaluate(path, expect=2)
+    assert f"error: no eval file matches {path!r}" in ran.stderr
+    assert "hint: eval files end in .yaml, .yml, .jsonl; a sidecar belongs to the .jsonl file beside it" in ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -41,16 +41,17 @@ def eval_files(patterns: Iterable[str]) -> list[Path]:
     found: set[Path] = set()
     for pattern in patterns:
         files = agentv_files(pattern)
-        evals = [path for path in files if path == Path(pattern) or not _is_other(path)]
+        evals = [path for path in files if not is_sidecar(path) and (path == Path(pattern) or not _is_other(path))]
         if not evals:
-            raise NothingFound(f"no eval file matches {pattern!r}", hint=f"eval files end in {', '.join(READERS)}")
+            hint = f"eval files end in {', '.join(READERS)}; a sidecar belongs to the .jsonl file beside it"
+            raise NothingFound(f"no eval file matches {pattern!r}", hint=hint)
         found.update(evals)
-    return unique(path for path in found if not is_sidecar(path))
+    return unique(found)
 
 
 def _is_other(path: Path) -> bool:
     """Whether a file is one of ours, but no eval file."""
-    return path.name in (*TARGETS_NAMES, *CONFIG_NAMES) or path.parent.name == ".agentv" or is_sidecar(path)
+    return path.name in (*TARGETS_NAMES, *CONFIG_NAMES) or path.parent.name == ".agentv"
 
 
 def _matches(pattern: str) -> list[Path]:

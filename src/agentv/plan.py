@@ -210,7 +210,8 @@ class _Planner:
                 workers = settings.workers if isinstance(settings.workers, int) else None
                 provider = stand_in or _opened(name, settings, path.parent.absolute(), file)
                 alone = settings.provider in ALONE
-                found[name] = Target(name, provider, files, target_digest(settings), workers, alone)
+                stamp = digest("stand-in") if stand_in else target_digest(settings)  # whose answers these are
+                found[name] = Target(name, provider, files, stamp, workers, alone)
         return found
 
     def _targets_file(self, path: Path) -> Path | None:
