@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from agentv.errors import AgentvError
 from agentv.plan import PlanFailed, Wanted, make_plan
 from agentv.providers.python import PythonFunction
-from agentv.records import EvalCase, EvalResult
-from agentv.runner import RunOptions, run_plan, worker_limits
+from agentv.records import EvalResult
+from agentv.runner import RunOptions, check_targets, run_plan, worker_limits
 from agentv.summary import Summary
 
 
@@ -24,7 +24,7 @@ async def evaluate(
     *,
     target: str | Callable[..., Any] | None = None,
     workers: int | None = None,
-    timeout_seconds: float = 600,
+    timeout_seconds: float | None = None,
     max_retries: int = 0,
 ) -> Report:
     """Run the cases of eval files and score the answers; results are kept in memory.
@@ -41,6 +41,7 @@ async def evaluate(
     total, limits = worker_limits(plan, workers)
     watch = _Collect(Summary(plan.cases, plan.invalid))
     options = RunOptions(total, limits, timeout_seconds=timeout_seconds, max_retries=max_retries)
+    await check_targets(plan)
     await run_plan(plan, options, watch, watch)
     return Report(tuple(watch.results), watch.summary)
 
@@ -56,10 +57,13 @@ class _Collect:
         self.results.append(result)
         self.summary.add(result)
 
-    def started(self, worker: int, case: EvalCase) -> None:
+    def started(self, worker: int, what: str) -> None:
         """Not of interest here."""
 
-    def retried(self, case: EvalCase, attempt: int, reason: str) -> None:
+    def batch_started(self, worker: int, target: str) -> None:
+        """Not of interest here."""
+
+    def retried(self, what: str, attempt: int, reason: str) -> None:
         """Not of interest here."""
 
     def finished(self, worker: int, result: EvalResult) -> None:

@@ -29,6 +29,11 @@ def note(text: str) -> None:
     LOGGER.info("%s", text)
 
 
+def say(text: str) -> None:
+    """Tell the user something that is no warning."""
+    LOGGER.warning("%s", text)
+
+
 def problem_of(record: logging.LogRecord) -> Problem:
     """The problem that a log record carries."""
     carried = getattr(record, "problem", None)

@@ -17,7 +17,7 @@ from agentv.evaluating import JudgeBench
 from agentv.folders import first_file, folders_upward
 from agentv.notices import note, warn
 from agentv.prompts import Files
-from agentv.protocols import Provider
+from agentv.protocols import BatchProvider, Provider
 from agentv.providers.settings import TargetSettings
 from agentv.records import EvalCase, Problem
 from agentv.targets import TARGETS_NAMES, read_targets
@@ -51,11 +51,12 @@ class Target(NamedTuple):
     """A target that is ready to answer the cases of one eval file."""
 
     name: str
-    provider: Provider
+    provider: Provider | BatchProvider
     files: Files
     digest: str
     workers: int | None = None
     is_alone: bool = False
+    timeout_seconds: float | None = None
 
 
 class PlannedFile(NamedTuple):
@@ -211,7 +212,11 @@ class _Planner:
                 provider = stand_in or _opened(name, settings, path.parent.absolute(), file)
                 alone = settings.provider in ALONE
                 stamp = digest("stand-in") if stand_in else target_digest(settings)  # whose answers these are
-                found[name] = Target(name, provider, files, stamp, workers, alone)
+                timeout = getattr(settings, "timeout_seconds", None)
+                found[name] = Target(name, provider, files, stamp, workers, alone, timeout)
+                if settings.provider_batching and not isinstance(provider, BatchProvider) and stand_in is None:
+                    message = f"target {name!r}: targets of the kind {settings.provider!r} answer no batches"
+                    self.report(Problem(message=message, file=file, severity="warning", hint="each case is sent alone"))
         return found
 
     def _targets_file(self, path: Path) -> Path | None:
@@ -256,7 +261,7 @@ targets:
     function: agent.py:answer"""
 
 
-def _opened(name: str, settings: TargetSettings, folder: Path, file: Path) -> Provider:
+def _opened(name: str, settings: TargetSettings, folder: Path, file: Path) -> Provider | BatchProvider:
     try:
         return settings.open(folder)
     except ConfigError as error:

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any, TextIO
 
-from agentv.records import EvalCase, EvalResult
+from agentv.records import EvalResult
 from agentv.redact import Redactor
 
 PACE_SECONDS = 5.0
@@ -22,10 +22,13 @@ class Progress:
         self.at_work: dict[int, str] = {}
         self.start = time.monotonic()
 
-    def started(self, worker: int, case: EvalCase) -> None:
-        self.at_work[worker] = case.id
+    def started(self, worker: int, what: str) -> None:
+        self.at_work[worker] = what
 
-    def retried(self, case: EvalCase, attempt: int, reason: str) -> None:
+    def batch_started(self, worker: int, target: str) -> None:
+        self.started(worker, _batch(target))
+
+    def retried(self, what: str, attempt: int, reason: str) -> None:
         """Nothing to count."""
 
     def finished(self, worker: int, result: EvalResult) -> None:
@@ -62,8 +65,12 @@ class PlainProgress(Progress):
         self._stream = stream
         self._next = self.start
 
-    def retried(self, case: EvalCase, attempt: int, reason: str) -> None:
-        self._say(_retry(case, attempt, self.clean(reason)))
+    def batch_started(self, worker: int, target: str) -> None:
+        super().batch_started(worker, target)
+        self._say(_batch(target))
+
+    def retried(self, what: str, attempt: int, reason: str) -> None:
+        self._say(_retry(what, attempt, self.clean(reason)))
 
     def finished(self, worker: int, result: EvalResult) -> None:
         super().finished(worker, result)
@@ -94,9 +101,9 @@ class LiveProgress(Progress):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def retried(self, case: EvalCase, attempt: int, reason: str) -> None:
+    def retried(self, what: str, attempt: int, reason: str) -> None:
         self._console.print(
-            printable(self.clean(_retry(case, attempt, self.clean(reason)))), markup=False, highlight=False
+            printable(self.clean(_retry(what, attempt, self.clean(reason)))), markup=False, highlight=False
         )
 
     def _view(self) -> Any:
@@ -126,8 +133,12 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
-def _retry(case: EvalCase, attempt: int, reason: str) -> str:
-    return f"{case.id}: attempt {attempt} failed, trying again: {' '.join(reason.split())}"
+def _batch(target: str) -> str:
+    return f"target {target} is answering its cases in one batch"
+
+
+def _retry(what: str, attempt: int, reason: str) -> str:
+    return f"{what}: attempt {attempt} failed, trying again: {' '.join(reason.split())}"
 
 
 def _time(seconds: float) -> str:

@@ -3,16 +3,65 @@
 To add one is to write one small class with one of these methods; nothing else needs to know of it.
 """
 
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from agentv.records import EvalResult, Exchange, ProviderRequest, ProviderResponse, Score
 
 
 class Provider(Protocol):
-    """Answers requests. One instance serves many cases at once."""
+    """Answers requests. One instance serves many cases at once.
+
+    One that is an async context manager as well is entered before the first case of a file, and left after the last.
+    """
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         """The answer; `ProviderError` when there is none."""
+        ...
+
+
+class Answers(Protocol):
+    """What a batch answered."""
+
+    def answer(self, eval_id: str) -> ProviderResponse:
+        """The answer to one of the requests; `ProviderError` when it cannot be used."""
+        ...
+
+    def close(self) -> None: ...
+
+
+Requests = Callable[[], AsyncIterator[ProviderRequest]]
+"""The requests of a batch, which may be too many to hold: gone through one by one, as often as is needed."""
+
+
+@runtime_checkable
+class BatchProvider(Protocol):
+    """Answers all the requests of an eval file with one call."""
+
+    @property
+    def keeps_output(self) -> bool:
+        """Whether the raw output is to be kept even if all goes well."""
+        ...
+
+    async def invoke_batch(self, requests: Requests, attempt: int, folder: Path) -> Answers:
+        """All the answers; `ProviderError` when one is missing. The raw output goes into `folder`."""
+        ...
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A provider that can tell whether it is ready, without being asked anything."""
+
+    @property
+    def check(self) -> "Check | None": ...
+
+
+class Check(Protocol):
+    """Finds out whether a target is ready. Equal checks are made once."""
+
+    async def run(self) -> None:
+        """`ProviderError` when it is not."""
         ...
 
 

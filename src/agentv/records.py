@@ -178,6 +178,7 @@ class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True):
     chat_prompt: tuple[Message, ...] = ()
     input_files: tuple[Path, ...] = ()
     guideline_files: tuple[Path, ...] = ()
+    attempt: int = 1
 
 
 class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

@@ -4,6 +4,7 @@ A secret is known by its value, so it is found wherever it turns up, and however
 """
 
 import json
+import os
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
@@ -72,3 +73,7 @@ def _forms(secret: str) -> set[str]:
     in_urls = {quote(secret, safe=""), quote_plus(secret), quote(secret)}
     in_headers = {b64encode(text.encode()).decode() for text in (secret, f":{secret}", f"{secret}:")}
     return forms | in_urls | in_headers
+
+
+clean = Redactor(secrets_in(os.environ))
+"""The one door: all that is shown or written in this process goes through it."""

@@ -1,4 +1,4 @@
-"""Ids as they come -> those that came more than once, or that came before, at eight bytes an id."""
+"""Ids as they come -> those that came more than once or before, or a number for each, in a few bytes an id."""
 
 from array import array
 from bisect import bisect_left
@@ -67,3 +67,33 @@ class CompactSet:
         part = self._parts[number & _LAST_BITS]
         at = bisect_left(part, number)
         return at < len(part) and part[at] == number
+
+
+class CompactMap:
+    """A whole number for each of at most `most` things, of which only the hashes are kept: 32 bytes a thing."""
+
+    def __init__(self, most: int):
+        self._last = (1 << (2 * most + 8).bit_length()) - 1
+        self._hashes = array("q", [0]) * (self._last + 1)
+        self._numbers = array("q", [-1]) * (self._last + 1)
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def get(self, thing: Hashable) -> int:
+        """The number of the thing, -1 if it has none."""
+        return self._numbers[self._place(hash(thing))]
+
+    def add(self, thing: Hashable, number: int) -> None:
+        """Give a new thing its number, which is not negative."""
+        place = self._place(hash(thing))
+        self._hashes[place], self._numbers[place] = hash(thing), number
+        self._size += 1
+
+    def _place(self, hashed: int) -> int:
+        """Where the hash stands, or the empty place where it would."""
+        place = hashed & self._last
+        while self._numbers[place] >= 0 and self._hashes[place] != hashed:
+            place = (place + 1) & self._last
+        return place

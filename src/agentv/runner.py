@@ -6,21 +6,22 @@ main path: request, response, scores, result.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from agentv import __version__
+from agentv.asking import Failed, Patience, RawOutput, persistently
 from agentv.digests import case_digest
 from agentv.dumps import Dumps
-from agentv.errors import AgentvError, AttachmentError, ProviderError
+from agentv.errors import AgentvError, AttachmentError, ConfigError, ProviderError
 from agentv.plan import Plan, PlannedFile, Target
 from agentv.prompts import build_request
-from agentv.protocols import ResultSink
+from agentv.protocols import Answers, BatchProvider, Check, Checked, Provider, ResultSink
 from agentv.records import (
     Digests,
     EvalCase,
@@ -36,14 +37,18 @@ from agentv.scoring import verdict_of, weighted_mean
 from agentv.trace import summary_of, trace_of
 
 BREATH_SECONDS = 0.01
+TIMEOUT_SECONDS = 600.0
 
 
 class RunOptions(NamedTuple):
-    """How cases are run. `limits` is how many cases each target works on at once."""
+    """How cases are run. `limits` is how many cases each target works on at once.
+
+    A time limit that is given wins over the targets' own; without either it is `TIMEOUT_SECONDS`.
+    """
 
     workers: int = 1
     limits: Mapping[str, int] = {}
-    timeout_seconds: float = 600
+    timeout_seconds: float | None = None
     max_retries: int = 0
     include_trace: bool = False
     prompts: Dumps | None = None
@@ -53,8 +58,9 @@ class RunOptions(NamedTuple):
 class Watcher(Protocol):
     """Is told what goes on."""
 
-    def started(self, worker: int, case: EvalCase) -> None: ...
-    def retried(self, case: EvalCase, attempt: int, reason: str) -> None: ...
+    def started(self, worker: int, what: str) -> None: ...
+    def batch_started(self, worker: int, target: str) -> None: ...
+    def retried(self, what: str, attempt: int, reason: str) -> None: ...
     def finished(self, worker: int, result: EvalResult) -> None: ...
 
 
@@ -65,6 +71,10 @@ class Outcome(NamedTuple):
     response: ProviderResponse | None = None
     error: str | None = None
     failure: Failure = "target"
+
+
+Ask = Callable[[EvalCase, ProviderRequest], Awaitable[Outcome]]
+"""How a target is asked."""
 
 
 def worker_limits(plan: Plan, asked: int | None) -> tuple[int, dict[str, int]]:
@@ -81,6 +91,20 @@ def shares(workers: int, files: int) -> list[int]:
     """How many workers each file gets: at least one, up to the number of workers, the rest dealt out evenly."""
     lanes = min(workers, files)
     return [workers // lanes + (lane < workers % lanes) for lane in range(lanes)]
+
+
+async def check_targets(plan: Plan) -> None:
+    """`ConfigError` for a target that is not ready."""
+    checks: dict[Check, str] = {}
+    for target in (target for file in plan.files for target in file.targets.values()):
+        if isinstance(target.provider, Checked) and target.provider.check is not None:
+            checks.setdefault(target.provider.check, target.name)
+    for check, name in checks.items():
+        try:
+            await check.run()
+        except ProviderError as error:
+            hint = "this is what its healthcheck found; nothing was run"
+            raise ConfigError(f"target {name!r} is not ready: {error.message}", hint=hint) from error
 
 
 async def run_plan(
@@ -119,21 +143,48 @@ class _Run:
 
     async def take_files(self, files: Iterator[PlannedFile], workers: list[int]) -> None:
         for file in files:  # shared by all: each file is taken once
-            cases = self._plan.cases_of(file)
-            async with asyncio.TaskGroup() as group:
-                for worker in workers:
-                    group.create_task(self._take_cases(file, cases, worker))
+            async with AsyncExitStack() as stack:
+                asks = {
+                    name: await self._ready(target, file, stack, workers[0]) for name, target in file.targets.items()
+                }
+                cases = self._plan.cases_of(file)
+                async with asyncio.TaskGroup() as group:
+                    for worker in workers:
+                        group.create_task(self._take_cases(file, cases, asks, worker))
 
-    async def _take_cases(self, file: PlannedFile, cases: Iterator[EvalCase], worker: int) -> None:
+    async def _ready(self, target: Target, file: PlannedFile, stack: AsyncExitStack, worker: int) -> Ask:
+        """How the target is asked, once it is ready to be; the stack has what is to be done afterwards."""
+        provider = target.provider
+        if isinstance(provider, AbstractAsyncContextManager):
+            await stack.enter_async_context(provider)
+        if not isinstance(provider, BatchProvider):
+            return partial(self._ask, target, provider)
+        if not any(True for _ in self._cases_for(target, file)):
+            return partial(_answered, 1, Failed("the eval file has changed since the batch was planned"))
+        raw = stack.enter_context(RawOutput(f"{file.path.stem}-{target.name}", keep=provider.keeps_output))
+        attempt, got = await self._ask_all(target, provider, file, raw, worker)
+        if isinstance(got, Failed):
+            got = got._replace(error=got.error + raw.keep())
+        else:
+            stack.callback(got.close)
+        return partial(_answered, attempt, got)
+
+    async def _take_cases(
+        self, file: PlannedFile, cases: Iterator[EvalCase], asks: Mapping[str, Ask], worker: int
+    ) -> None:
         for case in cases:  # shared by the workers of the file; next() cannot be interrupted
             await self._breathe()
             if self._is_done(case, file):
                 continue
             target = file.targets[self._plan.wanted.target_of(case)]
-            async with self._gates.get(target.name) or nullcontext():
-                self._watcher.started(worker, case)
-                result = self._written(await self._safely(case, file, target))
+            async with self._gate(target):
+                self._watcher.started(worker, case.id)
+                result = self._written(await self._safely(case, file, target, asks[target.name]))
                 self._watcher.finished(worker, result)
+
+    def _gate(self, target: Target) -> AbstractAsyncContextManager[None]:
+        """Keeps more workers than the target can bear from asking it at once."""
+        return self._gates.get(target.name) or nullcontext()
 
     def _written(self, result: EvalResult) -> EvalResult:
         """The result, once it is in the sink. What cannot be written down is an error of its case."""
@@ -152,10 +203,10 @@ class _Run:
             self._sink.write(result)
         return result
 
-    async def _safely(self, case: EvalCase, file: PlannedFile, target: Target) -> EvalResult:
+    async def _safely(self, case: EvalCase, file: PlannedFile, target: Target, ask: Ask) -> EvalResult:
         """The result of one case, be the answer ever so odd."""
         try:
-            return await self.run_case(case, file, target)
+            return await self.run_case(case, file, target, ask)
         except AgentvError:
             raise  # of what is written: not this case's trouble
         except Exception as error:
@@ -169,7 +220,7 @@ class _Run:
             await asyncio.sleep(0)
             self._yielded = self._clock()
 
-    async def run_case(self, case: EvalCase, file: PlannedFile, target: Target) -> EvalResult:
+    async def run_case(self, case: EvalCase, file: PlannedFile, target: Target, ask: Ask) -> EvalResult:
         """The result of one case. Whatever goes wrong with it is in the result, and nobody else's trouble."""
         judges = self._plan.bench.judges(case)
         request, unread = None, ""
@@ -183,7 +234,8 @@ class _Run:
         if request is None:
             return _result(case, target, Outcome(1, error=unread), digests)
         self._dump_prompt(case, request)
-        outcome = await self._ask(case, request, target)
+        outcome = await ask(case, request)
+        self._dump_trace(case, target, outcome)
         if outcome.response is None:
             return _result(case, target, outcome, digests)
         scores = await judges.results(Exchange(case=case, request=request, response=outcome.response))
@@ -191,40 +243,55 @@ class _Run:
         keep = self._options.include_trace or result.trace is None
         return result if keep else msgspec.structs.replace(result, trace=None)
 
-    async def _ask(self, case: EvalCase, request: ProviderRequest, target: Target) -> Outcome:
+    async def _ask(self, target: Target, provider: Provider, case: EvalCase, request: ProviderRequest) -> Outcome:
         """Ask the target, and ask again when that may help."""
-        attempt = 0
-        while True:
-            attempt += 1
-            outcome, may_pass = await self._try(request, target, attempt)
-            self._dump_trace(case, target, outcome)
-            if outcome.error is None or not may_pass or attempt > self._options.max_retries:
-                return outcome
-            self._watcher.retried(case, attempt, outcome.error)
 
-    async def _try(self, request: ProviderRequest, target: Target, attempt: int) -> tuple[Outcome, bool]:
-        start = time.perf_counter()
-        limit = asyncio.timeout(self._options.timeout_seconds)
-        try:
-            async with limit:
-                response = await target.provider.invoke(request)
-        except ProviderError as error:
-            return Outcome(attempt, error=error.message), error.may_pass
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise  # this run is being stopped
-            return Outcome(attempt, error="the target cancelled itself"), True
-        except Exception as error:
-            if limit.expired():
-                return Outcome(
-                    attempt, error=f"timed out after {self._options.timeout_seconds:g} s", failure="timeout"
-                ), True
-            return Outcome(attempt, error=f"{type(error).__name__}: {error}"), False
-        if response.duration_ms is None:
-            took = round((time.perf_counter() - start) * 1000, 3)
-            response = msgspec.structs.replace(response, duration_ms=took)
-        return Outcome(attempt, response), False
+        async def call(attempt: int) -> ProviderResponse:
+            start = time.perf_counter()
+            asked = request if attempt == 1 else msgspec.structs.replace(request, attempt=attempt)
+            response = await provider.invoke(asked)
+            if response.duration_ms is not None:
+                return response
+            return msgspec.structs.replace(response, duration_ms=round((time.perf_counter() - start) * 1000, 3))
+
+        def on_retry(attempt: int, failed: Failed) -> None:
+            self._dump_trace(case, target, _outcome(attempt, failed))
+            self._watcher.retried(case.id, attempt, failed.error)
+
+        seconds = self._options.timeout_seconds or target.timeout_seconds or TIMEOUT_SECONDS
+        return _outcome(*await persistently(call, Patience(seconds, self._options.max_retries, on_retry)))
+
+    async def _ask_all(
+        self, target: Target, provider: BatchProvider, file: PlannedFile, raw: RawOutput, worker: int
+    ) -> tuple[int, Answers | Failed]:
+        """Ask the target for all that it is to answer in the file, at once."""
+
+        async def requests() -> AsyncIterator[ProviderRequest]:
+            for case in self._cases_for(target, file):
+                await self._breathe()
+                try:
+                    yield build_request(case, file.patterns, target.files)
+                except AttachmentError:
+                    continue  # which becomes an error of that case alone
+
+        def on_retry(attempt: int, failed: Failed) -> None:
+            self._watcher.retried(f"target {target.name}", attempt, failed.error)
+
+        # as long as its cases may take one after another, when nobody has set a limit to all of them
+        seconds = self._options.timeout_seconds or target.timeout_seconds or TIMEOUT_SECONDS * file.cases
+        async with self._gate(target):
+            self._watcher.batch_started(worker, target.name)
+            return await persistently(
+                lambda attempt: provider.invoke_batch(requests, attempt, raw.new()),
+                Patience(seconds, self._options.max_retries, on_retry),
+            )
+
+    def _cases_for(self, target: Target, file: PlannedFile) -> Iterator[EvalCase]:
+        """The cases of a file that the target is still to answer."""
+        wanted = self._plan.wanted
+        for case in self._plan.cases_of(file):
+            if wanted.target_of(case) == target.name and not self._is_done(case, file):
+                yield case
 
     def _dump_prompt(self, case: EvalCase, request: ProviderRequest) -> None:
         if self._options.prompts is not None:
@@ -253,6 +320,20 @@ class _Run:
     def _name(self, case: EvalCase) -> str:
         """The name of the case's dumps; ids are only unique within a file."""
         return f"{case.file.path}/{case.id}" if self._several else case.id
+
+
+def _outcome(attempt: int, got: ProviderResponse | Failed) -> Outcome:
+    if isinstance(got, Failed):
+        return Outcome(attempt, error=got.error, failure=got.failure)
+    return Outcome(attempt, got)
+
+
+async def _answered(attempt: int, answers: Answers | Failed, case: EvalCase, _request: ProviderRequest) -> Outcome:
+    """How a batch ended for one of its cases."""
+    try:
+        return _outcome(attempt, answers if isinstance(answers, Failed) else answers.answer(case.id))
+    except ProviderError as error:
+        return Outcome(attempt, error=error.message)
 
 
 def _result(
@@ -302,7 +383,8 @@ def _second(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _metrics(response: ProviderResponse) -> ExecutionMetrics:
-    return ExecutionMetrics(
-        token_usage=response.token_usage, cost_usd=response.cost_usd, duration_ms=response.duration_ms
-    )
+def _metrics(response: ProviderResponse) -> ExecutionMetrics | None:
+    known = response.token_usage, response.cost_usd, response.duration_ms
+    if known == (None, None, None):
+        return None
+    return ExecutionMetrics(token_usage=known[0], cost_usd=known[1], duration_ms=known[2])

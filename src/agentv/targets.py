@@ -88,12 +88,11 @@ class _Reader:
         settings = _renamed(raw, keys, kind)
         unset = list(_unset(raw, (), self._environment, "warning" if unused or self._used is None else "error"))
         found = converted(settings, kind)
-        if isinstance(found, list):
-            wrong += found
-        elif not wrong and not unset:
+        if not isinstance(found, list) and not wrong and not unset:
             found = converted(_filled(settings, kind, self._environment), kind)
-            wrong += found if isinstance(found, list) else []
-        if not isinstance(found, list) and not wrong and isinstance(name, str):
+        wrong += found if isinstance(found, list) else found.misfits()
+        is_sound = not any(misfit.severity == "error" for misfit in wrong)
+        if not isinstance(found, list) and is_sound and isinstance(name, str):
             self.targets.setdefault(name, found)
         wrong += [*self._repeated(name, steps), *unset]
         shown = f"target {name!r}" if name else "a target without a name"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -54,6 +55,28 @@ def response_from(raw: Mapping[str, Any]) -> ProviderResponse:
     )
 
 
+def answer_from(data: bytes) -> ProviderResponse:
+    """The response that a program wrote: a JSON object with our fields, or else the text as it stands."""
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    if text.lstrip().startswith("{"):
+        try:
+            raw = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            return ProviderResponse(text=text)
+        if not snake_keys(raw, RESPONSE_FIELDS).keys().isdisjoint(("text", "output_messages")):
+            return response_from(raw)
+    return ProviderResponse(text=text)
+
+
+def response_json(response: ProviderResponse) -> bytes:
+    """A response as JSON, in camelCase throughout; what tools were given and gave back stays as it is."""
+    raw = msgspec.to_builtins(response)
+    for message in raw.get("outputMessages") or ():
+        if "tool_calls" in message:
+            message["toolCalls"] = message.pop("tool_calls")
+    return msgspec.json.encode(raw)
+
+
 def text_of(value: Any) -> str:
     """A text as it is; anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
@@ -86,10 +109,17 @@ def _events(trace: Sequence[Any]) -> list[TraceEvent]:
     found = []
     for event in trace:
         try:
-            found.append(msgspec.convert(event, TraceEvent, from_attributes=True))
-        except msgspec.ValidationError:
+            found.append(_event(event))
+        except ValueError:  # of which msgspec's is one
             continue
     return found
+
+
+def _event(raw: Any) -> TraceEvent:
+    event = msgspec.convert(raw, TraceEvent, from_attributes=True)
+    if event.timestamp is not None:
+        datetime.fromisoformat(event.timestamp)
+    return event
 
 
 def _typed(fields: Mapping[str, Any], name: str, type_: Any) -> Any:

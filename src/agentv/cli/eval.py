@@ -13,20 +13,21 @@ from typing import Any, NamedTuple
 import click
 
 from agentv.cases import READERS
-from agentv.cli.messages import clean, print_lines, print_warnings, tell, tell_error, tell_problems
+from agentv.cli.messages import print_lines, print_warnings, tell, tell_error, tell_problems
 from agentv.discovery import eval_files
 from agentv.dumps import Dumps
 from agentv.environment import load_env
 from agentv.errors import AgentvError, OutputError
 from agentv.notices import note
 from agentv.plan import Plan, PlanFailed, Wanted, make_plan
+from agentv.process import kill_all
 from agentv.progress import Progress, printable, progress_for
 from agentv.providers.mock import Mock, MockSettings
 from agentv.records import EvalResult
-from agentv.redact import secrets_in
+from agentv.redact import clean, secrets_in
 from agentv.results import FORMATS, ResultFile, create, create_new
 from agentv.resume import Resumed, newest_results, resume
-from agentv.runner import RunOptions, run_plan, worker_limits
+from agentv.runner import RunOptions, check_targets, run_plan, worker_limits
 from agentv.summary import Summary, summary_lines
 
 RESULTS, PROMPTS, TRACES = Path(".agentv/results"), Path(".agentv/prompts"), Path(".agentv/traces")
@@ -110,7 +111,7 @@ def _score(_ctx: click.Context, _param: click.Parameter, value: float | None) ->
 )
 @click.option("--output-format", help="jsonl (default) or yaml.")
 @click.option("--resume", is_flag=True, help="Go on with an earlier run: run what has no result, or an error.")
-@click.option("--agent-timeout", type=_Amount(min=0, min_open=True), default=600, help="Seconds a case may take.")
+@click.option("--agent-timeout", type=_Amount(min=0, min_open=True), help="Seconds a case may take, default 600.")
 @click.option("--max-retries", type=click.IntRange(min=0), default=0, help="Repeat what timed out or may pass.")
 @click.option("--fail-under", type=float, callback=_score, help="Exit with 1 when the mean score is lower.")
 @click.option("--dry-run", is_flag=True, help="Answer with a mock, and ask no target and no judge.")
@@ -142,6 +143,7 @@ def command(**flags: Any) -> None:
         tell_problems(failed.problems)
         sys.exit(2)
     clean.learn(plan.secrets)
+    asyncio.run(check_targets(plan))
     sys.exit(_run(plan, flags))
 
 
@@ -270,6 +272,7 @@ async def _until_stopped(
 
     def stop(number: int) -> None:
         if signals and number == signal.SIGINT:
+            kill_all()
             os._exit(130)
         if not signals:
             running.cancel()

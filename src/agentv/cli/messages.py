@@ -12,10 +12,7 @@ from agentv.errors import AgentvError
 from agentv.notices import LOGGER
 from agentv.progress import printable
 from agentv.records import Problem
-from agentv.redact import Redactor, secrets_in
-
-clean = Redactor(secrets_in(os.environ))
-"""The one door: all that is shown or written in this process goes through it."""
+from agentv.redact import clean
 
 
 class _Echo(logging.Handler):

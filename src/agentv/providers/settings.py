@@ -3,6 +3,7 @@
 A setting that is no string may also be a `${{ VARIABLE }}`, which is filled in before it is used.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -10,7 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.protocols import Provider
+from agentv.protocols import BatchProvider, Provider
+from agentv.shapes import Misfit
 
 Variable = Annotated[str, Meta(pattern=r"^\$\{\{.*\}\}$")]
 Text = Annotated[str, Meta(min_length=1)]
@@ -33,7 +35,11 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     reads_files: ClassVar[bool] = False
     """Whether the target reads files itself, so that a prompt only refers to them."""
 
-    def open(self, folder: Path) -> Provider:
+    def misfits(self) -> Iterator[Misfit]:
+        """What is wrong with the settings that no type can tell."""
+        return iter(())
+
+    def open(self, folder: Path) -> Provider | BatchProvider:
         """The provider that answers for this target; `folder` is the eval file's."""
         raise ConfigError(f"targets of the kind {self.provider!r} cannot be run by this version of agentv")
 
