@@ -106,19 +106,20 @@ def said(finished: Finished) -> str:
 
 def _ended(code: int) -> str:
     if code < 0:
-        return f"was killed by {_signal(-code)}"
-    meanings = {126: "which is no program that can be run, ", 127: "which was not found, "}
-    if code in meanings:
-        return f"names something {meanings[code]}exit code {code}"
-    by = f" ({_signal(code - 128)})" if code > 128 and _signal(code - 128).startswith("SIG") else ""
-    return f"failed with exit code {code}{by}"
+        return f"was killed by {_signal(-code) or f'signal {-code}'}"
+    meaning = _EXIT_CODES.get(code) or (code > 128 and _signal(code - 128))
+    return f"failed with exit code {code} ({meaning})" if meaning else f"failed with exit code {code}"
+
+
+_EXIT_CODES = {126: "something that it names cannot be executed", 127: "something that it names was not found"}
 
 
 def _signal(number: int) -> str:
+    """The name of a signal, if there is one of that number."""
     try:
         return signal.Signals(number).name
     except ValueError:
-        return f"signal {number}"
+        return ""
 
 
 def whole(output: Output) -> bytes:
@@ -136,13 +137,15 @@ def content(path: str, finished: Finished) -> bytes:
         raise ProviderError(f"the command succeeded but wrote no {{OUTPUT_FILE}}{said(finished)}") from None
     except OSError as error:
         raise ProviderError(f"what the command wrote to {{OUTPUT_FILE}} cannot be read: {error.strerror}") from error
-    with open(descriptor, "rb", buffering=0) as file:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise ProviderError("the command made something of {OUTPUT_FILE} that is no file")
         if status.st_size > MAX_ANSWER_BYTES:
             raise ProviderError(f"the command wrote more than {MAX_ANSWER_BYTES >> 20} MiB to {{OUTPUT_FILE}}")
-        return file.read(status.st_size)
+        return os.read(descriptor, status.st_size)
+    finally:
+        os.close(descriptor)
 
 
 def _cut(text: str, most: int) -> str:

@@ -166,7 +166,7 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     token_usage: TokenUsage | None = None
     cost_usd: float | None = None
     duration_ms: float | None = None
-    tool_durations: dict[str, Any] | None = None
+    tool_durations: dict[str, list[float]] | None = None
 
 
 class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,10 +72,11 @@ def slots(template: str) -> Iterator[Slot]:
 def problems(template: str, known: Collection[str], foreign: Collection[str]) -> Iterator[tuple[str, str]]:
     """What is wrong with the slots of a template, and what to do; `foreign` are those whose values others write."""
     here_document = re.search(r"<<(?!<)", template)
+    in_capitals = all(name.isupper() for name in known)  # then lower case is rather the shell's own
     for slot in slots(template):
         shown = template[slot.start : slot.end]
         if slot.name not in known:
-            if slot.name.isupper() or slot.name.upper() in known:
+            if slot.name.isupper() or slot.name.upper() in known or not in_capitals:
                 yield f"unknown placeholder {shown}", nearest(shown.upper(), [f"{{{name}}}" for name in known])
         elif slot.is_code and slot.name in foreign:
             yield f"{shown} would be run as code here", f"hand it over as an argument: sh -c '… \"$1\"' - {shown}"

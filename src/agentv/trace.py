@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 
 from agentv.records import ProviderResponse, TraceEvent, TraceSummary
 
@@ -32,4 +33,24 @@ def summary_of(trace: Sequence[TraceEvent], response: ProviderResponse) -> Trace
         token_usage=response.token_usage,
         cost_usd=response.cost_usd,
         duration_ms=response.duration_ms,
+        tool_durations=_durations(trace) or None,
     )
+
+
+def _durations(trace: Sequence[TraceEvent]) -> dict[str, list[float]]:
+    """How long each tool took, in milliseconds: where a call and its result have an id and both say when."""
+    calls = {event.id: event for event in trace if event.type == "tool_call" and event.id and event.timestamp}
+    found: dict[str, list[float]] = {}
+    for event in trace:
+        call = calls.get(event.id or "") if event.type == "tool_result" else None
+        if call is not None and (took := _between(call.timestamp, event.timestamp)) is not None:
+            found.setdefault(call.name or "unknown", []).append(took)
+    return dict(sorted(found.items()))
+
+
+def _between(start: str | None, end: str | None) -> float | None:
+    try:
+        took = datetime.fromisoformat(end or "") - datetime.fromisoformat(start or "")
+    except (ValueError, TypeError):  # no times, or only one of them says in which zone
+        return None
+    return round(took.total_seconds() * 1000, 3)
