@@ -94,6 +94,7 @@ ROWS = [
         "trace",
         "shell",
         "strays",
+        "threads",
     ],
     ["jsonl", "shapes", "folders", "results", "dumps", "summary", "progress", "process"],
     ["case_records", "config", "environment", "providers.settings", "batch_output", "commands"],

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -15,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentv import process
-from agentv.process import Finished, Head, end_strays, run_process
+from agentv.process import Finished, Keep, Output, end_strays, run_process
 from tests.conftest import PRINT_PEAK_KB, Write, a_case
 from tests.test_seed_cli_provider import target
 from tests.test_seed_eval_cli import evaluate, results
@@ -110,7 +108,7 @@ def test_a_child_is_asked_before_it_is_killed(write: Write, nap: str) -> None:
 def test_what_a_child_leaves_in_its_group_is_ended_and_not_waited_for(nap: str) -> None:
     """It holds the pipes, too."""
     finished = run_shell(f"{nap} & {nap} & echo done; echo oh >&2")
-    assert (finished.code, finished.stdout.data, finished.stderr.data) == (0, b"done\n", b"oh\n")
+    assert (finished.code, finished.stdout.tail, finished.stderr.tail) == (0, b"done\n", b"oh\n")
     assert living(nap) == []
 
 
@@ -132,7 +130,7 @@ def test_what_still_belongs_to_a_running_child_is_left_alone(nap: str) -> None:
                 await asyncio.sleep(0.4)
                 await run_process([b"/bin/sh", b"-c", b":"], os.environb)
                 await end_strays()
-        return first.result().stdout.data
+        return first.result().stdout.tail
 
     assert asyncio.run(run()) == b"alive\n"
     asyncio.run(end_strays())
@@ -141,7 +139,7 @@ def test_what_still_belongs_to_a_running_child_is_left_alone(nap: str) -> None:
 
 def test_a_child_that_closes_its_output_early_is_waited_for() -> None:
     finished = run_shell("echo first; exec >&- 2>&-; sleep 0.3; exit 4")
-    assert (finished.code, finished.stdout.data) == (4, b"first\n")
+    assert (finished.code, finished.stdout.tail) == (4, b"first\n")
 
 
 def test_a_gigabyte_of_output_does_not_fill_memory(write: Write) -> None:
@@ -149,8 +147,8 @@ def test_a_gigabyte_of_output_does_not_fill_memory(write: Write) -> None:
         "import asyncio, os\nfrom agentv.process import run_process\n"
         "script = b'head -c 1000000000 /dev/zero >&2; echo the end >&2; head -c 300000000 /dev/zero; exit 5'\n"
         "finished = asyncio.run(run_process([b'/bin/sh', b'-c', script], os.environb))\n"
-        "assert finished.code == 5 and finished.stderr.data.endswith(b'the end\\n'), finished\n"
-        "assert not finished.stderr.is_whole and len(finished.stderr.data) == 16 * 1024\n"
+        "assert finished.code == 5 and finished.stderr.tail.endswith(b'the end\\n'), finished\n"
+        "assert not finished.stderr.is_whole and len(finished.stderr.tail) == 16 * 1024\n"
     )
     run = subprocess.run([sys.executable, "-c", code + PRINT_PEAK_KB], capture_output=True, text=True, check=True)
     assert int(run.stdout) < 60_000
@@ -278,7 +276,7 @@ def test_exit_codes_are_known_when_the_parent_ignores_its_children(write: Write)
 
 def test_it_works_without_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
-    assert run_shell("echo hello; exit 7") == Finished(7, process.Output(b"hello\n"), process.Output())
+    assert run_shell("echo hello; exit 7") == Finished(7, Output(tail=b"hello\n", is_whole=False), Output())
 
 
 def test_waiting_takes_no_threads(nap: str) -> None:
@@ -301,13 +299,13 @@ def test_no_descriptors_are_left_open() -> None:
     run_shell(":")
     before = sorted(os.listdir("/dev/fd"))
     for script in ("echo hello", "sleep 0.05; echo hello", "exec >&-", "exit 9"):
-        run_shell(script, stdout=Head(10))
+        run_shell(script, stdout=Keep(10))
     assert len(os.listdir("/dev/fd")) == len(before)
 
 
 def test_what_is_kept_is_bounded() -> None:
-    finished = run_shell("printf 0123456789; printf abc >&2", stdout=Head(4))
-    assert finished == Finished(0, process.Output(b"0123", False), process.Output(b"abc"))
+    finished = run_shell("printf 0123456789; printf abc >&2", stdout=Keep(4))
+    assert finished == Finished(0, Output(b"0123", b"0123456789", False), Output(b"", b"abc", False))
 
 
 def test_the_limits_of_one_argument(write: Write) -> None:
@@ -333,10 +331,35 @@ def test_the_limits_of_one_argument(write: Write) -> None:
     assert Path("nul").read_bytes() == b"a\0b"
 
 
-def test_secrets_are_masked_before_what_a_command_said_is_cut(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo start $MY_API_KEY$(head -c 1960 /dev/zero | tr '\\0' x) >&2",
+        "for i in $(seq 300); do echo $MY_API_KEY >&2; done",
+        "printf %s $MY_API_KEY >&2; head -c 16340 /dev/zero | tr '\\0' '\\n' >&2",
+        "head -c 16777180 /dev/zero | tr '\\0' z; printf %s $MY_API_KEY",
+    ],
+)
+def test_secrets_are_masked_before_what_a_command_said_is_cut(
+    write: Write, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
     monkeypatch.setenv("MY_API_KEY", "s3cret-" * 10)
-    command = "echo start $MY_API_KEY$(head -c 1960 /dev/zero | tr '\\0' x) >&2; exit 1"
-    error = one_case(write, command)["error"]
-    assert "s3cret" not in error
-    assert error.endswith("x" * 1960)
-    assert json.dumps(error).count("…") <= 1
+    error = one_case(write, f"{script}; exit 1")["error"]
+    assert error.startswith("the command failed with exit code 1")
+    assert not any("s3cret-"[at : at + 5] in error for at in range(3))
+
+
+def test_the_end_of_a_long_output_is_shown(write: Write) -> None:
+    error = one_case(write, "yes filler | head -c 20000000; echo the real error; exit 3")["error"]
+    assert error.endswith("the real error")
+    assert len(error) < 2100
+
+
+def test_a_run_that_ignores_hangups_goes_on(write: Write) -> None:
+    write("targets.yaml", target("sleep 1; echo hello"))
+    write("cases.jsonl", [a_case("a", evaluators=[ANY])])
+    line = f"trap '' HUP; exec {sys.executable} -m agentv eval cases.jsonl --out out.jsonl"
+    run = subprocess.Popen(["/bin/sh", "-c", line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: Path("out.jsonl").exists())
+    run.send_signal(signal.SIGHUP)
+    assert run.wait(60) == 0

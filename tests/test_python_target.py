@@ -69,7 +69,7 @@ def test_what_a_function_may_return() -> None:
     assert answer(lambda q: {"output_messages": [{"role": "assistant", "content": "last words"}]}).text == "last words"
 
 
-@pytest.mark.parametrize("value", [None, 5, ["a"], b"bytes", {"answer": 1}, {"text": "x", "output_messages": [5]}])
+@pytest.mark.parametrize("value", [None, 5, ["a"], b"bytes", {"answer": 1}, {"output_messages": 5}])
 def test_what_it_may_not_return(value: object) -> None:
     with pytest.raises(ProviderError):
         answer(lambda q: value)

@@ -59,6 +59,10 @@ def test_any_text_is_received_as_it_is(value: str) -> None:
     assert received(PRINT + "{PROMPT} \"{PROMPT}\" '{PROMPT}'", value) == [value] * 3
 
 
+def test_an_attempt_can_be_counted_with() -> None:
+    assert received(f"{PRINT}$(( {{PROMPT}} + 1 ))", "2") == ["3"]
+
+
 def test_a_function_gets_the_value_too() -> None:
     assert received(f"f() {{ {PRINT}{{PROMPT}}; }}; f other", NASTY) == [NASTY]
 
@@ -76,6 +80,13 @@ def test_a_function_gets_the_value_too() -> None:
         "agent -c {PROMPT}",
         "python -c \"open('{OUTPUT_FILE}', 'w')\"",
         "echo 1 # {WHATEVER} it's",
+        "(true)#it's\ncmd '{PROMPT}'",
+        "python3 agent.py -c {PROMPT}",
+        "bash script.sh -c {PROMPT}; node agent.js -e '{PROMPT}'",
+        "echo $((1<<2))\necho {PROMPT}",
+        "cat <<END\nx\nEND\necho {PROMPT}",
+        "bash -c 'x' && agent {PROMPT}",
+        "evaluate {PROMPT}; agent --ssh {PROMPT} --trap '{PROMPT}'",
     ],
 )
 def test_templates_that_are_in_order(template: str) -> None:
@@ -109,6 +120,22 @@ def test_templates_that_are_not(template: str, problem: tuple[str, str]) -> None
         "node --eval '{PROMPT}'",
         "eval 'agent {PROMPT}'",
         "sudo -u me bash -c \"x '{PROMPT}'\"",
+        "bash -c \\\n  'echo {PROMPT}'",
+        'bash -c "x=$(true); echo {PROMPT}"',
+        "bash -c 'echo \"'{PROMPT}'\"'",
+        "bash -c 'set -e; echo '\"{PROMPT}\"",
+        "sh -c echo\\ {PROMPT}",
+        "python3 -c print\\({PROMPT}\\)",
+        "eval echo {PROMPT}",
+        "bash -c -- 'x {PROMPT}'",
+        "bash -cx 'x {PROMPT}'",
+        "node -p '{PROMPT}'",
+        "awk 'BEGIN{print \"{PROMPT}\"}'",
+        "ssh host echo {PROMPT}",
+        "trap 'echo {PROMPT}' EXIT",
+        "env -S \"sh -c '{PROMPT}'\"",
+        "su me -c 'echo {PROMPT}'",
+        "echo $(({PROMPT} + 1))",
     ],
 )
 def test_a_value_that_would_be_run_as_code_is_refused(template: str) -> None:
@@ -137,7 +164,7 @@ def test_validate_and_eval_tell_of_an_unknown_placeholder_with_its_line(write: W
 def test_files_in_quotes_and_odd_file_formats_are_refused(write: Write) -> None:
     write(
         "targets.yaml",
-        "targets:\n  - {name: a, provider: cli, command_template: 'x \"{FILES}\"', files_format: '-f {file}'}\n"
+        "targets:\n  - {name: a, provider: cli, command_template: 'x \"{FILES}\"', files_format: 'sh -c {basename} {file}'}\n"
         "  - {name: b, provider: cli, command_template: 'x {PROMPT}', provider_batching: true}\n"
         "  - {name: c, provider: cli, command_template: 'x {BATCH_FILE}'}\n"
         "  - {name: d, provider: cli, command_template: x, healthcheck: {type: command, command_template: '{Y}'}}\n",
@@ -147,4 +174,5 @@ def test_files_in_quotes_and_odd_file_formats_are_refused(write: Write) -> None:
     assert "target 'a': files_format: unknown placeholder {file}" in shown
     assert "target 'b': command_template: {PROMPT} is empty in a batch" in shown
     assert "target 'c': command_template: unknown placeholder {BATCH_FILE}" in shown
+    assert "target 'a': files_format: {basename} would be run as code here" in shown
     assert "target 'd': healthcheck.command_template: unknown placeholder {Y}" in shown

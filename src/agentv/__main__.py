@@ -13,7 +13,8 @@ def main() -> None:
     """Run the command line; an interruption is an exit code of 130, and no traceback."""
     try:
         for number in SIGNALS:
-            signal.signal(number, _interrupt)
+            if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
+                signal.signal(number, _interrupt)
         gc.disable()  # nothing that importing makes is garbage: looking for some takes a tenth of starting
         from agentv.cli import run
 

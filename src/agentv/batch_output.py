@@ -6,13 +6,13 @@ once record by record, as answers are asked for. Only where each record begins i
 
 import asyncio
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from agentv.documents import open_regular, unreadable
-from agentv.errors import ProviderError
-from agentv.jsonl import MAX_LINE_BYTES, bad_json, line_blocks
+from agentv.errors import AgentvError, ProviderError
+from agentv.jsonl import BLOCK_BYTES, MAX_LINE_BYTES, bad_json, line_blocks
 from agentv.records import ProviderResponse
 from agentv.redact import clean
 from agentv.repeats import CompactMap, CompactSet
@@ -35,11 +35,14 @@ class BatchOutput:
 
     def answer(self, eval_id: str) -> ProviderResponse:
         """The answer to one request."""
-        self._file.seek(self._begins.get(eval_id))
+        begin = self._begins.get(eval_id)
+        if begin < 0:
+            raise ProviderError("the batch was not asked for this case")
         try:
+            self._file.seek(begin)
             return response_from(msgspec.json.decode(self._file.readline()))
         except (OSError, msgspec.DecodeError) as error:
-            raise ProviderError(f"the output of the batch has changed since it was read: {error}") from error
+            raise ProviderError(f"the record of the batch cannot be used: {error}") from error
 
     def close(self) -> None:
         self._file.close()
@@ -50,7 +53,7 @@ async def read_output(path: Path, wanted: CompactSet, most: int) -> BatchOutput:
     try:
         file = open_regular(path)
     except (OSError, ValueError) as error:
-        raise ProviderError(unreadable(error, path, ProviderError).message) from error
+        raise ProviderError(f"the output of the batch: {unreadable(error, path, AgentvError).message}") from error
     begins = CompactMap(most)
     try:
         await _index(file, wanted, begins)
@@ -80,16 +83,23 @@ async def _index(file: BinaryIO, wanted: CompactSet, begins: CompactMap) -> None
         raise _wrong(number + 1, f"longer than {MAX_LINE_BYTES >> 20} MiB") from None
 
 
+class _Record(msgspec.Struct):
+    """All of a record that is of interest at first."""
+
+    id: str
+
+
+_RECORD = msgspec.json.Decoder(_Record)
+
+
 def _id(line: bytes, number: int) -> str:
     try:
-        record: Any = msgspec.json.decode(line)
+        return _RECORD.decode(line).id
+    except msgspec.ValidationError as error:
+        what = "'id' is no string" if "`$.id`" in str(error) else "a record without an 'id'"
+        raise _wrong(number, f"{what}: {_excerpt(line)}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _wrong(number, f"{bad_json(line, error)[0]}: {_excerpt(line)}") from None
-    id_ = record.get("id") if isinstance(record, dict) else None
-    if not isinstance(id_, str):
-        what = "'id' is no string" if isinstance(record, dict) and "id" in record else "a record without an 'id'"
-        raise _wrong(number, f"{what}: {_excerpt(line)}")
-    return id_
 
 
 def _wrong(number: int, message: str) -> ProviderError:
@@ -98,10 +108,14 @@ def _wrong(number: int, message: str) -> ProviderError:
 
 def _excerpt(line: bytes) -> str:
     """The beginning of a line; secrets are masked first, since half of one would not be recognised."""
-    text = clean(line[: 1 << 16].decode("utf-8", "replace").strip())
+    text = clean(line.decode("utf-8", "replace").strip())
     return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}…"
 
 
 def _line_at(file: BinaryIO, offset: int) -> int:
     file.seek(0)
-    return file.read(offset).count(b"\n") + 1
+    number = 1
+    while offset > 0 and (chunk := file.read(min(offset, BLOCK_BYTES))):
+        number += chunk.count(b"\n")
+        offset -= len(chunk)
+    return number

@@ -3,10 +3,12 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentv.commands import Command, expect_success
 from agentv.errors import ProviderError
+from agentv.redact import secrets_in_url
+from agentv.threads import in_thread
 
 NO_CASE = {
     "PROMPT": "healthcheck",
@@ -44,22 +46,33 @@ class AddressAnswers(NamedTuple):
     async def run(self) -> None:
         try:
             async with asyncio.timeout(self.seconds):
-                problem = await asyncio.to_thread(self._problem)
+                problem = await in_thread(self._problem)
         except TimeoutError:
             problem = f"no answer after {self.seconds:g} s"
         if problem:
             raise ProviderError(f"{self.url}: {problem}")
 
     def _problem(self) -> str:
+        from http.client import HTTPException
         from urllib.error import HTTPError, URLError
         from urllib.request import urlopen
 
         try:
-            with urlopen(self.url, timeout=self.seconds):
+            with urlopen(self._request(), timeout=self.seconds):
                 return ""
         except HTTPError as error:
             return f"status {error.code} {error.reason}"
         except URLError as error:
             return str(error.reason)
-        except (OSError, ValueError) as error:
-            return str(error)
+        except (OSError, ValueError, HTTPException) as error:
+            return str(error) or type(error).__name__
+
+    def _request(self) -> Any:
+        """A request for the URL; a name and a password in it become a header, as in other tools."""
+        from urllib.parse import urlsplit
+        from urllib.request import Request
+
+        *_, authorization = secrets_in_url(self.url) or [""]
+        parts = urlsplit(self.url)
+        url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        return Request(url, headers={"Authorization": f"Basic {authorization}"} if authorization else {})

@@ -3,6 +3,7 @@
 The command is a script for `/bin/sh`. Values reach it through the environment, see `shell`.
 """
 
+import errno
 import os
 import shlex
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from agentv import shell
 from agentv.errors import ProviderError
-from agentv.process import Finished, Head, Output, run_process
+from agentv.process import TAIL_BYTES, Finished, Keep, Output, run_process
 from agentv.redact import clean
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -20,7 +21,7 @@ MAX_VALUE_BYTES = 32 * os.sysconf("SC_PAGESIZE") - 256
 """What one argument of a command can hold on Linux, with some room for what a template puts around it."""
 SHOWN_CHARACTERS = 2000
 _IN_WORDS = {"PROMPT": "the prompt has", "GUIDELINES": "the guidelines have", "EVAL_ID": "the id has"}
-_OF_A_FILE = ("path", "basename")
+OF_A_FILE = ("path", "basename")
 
 
 class Command:
@@ -28,13 +29,13 @@ class Command:
 
     def __init__(self, template: str, known: Collection[str], cwd: Path, files_format: str = "{path}"):
         self.cwd = cwd
-        self.names = frozenset(slot.name for slot in shell.slots(template)).intersection(known)
+        self.names = frozenset(slot.name for slot in shell.scan(template).slots).intersection(known)
         self._template, self._files_format = template, files_format
         self._script = self._written(0)
         self._environment = dict(os.environb)
 
     async def run(
-        self, values: Mapping[str, str], files: Sequence[Path] = (), stdout: Head | int | None = None
+        self, values: Mapping[str, str], files: Sequence[Path] = (), stdout: Keep | int | None = None
     ) -> Finished:
         """Run the command to its end; `ProviderError` when it cannot be started with these values."""
         environment = dict(self._environment)
@@ -49,7 +50,8 @@ class Command:
         try:
             return await run_process([b"/bin/sh", b"-c", script], environment, stdout=stdout)
         except OSError as error:
-            raise ProviderError(f"the command cannot be started: {error.strerror}") from error
+            may_pass = error.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+            raise ProviderError(f"the command cannot be started: {error.strerror}", may_pass=may_pass) from error
 
     def shown(self, values: Mapping[str, str]) -> str:
         """The command as a person would type it; long values are cut."""
@@ -67,7 +69,7 @@ class Command:
     def _file(self, number: int) -> str:
         """The words that stand for one file."""
         return shell.script(
-            self._files_format, _OF_A_FILE, lambda name, place: shell.expanded(f"{name.upper()}_{number}", place)
+            self._files_format, OF_A_FILE, lambda name, place: shell.expanded(f"{name.upper()}_{number}", place)
         )
 
 
@@ -90,16 +92,19 @@ def _value(name: str, text: str) -> bytes:
 def expect_success(finished: Finished) -> None:
     """`ProviderError` for a command that failed: how, and the end of what it said."""
     if finished.code:
-        raise ProviderError(f"the command {_ended(finished.code)}{said(finished)}")
+        hint = "; use {PROMPT_FILE}" if b"rgument list too long" in finished.stderr.tail else ""
+        raise ProviderError(f"the command {_ended(finished.code)}{said(finished)}{hint}")
 
 
 def said(finished: Finished) -> str:
     """The end of what a command said on stderr, or else on stdout, to be put behind what is wrong.
 
-    Secrets are masked before anything is cut, since half of one would not be recognised.
+    Secrets are masked before anything is cut, since half of one would not be recognised; where the tail itself may
+    begin with half of one, so much is left out.
     """
-    for output in (finished.stderr, finished.stdout):
-        if text := clean(output.data.decode("utf-8", "replace")).strip():
+    for tail in (finished.stderr.tail, finished.stdout.tail):
+        masked = clean(tail.decode("utf-8", "replace"))
+        if text := masked[0 if len(tail) < TAIL_BYTES else clean.longest :].strip():
             return f": {text}" if len(text) <= SHOWN_CHARACTERS else f": …{text[-SHOWN_CHARACTERS:]}"
     return ", and said nothing"
 

@@ -214,9 +214,6 @@ class _Planner:
                 stamp = digest("stand-in") if stand_in else target_digest(settings)  # whose answers these are
                 timeout = getattr(settings, "timeout_seconds", None)
                 found[name] = Target(name, provider, files, stamp, workers, alone, timeout)
-                if settings.provider_batching and not isinstance(provider, BatchProvider) and stand_in is None:
-                    message = f"target {name!r}: targets of the kind {settings.provider!r} answer no batches"
-                    self.report(Problem(message=message, file=file, severity="warning", hint="each case is sent alone"))
         return found
 
     def _targets_file(self, path: Path) -> Path | None:

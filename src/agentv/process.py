@@ -36,9 +36,10 @@ _at_work: dict[int, bytes] = {}
 
 
 class Output(NamedTuple):
-    """What was kept of a stream; `is_whole` is False when there was more."""
+    """What was kept of a stream: its beginning, and its end; `is_whole` is False when there was more between them."""
 
     data: bytes = b""
+    tail: bytes = b""
     is_whole: bool = True
 
 
@@ -50,37 +51,25 @@ class Finished(NamedTuple):
     stderr: Output
 
 
-class Head:
-    """Keeps the beginning of a stream."""
+class Keep:
+    """Keeps the beginning of a stream up to a limit, and the last `TAIL_BYTES`."""
 
-    def __init__(self, limit: int):
+    def __init__(self, limit: int = 0):
         self._limit, self._size = limit, 0
         self._chunks: list[bytes] = []
+        self._tail = b""
 
     def add(self, chunk: bytes) -> None:
-        if self._size <= self._limit:
-            self._chunks.append(chunk)
-            self._size += len(chunk)
-
-    def kept(self) -> Output:
-        return Output(b"".join(self._chunks)[: self._limit], self._size <= self._limit)
-
-
-class Tail:
-    """Keeps the end of a stream."""
-
-    def __init__(self, limit: int = TAIL_BYTES):
-        self._limit, self._size, self._data = limit, 0, b""
-
-    def add(self, chunk: bytes) -> None:
-        self._data = (self._data + chunk)[-self._limit :]
+        if self._size < self._limit:
+            self._chunks.append(chunk[: self._limit - self._size])
+        self._tail = (self._tail + chunk)[-TAIL_BYTES:]
         self._size += len(chunk)
 
     def kept(self) -> Output:
-        return Output(self._data, self._size <= self._limit)
+        return Output(b"".join(self._chunks), self._tail, self._size <= self._limit)
 
 
-Stream = Head | Tail | int
+Stream = Keep | int
 """Where output goes: to what keeps some of it, or to an open file."""
 
 
@@ -92,8 +81,8 @@ async def run_process(
     Cancelled, it asks the program to end, and kills it if it does not. `stdin` is an open file; without one
     there is no input.
     """
-    stdout = Tail() if stdout is None else stdout
-    stderr = Tail()
+    stdout = Keep() if stdout is None else stdout
+    stderr = Keep()
     child = _Child(argv, environment, stdin, (stdout, stderr))
     try:
         code = await child.exit_code()
@@ -260,7 +249,7 @@ class _Pipe:
     the pipe watched would cost a tenth of the child.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, keep: Head | Tail):
+    def __init__(self, loop: asyncio.AbstractEventLoop, keep: Keep):
         self._loop, self._keep = loop, keep
         self._ours, self.theirs = map(_above_stderr, os.pipe())
         self._is_watched = False

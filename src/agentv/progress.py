@@ -21,12 +21,18 @@ class Progress:
         self.scored = 0
         self.at_work: dict[int, str] = {}
         self.start = time.monotonic()
+        self._pace = self.start, 0
+        """Since when cases have been coming in, and how many there were then: a batch is silent for long."""
+        self._in_batch = False
 
     def started(self, worker: int, what: str) -> None:
         self.at_work[worker] = what
+        if self._in_batch:
+            self._pace, self._in_batch = (time.monotonic(), self.scored), False
 
     def batch_started(self, worker: int, target: str) -> None:
         self.started(worker, _batch(target))
+        self._in_batch = True
 
     def retried(self, what: str, attempt: int, reason: str) -> None:
         """Nothing to count."""
@@ -49,11 +55,10 @@ class Progress:
         mean = f", mean {self.scores / self.scored:.3f}" if self.scored else ""
         errors = f", {self.errors} {'error' if self.errors == 1 else 'errors'}" if self.errors else ""
         elapsed = time.monotonic() - self.start
-        left = (
-            f", {_time(elapsed / self.scored * (self.total - self.done))} left"
-            if self.scored and self.done < self.total
-            else ""
-        )
+        since, before = self._pace
+        fresh = self.scored - before
+        seconds = (time.monotonic() - since) / max(fresh, 1) * (self.total - self.done)
+        left = f", {_time(seconds)} left" if fresh and self.done < self.total else ""
         return f"{self.done}/{self.total} done{mean}{errors}, {_time(elapsed)} elapsed{left}"
 
 

@@ -44,8 +44,8 @@ class BatchProvider(Protocol):
         """Whether the raw output is to be kept even if all goes well."""
         ...
 
-    async def invoke_batch(self, requests: Requests, attempt: int, folder: Path) -> Answers:
-        """All the answers; `ProviderError` when one is missing. The raw output goes into `folder`."""
+    async def invoke_batch(self, requests: Requests, attempt: int, output: Path) -> Answers:
+        """All the answers; `ProviderError` when one is missing. The raw output is `output`, in a folder of its own."""
         ...
 
 

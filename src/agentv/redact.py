@@ -28,6 +28,11 @@ class Redactor:
         forms = {form for secret in secrets if len(secret) >= MIN_LENGTH for form in _forms(secret)}
         self._forms = tuple(sorted(forms.union(self._forms), key=lambda form: (-len(form), form)))
 
+    @property
+    def longest(self) -> int:
+        """How many bytes the longest secret has, in whatever form."""
+        return max((len(form.encode()) for form in self._forms), default=0)
+
     def __call__(self, text: str) -> str:
         for form in self._forms:
             if form in text:

@@ -5,6 +5,7 @@ main path: request, response, scores, result.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
@@ -87,6 +88,11 @@ def worker_limits(plan: Plan, asked: int | None) -> tuple[int, dict[str, int]]:
     return asked or max(limits.values(), default=1), limits
 
 
+def batch_seconds(asked: float | None, of_target: float | None, cases: int) -> float:
+    """How long a batch may take: the limit that was set, else as long as its cases may take one after another."""
+    return asked or of_target or TIMEOUT_SECONDS * cases
+
+
 def shares(workers: int, files: int) -> list[int]:
     """How many workers each file gets: at least one, up to the number of workers, the rest dealt out evenly."""
     lanes = min(workers, files)
@@ -144,42 +150,49 @@ class _Run:
     async def take_files(self, files: Iterator[PlannedFile], workers: list[int]) -> None:
         for file in files:  # shared by all: each file is taken once
             async with AsyncExitStack() as stack:
-                asks = {
-                    name: await self._ready(target, file, stack, workers[0]) for name, target in file.targets.items()
-                }
-                cases = self._plan.cases_of(file)
-                async with asyncio.TaskGroup() as group:
-                    for worker in workers:
-                        group.create_task(self._take_cases(file, cases, asks, worker))
+                await self._take_file(file, workers, stack)
 
-    async def _ready(self, target: Target, file: PlannedFile, stack: AsyncExitStack, worker: int) -> Ask:
-        """How the target is asked, once it is ready to be; the stack has what is to be done afterwards."""
-        provider = target.provider
-        if isinstance(provider, AbstractAsyncContextManager):
-            await stack.enter_async_context(provider)
-        if not isinstance(provider, BatchProvider):
-            return partial(self._ask, target, provider)
-        if not any(True for _ in self._cases_for(target, file)):
-            return partial(_answered, 1, Failed("the eval file has changed since the batch was planned"))
-        raw = stack.enter_context(RawOutput(f"{file.path.stem}-{target.name}", keep=provider.keeps_output))
-        attempt, got = await self._ask_all(target, provider, file, raw, worker)
-        if isinstance(got, Failed):
-            got = got._replace(error=got.error + raw.keep())
-        else:
-            stack.callback(got.close)
-        return partial(_answered, attempt, got)
+    async def _take_file(self, file: PlannedFile, workers: list[int], stack: AsyncExitStack) -> None:
+        """Run the cases of a file: those that are asked alone while its batches are at work, then batch by batch."""
+        alone: dict[str, Ask] = {}
+        batches: list[_Batch] = []
+        for name, target in file.targets.items():
+            provider = target.provider
+            if isinstance(provider, AbstractAsyncContextManager):
+                await stack.enter_async_context(provider)
+            if isinstance(provider, BatchProvider):
+                raw = stack.enter_context(RawOutput(f"{file.path.stem}-{name}"))
+                batches.append(_Batch(target, provider, file, raw))
+            else:
+                alone[name] = partial(self._ask, target, provider)
+        answered: asyncio.Queue[dict[str, Ask]] = asyncio.Queue()
+        async with asyncio.TaskGroup() as group:
+            for batch in batches:
+                group.create_task(self._ask_batch(batch, stack, answered, workers[0]))
+            if alone:
+                await self._take_pass(file, alone, workers)
+            for _ in batches:
+                await self._take_pass(file, await answered.get(), workers)
+
+    async def _take_pass(self, file: PlannedFile, asks: Mapping[str, Ask], workers: list[int]) -> None:
+        """Run the cases of a file whose targets are among these."""
+        cases = self._plan.cases_of(file)
+        async with asyncio.TaskGroup() as group:
+            for worker in workers:
+                group.create_task(self._take_cases(file, cases, asks, worker))
 
     async def _take_cases(
         self, file: PlannedFile, cases: Iterator[EvalCase], asks: Mapping[str, Ask], worker: int
     ) -> None:
         for case in cases:  # shared by the workers of the file; next() cannot be interrupted
             await self._breathe()
-            if self._is_done(case, file):
+            name = self._plan.wanted.target_of(case)
+            if name not in asks or self._is_done(case, file):
                 continue
-            target = file.targets[self._plan.wanted.target_of(case)]
+            target = file.targets[name]
             async with self._gate(target):
                 self._watcher.started(worker, case.id)
-                result = self._written(await self._safely(case, file, target, asks[target.name]))
+                result = self._written(await self._safely(case, file, target, asks[name]))
                 self._watcher.finished(worker, result)
 
     def _gate(self, target: Target) -> AbstractAsyncContextManager[None]:
@@ -261,37 +274,42 @@ class _Run:
         seconds = self._options.timeout_seconds or target.timeout_seconds or TIMEOUT_SECONDS
         return _outcome(*await persistently(call, Patience(seconds, self._options.max_retries, on_retry)))
 
-    async def _ask_all(
-        self, target: Target, provider: BatchProvider, file: PlannedFile, raw: RawOutput, worker: int
-    ) -> tuple[int, Answers | Failed]:
-        """Ask the target for all that it is to answer in the file, at once."""
-
-        async def requests() -> AsyncIterator[ProviderRequest]:
-            for case in self._cases_for(target, file):
-                await self._breathe()
-                try:
-                    yield build_request(case, file.patterns, target.files)
-                except AttachmentError:
-                    continue  # which becomes an error of that case alone
+    async def _ask_batch(
+        self, batch: "_Batch", stack: AsyncExitStack, answered: "asyncio.Queue[dict[str, Ask]]", worker: int
+    ) -> None:
+        """Ask a target for all that it is to answer in a file, at once; then its cases can be run."""
+        target, provider, file, raw = batch
+        requests = partial(self._requests, target, file)
 
         def on_retry(attempt: int, failed: Failed) -> None:
+            if self._options.traces is not None:
+                for case in self._plan.cases_of(file):
+                    self._dump_trace(case, target, _outcome(attempt, failed))
             self._watcher.retried(f"target {target.name}", attempt, failed.error)
 
-        # as long as its cases may take one after another, when nobody has set a limit to all of them
-        seconds = self._options.timeout_seconds or target.timeout_seconds or TIMEOUT_SECONDS * file.cases
+        seconds = batch_seconds(self._options.timeout_seconds, target.timeout_seconds, file.cases)
+        patience = Patience(seconds, self._options.max_retries, on_retry)
+        attempt = 1
+        got: Answers | Failed = Failed("the batch was not asked for this case")
         async with self._gate(target):
-            self._watcher.batch_started(worker, target.name)
-            return await persistently(
-                lambda attempt: provider.invoke_batch(requests, attempt, raw.new()),
-                Patience(seconds, self._options.max_retries, on_retry),
-            )
+            if await anext(requests(), None) is not None:  # else there is nothing to ask
+                self._watcher.batch_started(worker, target.name)
+                attempt, got = await persistently(
+                    lambda attempt: provider.invoke_batch(requests, attempt, raw.new()), patience
+                )
+        if not isinstance(got, Failed):
+            stack.callback(got.close)
+        if isinstance(got, Failed) or provider.keeps_output:
+            raw.keep()
+        answered.put_nowait({target.name: partial(_answer, attempt, got, raw)})
 
-    def _cases_for(self, target: Target, file: PlannedFile) -> Iterator[EvalCase]:
-        """The cases of a file that the target is still to answer."""
-        wanted = self._plan.wanted
+    async def _requests(self, target: Target, file: PlannedFile) -> AsyncIterator[ProviderRequest]:
+        """What the target is still to answer in a file."""
         for case in self._plan.cases_of(file):
-            if wanted.target_of(case) == target.name and not self._is_done(case, file):
-                yield case
+            await self._breathe()
+            if self._plan.wanted.target_of(case) == target.name and not self._is_done(case, file):
+                with contextlib.suppress(AttachmentError):  # which becomes an error of that case alone
+                    yield build_request(case, file.patterns, target.files)
 
     def _dump_prompt(self, case: EvalCase, request: ProviderRequest) -> None:
         if self._options.prompts is not None:
@@ -328,12 +346,24 @@ def _outcome(attempt: int, got: ProviderResponse | Failed) -> Outcome:
     return Outcome(attempt, got)
 
 
-async def _answered(attempt: int, answers: Answers | Failed, case: EvalCase, _request: ProviderRequest) -> Outcome:
-    """How a batch ended for one of its cases."""
+class _Batch(NamedTuple):
+    """The cases of a file that one target answers at once."""
+
+    target: Target
+    provider: BatchProvider
+    file: PlannedFile
+    raw: RawOutput
+
+
+async def _answer(
+    attempt: int, answers: Answers | Failed, raw: RawOutput, case: EvalCase, _request: ProviderRequest
+) -> Outcome:
+    """How a batch ended for one of its cases. If that is not well, its raw output is worth keeping."""
     try:
-        return _outcome(attempt, answers if isinstance(answers, Failed) else answers.answer(case.id))
+        got = answers if isinstance(answers, Failed) else answers.answer(case.id)
     except ProviderError as error:
-        return Outcome(attempt, error=error.message)
+        got = Failed(error.message)
+    return _outcome(attempt, got._replace(error=got.error + raw.keep()) if isinstance(got, Failed) else got)
 
 
 def _result(

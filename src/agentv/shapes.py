@@ -204,10 +204,16 @@ def _walk_plain(value: Any, info: Any, steps: Steps, wanted: str) -> Iterator[Mi
                     steps, f"expected {wanted}, got a string", "write it without quotes, or as ${{ VARIABLE }}"
                 )
         case inspect.IntType() | inspect.FloatType():
-            if info.ge is not None and value < info.ge:
-                yield Misfit(steps, f"must be {info.ge} or more, got {value}")
-            if info.le is not None and value > info.le:
-                yield Misfit(steps, f"must be {info.le} or less, got {value}")
+            yield from _walk_number(value, info, steps)
+
+
+def _walk_number(value: float, info: Any, steps: Steps) -> Iterator[Misfit]:
+    if info.gt is not None and value <= info.gt:
+        yield Misfit(steps, f"must be more than {info.gt}, got {value}")
+    if info.ge is not None and value < info.ge:
+        yield Misfit(steps, f"must be {info.ge} or more, got {value}")
+    if info.le is not None and value > info.le:
+        yield Misfit(steps, f"must be {info.le} or less, got {value}")
 
 
 def _walk_struct(value: dict[str, Any], choices: list[Any], steps: Steps) -> Iterator[Misfit]:

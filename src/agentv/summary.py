@@ -12,6 +12,7 @@ from agentv.statistics import t_quantile
 BINS = ("[0,0.2)", "[0.2,0.4)", "[0.4,0.6)", "[0.6,0.8)", "[0.8,1.0]")
 SHOWN_ERRORS = 50
 BAR = 40
+ERROR_CHARACTERS = 400
 
 
 class Summary:
@@ -148,7 +149,7 @@ def summary_lines(summary: Summary, clean: Callable[[str], str] = str) -> Iterab
     """The summary as a person reads it; `clean` takes secrets out of ids and errors."""
     if summary.errors:
         yield f"ERRORS ({summary.failed})"
-        yield from (f"  {clean(eval_id)}: {' '.join(clean(error).split())}" for eval_id, error in summary.errors)
+        yield from (f"  {clean(eval_id)}: {_cut(' '.join(clean(error).split()))}" for eval_id, error in summary.errors)
         if (more := summary.failed - len(summary.errors)) > 0:
             yield f"  and {more} more, in the results"
         yield ""
@@ -177,6 +178,10 @@ def summary_lines(summary: Summary, clean: Callable[[str], str] = str) -> Iterab
         yield ""
         yield title
         yield from (f"  {_number(score)}  {clean(eval_id)}" for eval_id, score in cases)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= ERROR_CHARACTERS else f"{text[:ERROR_CHARACTERS]}…"
 
 
 def _number(value: float) -> str:

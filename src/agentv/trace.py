@@ -9,11 +9,11 @@ from agentv.records import ProviderResponse, TraceEvent, TraceSummary
 
 def trace_of(response: ProviderResponse) -> tuple[TraceEvent, ...] | None:
     """The trace that came with the response, else one made from its tool calls; None without either."""
-    if response.trace is not None:
+    if response.trace:
         return response.trace
     calls = [call for message in response.output_messages or () for call in message.tool_calls or ()]
     if not calls:
-        return None
+        return response.trace
     return tuple(
         TraceEvent(
             type="tool_call", id=call.id, name=call.tool, input=call.input, output=call.output, timestamp=call.timestamp

@@ -1,17 +1,18 @@
 """camelCase forms <-> snake_case ones. Conversion happens where data enters or leaves, nowhere else."""
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
 from agentv.errors import ProviderError
-from agentv.records import Message, ProviderResponse, TokenUsage, TraceEvent
+from agentv.records import Message, ProviderResponse, TextBlock, TokenUsage, ToolCall, TraceEvent
 
+T = TypeVar("T")
 RESPONSE_FIELDS = ("text", "output_messages", "trace", "token_usage", "cost_usd", "duration_ms")
-CALL_FIELDS = ("tool", "input", "output", "id", "timestamp")
 
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 
@@ -39,7 +40,7 @@ def snake_keys(raw: Mapping[str, Any], known: Collection[str]) -> dict[str, str]
 
 
 def response_from(raw: Mapping[str, Any]) -> ProviderResponse:
-    """The response that a mapping describes. Fields that we do not know, and events that are none, are ignored."""
+    """The response that a mapping describes. Fields, events and figures that we do not understand are left out."""
     fields = {name: raw[key] for name, key in snake_keys(raw, RESPONSE_FIELDS).items() if name in RESPONSE_FIELDS}
     messages = _messages(fields.get("output_messages"))
     if "text" not in fields and messages is None:
@@ -48,10 +49,10 @@ def response_from(raw: Mapping[str, Any]) -> ProviderResponse:
     return ProviderResponse(
         text=text_of(fields["text"]) if "text" in fields else _last_words(messages or ()),
         output_messages=messages,
-        trace=tuple(_events(trace)) if isinstance(trace, Sequence) and not isinstance(trace, str) else None,
-        token_usage=_typed(fields, "token_usage", TokenUsage | None),
-        cost_usd=_typed(fields, "cost_usd", float | None),
-        duration_ms=_typed(fields, "duration_ms", float | None),
+        trace=tuple(_events(trace)) if _is_list(trace) else None,
+        token_usage=_usage(fields.get("token_usage")),
+        cost_usd=_number(fields.get("cost_usd")),
+        duration_ms=_number(fields.get("duration_ms")),
     )
 
 
@@ -83,26 +84,50 @@ def text_of(value: Any) -> str:
 
 
 def _messages(raw: Any) -> tuple[Message, ...] | None:
-    if raw is None:
+    """The messages of an answer. What is none is left out, as with events: the answer itself is worth more."""
+    if not _is_list(raw):
         return None
+    return tuple(message for entry in raw if (message := _message(entry)))
+
+
+def _message(raw: Any) -> Message | None:
+    if not isinstance(raw, Mapping):
+        return _fitting(raw, Message)
+    fields = {name: raw[key] for name, key in snake_keys(raw, ("tool_calls",)).items()}
+    if (message := _fitting(fields, Message)) is not None:
+        return message
+    calls = fields.get("tool_calls")
+    fields["tool_calls"] = [call for entry in calls if (call := _call(entry))] if _is_list(calls) else None
+    if not isinstance(fields.get("content"), str | dict | None):
+        fields["content"] = text_of(fields["content"])  # blocks of another kind than ours
+    return _fitting(fields, Message)
+
+
+def _call(raw: Any) -> ToolCall | None:
+    if isinstance(raw, Mapping):
+        raw = {name: text_of(raw[name]) if name in ("id", "timestamp") else raw[name] for name in raw}
+    return _fitting(raw, ToolCall)
+
+
+def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _fitting(value: Any, type_: type[T]) -> T | None:
+    """The value as a `type_`, or nothing."""
     try:
-        return msgspec.convert([_renamed_calls(message) for message in raw], tuple[Message, ...], from_attributes=True)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise ProviderError(f"output_messages: {error}") from error
-
-
-def _renamed_calls(message: Any) -> Any:
-    return (
-        {name: message[key] for name, key in snake_keys(message, ("tool_calls",)).items()}
-        if isinstance(message, Mapping)
-        else message
-    )
+        return msgspec.convert(value, type_, from_attributes=True)
+    except msgspec.ValidationError:
+        return None
 
 
 def _last_words(messages: Sequence[Message]) -> str:
     """What the assistant said last."""
     said = [message.content for message in messages if message.role == "assistant" and message.content is not None]
-    return text_of(said[-1]) if said else ""
+    last = said[-1] if said else ""
+    if isinstance(last, tuple) and all(isinstance(block, TextBlock) for block in last):
+        return "\n".join(block.value for block in last)
+    return text_of(last)
 
 
 def _events(trace: Sequence[Any]) -> list[TraceEvent]:
@@ -122,8 +147,17 @@ def _event(raw: Any) -> TraceEvent:
     return event
 
 
-def _typed(fields: Mapping[str, Any], name: str, type_: Any) -> Any:
+def _number(value: Any) -> float | None:
+    """A finite number, be it written as text; anything else tells nothing."""
     try:
-        return msgspec.convert(fields.get(name), type_, from_attributes=True)
-    except msgspec.ValidationError as error:
-        raise ProviderError(f"{name}: {error}") from error
+        number = msgspec.convert(value, float, strict=False)
+    except msgspec.ValidationError:
+        return None
+    return number if math.isfinite(number) and not isinstance(value, bool) else None
+
+
+def _usage(value: Any) -> TokenUsage | None:
+    if isinstance(value, Mapping):
+        counts = {name: _number(value.get(name)) for name in TokenUsage.__struct_fields__}
+        value = {name: round(count) for name, count in counts.items() if count is not None}
+    return _fitting(value, TokenUsage) if value else None

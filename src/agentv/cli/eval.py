@@ -273,6 +273,7 @@ async def _until_stopped(
     def stop(number: int) -> None:
         if signals and number == signal.SIGINT:
             kill_all()
+            progress.__exit__()
             os._exit(130)
         if not signals:
             running.cancel()
@@ -280,7 +281,8 @@ async def _until_stopped(
 
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
-        loop.add_signal_handler(number, stop, number)
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
+            loop.add_signal_handler(number, stop, number)
     try:
         await run_plan(plan, options, sink, progress, resumed.is_done if resumed else _nothing_is_done)
     except asyncio.CancelledError:

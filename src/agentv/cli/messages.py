@@ -33,7 +33,7 @@ def print_warnings(verbose: bool) -> None:
 def tell(text: str) -> None:
     """Say something to the person at the terminal."""
     with contextlib.suppress(OSError, ValueError):  # nobody may be listening
-        click.echo(clean(text), err=True)
+        print(clean(text), file=sys.stderr, flush=True)  # which is where a live view makes room for it
 
 
 def tell_error(error: AgentvError) -> None:

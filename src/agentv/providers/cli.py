@@ -16,14 +16,15 @@ from msgspec import Meta
 from agentv import shell
 from agentv.batch_output import BatchOutput, read_output
 from agentv.checks import NO_CASE, AddressAnswers, CommandSucceeds
-from agentv.commands import MAX_ANSWER_BYTES, Command, content, expect_success, said, whole
+from agentv.commands import MAX_ANSWER_BYTES, OF_A_FILE, Command, content, expect_success, said, whole
 from agentv.dumps import safe_name
 from agentv.errors import ConfigError, ProviderError
 from agentv.notices import say
-from agentv.process import Head, end_strays
+from agentv.process import TAIL_BYTES, Finished, Keep, Output, end_strays
 from agentv.protocols import BatchProvider, Check, Provider, Requests
-from agentv.providers.settings import Amount, Flag, TargetSettings, Text
+from agentv.providers.settings import Flag, Seconds, TargetSettings, Text
 from agentv.records import Message, ProviderRequest, ProviderResponse
+from agentv.redact import clean
 from agentv.repeats import CompactSet
 from agentv.shapes import Misfit
 from agentv.wire import answer_from
@@ -34,7 +35,7 @@ SINGLE = (*FOREIGN, "ATTEMPT", "OUTPUT_FILE", "PROMPT_FILE")
 BATCH = (*SINGLE, "BATCH_FILE")
 OF_ONE_CASE = ("PROMPT", "GUIDELINES", "PROMPT_FILE")
 CHECK_SECONDS = 10.0
-MOST_LISTED = 10_000_000
+MOST_LISTED = 1_000_000
 """How many characters the lists of missing ids may come to in the results of one batch."""
 
 
@@ -42,7 +43,7 @@ class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The target is ready when this address answers."""
 
     url: Text
-    timeout_seconds: Amount | None = None
+    timeout_seconds: Seconds | None = None
 
 
 class CommandCheck(
@@ -52,17 +53,18 @@ class CommandCheck(
 
     command_template: Text
     cwd: Text | None = None
-    timeout_seconds: Amount | None = None
+    timeout_seconds: Seconds | None = None
 
 
 class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A command that answers on standard output or in {OUTPUT_FILE}."""
 
     reads_files: ClassVar[bool] = True
+    answers_batches: ClassVar[bool] = True
 
     command_template: Annotated[Text, Meta(description="The command, with {PROMPT} and other placeholders.")]
     cwd: Annotated[Text | None, Meta(description="Its folder, relative to the eval file's.")] = None
-    timeout_seconds: Annotated[Amount | None, Meta(description="How long one case may take, or the batch.")] = None
+    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take, or the batch.")] = None
     files_format: Annotated[Text | None, Meta(description="How {FILES} shows each file: {path}, {basename}.")] = None
     keep_temp_files: Annotated[Flag | None, Meta(description="Keep prompt and output files for a look.")] = None
     verbose: Annotated[Flag | None, Meta(description="Say what is run.")] = None
@@ -74,11 +76,15 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         known = BATCH if self.provider_batching else SINGLE
         yield from _template_misfits(("command_template",), self.command_template, known)
         if self.files_format:
-            yield from _template_misfits(("files_format",), self.files_format, ("path", "basename"))
+            yield from _template_misfits(("files_format",), self.files_format, OF_A_FILE, OF_A_FILE)
+        if isinstance(self.healthcheck, HttpCheck) and not self.healthcheck.url.startswith(
+            ("http://", "https://", "${{")
+        ):
+            yield Misfit(("healthcheck", "url"), "no address of http or https", "write http://… or https://…")
         if isinstance(self.healthcheck, CommandCheck):
             steps = ("healthcheck", "command_template")
             yield from _template_misfits(steps, self.healthcheck.command_template, tuple(NO_CASE))
-        for slot in shell.slots(self.command_template):
+        for slot in shell.scan(self.command_template).slots:
             if slot.name == "FILES" and slot.place is not shell.Place.PLAIN:
                 hint = "it becomes a word for each file: write it outside of quotes"
                 yield Misfit(("command_template",), "{FILES} stands in quotes", hint)
@@ -103,8 +109,10 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         return None
 
 
-def _template_misfits(steps: tuple[str, ...], template: str, known: Sequence[str]) -> Iterator[Misfit]:
-    for message, hint in shell.problems(template, known, FOREIGN):
+def _template_misfits(
+    steps: tuple[str, ...], template: str, known: Sequence[str], foreign: Sequence[str] = FOREIGN
+) -> Iterator[Misfit]:
+    for message, hint in shell.problems(template, known, foreign):
         yield Misfit(steps, message, hint)
 
 
@@ -168,9 +176,9 @@ class Cli(_Runs):
             Path(values["PROMPT_FILE"]).write_bytes(request.question.encode())
         if self._settings.verbose:
             say(f"{request.eval_id}: running {self._command.shown(values)}")
-        finished = await self._command.run(values, request.input_files, Head(MAX_ANSWER_BYTES))
-        expect_success(finished)
         in_file = "OUTPUT_FILE" in self._command.names
+        finished = await self._command.run(values, request.input_files, Keep(0 if in_file else MAX_ANSWER_BYTES))
+        expect_success(finished)
         return answer_from(content(values["OUTPUT_FILE"], finished) if in_file else whole(finished.stdout))
 
 
@@ -190,8 +198,8 @@ class CliBatch(_Runs):
     def keeps_output(self) -> bool:
         return bool(self._settings.keep_temp_files)
 
-    async def invoke_batch(self, requests: Requests, attempt: int, folder: Path) -> BatchOutput:
-        output, batch, prompt = folder / "output.jsonl", folder / "requests.jsonl", folder / "prompt"
+    async def invoke_batch(self, requests: Requests, attempt: int, output: Path) -> BatchOutput:
+        batch, prompt = output.with_name("requests.jsonl"), output.with_name("prompt.txt")
         asked = await _ask(requests, batch if "BATCH_FILE" in self._command.names else None)
         values = {
             "PROMPT": "",
@@ -202,26 +210,29 @@ class CliBatch(_Runs):
             "PROMPT_FILE": str(prompt),
             "BATCH_FILE": str(batch),
         }
-        await self._run(values, tuple(asked.files), output)
+        if self._settings.verbose:
+            say(f"batch: running {self._command.shown(values)}")
+        prompt.touch()
+        finished = await self._run(values, tuple(asked.files), output)
+        expect_success(finished)
+        if not os.path.lexists(output):
+            raise ProviderError(f"the command succeeded but wrote no {{OUTPUT_FILE}}{said(finished)}")
         answers = await read_output(output, asked.ids, asked.cases)
         if len(answers) < asked.cases:
             answers.close()
-            raise await _missing(requests, answers, asked.cases, folder)
+            raise await _missing(requests, answers, asked.cases, output)
+        if self._settings.keep_temp_files:
+            say(f"target {self._settings.name!r}: the files of its batch are kept in {output.parent}")
         return answers
 
-    async def _run(self, values: dict[str, str], files: tuple[Path, ...], output: Path) -> None:
+    async def _run(self, values: dict[str, str], files: tuple[Path, ...], output: Path) -> Finished:
         """Run the command; what it writes is in `output` then."""
-        if self._settings.verbose:
-            say(f"batch: running {self._command.shown(values)}")
-        Path(values["PROMPT_FILE"]).touch()
         if "OUTPUT_FILE" in self._command.names:
-            finished = await self._command.run(values, files)
-        else:
-            with output.open("wb") as file:
-                finished = await self._command.run(values, files, file.fileno())
-        expect_success(finished)
-        if not output.exists():
-            raise ProviderError(f"the command succeeded but wrote no {{OUTPUT_FILE}}{said(finished)}")
+            return await self._command.run(values, files)
+        with output.open("w+b") as file:
+            finished = await self._command.run(values, files, file.fileno())
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            return finished._replace(stdout=Output(tail=file.read()))
 
 
 class _Asked(NamedTuple):
@@ -264,20 +275,20 @@ def _line(request: ProviderRequest) -> BatchRequest:
         id=request.eval_id,
         question=request.question,
         guidelines=request.guidelines,
-        input_files=tuple(map(str, request.input_files)),
+        input_files=tuple(os.fsencode(path).decode("utf-8", "replace") for path in request.input_files),
         chat_prompt=request.chat_prompt,
     )
 
 
-async def _missing(requests: Requests, answers: BatchOutput, count: int, folder: Path) -> ProviderError:
+async def _missing(requests: Requests, answers: BatchOutput, count: int, output: Path) -> ProviderError:
     """The error that lists the ids without an answer.
 
     It stands in every result of the batch, so that a list too long for that goes into a file of its own.
     """
     ids = [request.eval_id async for request in requests() if request.eval_id not in answers]
     listed = ", ".join(ids)
-    if len(listed) * count > MOST_LISTED:
-        path = folder / "missing.txt"
-        path.write_text("\n".join(ids) + "\n", encoding="utf-8")
+    if len(ids) > 20 and len(listed) * count > MOST_LISTED:
+        path = output.with_name("missing.txt")
+        path.write_text(clean("\n".join(ids) + "\n"), encoding="utf-8")
         listed = f"{', '.join(ids[:20])} and {len(ids) - 20} more, see {path}"
     return ProviderError(f"the output of the batch has no record for {len(ids)} of {count} cases: {listed}")

@@ -5,7 +5,6 @@ does not come back in time is left to itself, and ends with the process.
 """
 
 import asyncio
-import contextlib
 import functools
 import importlib
 import importlib.util
@@ -23,6 +22,7 @@ from agentv.errors import ConfigError, ProviderError
 from agentv.protocols import Provider
 from agentv.providers.settings import TargetSettings, Text
 from agentv.records import ProviderRequest, ProviderResponse
+from agentv.threads import in_thread, words
 from agentv.wire import response_from
 
 OFFERED = ("question", "guidelines", "chat_prompt", "eval_id", "files", "request")
@@ -54,12 +54,12 @@ class PythonFunction:
         try:
             answer = await self._call(call)
         except Exception as error:
-            raise ProviderError(_words(error), may_pass=True) from error
+            raise ProviderError(words(error), may_pass=True) from error
         return _response(answer)
 
     async def _call(self, call: Callable[[], Any]) -> Any:
         if not _is_async(self._function):
-            answer = await _in_thread(call)
+            answer = await in_thread(call)
             return await _guarded(answer) if inspect.isawaitable(answer) else answer
         if not self._apart:
             return await _guarded(call())
@@ -79,22 +79,11 @@ async def _guarded(answer: Awaitable[Any]) -> Any:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise RuntimeError(_words(error)) from error
+        raise RuntimeError(words(error)) from error
     except Exception:
         raise
     except BaseException as error:
-        raise RuntimeError(_words(error)) from error
-
-
-def _words(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except BaseException:
-        text = "its message cannot be shown"
-    return f"{type(error).__name__}: {text}" if not text.startswith(_WRAPPED) else text
-
-
-_WRAPPED = ("SystemExit: ", "KeyboardInterrupt: ", "CancelledError: ", "GeneratorExit: ", "StopIteration: ")
+        raise RuntimeError(words(error)) from error
 
 
 @cache
@@ -119,37 +108,12 @@ def load_function(spec: str, folder: Path) -> Callable[..., Any]:
         raise
     except BaseException as error:  # a module that exits is no reason to
         hint = f"paths are relative to {folder}" if isinstance(error, OSError | ImportError) else ""
-        raise ConfigError(f"{place} cannot be loaded: {_words(error)}", hint=hint) from error
+        raise ConfigError(f"{place} cannot be loaded: {words(error)}", hint=hint) from error
     found = getattr(module, name, None)
     if not callable(found):
         raise ConfigError(f"{place} has no function {name!r}")
     function: Callable[..., Any] = found
     return function
-
-
-async def _in_thread(function: Callable[[], Any]) -> Any:
-    """Like `asyncio.to_thread`, but in a daemon thread, for which nobody waits at the end."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def settle(value: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_exception(error) if error else future.set_result(value)
-
-    def run() -> None:
-        value = None
-        error: Exception | None = None
-        try:
-            value = function()
-        except StopIteration as raised:  # cannot be set on a future
-            error = RuntimeError(_words(raised))
-        except BaseException as raised:  # SystemExit in a user's code must not pass for silence
-            error = raised if isinstance(raised, Exception) else RuntimeError(_words(raised))
-        with contextlib.suppress(RuntimeError):  # the run may be over
-            loop.call_soon_threadsafe(settle, value, error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await future
 
 
 def _load_file(path: Path) -> Any:

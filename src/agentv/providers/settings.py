@@ -20,6 +20,7 @@ Flag = bool | Variable
 Count = Annotated[int, Meta(ge=1)] | Variable
 Whole = Annotated[int, Meta(ge=0)] | Variable
 Amount = Annotated[float, Meta(ge=0)] | Variable
+Seconds = Annotated[float, Meta(gt=0)] | Variable
 Number = float | Variable
 
 
@@ -35,9 +36,14 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     reads_files: ClassVar[bool] = False
     """Whether the target reads files itself, so that a prompt only refers to them."""
 
+    answers_batches: ClassVar[bool] = False
+    """Whether one call can answer many requests, as `provider_batching` asks."""
+
     def misfits(self) -> Iterator[Misfit]:
         """What is wrong with the settings that no type can tell."""
-        return iter(())
+        if self.provider_batching is True and not self.answers_batches:
+            message = f"targets of the kind {self.provider!r} answer no batches"
+            yield Misfit(("provider_batching",), message, "each case is sent alone", "warning")
 
     def open(self, folder: Path) -> Provider | BatchProvider:
         """The provider that answers for this target; `folder` is the eval file's."""
@@ -89,6 +95,6 @@ class CodingAgentSettings(TargetSettings, frozen=True, kw_only=True, forbid_unkn
     system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
     cwd: Annotated[Text | None, Meta(description="The folder it works in.")] = None
     workspace_template: Annotated[Text | None, Meta(description="A folder copied afresh for each case.")] = None
-    timeout_seconds: Annotated[Amount | None, Meta(description="How long one case may take.")] = None
+    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take.")] = None
     log_dir: Annotated[Text | None, Meta(description="Where its logs go, one file a case.")] = None
     log_format: Annotated[Text | None, Meta(description="How its logs are written.")] = None
