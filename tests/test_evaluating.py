@@ -86,5 +86,5 @@ def test_a_score_out_of_range_is_cut_and_said_so(given: float, kept: float) -> N
 def test_evaluators_that_are_set_up_alike_are_made_once() -> None:
     bench = JudgeBench(dry_run=True)
     case = an_exchange("x").case
-    assert bench.judges(case) is bench.judges(case)
-    assert [judge.kind for judge in bench.judges(case).judges] == ["llm_judge"]
+    assert bench.judges(case, "default") is bench.judges(case, "default")
+    assert [judge.kind for judge in bench.judges(case, "default").judges] == ["llm_judge"]

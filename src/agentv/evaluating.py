@@ -1,24 +1,35 @@
-"""The evaluators that a case asks for -> instances of them, and their scores of an answer."""
+"""The evaluators that a case asks for -> instances of them, and their scores of an answer.
+
+They are made before the targets are known, since they say which targets are needed to judge: what asks a judge
+is a line that is connected later, by `connect`.
+"""
 
 import asyncio
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from agentv.digests import digest
-from agentv.errors import AgentvError, ConfigError
+from agentv.errors import AgentvError, ConfigError, ProviderError, nearest
 from agentv.evaluators import evaluator_type
-from agentv.protocols import Evaluator
-from agentv.records import EvalCase, EvaluatorResult, Exchange, Json, Score
+from agentv.judgements import BadJudgement
+from agentv.notices import warn
+from agentv.protocols import BatchProvider, Evaluator, Provider
+from agentv.providers.settings import LanguageModelSettings, TargetSettings
+from agentv.records import EvalCase, EvaluatorResult, Exchange, Json, Problem, ProviderRequest, ProviderResponse, Score
 from agentv.scoring import verdict_of
-from agentv.shapes import converted, label
+from agentv.shapes import converted, field_names, label
 
 MOST_KEPT = 256
 JUDGED = ("llm_judge", "rubric")
 """The kinds that ask a language model."""
+JUDGE_SECONDS = 600.0
 
 
 class Heading(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,14 +53,14 @@ class Judge(msgspec.Struct, frozen=True):
         try:
             score = _sound(await self.evaluator.evaluate(exchange))
         except Exception as error:
-            reason = str(error) if isinstance(error, AgentvError) else f"{type(error).__name__}: {error}"
+            reason = str(error) if isinstance(error, AgentvError | BadJudgement) else f"{type(error).__name__}: {error}"
             score = Score(score=0.0, misses=(f"the evaluator failed: {reason}",), failed=True)
         return EvaluatorResult(
             name=self.name,
             type=self.kind,
             score=score.score,
             weight=self.weight,
-            verdict=verdict_of(score.score),
+            verdict=score.verdict or verdict_of(score.score),
             hits=score.hits,
             misses=score.misses,
             reasoning=score.reasoning or None,
@@ -81,57 +92,240 @@ class Unjudged:
         return Score(score=0.0, misses=("dry run: no judge was asked",))
 
 
+class JudgeLine:
+    """The way to a target that judges: the one that an evaluator names, else the one that the case's target names."""
+
+    def __init__(self, bench: "JudgeBench", case: EvalCase, target: str, asked: str | None):
+        self.asked, self._bench, self._case, self._target = asked, bench, case, target
+        self.name = asked or ""
+        self._targets: _Targets | None = None
+
+    def connect(self, targets: "_Targets") -> None:
+        """Find out who judges; `ConfigError` if there is nobody."""
+        self._targets = targets
+        own = targets.settings.get(self._target)
+        name = self.asked or (own.judge_target if own else None)
+        if name is None and isinstance(own, LanguageModelSettings):
+            name = self._target
+        if name is None:
+            hint = "name a target that judges with 'judge_target', in the target or in the evaluator"
+            raise self._error(f"nobody is set up to judge the answers of target {self._target!r}", hint)
+        if name not in targets.settings:
+            raise self._error(f"judge_target: unknown target {name!r}", nearest(name, targets.settings))
+        self.name = name
+        targets.provider(name)
+
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        return await self._bench.ask(self._targets, self.name, request)
+
+    def others(self) -> Mapping[str, Provider]:
+        return self._targets.all(self._bench) if self._targets else {}
+
+    def _error(self, message: str, hint: str) -> ConfigError:
+        return ConfigError(
+            f"case {self._case.id!r}: {message}", file=self._case.file.path, line=self._case.line, hint=hint
+        )
+
+
+class _Targets:
+    """The targets of an eval file, opened when they are needed."""
+
+    def __init__(self, settings: Mapping[str, TargetSettings], open_: Callable[[str], Provider | BatchProvider]):
+        self.settings, self._open = settings, open_
+        self._opened: dict[str, Provider] = {}
+
+    def provider(self, name: str) -> Provider:
+        if name not in self._opened:
+            provider = self._open(name)
+            if isinstance(provider, BatchProvider):
+                raise ConfigError(f"target {name!r} answers in batches, and cannot judge")
+            self._opened[name] = provider
+        return self._opened[name]
+
+    def all(self, bench: "JudgeBench") -> dict[str, Provider]:
+        return {name: _Other(bench, self, name) for name in self.settings}
+
+
+class _Other:
+    """A target that a script may call as well."""
+
+    def __init__(self, bench: "JudgeBench", targets: _Targets, name: str):
+        self._bench, self._targets, self._name = bench, targets, name
+
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        return await self._bench.ask(self._targets, self._name, request)
+
+
 class JudgeBench:
     """Makes the evaluators of cases; those that are set up alike share one set."""
 
-    def __init__(self, *, dry_run: bool = False):
-        self._dry_run = dry_run
-        self._made: dict[bytes, Judges] = {}
-        self._failed: dict[bytes, ConfigError] = {}
-        self._last: tuple[object, Judges] | None = None
+    def __init__(self, *, dry_run: bool = False, only_check: bool = False):
+        self._dry_run, self._only_check = dry_run, only_check
+        self._made: dict[tuple[bytes, Path, str], Judges] = {}
+        self._failed: dict[tuple[bytes, Path, str], ConfigError] = {}
+        self._last: tuple[object, object, str, Judges] | None = None
+        self._lines: dict[tuple[str, str, str | None], JudgeLine] = {}
+        self._warned: set[Problem] = set()
+        self.slots = asyncio.Semaphore(1)
+        self.seconds = JUDGE_SECONDS
+        self.stack: AsyncExitStack | None = None
+        self._entered: set[int] = set()
 
-    def judges(self, case: EvalCase) -> Judges:
+    def begin(self, slots: asyncio.Semaphore, seconds: float | None, stack: AsyncExitStack) -> None:
+        """Get ready for a run: its slots, its time limit, and who closes what is opened."""
+        self.slots, self.seconds, self.stack = slots, seconds or JUDGE_SECONDS, stack
+
+    async def ask(self, targets: _Targets | None, name: str, request: ProviderRequest) -> ProviderResponse:
+        """Ask a target to judge, within the run's limits."""
+        if targets is None:
+            raise ProviderError("dry run: no judge was asked")
+        try:
+            provider = targets.provider(name)
+        except ConfigError as error:
+            raise ProviderError(error.message) from error
+        async with self.slots:
+            if id(provider) not in self._entered:
+                self._entered.add(id(provider))
+                if isinstance(provider, AbstractAsyncContextManager) and self.stack is not None:
+                    await self.stack.enter_async_context(provider)
+            try:
+                async with asyncio.timeout(self.seconds):
+                    return await provider.invoke(request)
+            except TimeoutError:
+                raise ProviderError(f"the judge timed out after {self.seconds:g} s", may_pass=True) from None
+
+    def judges(self, case: EvalCase, target: str) -> Judges:
         """The evaluators of a case. What is wrong with their settings is a `ConfigError`."""
         asked = case.execution.evaluators
         plain = bool(asked) and not case.rubrics
-        if plain and self._last is not None and self._last[0] is asked:  # most cases share their file's
-            return self._last[1]
+        last = self._last
+        if plain and last is not None and last[0] is asked and last[1] is case.file and last[2] == target:
+            return last[3]  # most cases share their file's
         configs = _configs(case)
-        key = msgspec.json.encode(configs)
+        key = msgspec.json.encode(configs), case.file.path.parent, target
         if key in self._failed:
             raise self._failed[key]  # once for all the cases that share it
         if key not in self._made:
             try:
-                made = [self._judge(config, number, case) for number, config in enumerate(configs)]
+                made = self._make(configs, case, target)
             except ConfigError as error:
                 self._failed[key] = error
                 raise
             if len(self._made) >= MOST_KEPT:  # cases may each have evaluators of their own
                 self._made.clear()
-            self._made[key] = Judges(tuple(made), digest(configs))
+            self._made[key] = made
         if plain:
-            self._last = asked, self._made[key]
+            self._last = asked, case.file, target, self._made[key]
         return self._made[key]
 
-    def _judge(self, config: Json, number: int, case: EvalCase) -> Judge:
+    def _make(self, configs: Sequence[Json], case: EvalCase, target: str) -> Judges:
+        judges = tuple(
+            _Workshop(self, case, target, _steps(case, number)).make(config) for number, config in enumerate(configs)
+        )
+        prints = [getattr(judge.evaluator, "fingerprint", None) for judge in judges]
+        return Judges(judges, digest(configs, prints) if any(prints) else digest(configs))
+
+    def made(self, heading: Heading, config: Json, workshop: "_Workshop") -> Evaluator:
+        """The evaluator that its settings ask for."""
+        if self._dry_run and heading.type in JUDGED:
+            return Unjudged()
+        kind = evaluator_type(heading.type)
+        settings = _passed_on({name: value for name, value in config.items() if name not in HEADING}, kind)
+        found: Any = converted(settings, kind)
+        if isinstance(found, list):
+            where = label(found[0].steps)
+            raise ConfigError(f"{where}: {found[0].message}" if where else found[0].message, hint=found[0].hint)
+        if not hasattr(found, "open") or (self._only_check and getattr(kind, "imports_code", False)):
+            return found  # type: ignore[no-any-return]
+        return found.open(workshop)  # type: ignore[no-any-return]
+
+    def line(self, case: EvalCase, target: str, asked: str | None) -> JudgeLine:
+        """The way to the judge of a file's cases; it is connected once the targets are known."""
+        key = os.path.abspath(case.file.path), target, asked  # which is relative while planning
+        if key not in self._lines:
+            self._lines[key] = JudgeLine(self, case, target, asked)
+        return self._lines[key]
+
+    def lines_of(self, path: Path) -> list[JudgeLine]:
+        """The lines of a file that must lead to somebody."""
+        return (
+            []
+            if self._dry_run
+            else [line for (file, _, _), line in self._lines.items() if file == os.path.abspath(path)]
+        )
+
+    def connect(
+        self, path: Path, settings: Mapping[str, TargetSettings], open_: Callable[[str], Provider | BatchProvider]
+    ) -> Iterator[Problem]:
+        """Connect the lines of a file with its targets; what is wrong with that."""
+        targets = _Targets(settings, open_)
+        for line in self.lines_of(path):
+            try:
+                line.connect(targets)
+            except ConfigError as error:
+                yield Problem.of(error)
+
+    def warn_once(self, problem: Problem) -> None:
+        if problem not in self._warned:
+            self._warned.add(problem)
+            warn(problem)
+
+
+HEADING = ("type", "name", "weight")
+
+
+class _Workshop:
+    """What the evaluators of one case find when they get ready; `steps` is where in the case they stand."""
+
+    def __init__(self, bench: JudgeBench, case: EvalCase, target: str, steps: tuple[str | int, ...]):
+        self._bench, self._case, self._target, self._steps = bench, case, target, steps
+        self.folder = Path(case.file.path).parent.absolute()
+        self._inside = 0
+
+    def judge(self, name: str | None) -> JudgeLine:
+        return self._bench.line(self._case, self._target, name)
+
+    def warn(self, message: str, hint: str = "") -> None:
+        text = f"{label(self._steps)}: {message}"
+        file, line = self._case.file.path, self._case.line
+        self._bench.warn_once(Problem(message=text, severity="warning", file=file, line=line, hint=hint))
+
+    def evaluator(self, config: Json) -> Judge:
+        """An evaluator inside of the one that gets ready here."""
+        number, self._inside = self._inside, self._inside + 1
+        return _Workshop(self._bench, self._case, self._target, (*self._steps, "evaluators", number)).make(config)
+
+    def make(self, config: Json) -> Judge:
+        """The evaluator that stands here; what is wrong with it is told with its place."""
         heading = converted(config, Heading)
         if isinstance(heading, list):
-            raise _wrong(heading[0], number, case)
-        if self._dry_run and heading.type in JUDGED:
-            evaluator: Any = Unjudged()
-        else:
-            try:
-                kind = evaluator_type(heading.type)
-            except ConfigError as error:
-                unasked = "" if case.evaluators or case.rubrics else ", which is meant when no evaluators are set up"
-                hint = f"set up 'evaluators:', or use --dry-run; {error.hint}" if heading.type in JUDGED else error.hint
-                message = f"case {case.id!r}: {error.message}{unasked}"
-                raise ConfigError(message, file=case.file.path, line=case.line, hint=hint) from None
-            settings = {name: value for name, value in config.items() if name not in ("type", "name", "weight")}
-            evaluator = converted(settings, kind)
-            if isinstance(evaluator, list):
-                raise _wrong(evaluator[0], number, case)
+            raise self._error(f"{label((*self._steps, *heading[0].steps))}: {heading[0].message}", heading[0].hint)
+        try:
+            evaluator = self._bench.made(heading, config, self)
+        except ConfigError as error:
+            raise error if error.file else self._error(f"{label(self._steps)}: {error.message}", error.hint) from None
         return Judge(heading.name or heading.type, heading.type, heading.weight, evaluator)
+
+    def _error(self, message: str, hint: str) -> ConfigError:
+        case = self._case
+        return ConfigError(f"case {case.id!r}: {message}", file=case.file.path, line=case.line, hint=hint)
+
+
+def _steps(case: EvalCase, number: int) -> tuple[str | int, ...]:
+    """Where an evaluator of a case is set up."""
+    if number < len(case.evaluators):
+        return "evaluators", number
+    return ("rubrics",) if case.rubrics else ("evaluator",)
+
+
+def _passed_on(settings: Json, kind: Any) -> Json:
+    """The settings, with those that the kind does not know under the name by which it passes them on."""
+    rest = getattr(kind, "passes_on", None)
+    if rest is None:
+        return settings
+    known = {name: value for name, value in settings.items() if name in field_names(kind)}
+    unknown = {name: value for name, value in settings.items() if name not in known}
+    return {**known, rest: {**(known.get(rest) or {}), **unknown}} if unknown else known
 
 
 def _configs(case: EvalCase) -> Sequence[Json]:
@@ -139,12 +333,6 @@ def _configs(case: EvalCase) -> Sequence[Json]:
     if case.rubrics:
         configs.append({"type": "rubric", "rubrics": case.rubrics})
     return configs or [{"type": case.evaluator}]
-
-
-def _wrong(misfit: Any, number: int, case: EvalCase) -> ConfigError:
-    where = label(("evaluators", number, *misfit.steps))
-    message = f"case {case.id!r}: {where}: {misfit.message}"
-    return ConfigError(message, file=case.file.path, line=case.line, hint=misfit.hint)
 
 
 def _sound(score: Score) -> Score:

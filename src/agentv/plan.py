@@ -172,7 +172,7 @@ class _Planner:
             if name not in used:
                 used[name] = case
             try:
-                self.bench.judges(case)
+                self.bench.judges(case, name)
             except ConfigError as error:
                 self.report(Problem.of(error))
         return used, cases
@@ -184,21 +184,30 @@ class _Planner:
 
     def _targets(self, path: Path, used: Mapping[str, EvalCase]) -> dict[str, Target]:
         stand_in = self._wanted.stand_in
-        file = self._targets_file(path)
+        lines = self.bench.lines_of(path)
+        file = self._targets_file(path, needed=bool(lines))
         if file is None:
             assert stand_in is not None
             return {name: Target(name, stand_in, Files.INLINE, digest("stand-in")) for name in used}
         note(f"{path}: targets are read from {file}")
-        read = read_targets(file, os.environ, used if stand_in is None else ())
+        judges = {line.asked for line in lines if line.asked}
+        read = read_targets(file, os.environ, judges.union(used if stand_in is None else ()))
         self.secrets.update(read.secrets)
         for problem in read.problems:
             if problem not in self._told:  # several eval files may share a targets file
                 self._told.add(problem)
                 self.report(problem)
+        if not self.problems:
+            for problem in self.bench.connect(
+                path, read.targets, lambda name: _opened(name, read.targets[name], path.parent.absolute(), file)
+            ):
+                self.report(problem)
         found: dict[str, Target] = {}
         for name, case in used.items():
             note(f"{path}: target {name!r}: {self._why(case)}")
-            if name not in read.names:
+            if name not in read.names and stand_in is not None and not self._wanted.dry_run:
+                found[name] = Target(name, stand_in, Files.INLINE, digest("stand-in"))
+            elif name not in read.names:
                 if self.problems and not read.names:
                     continue  # the file itself is wrong, and that has been told
                 message, hint = f"unknown target {name!r}: {file} has none of that name", nearest(name, read.names)
@@ -216,9 +225,9 @@ class _Planner:
                 found[name] = Target(name, provider, files, stamp, workers, alone, timeout)
         return found
 
-    def _targets_file(self, path: Path) -> Path | None:
+    def _targets_file(self, path: Path, *, needed: bool) -> Path | None:
         """The targets file of an eval file. A function of the user's needs none, and a dry run can do without."""
-        if self._wanted.stand_in is None or self._wanted.targets is not None:
+        if self._wanted.stand_in is None or self._wanted.targets is not None or needed:
             return find_targets(path.parent, self._wanted.targets)
         try:
             return find_targets(path.parent) if self._wanted.dry_run else None

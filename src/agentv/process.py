@@ -99,6 +99,8 @@ def kill_all() -> None:
 
 async def end_strays() -> None:
     """End what finished children have left behind outside of their groups."""
+    if not _watcher.is_started:
+        return  # there were no children
     end = time.monotonic() + 2 * GRACE_SECONDS
     while _strays.ask() and time.monotonic() < end:
         await asyncio.sleep(0.02)
@@ -335,9 +337,13 @@ class _Watcher:
         self._slots: dict[int, int] = {}
         self._free: list[int] = []
 
+    @property
+    def is_started(self) -> bool:
+        return self._table >= 0
+
     def start(self) -> None:
         """Start it with the first child."""
-        if self._table >= 0:
+        if self.is_started:
             return
         if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
             with contextlib.suppress(ValueError):  # only the main thread may

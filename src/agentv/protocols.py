@@ -3,11 +3,11 @@
 To add one is to write one small class with one of these methods; nothing else needs to know of it.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from agentv.records import EvalResult, Exchange, ProviderRequest, ProviderResponse, Score
+from agentv.records import EvalResult, EvaluatorResult, Exchange, Json, ProviderRequest, ProviderResponse, Score
 
 
 class Provider(Protocol):
@@ -69,6 +69,56 @@ class Evaluator(Protocol):
     """Judges one exchange. Holds no state: one instance serves all cases at once."""
 
     async def evaluate(self, exchange: Exchange) -> Score: ...
+
+
+class Workshop(Protocol):
+    """What an evaluator finds when it gets ready for the cases of an eval file.
+
+    The settings of an evaluator are a struct. It is the evaluator itself if `evaluate` is all that it needs; else its
+    `open(workshop)` gives the evaluator, or raises `ConfigError`, before anything is run.
+    """
+
+    @property
+    def folder(self) -> Path:
+        """The eval file's folder, which paths are relative to."""
+        ...
+
+    def judge(self, name: str | None) -> "JudgeTarget":
+        """The target that judges: the one of this name, else the one that is set up for the case's target."""
+        ...
+
+    def warn(self, message: str, hint: str = "") -> None:
+        """Tell the user of something in the settings that can be survived."""
+        ...
+
+    def evaluator(self, config: Json) -> "NamedEvaluator":
+        """Another evaluator, made from its settings."""
+        ...
+
+
+class JudgeTarget(Provider, Protocol):
+    """A target that is asked to judge."""
+
+    @property
+    def name(self) -> str: ...
+
+    def others(self) -> Mapping[str, Provider]:
+        """All the targets that could be asked, by name."""
+        ...
+
+
+class NamedEvaluator(Protocol):
+    """An evaluator at work under its own name."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def weight(self) -> float: ...
+
+    async def result(self, exchange: Exchange) -> EvaluatorResult:
+        """Its score; one that breaks scores 0 and says why."""
+        ...
 
 
 class ResultSink(Protocol):

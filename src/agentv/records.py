@@ -179,6 +179,8 @@ class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True):
     input_files: tuple[Path, ...] = ()
     guideline_files: tuple[Path, ...] = ()
     attempt: int = 1
+    response_schema: Json | None = None
+    """The JSON Schema of the answer, for language models that can be held to one."""
 
 
 class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -200,6 +202,9 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     response: ProviderResponse
 
 
+Verdict = Literal["pass", "borderline", "fail"]
+
+
 class Score(msgspec.Struct, frozen=True, kw_only=True):
     """What one evaluator made of one answer: 0 is worthless, 1 perfect.
 
@@ -213,11 +218,12 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     details: Any = None
     evaluator_provider_request: Any = None
     failed: bool = False
+    verdict: Verdict | None = None
+    """Where the score alone does not tell it."""
 
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Weight = Annotated[float, msgspec.Meta(ge=0)]
-Verdict = Literal["pass", "borderline", "fail"]
 
 
 class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

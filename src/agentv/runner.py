@@ -21,6 +21,7 @@ from agentv.digests import case_digest
 from agentv.dumps import Dumps
 from agentv.errors import AgentvError, AttachmentError, ConfigError, ProviderError
 from agentv.plan import Plan, PlannedFile, Target
+from agentv.process import end_strays
 from agentv.prompts import build_request
 from agentv.protocols import Answers, BatchProvider, Check, Checked, Provider, ResultSink
 from agentv.records import (
@@ -124,7 +125,9 @@ async def run_plan(
     run = _Run(plan, options, sink, watcher, is_done)
     files = iter(plan.files)
     numbers = iter(range(options.workers))
-    async with asyncio.TaskGroup() as group:
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        stack.push_async_callback(end_strays)
+        plan.bench.begin(run.slots, options.timeout_seconds, stack)
         for share in shares(options.workers, len(plan.files)):
             group.create_task(run.take_files(files, [next(numbers) for _ in range(share)]))
 
@@ -143,6 +146,8 @@ class _Run:
         self._plan, self._options, self._sink, self._watcher, self._is_done = plan, options, sink, watcher, is_done
         limits = options.limits.items()
         self._gates = {name: asyncio.Semaphore(limit) for name, limit in limits if limit < options.workers}
+        self.slots = asyncio.Semaphore(options.workers)
+        """Held by whoever asks somebody outside, be it a target or a judge."""
         self._clock = asyncio.get_running_loop().time
         self._yielded = self._clock()
         self._several = len(plan.files) > 1
@@ -235,7 +240,7 @@ class _Run:
 
     async def run_case(self, case: EvalCase, file: PlannedFile, target: Target, ask: Ask) -> EvalResult:
         """The result of one case. Whatever goes wrong with it is in the result, and nobody else's trouble."""
-        judges = self._plan.bench.judges(case)
+        judges = self._plan.bench.judges(case, target.name)
         request, unread = None, ""
         try:
             request = build_request(case, file.patterns, target.files)
@@ -262,7 +267,8 @@ class _Run:
         async def call(attempt: int) -> ProviderResponse:
             start = time.perf_counter()
             asked = request if attempt == 1 else msgspec.structs.replace(request, attempt=attempt)
-            response = await provider.invoke(asked)
+            async with self.slots:
+                response = await provider.invoke(asked)
             if response.duration_ms is not None:
                 return response
             return msgspec.structs.replace(response, duration_ms=round((time.perf_counter() - start) * 1000, 3))

@@ -14,6 +14,7 @@ from agentv.config import CONFIG_NAMES, Config
 from agentv.documents import Document, Place, Steps
 from agentv.environment import load_env
 from agentv.errors import AgentvError, AttachmentError, ConfigError, EvalFileError
+from agentv.evaluating import JudgeBench
 from agentv.folders import attached_file, attached_text
 from agentv.jsonl import column_in_json
 from agentv.records import EvalCase, FileBlock, Message, Problem
@@ -58,9 +59,14 @@ def check_file(path: Path) -> Checked:
         if len(problems) >= MOST_PROBLEMS:
             raise _Enough
 
+    bench = JudgeBench(only_check=True)
     try:
-        for _ in _checker(path)(path, report):
+        for case in _checker(path)(path, report):
             cases += 1
+            try:
+                bench.judges(case, case.target)
+            except ConfigError as error:
+                report(msgspec.structs.replace(Problem.of(error), column=1))
     except AgentvError as error:
         problems[Problem.of(error)] = None
     except _Enough:

@@ -6,8 +6,24 @@ from typing import Any
 from agentv.errors import ConfigError, nearest
 
 BUILT_IN = {
+    "code_judge": "agentv.evaluators.code_judge:CodeJudge",
+    "composite": "agentv.evaluators.composite:Composite",
     "contains": "agentv.evaluators.text:Contains",
+    "cost": "agentv.evaluators.limits:Cost",
     "equals": "agentv.evaluators.text:Equals",
+    "field_accuracy": "agentv.evaluators.field_accuracy:FieldAccuracy",
+    "icontains": "agentv.evaluators.text:IContains",
+    "is_json": "agentv.evaluators.json_checks:IsJson",
+    "json_schema": "agentv.evaluators.json_checks:JsonSchema",
+    "latency": "agentv.evaluators.limits:Latency",
+    "llm_judge": "agentv.evaluators.llm_judge:LlmJudge",
+    "python": "agentv.evaluators.python:PythonJudge",
+    "regex": "agentv.evaluators.regex:Regex",
+    "rubric": "agentv.evaluators.rubric:Rubric",
+    "similarity": "agentv.evaluators.similarity:Similarity",
+    "starts_with": "agentv.evaluators.text:StartsWith",
+    "token_usage": "agentv.evaluators.limits:TokenLimits",
+    "tool_trajectory": "agentv.evaluators.tool_trajectory:ToolTrajectory",
 }
 
 

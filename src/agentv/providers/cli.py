@@ -20,7 +20,7 @@ from agentv.commands import MAX_ANSWER_BYTES, OF_A_FILE, Command, content, expec
 from agentv.dumps import safe_name
 from agentv.errors import ConfigError, ProviderError
 from agentv.notices import say
-from agentv.process import TAIL_BYTES, Finished, Keep, Output, end_strays
+from agentv.process import TAIL_BYTES, Finished, Keep, Output
 from agentv.protocols import BatchProvider, Check, Provider, Requests
 from agentv.providers.settings import Flag, Seconds, TargetSettings, Text
 from agentv.records import Message, ProviderRequest, ProviderResponse
@@ -129,20 +129,16 @@ class _Runs:
     def __init__(self, settings: CliSettings, command: Command, check: Check | None):
         self._settings, self._command, self.check = settings, command, check
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await end_strays()
-
 
 class Cli(_Runs):
     """Runs the command for each request."""
 
     _numbers = itertools.count(1)
 
+    async def __aenter__(self) -> Self:
+        return self
+
     async def __aexit__(self, *_: object) -> None:
-        await super().__aexit__()
         if "_temporary" not in self.__dict__:
             return
         if self._settings.keep_temp_files:

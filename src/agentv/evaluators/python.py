@@ -1,0 +1,63 @@
+"""A Python function of the user's scores the answer, in agentv's own process."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from agentv.functions import UserFunction, load_function
+from agentv.judgements import BadJudgement, number_from, score_from
+from agentv.payload import payload_of
+from agentv.protocols import Evaluator, Workshop
+from agentv.records import Exchange, Json, Score
+
+OFFERED = (
+    "question",
+    "expected_outcome",
+    "expected_messages",
+    "reference_answer",
+    "candidate_answer",
+    "output_messages",
+    "guideline_files",
+    "input_files",
+    "input_messages",
+    "trace_summary",
+    "execution_metrics",
+    "config",
+)
+
+
+class PythonJudge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Calls a function with the fields of the payload that its parameters name; a single other one gets the answer."""
+
+    imports_code: ClassVar[bool] = True
+    """Which a mere check of the settings leaves alone."""
+
+    function: Annotated[str, Meta(min_length=1)]
+    config: Json | None = None
+
+    def open(self, workshop: Workshop) -> Evaluator:
+        function = load_function(self.function, workshop.folder)
+        return _Function(UserFunction(function, OFFERED, "candidate_answer", apart=True), self.config)
+
+
+class _Function:
+    def __init__(self, function: UserFunction, config: Json | None):
+        self._function, self._config = function, config
+
+    async def evaluate(self, exchange: Exchange) -> Score:
+        return as_score(await self._function(payload_of(exchange, self._config)))
+
+
+def as_score(value: Any) -> Score:
+    """What a function may return: a number, a bool, a mapping or a Score."""
+    if isinstance(value, Score):
+        return value
+    if isinstance(value, bool):
+        return Score(score=float(value))
+    if isinstance(value, Mapping):
+        return score_from(value)
+    if isinstance(value, int | float):
+        return Score(score=number_from(value))
+    raise BadJudgement(f"the function returned {type(value).__name__}: return a number, a bool, a mapping or a Score")

@@ -1,0 +1,145 @@
+"""A language model checks the answer against a list, item by item."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from agentv.errors import ConfigError
+from agentv.grading import DATA, filled, judge_request, shown
+from agentv.judgements import BadJudgement, judged, object_in
+from agentv.protocols import Evaluator, Provider, Workshop
+from agentv.records import Exchange, Score, Weight
+
+SYSTEM = f"""You check the answer of an AI agent against a list of criteria, each on its own. {DATA}
+Reply with one JSON object and nothing else:
+{{"checks": [{{"id": the criterion's id, "satisfied": true or false, "reasoning": one sentence}}],
+"overall_reasoning": one or two sentences}}"""
+
+PROMPT = """What was asked:
+{{ question }}
+
+What is expected of the answer:
+{{ expected_outcome }}
+
+The answer to check:
+{{ candidate_answer }}
+
+The criteria:
+"""
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "checks": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string"},
+                    "satisfied": {"type": "boolean"},
+                    "reasoning": {"type": "string"},
+                },
+                "required": ["id", "satisfied", "reasoning"],
+                "additionalProperties": False,
+            },
+        },
+        "overall_reasoning": {"type": "string"},
+    },
+    "required": ["checks", "overall_reasoning"],
+    "additionalProperties": False,
+}
+
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One criterion. If it is `required`, an answer that misses it fails, whatever its score."""
+
+    description: Text
+    id: Text | None = None
+    weight: Weight = 1.0
+    required: bool = False
+
+
+class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Asks a language model which items of a list an answer meets; the score is their share of the weight."""
+
+    rubrics: Annotated[tuple[Text | Item, ...], Meta(min_length=1)]
+    judge_target: str | None = None
+
+    def open(self, workshop: Workshop) -> Evaluator:
+        items = tuple(_items(self.rubrics))
+        ids = [item.id for item in items]
+        for id_ in ids:
+            if ids.count(id_) > 1:
+                raise ConfigError(f"rubrics: the id {id_!r} stands twice", hint="rename one of them")
+        return _Rubric(items, workshop.judge(self.judge_target))
+
+
+def _items(given: Sequence[str | Item]) -> Iterator[Item]:
+    for number, entry in enumerate(given, 1):
+        item = Item(description=entry) if isinstance(entry, str) else entry
+        yield item if item.id else msgspec.structs.replace(item, id=f"rubric-{number}")
+
+
+class _Check(NamedTuple):
+    satisfied: bool
+    reasoning: str
+
+
+class _Rubric:
+    def __init__(self, items: tuple[Item, ...], judge: Provider):
+        self._items, self._judge = items, judge
+
+    async def evaluate(self, exchange: Exchange) -> Score:
+        listed = "\n".join(f"- {item.id}: {item.description}" for item in self._items)
+        request = judge_request(SYSTEM, filled(PROMPT, exchange) + listed, exchange, SCHEMA)
+        try:
+            checks, reasoning = await judged(self._judge, request, _read)
+        except BadJudgement as error:
+            return Score(score=0.0, misses=(str(error),), failed=True, evaluator_provider_request=shown(request))
+        return self._score(checks, reasoning, shown(request))
+
+    def _score(self, checks: dict[str, _Check], reasoning: str, request: dict[str, Any]) -> Score:
+        left_out = _Check(False, "the judge left it out")
+        found = [(item, checks.get(item.id or "", left_out)) for item in self._items]
+        total = sum(item.weight for item in self._items)
+        met = sum(item.weight for item, check in found if check.satisfied)
+        failed = any(item.required and not check.satisfied for item, check in found)
+        return Score(
+            score=met / total if total else 0.0,
+            verdict="fail" if failed else None,
+            hits=tuple(item.description for item, check in found if check.satisfied),
+            misses=tuple(_missed(item, check) for item, check in found if not check.satisfied),
+            reasoning=reasoning,
+            details={"checks": [_detail(item, check) for item, check in found]},
+            evaluator_provider_request=request,
+        )
+
+
+def _missed(item: Item, check: _Check) -> str:
+    start = f"required: {item.description}" if item.required else item.description
+    return f"{start} ({check.reasoning})" if check.reasoning else start
+
+
+def _detail(item: Item, check: _Check) -> dict[str, Any]:
+    about = {"id": item.id, "description": item.description, "weight": item.weight, "required": item.required}
+    return {**about, "satisfied": check.satisfied, "reasoning": check.reasoning}
+
+
+def _read(text: str) -> tuple[dict[str, _Check], str]:
+    """What the judge found of each item. One that it says two things of is not met."""
+    raw = object_in(text, "checks")
+    if not isinstance(raw["checks"], list):
+        raise BadJudgement("'checks' is no list")
+    found: dict[str, _Check] = {}
+    for entry in raw["checks"]:
+        if not isinstance(entry, dict) or not isinstance(entry.get("satisfied"), bool):
+            raise BadJudgement("a check does not say whether it is 'satisfied', true or false")
+        check = _Check(entry["satisfied"], str(entry.get("reasoning") or ""))
+        id_ = str(entry.get("id"))
+        if id_ not in found or found[id_].satisfied:
+            found[id_] = check
+    return found, str(raw.get("overall_reasoning") or "")
