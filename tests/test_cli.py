@@ -84,12 +84,12 @@ ROWS = [
     ["records"],
     [
         *["protocols", "notices", "documents", "wire", "repeats", "redact", "statistics", "scoring", "trace"],
-        *["shell", "strays", "threads"],
+        *["shell", "strays", "threads", "deadline", "figures", "matching"],
     ],
     ["jsonl", "shapes", "folders", "results", "dumps", "summary", "progress", "process", "functions", "payload"],
     [
         *["case_records", "config", "environment", "providers.settings", "batch_output", "commands", "judgements"],
-        *["target_proxy", "matching"],
+        *["target_proxy", "schema_form"],
     ],
     ["checks", "scripts", "grading"],
     ["providers.*", "evaluators.*", "prompts", "digests"],

@@ -77,9 +77,10 @@ class Judges(msgspec.Struct, frozen=True):
     digest: str
 
     async def results(self, exchange: Exchange) -> tuple[EvaluatorResult, ...]:
-        """What each makes of the exchange; they work side by side."""
-        if len(self.judges) == 1:
-            return (await self.judges[0].result(exchange),)
+        """What each makes of the exchange; they work side by side, unless they never wait for anything."""
+        waiting = [judge for judge in self.judges if getattr(judge.evaluator, "waits", True)]
+        if len(waiting) <= 1:
+            return tuple([await judge.result(exchange) for judge in self.judges])
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(judge.result(exchange)) for judge in self.judges]
         return tuple(task.result() for task in tasks)

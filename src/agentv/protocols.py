@@ -66,7 +66,10 @@ class Check(Protocol):
 
 
 class Evaluator(Protocol):
-    """Judges one exchange. Holds no state: one instance serves all cases at once."""
+    """Judges one exchange. Holds no state: one instance serves all cases at once.
+
+    One that never waits for anything may say so with `waits = False`: then it costs no task of its own.
+    """
 
     async def evaluate(self, exchange: Exchange) -> Score: ...
 

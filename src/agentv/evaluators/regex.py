@@ -1,0 +1,85 @@
+"""Checks an answer against regular expressions.
+
+Some expressions take ages on some texts, so that every check is bounded in time. An alarm does that at no cost; where
+there is none, or the text is so long that the alarm would come late, an interpreter of its own does the search.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from agentv.deadline import can_end_calls, within
+from agentv.errors import AgentvError, ConfigError
+from agentv.matching import Require, checked
+from agentv.protocols import Evaluator, Workshop
+from agentv.records import Exchange, Score
+from agentv.threads import in_thread
+
+SECONDS = 1.0
+START_SECONDS = 1.0
+LONG_TEXT = 100_000
+SEARCH = """
+import json, re, sys
+patterns, flags, text = json.load(sys.stdin)
+print(json.dumps([re.search(pattern, text, flags) is not None for pattern in patterns]))
+"""
+_TURNS = threading.Semaphore(4)  # interpreters at once: more would only slow each other down
+
+
+class Regex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Passes when the pattern is found somewhere in the answer, or all or any of several are."""
+
+    value: str | Annotated[tuple[str, ...], Meta(min_length=1)]
+    require: Require = "all"
+    negate: bool = False
+    case_sensitive: bool = True
+
+    def open(self, workshop: Workshop) -> Evaluator:
+        flags = 0 if self.case_sensitive else re.IGNORECASE
+        values = (self.value,) if isinstance(self.value, str) else self.value
+        return _Patterns(tuple(_compiled(value, flags) for value in values), self)
+
+
+class _Patterns(msgspec.Struct, frozen=True):
+    waits: ClassVar[bool] = False
+
+    patterns: tuple[re.Pattern[str], ...]
+    settings: Regex
+
+    async def evaluate(self, exchange: Exchange) -> Score:
+        text = exchange.response.text
+        try:
+            if len(text) <= LONG_TEXT and can_end_calls():
+                found = within(SECONDS, lambda: [pattern.search(text) is not None for pattern in self.patterns])
+            else:
+                found = await in_thread(lambda: self._found_apart(text))
+        except (TimeoutError, subprocess.TimeoutExpired):
+            values = ", ".join(repr(pattern.pattern) for pattern in self.patterns)
+            raise AgentvError(f"no end to matching {values} within {SECONDS:g} s") from None
+        checks = ((pattern.pattern, held) for pattern, held in zip(self.patterns, found, strict=True))
+        settings = self.settings
+        return checked(checks, ("matches", "match"), require=settings.require, negate=settings.negate)
+
+    def _found_apart(self, text: str) -> list[bool]:
+        command = [sys.executable, "-I", "-S", "-c", SEARCH]
+        flags = 0 if self.settings.case_sensitive else int(re.IGNORECASE)
+        task = json.dumps([[pattern.pattern for pattern in self.patterns], flags, text]).encode()
+        with _TURNS:
+            run = subprocess.run(command, input=task, capture_output=True, timeout=SECONDS + START_SECONDS, check=True)
+        found: list[bool] = json.loads(run.stdout)
+        return found
+
+
+def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(
+            f"invalid pattern {pattern!r}: {error}", hint="a backslash before it makes . or ( plain"
+        ) from None

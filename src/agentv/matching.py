@@ -1,0 +1,93 @@
+"""What evaluators share when they compare: equal values, JSON in an answer, and a verdict on several checks."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NoReturn
+
+from agentv.records import Score
+
+Require = Literal["all", "any"]
+FENCE = "```"
+
+
+def checked(
+    checks: Iterable[tuple[str, bool]], verbs: tuple[str, str], *, require: Require = "all", negate: bool = False
+) -> Score:
+    """The score of checks that hold or not; `verbs` words them, as in `("contains", "contain")`."""
+    hits: list[str] = []
+    misses: list[str] = []
+    for value, held in checks:
+        words = f"{verbs[0]} {value!r}" if held else f"does not {verbs[1]} {value!r}"
+        (hits if held is not negate else misses).append(words)
+    passed = not misses if require == "all" else bool(hits)
+    return Score(score=1.0 if passed else 0.0, hits=tuple(hits), misses=() if passed else tuple(misses))
+
+
+def json_in(text: str) -> Any:
+    """The value of a text that is JSON, or has JSON in its only code fence; `ValueError` says what is wrong where."""
+    try:
+        return _json(text)
+    except ValueError:
+        if text.count(FENCE) != 2:
+            raise
+    inside = text.split(FENCE)[1]
+    language, _, body = inside.partition("\n")
+    return _json(body if language.strip().isalnum() else inside)
+
+
+def _json(text: str) -> Any:
+    try:
+        return _decoded(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except json.JSONDecodeError as error:
+        if not text.strip():
+            raise ValueError("it is empty") from None
+        raise ValueError(f"{error.msg[:1].lower()}{error.msg[1:]}, line {error.lineno}, column {error.colno}") from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_decoded = json.JSONDecoder(parse_constant=_refuse).decode
+_encoded = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values of JSON say the same: 1 is 1.0 but not true, and white space around a text does not count."""
+    if isinstance(one, str) and isinstance(other, str):
+        return one.strip() == other.strip()
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if _is_list(one) and _is_list(other):
+        return len(one) == len(other) and all(map(same, one, other))
+    return same_scalar(one, other)
+
+
+def agrees(wanted: Any, given: Any) -> bool:
+    """Whether `given` has all that is wanted: an object may have more fields, a list no more items."""
+    if isinstance(wanted, Mapping):
+        return isinstance(given, Mapping) and all(
+            key in given and agrees(value, given[key]) for key, value in wanted.items()
+        )
+    if _is_list(wanted):
+        return _is_list(given) and len(wanted) == len(given) and all(map(agrees, wanted, given))
+    return same_scalar(wanted, given)
+
+
+def same_scalar(one: Any, other: Any) -> bool:
+    """Whether two plain values are equal, where true is not 1."""
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def short(value: Any, most: int = 80) -> str:
+    """A value as JSON, cut where it grows long."""
+    if isinstance(value, str) and len(value) > most:
+        value = value[:most]
+    text = _encoded(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
