@@ -45,7 +45,7 @@ def refused(write: Write, evaluator: dict[str, Any]) -> str:
     write("targets.py", JUDGE_TARGET)
     write("cases.jsonl", [a_case("a", evaluators=[evaluator])])
     error = evaluate("cases.jsonl", expect=2).stderr
-    assert error.startswith("error: cases.jsonl: Line 1: case 'a': evaluators[0]: ")
+    assert error.startswith("error: cases.jsonl: Line 1: case 'a': evaluators[0]")
     return error
 
 
@@ -129,8 +129,11 @@ def test_a_script_that_takes_too_long_is_ended_with_all_its_own(write: Write) ->
         ({"script": "./none.sh --x"}, "script: no such file: ./none.sh"),
         ({"script": "judge.py"}, "script: no such command: judge.py"),
         ({"script": ["true"], "cwd": "nowhere"}, "cwd: no such folder: "),
-        ({}, "missing script"),
-        ({"script": ["true"], "target": {"max_calls": -1}}, "target.max_calls: must be 0 or more, got -1"),
+        ({}, "evaluators[0]: missing script"),
+        (
+            {"script": ["true"], "target": {"max_calls": -1}},
+            "evaluators[0].target.max_calls: must be 0 or more, got -1",
+        ),
     ],
 )
 def test_a_script_that_is_not_there_is_told_before_anything_runs(
@@ -296,7 +299,7 @@ def test_a_language_model_brings_the_scores_together(write: Write) -> None:
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({"evaluators": []}, "evaluators: must not be empty"),
+        ({"evaluators": []}, "evaluators[0].evaluators: must not be empty"),
         ({"evaluators": [INNER[0], INNER[0]]}, "the name 'paris' stands twice"),
         (
             {"evaluators": INNER, "aggregator": {"type": "weighted_average", "weights": {"x": 1}}},

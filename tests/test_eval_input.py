@@ -51,7 +51,7 @@ def test_variables_are_filled_in_and_become_numbers(project: Write) -> None:
         ("- name: a\n", "expected an object, got an array"),
         (MOCK + "  - {name: default, provider: mock}\n", "the name stands twice, first on line 2"),
         ("targets:\n  - {name: default, provider: mok}\n", "unknown provider 'mok'"),
-        ("targets:\n  - {name: default, provider: openai, model: m}\n", "cannot be run by this version"),
+        ("targets:\n  - {name: default, provider: anthropic, model: m}\n", "cannot be run by this version"),
         ("targets:\n  - {name: default, provider: python, function: 'gone.py:f'}\n", "gone.py cannot be loaded"),
         (
             "targets:\n  - {name: default, provider: python, function: 'json:nothing'}\n",
@@ -173,7 +173,7 @@ def test_a_sidecar_alone_is_nothing_to_run(project: Write, path: str) -> None:
 @pytest.mark.parametrize(
     ("evaluator", "message"),
     [
-        ({"type": "contians", "value": "x"}, "unknown evaluator type 'contians'"),
+        ({"type": "contians", "value": "x"}, "evaluators[0]: unknown evaluator type 'contians'"),
         ({"value": "x"}, "evaluators[0]: missing type"),
         ({"type": "contains"}, "evaluators[0]: missing value"),
         ({"type": "contains", "value": "x", "wieght": 2}, "evaluators[0].wieght: unknown field"),
@@ -187,10 +187,12 @@ def test_bad_evaluators_are_told_before_the_run(project: Write, evaluator: objec
     assert f"a.jsonl: Line 1: case 'x': {message}" in ran.stderr
 
 
-def test_a_case_that_nobody_can_judge_yet(project: Write) -> None:
+def test_a_case_that_nobody_can_judge(project: Write) -> None:
     ran = evaluate(project("a.jsonl", [a_case()]), expect=2)
-    assert "'test-1': unknown evaluator type 'llm_judge', which is meant when no evaluators are set up" in ran.stderr
-    assert "hint: set up 'evaluators:', or use --dry-run; known are contains, equals" in ran.stderr
+    assert (
+        "'test-1': nobody is set up to judge the answers of target 'default'; 'llm_judge' is meant when" in ran.stderr
+    )
+    assert "hint: name a target that judges with 'judge_target', in the target or in the evaluator" in ran.stderr
 
 
 def test_a_missing_attachment_is_an_error_of_its_case_alone(project: Write) -> None:

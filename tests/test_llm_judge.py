@@ -163,7 +163,7 @@ def test_a_prompt_of_one_s_own(write: Write) -> None:
         ({"judge_target": "jugde"}, "judge_target: unknown target 'jugde'"),
         ({"weight": -1}, "evaluators[0].weight: must be 0 or more, got -1"),
         ({"weight": "much"}, "evaluators[0].weight: expected a number, got a string"),
-        ({"promt": "x"}, "evaluators[0]: promt: unknown field"),
+        ({"promt": "x"}, "evaluators[0].promt: unknown field"),
         ({"type": "llm_juge"}, "evaluators[0]: unknown evaluator type 'llm_juge'"),
     ],
 )

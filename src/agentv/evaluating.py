@@ -24,7 +24,7 @@ from agentv.protocols import BatchProvider, Evaluator, Provider
 from agentv.providers.settings import LanguageModelSettings, TargetSettings
 from agentv.records import EvalCase, EvaluatorResult, Exchange, Json, Problem, ProviderRequest, ProviderResponse, Score
 from agentv.scoring import verdict_of
-from agentv.shapes import converted, field_names, label
+from agentv.shapes import Misfit, converted, field_names, label
 
 MOST_KEPT = 256
 JUDGED = ("llm_judge", "rubric")
@@ -75,11 +75,12 @@ class Judges(msgspec.Struct, frozen=True):
 
     judges: tuple[Judge, ...]
     digest: str
+    side_by_side: bool
+    """Whether there is anything to gain by that."""
 
     async def results(self, exchange: Exchange) -> tuple[EvaluatorResult, ...]:
-        """What each makes of the exchange; they work side by side, unless they never wait for anything."""
-        waiting = [judge for judge in self.judges if getattr(judge.evaluator, "waits", True)]
-        if len(waiting) <= 1:
+        """What each makes of the exchange; they work side by side, if more than one waits for something."""
+        if not self.side_by_side:
             return tuple([await judge.result(exchange) for judge in self.judges])
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(judge.result(exchange)) for judge in self.judges]
@@ -110,7 +111,9 @@ class JudgeLine:
             name = self._target
         if name is None:
             hint = "name a target that judges with 'judge_target', in the target or in the evaluator"
-            raise self._error(f"nobody is set up to judge the answers of target {self._target!r}", hint)
+            asked = self._case.evaluators or self._case.rubrics
+            unasked = "" if asked else "; 'llm_judge' is meant when no evaluators are set up"
+            raise self._error(f"nobody is set up to judge the answers of target {self._target!r}{unasked}", hint)
         if name not in targets.settings:
             raise self._error(f"judge_target: unknown target {name!r}", nearest(name, targets.settings))
         self.name = name
@@ -224,7 +227,8 @@ class JudgeBench:
             _Workshop(self, case, target, _steps(case, number)).make(config) for number, config in enumerate(configs)
         )
         prints = [getattr(judge.evaluator, "fingerprint", None) for judge in judges]
-        return Judges(judges, digest(configs, prints) if any(prints) else digest(configs))
+        stamp = digest(configs, prints) if any(prints) else digest(configs)
+        return Judges(judges, stamp, sum(getattr(judge.evaluator, "waits", True) for judge in judges) > 1)
 
     def made(self, heading: Heading, config: Json, workshop: "_Workshop") -> Evaluator:
         """The evaluator that its settings ask for."""
@@ -234,8 +238,7 @@ class JudgeBench:
         settings = _passed_on({name: value for name, value in config.items() if name not in HEADING}, kind)
         found: Any = converted(settings, kind)
         if isinstance(found, list):
-            where = label(found[0].steps)
-            raise ConfigError(f"{where}: {found[0].message}" if where else found[0].message, hint=found[0].hint)
+            raise workshop.misfitting(found[0])
         if not hasattr(found, "open") or (self._only_check and getattr(kind, "imports_code", False)):
             return found  # type: ignore[no-any-return]
         return found.open(workshop)  # type: ignore[no-any-return]
@@ -300,12 +303,16 @@ class _Workshop:
         """The evaluator that stands here; what is wrong with it is told with its place."""
         heading = converted(config, Heading)
         if isinstance(heading, list):
-            raise self._error(f"{label((*self._steps, *heading[0].steps))}: {heading[0].message}", heading[0].hint)
+            raise self.misfitting(heading[0])
         try:
             evaluator = self._bench.made(heading, config, self)
         except ConfigError as error:
             raise error if error.file else self._error(f"{label(self._steps)}: {error.message}", error.hint) from None
         return Judge(heading.name or heading.type, heading.type, heading.weight, evaluator)
+
+    def misfitting(self, misfit: Misfit) -> ConfigError:
+        """The error for a setting that does not fit."""
+        return self._error(f"{label((*self._steps, *misfit.steps))}: {misfit.message}", misfit.hint)
 
     def _error(self, message: str, hint: str) -> ConfigError:
         case = self._case
