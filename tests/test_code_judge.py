@@ -350,3 +350,17 @@ def test_a_function_as_target_may_be_judged_by_a_target(write: Write) -> None:
         write("cases.jsonl", [a_case("a", evaluators=[{"type": "llm_judge", "judge_target": "judge"}])])
         report = asyncio.run(run("cases.jsonl", target=lambda question: "Paris"))
     assert report.results[0].score == 0.75
+
+
+def test_all_that_is_wrong_with_the_evaluators_of_a_case_is_told_at_once(write: Write) -> None:
+    wrong = [
+        {"type": "tool_trajectory", "mode": "sideways"},
+        {"type": "contains", "value": 5, "weight": -1},
+        {"type": "x"},
+    ]
+    write("targets.yaml", TARGETS)
+    write("cases.jsonl", [a_case("a", evaluators=wrong)])
+    error = evaluate("cases.jsonl", expect=2).stderr
+    assert "evaluators[0].mode: unknown mode 'sideways'\nhint: one of any_order, exact, in_order" in error
+    assert "evaluators[1].weight: must be 0 or more, got -1" in error
+    assert "evaluators[2]: unknown evaluator type 'x'" in error

@@ -260,8 +260,9 @@ def test_a_required_item_that_is_missed_fails_the_rubric(write: Write) -> None:
         {"id": "polite", "description": "Is polite", "weight": 9},
         {"id": "short", "description": "Is short", "required": True},
     ]
-    (judged,) = rubric(write, {"checks": CHECKS}, *items)["evaluator_results"]
-    assert (judged["score"], judged["verdict"]) == (0.9, "fail")
+    result = rubric(write, {"checks": CHECKS}, *items)
+    (judged,) = result["evaluator_results"]
+    assert (judged["score"], judged["verdict"], result["verdict"]) == (0.9, "fail", "fail")
     assert judged["misses"] == ["required: Is short (three pages)"]
 
 

@@ -70,6 +70,15 @@ class Judge(msgspec.Struct, frozen=True):
         )
 
 
+class WrongEvaluators(ConfigError):
+    """Everything that is wrong with the evaluators of a case; the first stands for all."""
+
+    def __init__(self, errors: Sequence[ConfigError]):
+        first = errors[0]
+        super().__init__(first.message, file=first.file, line=first.line, hint=first.hint)
+        self.errors = [inner for error in errors for inner in getattr(error, "errors", [error])]
+
+
 class Judges(msgspec.Struct, frozen=True):
     """All the evaluators of a case."""
 
@@ -222,13 +231,27 @@ class JudgeBench:
             self._last = asked, case.file, target, self._made[key]
         return self._made[key]
 
+    def problems(self, case: EvalCase, target: str) -> list[Problem]:
+        """Everything that is wrong with the evaluators of a case."""
+        try:
+            self.judges(case, target)
+        except ConfigError as error:
+            return [Problem.of(inner) for inner in getattr(error, "errors", [error])]
+        return []
+
     def _make(self, configs: Sequence[Json], case: EvalCase, target: str) -> Judges:
-        judges = tuple(
-            _Workshop(self, case, target, _steps(case, number)).make(config) for number, config in enumerate(configs)
-        )
+        judges: list[Judge] = []
+        errors: list[ConfigError] = []
+        for number, config in enumerate(configs):
+            try:
+                judges.append(_Workshop(self, case, target, _steps(case, number)).make(config))
+            except ConfigError as error:
+                errors.append(error)
+        if errors:
+            raise WrongEvaluators(errors)
         prints = [getattr(judge.evaluator, "fingerprint", None) for judge in judges]
         stamp = digest(configs, prints) if any(prints) else digest(configs)
-        return Judges(judges, stamp, sum(getattr(judge.evaluator, "waits", True) for judge in judges) > 1)
+        return Judges(tuple(judges), stamp, sum(getattr(judge.evaluator, "waits", True) for judge in judges) > 1)
 
     def made(self, heading: Heading, config: Json, workshop: "_Workshop") -> Evaluator:
         """The evaluator that its settings ask for."""
@@ -238,7 +261,7 @@ class JudgeBench:
         settings = _passed_on({name: value for name, value in config.items() if name not in HEADING}, kind)
         found: Any = converted(settings, kind)
         if isinstance(found, list):
-            raise workshop.misfitting(found[0])
+            raise workshop.misfitting(found)
         if not hasattr(found, "open") or (self._only_check and getattr(kind, "imports_code", False)):
             return found  # type: ignore[no-any-return]
         return found.open(workshop)  # type: ignore[no-any-return]
@@ -303,16 +326,21 @@ class _Workshop:
         """The evaluator that stands here; what is wrong with it is told with its place."""
         heading = converted(config, Heading)
         if isinstance(heading, list):
-            raise self.misfitting(heading[0])
+            raise self.misfitting(heading)
         try:
             evaluator = self._bench.made(heading, config, self)
         except ConfigError as error:
             raise error if error.file else self._error(f"{label(self._steps)}: {error.message}", error.hint) from None
         return Judge(heading.name or heading.type, heading.type, heading.weight, evaluator)
 
-    def misfitting(self, misfit: Misfit) -> ConfigError:
-        """The error for a setting that does not fit."""
-        return self._error(f"{label((*self._steps, *misfit.steps))}: {misfit.message}", misfit.hint)
+    def misfitting(self, misfits: Sequence[Misfit]) -> ConfigError:
+        """The error for settings that do not fit."""
+        return WrongEvaluators(
+            [
+                self._error(f"{label((*self._steps, *misfit.steps))}: {misfit.message}", misfit.hint)
+                for misfit in misfits
+            ]
+        )
 
     def _error(self, message: str, hint: str) -> ConfigError:
         case = self._case

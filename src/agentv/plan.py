@@ -171,10 +171,8 @@ class _Planner:
             name = self._wanted.target_of(case)
             if name not in used:
                 used[name] = case
-            try:
-                self.bench.judges(case, name)
-            except ConfigError as error:
-                self.report(Problem.of(error))
+            for problem in self.bench.problems(case, name):
+                self.report(problem)
         return used, cases
 
     def _report_case(self, problem: Problem) -> None:

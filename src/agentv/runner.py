@@ -391,7 +391,7 @@ def _result(
         target=target.name,
         attempt=outcome.attempt,
         score=score,
-        verdict=verdict_of(score),
+        verdict="fail" if any(map(_is_failed, scores)) else verdict_of(score),
         hits=sum((part.hits for part in scores), ()),
         misses=sum((part.misses for part in scores), ()),
         reasoning="\n".join([part.reasoning for part in scores if part.reasoning]) or None,
@@ -406,6 +406,11 @@ def _result(
         metadata=case.metadata,
         digests=digests,
     )
+
+
+def _is_failed(part: EvaluatorResult) -> bool:
+    """Whether an evaluator that counts says that the answer fails, be its score what it may."""
+    return part.verdict == "fail" and part.weight > 0 and verdict_of(part.score) != "fail"
 
 
 def _now() -> str:

@@ -63,10 +63,8 @@ def check_file(path: Path) -> Checked:
     try:
         for case in _checker(path)(path, report):
             cases += 1
-            try:
-                bench.judges(case, case.target)
-            except ConfigError as error:
-                report(msgspec.structs.replace(Problem.of(error), column=1))
+            for problem in bench.problems(case, case.target):
+                report(msgspec.structs.replace(problem, column=1))
     except AgentvError as error:
         problems[Problem.of(error)] = None
     except _Enough:
