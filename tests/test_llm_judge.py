@@ -290,3 +290,24 @@ def test_two_items_of_one_id_are_refused(write: Write) -> None:
         item = {"id": "x", "description": "d"}
         project(write, server, a_case("a", rubrics=[item, item]))
         assert "case 'a': rubrics: rubrics: the id 'x' stands twice" in evaluate("cases.jsonl", expect=2).stderr
+
+
+def test_a_judge_that_is_not_ready_stops_the_run_before_it_starts(write: Write) -> None:
+    check = {"type": "command", "command_template": "exit 5"}
+    judge = {"name": "judge", "provider": "cli", "command_template": "echo", "healthcheck": check}
+    write(
+        "targets.yaml",
+        json.dumps({"targets": [{"name": "default", "provider": "mock", "judge_target": "judge"}, judge]}),
+    )
+    write("cases.jsonl", [a_case("a")])
+    assert (
+        "target 'judge' is not ready: the command failed with exit code 5" in evaluate("cases.jsonl", expect=2).stderr
+    )
+
+
+def test_waiting_for_the_judges_of_others_is_not_counted_as_the_target_s_time(write: Write) -> None:
+    evaluators = [{"type": "llm_judge", "name": f"judge-{n}"} for n in range(6)]
+    with openai_server(lambda body: GOOD, seconds=0.1) as server:
+        project(write, server, *(a_case(f"c{n}", evaluators=evaluators) for n in range(3)))
+        evaluate("cases.jsonl", "--workers", "2", "--out", "out.jsonl")
+    assert all(result["execution_metrics"]["duration_ms"] < 100 for result in results("out.jsonl"))

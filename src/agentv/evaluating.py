@@ -145,15 +145,15 @@ class _Targets:
 
     def __init__(self, settings: Mapping[str, TargetSettings], open_: Callable[[str], Provider | BatchProvider]):
         self.settings, self._open = settings, open_
-        self._opened: dict[str, Provider] = {}
+        self.opened: dict[str, Provider] = {}
 
     def provider(self, name: str) -> Provider:
-        if name not in self._opened:
+        if name not in self.opened:
             provider = self._open(name)
             if isinstance(provider, BatchProvider):
                 raise ConfigError(f"target {name!r} answers in batches, and cannot judge")
-            self._opened[name] = provider
-        return self._opened[name]
+            self.opened[name] = provider
+        return self.opened[name]
 
     def all(self, bench: "JudgeBench") -> dict[str, Provider]:
         return {name: _Other(bench, self, name) for name in self.settings}
@@ -178,6 +178,7 @@ class JudgeBench:
         self._failed: dict[tuple[bytes, Path, str], ConfigError] = {}
         self._last: tuple[object, object, str, Judges] | None = None
         self._lines: dict[tuple[str, str, str | None], JudgeLine] = {}
+        self._targets: list[_Targets] = []
         self._warned: set[Problem] = set()
         self.slots = asyncio.Semaphore(1)
         self.seconds = JUDGE_SECONDS
@@ -286,11 +287,16 @@ class JudgeBench:
     ) -> Iterator[Problem]:
         """Connect the lines of a file with its targets; what is wrong with that."""
         targets = _Targets(settings, open_)
+        self._targets.append(targets)
         for line in self.lines_of(path):
             try:
                 line.connect(targets)
             except ConfigError as error:
                 yield Problem.of(error)
+
+    def opened(self) -> list[tuple[str, Provider]]:
+        """The targets that are known to be asked for judgements, by name."""
+        return [entry for targets in self._targets for entry in targets.opened.items()]
 
     def warn_once(self, problem: Problem) -> None:
         if problem not in self._warned:

@@ -103,9 +103,10 @@ def shares(workers: int, files: int) -> list[int]:
 async def check_targets(plan: Plan) -> None:
     """`ConfigError` for a target that is not ready."""
     checks: dict[Check, str] = {}
-    for target in (target for file in plan.files for target in file.targets.values()):
-        if isinstance(target.provider, Checked) and target.provider.check is not None:
-            checks.setdefault(target.provider.check, target.name)
+    targets = [(target.name, target.provider) for file in plan.files for target in file.targets.values()]
+    for name, provider in (*targets, *plan.bench.opened()):
+        if isinstance(provider, Checked) and provider.check is not None:
+            checks.setdefault(provider.check, name)
     for check, name in checks.items():
         try:
             await check.run()
@@ -267,8 +268,7 @@ class _Run:
         async def call(attempt: int) -> ProviderResponse:
             start = time.perf_counter()
             asked = request if attempt == 1 else msgspec.structs.replace(request, attempt=attempt)
-            async with self.slots:
-                response = await provider.invoke(asked)
+            response = await provider.invoke(asked)
             if response.duration_ms is not None:
                 return response
             return msgspec.structs.replace(response, duration_ms=round((time.perf_counter() - start) * 1000, 3))
@@ -278,7 +278,8 @@ class _Run:
             self._watcher.retried(case.id, attempt, failed.error)
 
         seconds = self._options.timeout_seconds or target.timeout_seconds or TIMEOUT_SECONDS
-        return _outcome(*await persistently(call, Patience(seconds, self._options.max_retries, on_retry)))
+        async with self.slots:  # for which nobody's time is counted
+            return _outcome(*await persistently(call, Patience(seconds, self._options.max_retries, on_retry)))
 
     async def _ask_batch(
         self, batch: "_Batch", stack: AsyncExitStack, answered: "asyncio.Queue[dict[str, Ask]]", worker: int
