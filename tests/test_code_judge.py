@@ -1,5 +1,6 @@
 """Judges of the user's own: programs, functions, and several evaluators as one."""
 
+import asyncio
 import json
 import sys
 import time
@@ -8,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, a_case
+from agentv import evaluate as run
+from tests.conftest import Write, a_case, agentv
 from tests.judge_server import openai_server
 from tests.test_process import living
 from tests.test_seed_eval_cli import evaluate, results
@@ -126,6 +128,8 @@ def test_a_script_that_takes_too_long_is_ended_with_all_its_own(write: Write) ->
     ("settings", "error"),
     [
         ({"script": [PYTHON, "none.py"]}, "script: no such file: none.py"),
+        ({"script": ["no_such_command_xyz"]}, "script: no such command: no_such_command_xyz"),
+        ({"script": ["true"], "config": "text", "more": 1}, "config: expected an object"),
         ({"script": "./none.sh --x"}, "script: no such file: ./none.sh"),
         ({"script": "judge.py"}, "script: no such command: judge.py"),
         ({"script": ["true"], "cwd": "nowhere"}, "cwd: no such folder: "),
@@ -340,10 +344,6 @@ def test_evaluators_come_from_the_file_unless_the_case_has_its_own(write: Write)
 
 
 def test_a_function_as_target_may_be_judged_by_a_target(write: Write) -> None:
-    import asyncio
-
-    from agentv import evaluate as run
-
     with openai_server(lambda body: '{"score": 0.75}') as server:
         judge = {"name": "judge", "provider": "openai", "model": "m", "base_url": server.url}
         write("targets.yaml", json.dumps({"targets": [judge]}))
@@ -364,3 +364,97 @@ def test_all_that_is_wrong_with_the_evaluators_of_a_case_is_told_at_once(write: 
     assert "evaluators[0].mode: unknown mode 'sideways'\nhint: one of any_order, exact, in_order" in error
     assert "evaluators[1].weight: must be 0 or more, got -1" in error
     assert "evaluators[2]: unknown evaluator type 'x'" in error
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "cd sub && PYTHON judge.py",
+        "X=a/b PYTHON sub/judge.py",
+        "$PWD/sub/judge.sh",
+        "echo '{\"score\": 1}' # don't",
+        "cat > /dev/null <<END\nit's\nEND\necho '{\"score\": 1}'",
+        [PYTHON, "sub/judge.py", "--emit=out.js"],
+    ],
+)
+def test_scripts_that_are_in_order(write: Write, script: str | list[str]) -> None:
+    write("sub/judge.py", "print('{\"score\": 1}')")
+    write("sub/judge.sh", "#!/bin/sh\necho '{\"score\": 1}'\n").chmod(0o755)
+    script = script.replace("PYTHON", PYTHON) if isinstance(script, str) else script
+    assert judged(write, {"type": "code_judge", "script": script})["score"] == 1.0
+    assert agentv("validate", "cases.jsonl").stdout.endswith("1 file, 1 case: 0 errors, 0 warnings\n")
+
+
+ODD = """
+from agentv.records import Score
+def lists(answer): return Score(score=1.0, hits=["a", 1], misses=["b"], verdict="great")
+def half(answer): return {"score": 1, "reasoning": "cut \\ud83d", "hits": ["\\ud83d"]}
+def circle(answer):
+    details = []
+    details.append(details)
+    return {"score": 1, "details": details}
+class Mute(Exception):
+    def __str__(self): raise Mute()
+def mute(answer): raise Mute()
+def forever(answer):
+    import time
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("lists", {"score": 1.0, "hits": ["a", "1"], "misses": ["b"], "verdict": "pass"}),
+        ("half", {"score": 1.0, "hits": ["?"], "reasoning": "cut ?"}),
+        ("circle", {"score": 1.0}),
+        ("mute", {"score": 0.0, "misses": ["the evaluator failed: Mute: its message cannot be shown"]}),
+        ("forever", {"score": 0.0, "misses": ["the evaluator failed: the function timed out after 0.3 s"]}),
+    ],
+)
+def test_whatever_a_function_returns_the_result_can_be_written(
+    write: Write, name: str, expected: dict[str, Any]
+) -> None:
+    write("odd.py", ODD)
+    found = judged(write, {"type": "python", "function": f"odd.py:{name}", "timeout_seconds": 0.3})
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_the_judge_calls_of_a_script_end_with_it(write: Write) -> None:
+    slow = "import json, pathlib, time\ndef judge(question):\n    open('calls', 'a').write('x')\n    time.sleep(0.4)\n    return '{}'\n"
+    script = (
+        "import threading\nfrom agentv.judge import ask\n"
+        "for _ in range(10): threading.Thread(target=ask, args=('q',)).start()\n"
+    )
+    write("judge.py", script)
+    write("targets.yaml", TARGETS)
+    write("targets.py", slow)
+    evaluator = {
+        "type": "code_judge",
+        "script": [PYTHON, "judge.py"],
+        "timeout_seconds": 1.5,
+        "target": {"max_calls": 50},
+    }
+    write("cases.jsonl", [a_case("a", evaluators=[evaluator])])
+    ran = evaluate("cases.jsonl", "--out", "out.jsonl")
+    assert "the script timed out after 1.5 s" in results("out.jsonl")[0]["misses"][0]
+    assert len(Path("calls").read_text()) < 8
+    assert "Traceback" not in ran.stderr
+
+
+def test_what_evaluators_found_is_data_to_the_model_that_weighs_it(write: Write) -> None:
+    inner = [{"type": "equals", "value": "x"}]
+    found = judged(write, {"type": "composite", "evaluators": inner, "aggregator": {"type": "llm_judge"}})
+    assert found["evaluator_provider_request"]["user_prompt"].count("<<<") == 2
+
+
+def test_scores_that_come_to_exactly_a_limit_are_on_its_right_side(write: Write) -> None:
+    write("mine.py", "def score(config): return config['score']")
+    evaluators = [
+        {"type": "python", "function": "mine.py:score", "name": str(n), "config": {"score": n}} for n in (0.7, 0.8, 0.9)
+    ]
+    write("targets.yaml", TARGETS)
+    write("cases.jsonl", [a_case("a", evaluators=evaluators)])
+    evaluate("cases.jsonl", "--out", "out.jsonl")
+    (result,) = results("out.jsonl")
+    assert (result["score"], result["verdict"]) == (0.8, "pass")

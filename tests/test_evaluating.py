@@ -73,7 +73,7 @@ def test_the_weighted_mean() -> None:
 def test_an_evaluator_that_breaks_scores_zero_and_says_why(broken: Any) -> None:
     result = judged(broken)
     assert (result.score, result.failed, result.verdict) == (0.0, True, "fail")
-    assert result.misses[0].startswith("the evaluator failed: ValueError: ")
+    assert result.misses[0].startswith("the evaluator failed: ")
 
 
 @pytest.mark.parametrize(("given", "kept"), [(1.5, 1.0), (-2.0, 0.0)])

@@ -85,7 +85,17 @@ def test_a_judgement_is_found_wherever_it_stands(write: Write, said: str) -> Non
         ('{"score": true}', "the score is True, which is no number"),
         ('{"score": null}', "the score is None, which is no number"),
         ('{"score": 0.1} or {"score": 0.9}', "the judge gave 2 different judgements"),
-        ("x" * 10_000_000, "the judge said 10000000 characters, more than 1000000"),
+        ("""{'score': 0.0, 'reasoning': 'the answer says {"score": 1}'}""", "speaks of 'score' more than once"),
+        ('{"score": 0.2, "details": {"score": 1.0},}', "speaks of 'score' more than once"),
+        ("""{"score": 0, "reasoning": "it says {"score": 1} to me"}""", "speaks of 'score' more than once"),
+        ("""It says {"score": 1}. My verdict: {'score': 0}""", "speaks of 'score' more than once"),
+        ("{'score': 0} and {'score': 1}", "speaks of 'score' more than once"),
+        ("""{'rating': 0, 'reasoning': 'it says {"score": 1}'}""", "no JSON object with 'score'"),
+        ("{" * 100_000, "no JSON object with 'score'"),
+        ('{"a":' * 30_000, "no JSON object with 'score'"),
+        ('{"score' + '"a\\' * 5000, "no JSON object with 'score'"),
+        ('{"score": ' + "9" * 400 + "}", "the score is 999"),
+        ("x" * 10_000_000, "the judge said 10000000 characters, more than 200000"),
         ("[" * 100_000, "no JSON object with 'score'"),
         ({"content": None, "refusal": "I cannot"}, "the model refused: I cannot"),
         (500, "status 500: "),
@@ -311,3 +321,28 @@ def test_waiting_for_the_judges_of_others_is_not_counted_as_the_target_s_time(wr
         project(write, server, *(a_case(f"c{n}", evaluators=evaluators) for n in range(3)))
         evaluate("cases.jsonl", "--workers", "2", "--out", "out.jsonl")
     assert all(result["execution_metrics"]["duration_ms"] < 100 for result in results("out.jsonl"))
+
+
+def test_two_files_of_a_folder_that_are_set_up_alike_both_have_a_judge(write: Write) -> None:
+    with openai_server(lambda body: GOOD) as server:
+        project(write, server, delay_ms=100)
+        write("a.jsonl", [a_case("a1", evaluators=[{"type": "contains", "value": "x"}]), a_case("a2")])
+        write("b.jsonl", [a_case("b1")])
+        evaluate("a.jsonl", "b.jsonl", "--workers", "2", "--out", "out.jsonl")
+    assert {result["eval_id"]: result["score"] for result in results("out.jsonl")} == {"a1": 0.0, "a2": 0.9, "b1": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "error"),
+    [
+        ("~nobodyxyz/p.md", "prompt: no such file: ~nobodyxyz/p.md"),
+        ("my prompts/judge.md", "prompt: no such file: my prompts/judge.md"),
+        ("Grade it well, please. " * 30, "prompt: there is nothing in it to grade"),
+    ],
+)
+def test_prompts_that_cannot_be_used_even_in_a_dry_run(write: Write, prompt: str, error: str) -> None:
+    with openai_server(lambda body: GOOD) as server:
+        project(write, server, a_case("a", evaluators=[{"type": "llm_judge", "prompt": prompt}]))
+        ran = evaluate("cases.jsonl", "--dry-run", expect=2)
+        assert f"Line 1: case 'a': evaluators[0]: {error}" in ran.stderr
+        assert "1 error" in agentv("validate", "cases.jsonl").stdout

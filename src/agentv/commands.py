@@ -127,10 +127,10 @@ def _signal(number: int) -> str:
         return ""
 
 
-def whole(output: Output) -> bytes:
+def whole(output: Output, most: int = MAX_ANSWER_BYTES) -> bytes:
     """What a command wrote to stdout, if that was not too much."""
     if not output.is_whole:
-        raise ProviderError(f"the command answered with more than {MAX_ANSWER_BYTES >> 20} MiB")
+        raise ProviderError(f"the command answered with more than {most >> 20} MiB")
     return output.data
 
 

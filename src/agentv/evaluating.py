@@ -5,7 +5,6 @@ is a line that is connected later, by `connect`.
 """
 
 import asyncio
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -18,13 +17,15 @@ from msgspec import Meta
 from agentv.digests import digest
 from agentv.errors import AgentvError, ConfigError, ProviderError, nearest
 from agentv.evaluators import evaluator_type
-from agentv.judgements import BadJudgement
+from agentv.judgements import BadJudgement, number_from
 from agentv.notices import warn
 from agentv.protocols import BatchProvider, Evaluator, Provider
 from agentv.providers.settings import LanguageModelSettings, TargetSettings
 from agentv.records import EvalCase, EvaluatorResult, Exchange, Json, Problem, ProviderRequest, ProviderResponse, Score
 from agentv.scoring import verdict_of
 from agentv.shapes import Misfit, converted, field_names, label
+from agentv.threads import words
+from agentv.wire import text_of
 
 MOST_KEPT = 256
 JUDGED = ("llm_judge", "rubric")
@@ -53,8 +54,8 @@ class Judge(msgspec.Struct, frozen=True):
         try:
             score = _sound(await self.evaluator.evaluate(exchange))
         except Exception as error:
-            reason = str(error) if isinstance(error, AgentvError | BadJudgement) else f"{type(error).__name__}: {error}"
-            score = Score(score=0.0, misses=(f"the evaluator failed: {reason}",), failed=True)
+            reason = str(error) if isinstance(error, AgentvError | BadJudgement) else words(error)
+            score = Score(score=0.0, misses=(_writable(f"the evaluator failed: {reason}"),), failed=True)
         return EvaluatorResult(
             name=self.name,
             type=self.kind,
@@ -126,7 +127,10 @@ class JudgeLine:
         if name not in targets.settings:
             raise self._error(f"judge_target: unknown target {name!r}", nearest(name, targets.settings))
         self.name = name
-        targets.provider(name)
+        try:
+            targets.provider(name)
+        except ConfigError as error:
+            raise error if error.file else self._error(error.message, error.hint) from error
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         return await self._bench.ask(self._targets, self.name, request)
@@ -174,8 +178,8 @@ class JudgeBench:
 
     def __init__(self, *, dry_run: bool = False, only_check: bool = False):
         self._dry_run, self._only_check = dry_run, only_check
-        self._made: dict[tuple[bytes, Path, str], Judges] = {}
-        self._failed: dict[tuple[bytes, Path, str], ConfigError] = {}
+        self._made: dict[tuple[bytes, str, str], Judges] = {}
+        self._failed: dict[tuple[bytes, str, str], ConfigError] = {}
         self._last: tuple[object, object, str, Judges] | None = None
         self._lines: dict[tuple[str, str, str | None], JudgeLine] = {}
         self._targets: list[_Targets] = []
@@ -216,7 +220,7 @@ class JudgeBench:
         if plain and last is not None and last[0] is asked and last[1] is case.file and last[2] == target:
             return last[3]  # most cases share their file's
         configs = _configs(case)
-        key = msgspec.json.encode(configs), case.file.path.parent, target
+        key = msgspec.json.encode(configs), os.path.abspath(case.file.path), target
         if key in self._failed:
             raise self._failed[key]  # once for all the cases that share it
         if key not in self._made:
@@ -256,13 +260,14 @@ class JudgeBench:
 
     def made(self, heading: Heading, config: Json, workshop: "_Workshop") -> Evaluator:
         """The evaluator that its settings ask for."""
-        if self._dry_run and heading.type in JUDGED:
-            return Unjudged()
         kind = evaluator_type(heading.type)
         settings = _passed_on({name: value for name, value in config.items() if name not in HEADING}, kind)
         found: Any = converted(settings, kind)
         if isinstance(found, list):
             raise workshop.misfitting(found)
+        if self._dry_run and heading.type in JUDGED:
+            found.open(workshop)  # what is wrong with it is told all the same
+            return Unjudged()
         if not hasattr(found, "open") or (self._only_check and getattr(kind, "imports_code", False)):
             return found  # type: ignore[no-any-return]
         return found.open(workshop)  # type: ignore[no-any-return]
@@ -367,7 +372,8 @@ def _passed_on(settings: Json, kind: Any) -> Json:
         return settings
     known = {name: value for name, value in settings.items() if name in field_names(kind)}
     unknown = {name: value for name, value in settings.items() if name not in known}
-    return {**known, rest: {**(known.get(rest) or {}), **unknown}} if unknown else known
+    own = known.get(rest) or {}
+    return {**known, rest: {**own, **unknown}} if unknown and isinstance(own, dict) else known
 
 
 def _configs(case: EvalCase) -> Sequence[Json]:
@@ -379,10 +385,41 @@ def _configs(case: EvalCase) -> Sequence[Json]:
 
 def _sound(score: Score) -> Score:
     """The score within 0 and 1; one that is no number at all is a failure."""
-    if not math.isfinite(score.score):
-        raise ValueError(f"the score {score.score} is no number between 0 and 1")
+    number = number_from(score.score)
+    texts = (*score.hits, *score.misses, score.reasoning)
+    is_plain = type(score.hits) is tuple and type(score.misses) is tuple and all(_is_plain(text) for text in texts)
+    if not is_plain or score.details is not None or score.verdict is not None:
+        score = _tidied(score, number)
     if 0 <= score.score <= 1:
         return score
-    note = f"the score {score.score} was cut to lie between 0 and 1"
+    note = f"the score {number} was cut to lie between 0 and 1"
     cut = min(1.0, max(0.0, score.score))
     return msgspec.structs.replace(score, score=cut, misses=(*score.misses, note))
+
+
+def _is_plain(text: Any) -> bool:
+    """Whether a text can be written down as it is."""
+    return isinstance(text, str) and (text.isascii() or _writable(text) == text)
+
+
+def _writable(text: str) -> str:
+    """The text without halves of characters, which no file can hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _tidied(score: Score, number: float) -> Score:
+    """The score as it can be written down, whatever somebody's code has put into it."""
+    details = score.details
+    try:
+        msgspec.json.encode(details, enc_hook=str)
+    except (ValueError, TypeError, RecursionError) as error:
+        details = f"cannot be written down: {words(error)}"
+    return msgspec.structs.replace(
+        score,
+        score=number,
+        hits=tuple(_writable(text_of(hit)) for hit in score.hits),
+        misses=tuple(_writable(text_of(miss)) for miss in score.misses),
+        reasoning=_writable(text_of(score.reasoning)),
+        details=details,
+        verdict=score.verdict if score.verdict in ("pass", "borderline", "fail") else None,
+    )

@@ -2,9 +2,12 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
+from agentv.deadline import can_end_calls, within
 from agentv.errors import ProviderError
 from agentv.protocols import Provider
 from agentv.records import ProviderRequest, Score
@@ -12,7 +15,9 @@ from agentv.wire import text_of
 
 T = TypeVar("T")
 TRIES = 3
-MAX_CHARACTERS = 1_000_000
+MAX_CHARACTERS = 200_000
+MOST_MENDED = 20_000
+MEND_SECONDS = 1.0
 MOST_POINTS = 4
 EXCERPT = 200
 
@@ -39,11 +44,19 @@ async def judged(judge: Provider, request: ProviderRequest, read: Callable[[str]
 def object_in(text: str, field: str) -> dict[str, Any]:
     """The JSON object with this field in what a language model said: alone, in a code fence, or in prose.
 
-    Single quotes, trailing commas and the like are mended. Two objects that say different things are none.
+    Single quotes, trailing commas and the like are mended. What is not in order, and speaks of the field more than
+    once, may be quoting the answer that it judges: it is refused, and so are objects that say different things.
     """
     if len(text) > MAX_CHARACTERS:
         raise BadJudgement(f"the judge said {len(text)} characters, more than {MAX_CHARACTERS}")
-    found = [value for value in _objects(text) if field in value] or [v for v in _mended(text) if field in v]
+    objects, in_order = _objects(text)
+    found = [value for value in objects if field in value]
+    if not in_order:
+        if len(re.findall(rf"['\"]?\b{field}\b['\"]?\s*:", text)) > 1:
+            raise BadJudgement(
+                f"what the judge said is no JSON, and speaks of {field!r} more than once: {_excerpt(text)}"
+            )
+        found = found or [value for value in _mended(text) if field in value]
     if not found:
         raise BadJudgement(f"no JSON object with {field!r} in what the judge said: {_excerpt(text)}")
     if any(value != found[0] for value in found):
@@ -51,32 +64,36 @@ def object_in(text: str, field: str) -> dict[str, Any]:
     return found[0]
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text that are in order, each with what is inside of it."""
+def _objects(text: str) -> tuple[list[dict[str, Any]], bool]:
+    """The JSON objects in a text, none of them inside of another, and whether every brace belongs to one."""
     decoder = json.JSONDecoder()
+    found: list[dict[str, Any]] = []
+    in_order = True
     at = text.find("{")
     while at >= 0:
         try:
             value, end = decoder.raw_decode(text, at)
+            found.append(value)
         except (ValueError, RecursionError):
-            end = at + 1
-        else:
-            if isinstance(value, dict):
-                yield value
-        at = text.find("{", end)
+            in_order = False
+            end = text.find("}", at)  # what is inside of it may be a quotation
+        at = text.find("{", end) if end >= 0 else -1
+    return found, in_order
 
 
 def _mended(text: str) -> list[dict[str, Any]]:
     from json_repair import repair_json
 
     start, end = text.find("{"), text.rfind("}")
-    if start < 0:
+    part = text[start : end + 1 if end > start else None]
+    if start < 0 or len(part) > MOST_MENDED:
         return []
     try:
-        value: Any = repair_json(text[start : end + 1 if end > start else None], return_objects=True)
-    except (ValueError, RecursionError, IndexError):
+        mend = partial(repair_json, part, return_objects=True)
+        value: Any = within(MEND_SECONDS, mend) if can_end_calls() else mend()
+    except (ValueError, RecursionError, IndexError, TimeoutError):
         return []
-    return [entry for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, dict)]
+    return [value] if isinstance(value, dict) else []
 
 
 def score_from(raw: Mapping[str, Any], most: int | None = None) -> Score:
@@ -95,9 +112,14 @@ def score_from(raw: Mapping[str, Any], most: int | None = None) -> Score:
 
 def number_from(value: Any) -> float:
     """A score as a number; what is none is no judgement."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise BadJudgement(f"the score is {_excerpt(repr(value))}, which is no number between 0 and 1")
-    return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    raise BadJudgement(f"the score is {_excerpt(repr(value))}, which is no number between 0 and 1")
 
 
 def _points(value: Any) -> tuple[str, ...]:

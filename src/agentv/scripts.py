@@ -1,6 +1,7 @@
 """A judge's program and its input -> what it answered."""
 
 import os
+import re
 import shlex
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ from agentv.judgements import BadJudgement
 from agentv.process import Keep, run_process
 
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
+_INTERPRETERS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|php|(?:ba|da|z|k)?sh")
 _SOURCES = (".py", ".sh", ".js", ".mjs", ".ts", ".rb", ".pl")
 
 
@@ -25,10 +27,10 @@ class Script:
     def __init__(self, script: str | Sequence[str], cwd: Path):
         if not cwd.is_dir():
             raise ConfigError(f"cwd: no such folder: {cwd}")
-        words = shlex.split(script) if isinstance(script, str) else list(script)
+        words = _words(script)
         _expect_files(words, cwd)
         line = script if isinstance(script, str) else "exec " + shlex.join(script)
-        self.fingerprint = [*words, *(_content(cwd / word) for word in words)]
+        self.fingerprint = [line, *(_content(cwd / word) for word in words)]
         self._argv = [b"/bin/sh", b"-c", os.fsencode(f"cd -- {shlex.quote(str(cwd))} || exit; {line}")]
 
     async def run(self, payload: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
@@ -44,7 +46,7 @@ class Script:
                 raise ProviderError(f"the script cannot be started: {error.strerror}") from error
         expect_success(finished)
         try:
-            found = msgspec.json.decode(whole(finished.stdout))
+            found = msgspec.json.decode(whole(finished.stdout, MAX_OUTPUT_BYTES))
         except (msgspec.DecodeError, RecursionError):
             raise BadJudgement(
                 f"the script wrote no JSON object{said(finished._replace(stderr=finished.stdout))}"
@@ -54,18 +56,32 @@ class Script:
         return found
 
 
+def _words(script: str | Sequence[str]) -> list[str]:
+    """The words of a script, if they can be told: a line that is more than words is the shell's own affair."""
+    if not isinstance(script, str):
+        return list(script)
+    if re.search(r"[;&|<>$`()#\n*?{}~]", script):
+        return []
+    try:
+        words = shlex.split(script)
+    except ValueError:
+        return []
+    return [] if words and "=" in words[0] else words
+
+
 def _expect_files(words: Sequence[str], cwd: Path) -> None:
-    """`ConfigError` for a program that is not there, as far as that can be told."""
+    """`ConfigError` for a program or its source that is not there."""
     if not words:
-        raise ConfigError("script: it is empty")
-    program = words[0]
+        return
+    program, *rest = words
     if "/" in program and not (cwd / program).exists():
         raise ConfigError(f"script: no such file: {program}", hint=f"it is relative to {cwd}")
-    if "/" not in program and len(words) == 1 and not shutil.which(program) and program.endswith(_SOURCES):
-        raise ConfigError(f"script: no such command: {program}", hint=f"write ./{program}, or name its interpreter")
-    for word in words[1:]:
-        if word.endswith(_SOURCES) and not any(sign in word for sign in "*?$`(") and not (cwd / word).exists():
-            raise ConfigError(f"script: no such file: {word}", hint=f"it is relative to {cwd}")
+    if "/" not in program and not shutil.which(program):
+        hint = f"write ./{program}, or name its interpreter" if (cwd / program).exists() or "." in program else ""
+        raise ConfigError(f"script: no such command: {program}", hint=hint)
+    source = next((word for word in rest if not word.startswith("-")), "")
+    if _INTERPRETERS.fullmatch(Path(program).name) and source.endswith(_SOURCES) and not (cwd / source).exists():
+        raise ConfigError(f"script: no such file: {source}", hint=f"it is relative to {cwd}")
 
 
 def _content(path: Path) -> str:

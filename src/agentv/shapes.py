@@ -245,7 +245,7 @@ def _wrong_tag(value: dict[str, Any], name: str, tags: list[str], steps: Steps) 
 
 def _one_of(word: str, known: Any) -> str:
     close = closest(word, known)
-    return f"did you mean {close!r}?" if close else f"one of {', '.join(known)}"
+    return f"{f'did you mean {close!r}? ' if close else ''}one of {', '.join(known)}"
 
 
 def _short(text: str) -> str:

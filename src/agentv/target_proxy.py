@@ -6,6 +6,7 @@ import json
 import secrets
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -37,6 +38,8 @@ class Proxy:
         self._judges, self._default, self._eval_id = judges, default, eval_id
         self._max_calls, self._calls = max_calls, 0
         self._lock = threading.Lock()
+        self._under_way: list[Future[Any]] = []
+        self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self.token = secrets.token_urlsafe(32)
 
@@ -54,22 +57,35 @@ class Proxy:
         if not isinstance(question, str):
             raise Refused(HTTPStatus.BAD_REQUEST, "'question' must be a string")
         name = body.get("target") or self._default
-        if name not in self._judges:
+        if not isinstance(name, str) or name not in self._judges:
             raise Refused(
                 HTTPStatus.BAD_REQUEST, f"unknown target {name!r}: known are {', '.join(sorted(self._judges))}"
             )
         with self._lock:
+            if self._is_closed:
+                raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the script has ended")
             if self._calls >= self._max_calls:
                 raise Refused(HTTPStatus.TOO_MANY_REQUESTS, f"no more than {self._max_calls} calls are allowed")
             self._calls += 1
-        call = self._judges[name].invoke(_request(self._eval_id, question, body.get("system_prompt")))
+            call = self._judges[name].invoke(_request(self._eval_id, question, body.get("system_prompt")))
+            future = asyncio.run_coroutine_threadsafe(_awaited(call), self._loop)
+            self._under_way.append(future)
         try:
-            response = asyncio.run_coroutine_threadsafe(_awaited(call), self._loop).result()
+            response = future.result()
+        except CancelledError:
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the script has ended") from None
         except ProviderError as error:
             raise Refused(HTTPStatus.BAD_GATEWAY, error.message) from error
         said = json.loads(response_json(response))
         messages = said.get("outputMessages") or [{"role": "assistant", "content": response.text}]
         return {"outputMessages": messages, "rawText": response.text}
+
+    def close(self) -> None:
+        """No more calls, and none that are under way: nobody waits for them."""
+        with self._lock:
+            self._is_closed = True
+            for future in self._under_way:
+                future.cancel()
 
 
 async def _awaited(call: Any) -> Any:
@@ -85,6 +101,15 @@ def _request(eval_id: str, question: str, system: Any) -> ProviderRequest:
     )
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def handle_error(self, *_: object) -> None:
+        """A script that has ended reads no answers."""
+
+
 @contextmanager
 def served(proxy: Proxy) -> Iterator[dict[str, str]]:
     """Serve the proxy, and give the variables by which a script finds it."""
@@ -98,7 +123,8 @@ def served(proxy: Proxy) -> Iterator[dict[str, str]]:
 
         def _answer(self, path: str, answer: Any) -> None:
             try:
-                if not hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {proxy.token}"):
+                given = self.headers.get("Authorization", "").encode("utf-8", "replace")
+                if not hmac.compare_digest(given, f"Bearer {proxy.token}".encode()):
                     raise Refused(HTTPStatus.UNAUTHORIZED, "a bearer token is needed")
                 if self.path != path:
                     raise Refused(HTTPStatus.NOT_FOUND, "there are POST /invoke and GET /info")
@@ -120,19 +146,18 @@ def served(proxy: Proxy) -> Iterator[dict[str, str]]:
                 raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_BODY_BYTES} bytes, please")
             try:
                 return msgspec.json.decode(self.rfile.read(int(size)) or b"null")
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 raise Refused(HTTPStatus.BAD_REQUEST, f"no JSON: {error}") from error
 
         def log_message(self, *_: object) -> None:
             """Not to the terminal."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.block_on_close = False
+    server = _Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     try:
         yield {URL: f"http://127.0.0.1:{server.server_port}", TOKEN: proxy.token}
     finally:
+        proxy.close()
         threading.Thread(target=_close, args=(server,), daemon=True).start()
 
 

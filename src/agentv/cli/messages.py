@@ -51,11 +51,11 @@ def tell_problems(problems: Iterable[Problem]) -> None:
 
 def print_lines(lines: Iterable[str]) -> None:
     """Print to stdout. A reader who has seen enough, as in `| head -1`, or none at all, is no error."""
-    try:
-        for line in lines:
+    for line in lines:
+        try:
             click.echo(clean(line))
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except (OSError, ValueError):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,5 +1,6 @@
 """A Python function of the user's scores the answer, in agentv's own process."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -12,6 +13,7 @@ from agentv.payload import payload_of
 from agentv.protocols import Evaluator, Workshop
 from agentv.records import Exchange, Json, Score
 
+TIMEOUT_SECONDS = 60.0
 OFFERED = (
     "question",
     "expected_outcome",
@@ -36,18 +38,26 @@ class PythonJudge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     function: Annotated[str, Meta(min_length=1)]
     config: Json | None = None
+    timeout_seconds: Annotated[float, Meta(gt=0)] = TIMEOUT_SECONDS
 
     def open(self, workshop: Workshop) -> Evaluator:
         function = load_function(self.function, workshop.folder)
-        return _Function(UserFunction(function, OFFERED, "candidate_answer", apart=True), self.config)
+        return _Function(UserFunction(function, OFFERED, "candidate_answer", apart=True), self)
 
 
 class _Function:
-    def __init__(self, function: UserFunction, config: Json | None):
-        self._function, self._config = function, config
+    def __init__(self, function: UserFunction, settings: PythonJudge):
+        self._function, self._settings = function, settings
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        return as_score(await self._function(payload_of(exchange, self._config)))
+        limit = asyncio.timeout(self._settings.timeout_seconds)
+        try:
+            async with limit:
+                return as_score(await self._function(payload_of(exchange, self._settings.config)))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise BadJudgement(f"the function timed out after {self._settings.timeout_seconds:g} s") from None
 
 
 def as_score(value: Any) -> Score:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+import warnings
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -78,7 +79,8 @@ class _Patterns(msgspec.Struct, frozen=True):
 
 def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
     try:
-        return re.compile(pattern, flags)
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # which is for authors of Python
+            return re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
         raise ConfigError(
             f"invalid pattern {pattern!r}: {error}", hint="a backslash before it makes . or ( plain"
