@@ -232,7 +232,7 @@ def test_an_unknown_role(write: Write) -> None:
     wrong = a_case(input_messages=[{"role": "user", "content": "x"}, {"role": "asistant", "content": "x"}])
     message, line, column, hint = told(write("a.jsonl", [wrong]))
     assert message == "input_messages[1].role: unknown role 'asistant'"
-    assert (line, hint) == (1, "did you mean 'assistant'?")
+    assert (line, hint) == (1, "did you mean 'assistant'? one of assistant, system, tool, user")
     assert json.dumps(wrong)[column - 1 :].startswith('"role": "asistant"') if column else False
     message, _, _, hint = told(write("a.yaml", yaml_case(input="[{role: robot, content: x}]")))
     assert (message, hint) == ("input[0].role: unknown role 'robot'", "one of assistant, system, tool, user")

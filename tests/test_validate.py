@@ -53,7 +53,7 @@ evalcases:
         "evals/bad.yaml:1:1: error: description: expected a string, got an integer (put quotes around it)",
         "evals/bad.yaml:3:5: error: id: expected a string, got an integer (put quotes around it)",
         "evals/bad.yaml:4:5: error: expected_outcome: expected a string, got an array",
-        "evals/bad.yaml:6:9: error: input[0].role: unknown role 'usr' (did you mean 'user'?)",
+        "evals/bad.yaml:6:9: error: input[0].role: unknown role 'usr' (did you mean 'user'? one of assistant, system, tool, user)",
         "evals/bad.yaml:8:5: error: missing expected_outcome; case 'b' is left out",
         f"evals/bad.yaml:15:26: error: no such file: nowhere.md (looked in {Path.cwd()}/evals, {Path.cwd()})",
         "evals/bad.yaml:16:26: warning: empty file: empty.md",
