@@ -87,6 +87,11 @@ def test_a_child_that_hangs_is_ended_with_all_its_own(write: Write, nap: str) ->
     assert living(nap) == []
 
 
+def test_what_a_command_had_said_when_its_time_was_up(write: Write, nap: str) -> None:
+    result = one_case(write, f"echo still at it >&2; {nap}", timeout_seconds=0.3)
+    assert result["error"] == "timed out after 0.3 s: still at it"
+
+
 def test_the_time_limit_of_the_command_line_wins_over_the_target_s(write: Write, nap: str) -> None:
     result = one_case(write, nap, "--agent-timeout", "0.2", timeout_seconds=60)
     assert result["error"] == "timed out after 0.2 s"

@@ -61,7 +61,8 @@ async def _once(call: Awaitable[T], seconds: float) -> T | Failed:
         return Failed("the target cancelled itself", may_pass=True)
     except Exception as error:
         if limit.expired():
-            return Failed(f"timed out after {seconds:g} s", "timeout", may_pass=True)
+            notes = "".join(getattr(error.__cause__, "__notes__", ()))  # what a command had said by then
+            return Failed(f"timed out after {seconds:g} s{notes}", "timeout", may_pass=True)
         return Failed(f"{type(error).__name__}: {error}")
 
 

@@ -3,6 +3,7 @@
 The command is a script for `/bin/sh`. Values reach it through the environment, see `shell`.
 """
 
+import asyncio
 import errno
 import os
 import shlex
@@ -47,8 +48,13 @@ class Command:
             for number, path in enumerate(files):
                 environment[_variable(f"PATH_{number}")] = os.fsencode(path)
                 environment[_variable(f"BASENAME_{number}")] = os.fsencode(path.name)
+        stderr = Keep()
         try:
-            return await run_process([b"/bin/sh", b"-c", script], environment, stdout=stdout)
+            return await run_process([b"/bin/sh", b"-c", script], environment, stdout=stdout, stderr=stderr)
+        except asyncio.CancelledError as error:
+            if (text := said(Finished(0, Output(), stderr.kept()))).startswith(":"):
+                error.add_note(text)  # which is of use when time was up
+            raise
         except OSError as error:
             may_pass = error.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
             raise ProviderError(f"the command cannot be started: {error.strerror}", may_pass=may_pass) from error

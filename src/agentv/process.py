@@ -74,7 +74,12 @@ Stream = Keep | int
 
 
 async def run_process(
-    argv: list[bytes], environment: Mapping[bytes, bytes], *, stdin: int | None = None, stdout: Stream | None = None
+    argv: list[bytes],
+    environment: Mapping[bytes, bytes],
+    *,
+    stdin: int | None = None,
+    stdout: Stream | None = None,
+    stderr: Keep | None = None,
 ) -> Finished:
     """Run a program to its end; `OSError` when it cannot be started.
 
@@ -82,7 +87,7 @@ async def run_process(
     there is no input.
     """
     stdout = Keep() if stdout is None else stdout
-    stderr = Keep()
+    stderr = Keep() if stderr is None else stderr
     child = _Child(argv, environment, stdin, (stdout, stderr))
     try:
         code = await child.exit_code()
