@@ -253,6 +253,7 @@ def test_a_child_without_its_environment_ends_with_agentv_too(write: Write, nap:
     write("cases.jsonl", [a_case("a", evaluators=[ANY])])
     run = subprocess.Popen([sys.executable, "-m", "agentv", "eval", "cases.jsonl"], stderr=subprocess.DEVNULL)
     wait_until(lambda: len(living(f"/bin/{nap}")) == 1)
+    time.sleep(0.5)  # for agentv to have noted its group, whatever else this machine is doing
     run.kill()
     run.wait()
     wait_until(lambda: living(nap) == [])

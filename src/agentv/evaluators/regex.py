@@ -25,6 +25,7 @@ from agentv.threads import in_thread
 SECONDS = 1.0
 START_SECONDS = 1.0
 LONG_TEXT = 100_000
+SHORT_TEXT = 3000
 SEARCH = """
 import json, re, sys
 patterns, flags, text = json.load(sys.stdin)
@@ -44,7 +45,7 @@ class Regex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def open(self, workshop: Workshop) -> Evaluator:
         flags = 0 if self.case_sensitive else re.IGNORECASE
         values = (self.value,) if isinstance(self.value, str) else self.value
-        return _Patterns(tuple(_compiled(value, flags) for value in values), self)
+        return _Patterns(tuple(_compiled(value, flags) for value in values), self, all(map(_is_simple, values)))
 
 
 class _Patterns(msgspec.Struct, frozen=True):
@@ -52,12 +53,15 @@ class _Patterns(msgspec.Struct, frozen=True):
 
     patterns: tuple[re.Pattern[str], ...]
     settings: Regex
+    are_simple: bool
 
     async def evaluate(self, exchange: Exchange) -> Score:
         text = exchange.response.text
         try:
-            if len(text) <= LONG_TEXT and can_end_calls():
-                found = within(SECONDS, lambda: [pattern.search(text) is not None for pattern in self.patterns])
+            if self.are_simple and len(text) <= SHORT_TEXT:
+                found = self._found(text)
+            elif len(text) <= LONG_TEXT and can_end_calls():
+                found = within(SECONDS, lambda: self._found(text))
             else:
                 found = await in_thread(lambda: self._found_apart(text))
         except (TimeoutError, subprocess.TimeoutExpired):
@@ -67,6 +71,9 @@ class _Patterns(msgspec.Struct, frozen=True):
         settings = self.settings
         return checked(checks, ("matches", "match"), require=settings.require, negate=settings.negate)
 
+    def _found(self, text: str) -> list[bool]:
+        return [pattern.search(text) is not None for pattern in self.patterns]
+
     def _found_apart(self, text: str) -> list[bool]:
         command = [sys.executable, "-I", "-S", "-c", SEARCH]
         flags = 0 if self.settings.case_sensitive else int(re.IGNORECASE)
@@ -75,6 +82,11 @@ class _Patterns(msgspec.Struct, frozen=True):
             run = subprocess.run(command, input=task, capture_output=True, timeout=SECONDS + START_SECONDS, check=True)
         found: list[bool] = json.loads(run.stdout)
         return found
+
+
+def _is_simple(pattern: str) -> bool:
+    """Whether there is at most one choice in it, so that its time grows with the square of the text at the most."""
+    return sum(pattern.count(sign) for sign in "*+{?|") <= 1
 
 
 def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
