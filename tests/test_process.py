@@ -245,6 +245,8 @@ def test_a_kill_of_agentv_itself_leaves_none_either(write: Write, nap: str) -> N
     os.killpg(run.pid, signal.SIGKILL)
     run.communicate(timeout=60)
     wait_until(lambda: living(nap) == [])
+    time.sleep(0.2)  # nor is there one that is only being born
+    assert living(nap) == []
 
 
 def test_a_child_without_its_environment_ends_with_agentv_too(write: Write, nap: str) -> None:
@@ -257,6 +259,7 @@ def test_a_child_without_its_environment_ends_with_agentv_too(write: Write, nap:
     run.kill()
     run.wait()
     wait_until(lambda: living(nap) == [])
+    assert run.returncode == -signal.SIGKILL
 
 
 def test_a_run_inside_of_a_run_leaves_nothing_either(write: Write, nap: str) -> None:

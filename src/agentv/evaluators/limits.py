@@ -22,10 +22,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     threshold: Limit
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        took = exchange.response.duration_ms
-        if took is None or not math.isfinite(took):
-            return Score(score=0.0, misses=("the target reported no duration",))
-        return _verdict(took <= self.threshold, f"took {took:.10g} ms, limit {self.threshold:.10g} ms")
+        return _within(exchange.response.duration_ms, self.threshold, "duration", "took {:.10g} ms, limit {:.10g} ms")
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,10 +33,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     budget: Limit
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        cost = exchange.response.cost_usd
-        if cost is None or not math.isfinite(cost):
-            return Score(score=0.0, misses=("the target reported no cost",))
-        return _verdict(cost <= self.budget, f"cost {cost:.10g} USD, budget {self.budget:.10g} USD")
+        return _within(exchange.response.cost_usd, self.budget, "cost", "cost {:.10g} USD, budget {:.10g} USD")
 
 
 class TokenLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,7 +58,11 @@ class TokenLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             ("input", usage.input, self.max_input),
             ("output", usage.output, self.max_output),
         )
-        scores = [_tokens(kind, used, limit) for kind, used, limit in limits if limit is not None]
+        scores = [
+            _within(used, limit, f"{kind} tokens", f"{{}} {kind} tokens, limit {{}}")
+            for kind, used, limit in limits
+            if limit is not None
+        ]
         return Score(
             score=min(score.score for score in scores),
             hits=tuple(hit for score in scores for hit in score.hits),
@@ -72,11 +70,9 @@ class TokenLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
 
-def _tokens(kind: str, used: int | None, limit: int) -> Score:
-    if used is None:
-        return Score(score=0.0, misses=(f"the target reported no {kind} tokens",))
-    return _verdict(used <= limit, f"{used} {kind} tokens, limit {limit}")
-
-
-def _verdict(passed: bool, words: str) -> Score:
-    return Score(score=1.0, hits=(words,)) if passed else Score(score=0.0, misses=(words,))
+def _within(figure: float | None, limit: float, name: str, words: str) -> Score:
+    """1 when the figure is within the limit; one that was not reported is not."""
+    if figure is None or not math.isfinite(figure):
+        return Score(score=0.0, misses=(f"the target reported no {name}",))
+    said = (words.format(figure, limit),)
+    return Score(score=1.0, hits=said) if figure <= limit else Score(score=0.0, misses=said)
