@@ -13,20 +13,12 @@ from typing import NamedTuple, TypeVar
 from agentv.dumps import safe_name
 from agentv.errors import ProviderError
 from agentv.notices import say
-from agentv.records import Failure
+from agentv.outcomes import Failed
 
 T = TypeVar("T")
 BATCHES = Path(".agentv/batches")
 OUTPUT = "output.jsonl"
 MISSING = "missing.txt"
-
-
-class Failed(NamedTuple):
-    """Why there is no answer, and whether there may be one next time."""
-
-    error: str
-    failure: Failure = "target"
-    may_pass: bool = False
 
 
 class Patience(NamedTuple):

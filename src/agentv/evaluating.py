@@ -7,7 +7,6 @@ is a line that is connected later, by `connect`.
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,22 +14,21 @@ import msgspec
 from msgspec import Meta
 
 from agentv.digests import digest
-from agentv.errors import AgentvError, ConfigError, ProviderError, nearest
+from agentv.errors import AgentvError, ConfigError
 from agentv.evaluators import evaluator_type
-from agentv.judgements import BadJudgement, number_from
+from agentv.judge_lines import JudgeCalls, JudgeLine, JudgeTargets
+from agentv.judgements import BadJudgement, sound, writable
 from agentv.notices import warn
 from agentv.protocols import BatchProvider, Evaluator, Provider
-from agentv.providers.settings import LanguageModelSettings, TargetSettings
-from agentv.records import EvalCase, EvaluatorResult, Exchange, Json, Problem, ProviderRequest, ProviderResponse, Score
+from agentv.providers.settings import TargetSettings
+from agentv.records import EvalCase, EvaluatorResult, Exchange, Json, Problem, Score
 from agentv.scoring import verdict_of
 from agentv.shapes import Misfit, converted, field_names, label
 from agentv.threads import words
-from agentv.wire import text_of
 
 MOST_KEPT = 256
 JUDGED = ("llm_judge", "rubric")
 """The kinds that ask a language model."""
-JUDGE_SECONDS = 600.0
 
 
 class Heading(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,10 +50,10 @@ class Judge(msgspec.Struct, frozen=True):
     async def result(self, exchange: Exchange) -> EvaluatorResult:
         """Its score; one that breaks scores 0 and says why."""
         try:
-            score = _sound(await self.evaluator.evaluate(exchange))
+            score = sound(await self.evaluator.evaluate(exchange))
         except Exception as error:
             reason = str(error) if isinstance(error, AgentvError | BadJudgement) else words(error)
-            score = Score(score=0.0, misses=(_writable(f"the evaluator failed: {reason}"),), failed=True)
+            score = Score(score=0.0, misses=(writable(f"the evaluator failed: {reason}"),), failed=True)
         return EvaluatorResult(
             name=self.name,
             type=self.kind,
@@ -104,75 +102,6 @@ class Unjudged:
         return Score(score=0.0, misses=("dry run: no judge was asked",))
 
 
-class JudgeLine:
-    """The way to a target that judges: the one that an evaluator names, else the one that the case's target names."""
-
-    def __init__(self, bench: "JudgeBench", case: EvalCase, target: str, asked: str | None):
-        self.asked, self._bench, self._case, self._target = asked, bench, case, target
-        self.name = asked or ""
-        self._targets: _Targets | None = None
-
-    def connect(self, targets: "_Targets") -> None:
-        """Find out who judges; `ConfigError` if there is nobody."""
-        self._targets = targets
-        own = targets.settings.get(self._target)
-        name = self.asked or (own.judge_target if own else None)
-        if name is None and isinstance(own, LanguageModelSettings):
-            name = self._target
-        if name is None:
-            hint = "name a target that judges with 'judge_target', in the target or in the evaluator"
-            asked = self._case.evaluators or self._case.rubrics
-            unasked = "" if asked else "; 'llm_judge' is meant when no evaluators are set up"
-            raise self._error(f"nobody is set up to judge the answers of target {self._target!r}{unasked}", hint)
-        if name not in targets.settings:
-            raise self._error(f"judge_target: unknown target {name!r}", nearest(name, targets.settings))
-        self.name = name
-        try:
-            targets.provider(name)
-        except ConfigError as error:
-            raise error if error.file else self._error(error.message, error.hint) from error
-
-    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        return await self._bench.ask(self._targets, self.name, request)
-
-    def others(self) -> Mapping[str, Provider]:
-        return self._targets.all(self._bench) if self._targets else {}
-
-    def _error(self, message: str, hint: str) -> ConfigError:
-        return ConfigError(
-            f"case {self._case.id!r}: {message}", file=self._case.file.path, line=self._case.line, hint=hint
-        )
-
-
-class _Targets:
-    """The targets of an eval file, opened when they are needed."""
-
-    def __init__(self, settings: Mapping[str, TargetSettings], open_: Callable[[str], Provider | BatchProvider]):
-        self.settings, self._open = settings, open_
-        self.opened: dict[str, Provider] = {}
-
-    def provider(self, name: str) -> Provider:
-        if name not in self.opened:
-            provider = self._open(name)
-            if isinstance(provider, BatchProvider):
-                raise ConfigError(f"target {name!r} answers in batches, and cannot judge")
-            self.opened[name] = provider
-        return self.opened[name]
-
-    def all(self, bench: "JudgeBench") -> dict[str, Provider]:
-        return {name: _Other(bench, self, name) for name in self.settings}
-
-
-class _Other:
-    """A target that a script may call as well."""
-
-    def __init__(self, bench: "JudgeBench", targets: _Targets, name: str):
-        self._bench, self._targets, self._name = bench, targets, name
-
-    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        return await self._bench.ask(self._targets, self._name, request)
-
-
 class JudgeBench:
     """Makes the evaluators of cases; those that are set up alike share one set."""
 
@@ -182,35 +111,9 @@ class JudgeBench:
         self._failed: dict[tuple[bytes, str, str], ConfigError] = {}
         self._last: tuple[object, object, str, Judges] | None = None
         self._lines: dict[tuple[str, str, str | None], JudgeLine] = {}
-        self._targets: list[_Targets] = []
+        self._targets: list[JudgeTargets] = []
         self._warned: set[Problem] = set()
-        self.slots = asyncio.Semaphore(1)
-        self.seconds = JUDGE_SECONDS
-        self.stack: AsyncExitStack | None = None
-        self._entered: set[int] = set()
-
-    def begin(self, slots: asyncio.Semaphore, seconds: float | None, stack: AsyncExitStack) -> None:
-        """Get ready for a run: its slots, its time limit, and who closes what is opened."""
-        self.slots, self.seconds, self.stack = slots, seconds or JUDGE_SECONDS, stack
-
-    async def ask(self, targets: _Targets | None, name: str, request: ProviderRequest) -> ProviderResponse:
-        """Ask a target to judge, within the run's limits."""
-        if targets is None:
-            raise ProviderError("dry run: no judge was asked")
-        try:
-            provider = targets.provider(name)
-        except ConfigError as error:
-            raise ProviderError(error.message) from error
-        async with self.slots:
-            if id(provider) not in self._entered:
-                self._entered.add(id(provider))
-                if isinstance(provider, AbstractAsyncContextManager) and self.stack is not None:
-                    await self.stack.enter_async_context(provider)
-            try:
-                async with asyncio.timeout(self.seconds):
-                    return await provider.invoke(request)
-            except TimeoutError:
-                raise ProviderError(f"the judge timed out after {self.seconds:g} s", may_pass=True) from None
+        self.calls = JudgeCalls()
 
     def judges(self, case: EvalCase, target: str) -> Judges:
         """The evaluators of a case. What is wrong with their settings is a `ConfigError`."""
@@ -276,22 +179,20 @@ class JudgeBench:
         """The way to the judge of a file's cases; it is connected once the targets are known."""
         key = os.path.abspath(case.file.path), target, asked  # which is relative while planning
         if key not in self._lines:
-            self._lines[key] = JudgeLine(self, case, target, asked)
+            self._lines[key] = JudgeLine(self.calls, case, target, asked)
         return self._lines[key]
 
     def lines_of(self, path: Path) -> list[JudgeLine]:
         """The lines of a file that must lead to somebody."""
-        return (
-            []
-            if self._dry_run
-            else [line for (file, _, _), line in self._lines.items() if file == os.path.abspath(path)]
-        )
+        if self._dry_run:
+            return []
+        return [line for (file, _, _), line in self._lines.items() if file == os.path.abspath(path)]
 
     def connect(
         self, path: Path, settings: Mapping[str, TargetSettings], open_: Callable[[str], Provider | BatchProvider]
     ) -> Iterator[Problem]:
         """Connect the lines of a file with its targets; what is wrong with that."""
-        targets = _Targets(settings, open_)
+        targets = JudgeTargets(settings, open_)
         self._targets.append(targets)
         for line in self.lines_of(path):
             try:
@@ -381,45 +282,3 @@ def _configs(case: EvalCase) -> Sequence[Json]:
     if case.rubrics:
         configs.append({"type": "rubric", "rubrics": case.rubrics})
     return configs or [{"type": case.evaluator}]
-
-
-def _sound(score: Score) -> Score:
-    """The score within 0 and 1; one that is no number at all is a failure."""
-    number = number_from(score.score)
-    texts = (*score.hits, *score.misses, score.reasoning)
-    is_plain = type(score.hits) is tuple and type(score.misses) is tuple and all(_is_plain(text) for text in texts)
-    if not is_plain or score.details is not None or score.verdict is not None:
-        score = _tidied(score, number)
-    if 0 <= score.score <= 1:
-        return score
-    note = f"the score {number} was cut to lie between 0 and 1"
-    cut = min(1.0, max(0.0, score.score))
-    return msgspec.structs.replace(score, score=cut, misses=(*score.misses, note))
-
-
-def _is_plain(text: Any) -> bool:
-    """Whether a text can be written down as it is."""
-    return isinstance(text, str) and (text.isascii() or _writable(text) == text)
-
-
-def _writable(text: str) -> str:
-    """The text without halves of characters, which no file can hold."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _tidied(score: Score, number: float) -> Score:
-    """The score as it can be written down, whatever somebody's code has put into it."""
-    details = score.details
-    try:
-        msgspec.json.encode(details, enc_hook=str)
-    except (ValueError, TypeError, RecursionError) as error:
-        details = f"cannot be written down: {words(error)}"
-    return msgspec.structs.replace(
-        score,
-        score=number,
-        hits=tuple(_writable(text_of(hit)) for hit in score.hits),
-        misses=tuple(_writable(text_of(miss)) for miss in score.misses),
-        reasoning=_writable(text_of(score.reasoning)),
-        details=details,
-        verdict=score.verdict if score.verdict in ("pass", "borderline", "fail") else None,
-    )

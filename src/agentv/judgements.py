@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
+
 from agentv.deadline import can_end_calls, within
 from agentv.errors import ProviderError
 from agentv.protocols import Provider
 from agentv.records import ProviderRequest, Score
+from agentv.threads import words
 from agentv.wire import text_of
 
 T = TypeVar("T")
@@ -129,6 +132,48 @@ def _points(value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     return tuple(map(text_of, value)) if isinstance(value, list | tuple) else (text_of(value),)
+
+
+def sound(score: Score) -> Score:
+    """The score within 0 and 1; one that is no number at all is a failure."""
+    number = number_from(score.score)
+    texts = (*score.hits, *score.misses, score.reasoning)
+    is_plain = type(score.hits) is tuple and type(score.misses) is tuple and all(_is_plain(text) for text in texts)
+    if not is_plain or score.details is not None or score.verdict is not None:
+        score = _tidied(score, number)
+    if 0 <= score.score <= 1:
+        return score
+    note = f"the score {number} was cut to lie between 0 and 1"
+    cut = min(1.0, max(0.0, score.score))
+    return msgspec.structs.replace(score, score=cut, misses=(*score.misses, note))
+
+
+def _is_plain(text: Any) -> bool:
+    """Whether a text can be written down as it is."""
+    return isinstance(text, str) and (text.isascii() or writable(text) == text)
+
+
+def writable(text: str) -> str:
+    """The text without halves of characters, which no file can hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _tidied(score: Score, number: float) -> Score:
+    """The score as it can be written down, whatever somebody's code has put into it."""
+    details = score.details
+    try:
+        msgspec.json.encode(details, enc_hook=str)
+    except (ValueError, TypeError, RecursionError) as error:
+        details = f"cannot be written down: {words(error)}"
+    return msgspec.structs.replace(
+        score,
+        score=number,
+        hits=tuple(writable(text_of(hit)) for hit in score.hits),
+        misses=tuple(writable(text_of(miss)) for miss in score.misses),
+        reasoning=writable(text_of(score.reasoning)),
+        details=details,
+        verdict=score.verdict if score.verdict in ("pass", "borderline", "fail") else None,
+    )
 
 
 def _excerpt(text: str) -> str:

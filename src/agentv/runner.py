@@ -9,17 +9,17 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
-from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from agentv import __version__
-from agentv.asking import Failed, Patience, RawOutput, persistently
+from agentv.asking import Patience, RawOutput, persistently
 from agentv.digests import case_digest
 from agentv.dumps import Dumps
 from agentv.errors import AgentvError, AttachmentError, ConfigError, ProviderError
+from agentv.outcomes import Failed, Outcome, outcome_of, result_of
 from agentv.plan import Plan, PlannedFile, Target
 from agentv.process import end_strays
 from agentv.prompts import build_request
@@ -28,14 +28,10 @@ from agentv.records import (
     Digests,
     EvalCase,
     EvalResult,
-    EvaluatorResult,
     Exchange,
-    ExecutionMetrics,
-    Failure,
     ProviderRequest,
     ProviderResponse,
 )
-from agentv.scoring import verdict_of, weighted_mean
 from agentv.trace import summary_of, trace_of
 
 BREATH_SECONDS = 0.01
@@ -64,15 +60,6 @@ class Watcher(Protocol):
     def batch_started(self, worker: int, target: str) -> None: ...
     def retried(self, what: str, attempt: int, reason: str) -> None: ...
     def finished(self, worker: int, result: EvalResult) -> None: ...
-
-
-class Outcome(NamedTuple):
-    """How asking a target ended: with a response, or with an error and its kind."""
-
-    attempt: int
-    response: ProviderResponse | None = None
-    error: str | None = None
-    failure: Failure = "target"
 
 
 Ask = Callable[[EvalCase, ProviderRequest], Awaitable[Outcome]]
@@ -128,7 +115,7 @@ async def run_plan(
     numbers = iter(range(options.workers))
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
         stack.push_async_callback(end_strays)
-        plan.bench.begin(run.slots, options.timeout_seconds, stack)
+        plan.bench.calls.begin(run.slots, options.timeout_seconds, stack)
         for share in shares(options.workers, len(plan.files)):
             group.create_task(run.take_files(files, [next(numbers) for _ in range(share)]))
 
@@ -231,7 +218,7 @@ class _Run:
         except Exception as error:
             digests = Digests(case="", target=target.digest, evaluators="", agentv=__version__)
             odd = f"the answer cannot be used: {type(error).__name__}: {error}"
-            return _result(case, target, Outcome(1, error=odd), digests)
+            return result_of(case, target.name, Outcome(1, error=odd), digests)
 
     async def _breathe(self) -> None:
         """Let others have a turn now and then: targets that never wait must not keep signals from being heard."""
@@ -251,14 +238,14 @@ class _Run:
             case=case_digest(case, request), target=target.digest, evaluators=judges.digest, agentv=__version__
         )
         if request is None:
-            return _result(case, target, Outcome(1, error=unread), digests)
+            return result_of(case, target.name, Outcome(1, error=unread), digests)
         self._dump_prompt(case, request)
         outcome = await ask(case, request)
         self._dump_trace(case, target, outcome)
         if outcome.response is None:
-            return _result(case, target, outcome, digests)
+            return result_of(case, target.name, outcome, digests)
         scores = await judges.results(Exchange(case=case, request=request, response=outcome.response))
-        result = _result(case, target, outcome, digests, scores)
+        result = result_of(case, target.name, outcome, digests, scores)
         keep = self._options.include_trace or result.trace is None
         return result if keep else msgspec.structs.replace(result, trace=None)
 
@@ -274,12 +261,12 @@ class _Run:
             return msgspec.structs.replace(response, duration_ms=round((time.perf_counter() - start) * 1000, 3))
 
         def on_retry(attempt: int, failed: Failed) -> None:
-            self._dump_trace(case, target, _outcome(attempt, failed))
+            self._dump_trace(case, target, outcome_of(attempt, failed))
             self._watcher.retried(case.id, attempt, failed.error)
 
         seconds = self._options.timeout_seconds or target.timeout_seconds or TIMEOUT_SECONDS
         async with self.slots:  # for which nobody's time is counted
-            return _outcome(*await persistently(call, Patience(seconds, self._options.max_retries, on_retry)))
+            return outcome_of(*await persistently(call, Patience(seconds, self._options.max_retries, on_retry)))
 
     async def _ask_batch(
         self, batch: "_Batch", stack: AsyncExitStack, answered: "asyncio.Queue[dict[str, Ask]]", worker: int
@@ -291,7 +278,7 @@ class _Run:
         def on_retry(attempt: int, failed: Failed) -> None:
             if self._options.traces is not None:
                 for case in self._plan.cases_of(file):
-                    self._dump_trace(case, target, _outcome(attempt, failed))
+                    self._dump_trace(case, target, outcome_of(attempt, failed))
             self._watcher.retried(f"target {target.name}", attempt, failed.error)
 
         seconds = batch_seconds(self._options.timeout_seconds, target.timeout_seconds, file.cases)
@@ -347,12 +334,6 @@ class _Run:
         return f"{case.file.path}/{case.id}" if self._several else case.id
 
 
-def _outcome(attempt: int, got: ProviderResponse | Failed) -> Outcome:
-    if isinstance(got, Failed):
-        return Outcome(attempt, error=got.error, failure=got.failure)
-    return Outcome(attempt, got)
-
-
 class _Batch(NamedTuple):
     """The cases of a file that one target answers at once."""
 
@@ -370,63 +351,4 @@ async def _answer(
         got = answers if isinstance(answers, Failed) else answers.answer(case.id)
     except ProviderError as error:
         got = Failed(error.message)
-    return _outcome(attempt, got._replace(error=got.error + raw.keep()) if isinstance(got, Failed) else got)
-
-
-def _result(
-    case: EvalCase,
-    target: Target,
-    outcome: Outcome,
-    digests: Digests,
-    scores: tuple[EvaluatorResult, ...] = (),
-) -> EvalResult:
-    """All that is known of a case; weights that are all zero give a score of 0."""
-    response = outcome.response
-    trace = trace_of(response) if response else None
-    score = weighted_mean(scores)
-    return EvalResult(
-        timestamp=_now(),
-        eval_id=case.id,
-        dataset=case.dataset,
-        conversation_id=case.conversation_id,
-        target=target.name,
-        attempt=outcome.attempt,
-        score=score,
-        verdict="fail" if any(map(_is_failed, scores)) else verdict_of(score),
-        hits=sum((part.hits for part in scores), ()),
-        misses=sum((part.misses for part in scores), ()),
-        reasoning="\n".join([part.reasoning for part in scores if part.reasoning]) or None,
-        candidate_answer=response.text if response else "",
-        evaluator_results=scores,
-        trace_summary=summary_of(trace, response) if response and trace is not None else None,
-        execution_metrics=_metrics(response) if response else None,
-        error=outcome.error,
-        failure=outcome.failure if outcome.error is not None else None,
-        trace=trace,
-        description=case.description or None,
-        metadata=case.metadata,
-        digests=digests,
-    )
-
-
-def _is_failed(part: EvaluatorResult) -> bool:
-    """Whether an evaluator that counts says that the answer fails, be its score what it may."""
-    return part.verdict == "fail" and part.weight > 0 and verdict_of(part.score) != "fail"
-
-
-def _now() -> str:
-    seconds, rest = divmod(time.time(), 1)
-    return f"{_second(seconds)}.{int(rest * 1000):03}Z"
-
-
-@lru_cache(maxsize=1)
-def _second(seconds: float) -> str:
-    """A second in ISO 8601; there are many cases in one."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def _metrics(response: ProviderResponse) -> ExecutionMetrics | None:
-    known = response.token_usage, response.cost_usd, response.duration_ms
-    if known == (None, None, None):
-        return None
-    return ExecutionMetrics(token_usage=known[0], cost_usd=known[1], duration_ms=known[2])
+    return outcome_of(attempt, got._replace(error=got.error + raw.keep()) if isinstance(got, Failed) else got)
