@@ -48,11 +48,22 @@ class ConfigError(AgentvError):
 
 
 class ProviderError(AgentvError):
-    """A target gave no answer: an error of that case alone. `may_pass` says that a second try may help."""
+    """A target gave no answer: an error of that case alone. `may_pass` says that a second try may help.
 
-    def __init__(self, message: str, *, may_pass: bool = False, hint: str = ""):
+    `status` is what an HTTP server answered with, `retry_after` how many seconds it wants to be left alone.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        may_pass: bool = False,
+        hint: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+    ):
         super().__init__(message, hint=hint)
-        self.may_pass = may_pass
+        self.may_pass, self.status, self.retry_after = may_pass, status, retry_after
 
 
 class OutputError(AgentvError):
