@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentv.distributions import t_quantile
 from agentv.records import EvalResult
-from agentv.statistics import t_quantile
 from agentv.summary import Summary, summary_lines
 
 

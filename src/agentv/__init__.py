@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentv.api import evaluate
     from agentv.cases import load_eval_cases
+    from agentv.comparison import compare_results
     from agentv.errors import AgentvError
     from agentv.notices import collect_warnings
     from agentv.records import EvalCase, EvalResult, Message, Problem, ProviderRequest, ProviderResponse, Score
@@ -25,6 +26,7 @@ __all__ = [
     "Score",
     "__version__",
     "collect_warnings",
+    "compare_results",
     "evaluate",
     "load_eval_cases",
 ]
@@ -36,6 +38,7 @@ _HOME = {
         "agentv.records",
     ),
     "collect_warnings": "agentv.notices",
+    "compare_results": "agentv.comparison",
     "evaluate": "agentv.api",
     "load_eval_cases": "agentv.cases",
 }

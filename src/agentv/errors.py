@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # this module is loaded by `agentv --help`, which should not pay for these
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
     from typing import Self
 
@@ -68,6 +68,15 @@ class ProviderError(AgentvError):
 
 class OutputError(AgentvError):
     """What a run produces cannot be written."""
+
+
+class ResultsError(AgentvError):
+    """Results files cannot be compared as they stand. `problems` is all that is wrong; the first stands for them."""
+
+    def __init__(self, problems: Sequence[Problem]):
+        first = problems[0]
+        super().__init__(first.message, file=first.file, line=first.line, column=first.column, hint=first.hint)
+        self.problems = problems
 
 
 class AttachmentError(AgentvError):

@@ -7,13 +7,14 @@ is a line that is connected later, by `connect`.
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from agentv.digests import digest
+from agentv.digests import digest, target_digest
 from agentv.errors import AgentvError, ConfigError
 from agentv.evaluators import evaluator_type
 from agentv.judge_lines import JudgeCalls, JudgeLine, JudgeTargets
@@ -78,21 +79,36 @@ class WrongEvaluators(ConfigError):
         self.errors = [inner for error in errors for inner in getattr(error, "errors", [error])]
 
 
-class Judges(msgspec.Struct, frozen=True):
+class Judges:
     """All the evaluators of a case."""
 
-    judges: tuple[Judge, ...]
-    digest: str
-    side_by_side: bool
-    """Whether there is anything to gain by that."""
+    def __init__(self, judges: Sequence[Judge], configs: Sequence[Json], behind: "_Behind"):
+        self.judges, self._configs, self._behind = judges, configs, behind
+        self._side_by_side = sum(getattr(judge.evaluator, "waits", True) for judge in judges) > 1
+        """Whether there is anything to gain by that."""
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """The part of `Digests` that tells how answers are scored; known once the lines to judges are connected."""
+        settings = [target_digest(line.settings) for line in self._behind.lines if line.settings is not None]
+        judges = digest(settings) if settings else ""
+        prompts = digest(self._behind.prints) if self._behind.prints else ""
+        return {"evaluators": digest(self._configs, judges, prompts), "judges": judges, "prompts": prompts}
 
     async def results(self, exchange: Exchange) -> tuple[EvaluatorResult, ...]:
         """What each makes of the exchange; they work side by side, if more than one waits for something."""
-        if not self.side_by_side:
+        if not self._side_by_side:
             return tuple([await judge.result(exchange) for judge in self.judges])
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(judge.result(exchange)) for judge in self.judges]
         return tuple(task.result() for task in tasks)
+
+
+class _Behind(NamedTuple):
+    """What evaluators rest on besides their settings: what their prompts and scripts say, and whom they ask."""
+
+    prints: list[Any]
+    lines: list[JudgeLine]
 
 
 class Unjudged:
@@ -150,16 +166,15 @@ class JudgeBench:
     def _make(self, configs: Sequence[Json], case: EvalCase, target: str) -> Judges:
         judges: list[Judge] = []
         errors: list[ConfigError] = []
+        behind = _Behind([], [])
         for number, config in enumerate(configs):
             try:
-                judges.append(_Workshop(self, case, target, _steps(case, number)).make(config))
+                judges.append(_Workshop(self, case, target, _steps(case, number), behind).make(config))
             except ConfigError as error:
                 errors.append(error)
         if errors:
             raise WrongEvaluators(errors)
-        prints = [getattr(judge.evaluator, "fingerprint", None) for judge in judges]
-        stamp = digest(configs, prints) if any(prints) else digest(configs)
-        return Judges(tuple(judges), stamp, sum(getattr(judge.evaluator, "waits", True) for judge in judges) > 1)
+        return Judges(tuple(judges), configs, behind)
 
     def made(self, heading: Heading, config: Json, workshop: "_Workshop") -> Evaluator:
         """The evaluator that its settings ask for."""
@@ -216,13 +231,15 @@ HEADING = ("type", "name", "weight")
 class _Workshop:
     """What the evaluators of one case find when they get ready; `steps` is where in the case they stand."""
 
-    def __init__(self, bench: JudgeBench, case: EvalCase, target: str, steps: tuple[str | int, ...]):
-        self._bench, self._case, self._target, self._steps = bench, case, target, steps
+    def __init__(self, bench: JudgeBench, case: EvalCase, target: str, steps: tuple[str | int, ...], behind: _Behind):
+        self._bench, self._case, self._target, self._steps, self._behind = bench, case, target, steps, behind
         self.folder = Path(case.file.path).parent.absolute()
         self._inside = 0
 
     def judge(self, name: str | None) -> JudgeLine:
-        return self._bench.line(self._case, self._target, name)
+        line = self._bench.line(self._case, self._target, name)
+        self._behind.lines.append(line)
+        return line
 
     def warn(self, message: str, hint: str = "") -> None:
         text = f"{label(self._steps)}: {message}"
@@ -232,7 +249,8 @@ class _Workshop:
     def evaluator(self, config: Json) -> Judge:
         """An evaluator inside of the one that gets ready here."""
         number, self._inside = self._inside, self._inside + 1
-        return _Workshop(self._bench, self._case, self._target, (*self._steps, "evaluators", number)).make(config)
+        steps = (*self._steps, "evaluators", number)
+        return _Workshop(self._bench, self._case, self._target, steps, self._behind).make(config)
 
     def make(self, config: Json) -> Judge:
         """The evaluator that stands here; what is wrong with it is told with its place."""
@@ -243,6 +261,8 @@ class _Workshop:
             evaluator = self._bench.made(heading, config, self)
         except ConfigError as error:
             raise error if error.file else self._error(f"{label(self._steps)}: {error.message}", error.hint) from None
+        if said := getattr(evaluator, "fingerprint", None):
+            self._behind.prints.append(said)
         return Judge(heading.name or heading.type, heading.type, heading.weight, evaluator)
 
     def misfitting(self, misfits: Sequence[Misfit]) -> ConfigError:

@@ -76,6 +76,11 @@ class JudgeLine:
         except ConfigError as error:
             raise error if error.file else self._error(error.message, error.hint) from error
 
+    @property
+    def settings(self) -> TargetSettings | None:
+        """Those of the target that judges, once that is known."""
+        return self._targets.settings.get(self.name) if self._targets else None
+
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         return await self._calls.ask(self._targets, self.name, request)
 

@@ -70,12 +70,19 @@ def result_of(
         trace_summary=summary_of(trace, response) if response and trace is not None else None,
         execution_metrics=_metrics(response) if response else None,
         error=outcome.error,
-        failure=outcome.failure if outcome.error is not None else None,
+        failure=_failure(outcome, scores),
         trace=trace,
         description=case.description or None,
         metadata=case.metadata,
         digests=digests,
     )
+
+
+def _failure(outcome: Outcome, scores: tuple[EvaluatorResult, ...]) -> Failure | None:
+    """Why the score is no judgement of an answer, if it is none."""
+    if outcome.error is not None:
+        return outcome.failure
+    return "judge" if any(part.failed for part in scores) else None
 
 
 def _is_failed(part: EvaluatorResult) -> bool:

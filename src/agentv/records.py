@@ -242,16 +242,21 @@ class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     failed: bool = False
 
 
-class Digests(msgspec.Struct, frozen=True, kw_only=True):
+class Digests(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Short fingerprints of what produced a result, to tell a better agent from a changed question."""
 
     case: str
     target: str
     evaluators: str
+    """How the answer is scored: all that is set up for it, and who judges with which prompts and scripts."""
+    judges: str = ""
+    """Of those, the targets that judge."""
+    prompts: str = ""
+    """Of those, what the prompts and scripts say."""
     agentv: str
 
 
-Failure = Literal["target", "timeout"]
+Failure = Literal["target", "timeout", "judge"]
 
 
 class EvalResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -10,9 +10,9 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -108,7 +108,7 @@ class EarlierFile:
     def results(self) -> Iterator["Earlier"]:
         """Its whole results; one at the end that was torn by a kill is passed over."""
         with self.path.open("rb") as file:
-            for number, raw in enumerate(_documents(file) if self.form == "yaml" else file, 1):
+            for number, raw in enumerate(documents(file) if self.form == "yaml" else file, 1):
                 if not raw.strip() or _is_torn(raw, self.form):
                     continue
                 found = _skim(raw, self.path, self.form)
@@ -254,7 +254,7 @@ def _is_torn(raw: bytes, form: str) -> bool:
     return not raw.endswith(_ENDS[form]) and (raw.startswith(begin) or begin.startswith(raw))
 
 
-def _documents(file: BinaryIO) -> Iterator[bytes]:
+def documents(file: Iterable[bytes]) -> Iterator[bytes]:
     """The YAML documents of a file, whole or torn."""
     lines: list[bytes] = []
     for line in file:

@@ -158,5 +158,5 @@ def _stamp(case: EvalCase, file: PlannedFile, plan: Plan, clean: Redactor) -> St
         request = build_request(case, file.patterns, target.files)
     except AttachmentError:
         request = None
-    evaluators = plan.bench.judges(case, target.name).digest
+    evaluators = plan.bench.judges(case, target.name).digests["evaluators"]
     return Stamp(clean(case.dataset), clean(case.id), case_digest(case, request), target.digest, evaluators)

@@ -234,9 +234,8 @@ class _Run:
             request = build_request(case, file.patterns, target.files)
         except AttachmentError as error:
             unread = f"{error.message} ({error.hint})" if error.hint else error.message
-        digests = Digests(
-            case=case_digest(case, request), target=target.digest, evaluators=judges.digest, agentv=__version__
-        )
+        stamp = case_digest(case, request)
+        digests = Digests(case=stamp, target=target.digest, agentv=__version__, **judges.digests)
         if request is None:
             return result_of(case, target.name, Outcome(1, error=unread), digests)
         self._dump_prompt(case, request)

@@ -6,8 +6,8 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from agentv.distributions import t_quantile
 from agentv.records import EvalResult
-from agentv.statistics import t_quantile
 
 BINS = ("[0,0.2)", "[0.2,0.4)", "[0.4,0.6)", "[0.6,0.8)", "[0.8,1.0]")
 SHOWN_ERRORS = 50

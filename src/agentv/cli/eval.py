@@ -1,7 +1,6 @@
 """`agentv eval`, which is also `agentv run`."""
 
 import asyncio
-import math
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ import click
 
 from agentv.cases import READERS
 from agentv.cli.messages import print_lines, print_warnings, tell, tell_error, tell_problems
+from agentv.cli.params import Amount
 from agentv.discovery import eval_files
 from agentv.dumps import Dumps
 from agentv.environment import load_env
@@ -80,16 +80,6 @@ def _workers(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     return count
 
 
-class _Amount(click.FloatRange):
-    """A number that is one: `nan` and `inf` are not."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number: float = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is no finite number", param, ctx)
-        return number
-
-
 def _score(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
     if value is not None and not 0 <= value <= 1:
         raise click.BadParameter(f"{value} is not a score between 0 and 1")
@@ -111,13 +101,13 @@ def _score(_ctx: click.Context, _param: click.Parameter, value: float | None) ->
 )
 @click.option("--output-format", help="jsonl (default) or yaml.")
 @click.option("--resume", is_flag=True, help="Go on with an earlier run: run what has no result, or an error.")
-@click.option("--agent-timeout", type=_Amount(min=0, min_open=True), help="Seconds a case may take, default 600.")
+@click.option("--agent-timeout", type=Amount(min=0, min_open=True), help="Seconds a case may take, default 600.")
 @click.option("--max-retries", type=click.IntRange(min=0), default=0, help="Repeat what timed out or may pass.")
 @click.option("--fail-under", type=float, callback=_score, help="Exit with 1 when the mean score is lower.")
 @click.option("--dry-run", is_flag=True, help="Answer with a mock, and ask no target and no judge.")
-@click.option("--dry-run-delay", type=_Amount(min=0), default=0, help="Milliseconds the mock takes.")
-@click.option("--dry-run-delay-min", type=_Amount(min=0), help="The least of a random delay.")
-@click.option("--dry-run-delay-max", type=_Amount(min=0), help="The most of a random delay.")
+@click.option("--dry-run-delay", type=Amount(min=0), default=0, help="Milliseconds the mock takes.")
+@click.option("--dry-run-delay-min", type=Amount(min=0), help="The least of a random delay.")
+@click.option("--dry-run-delay-max", type=Amount(min=0), help="The most of a random delay.")
 @click.option("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
 @click.option("--dump-traces", is_flag=True, help="Write each trace to a file in .agentv/traces.")
 @click.option("--include-trace", is_flag=True, help="Put whole traces into the results.")

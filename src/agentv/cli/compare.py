@@ -1,0 +1,100 @@
+"""`agentv compare`."""
+
+import contextlib
+import gc
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from agentv.cli.messages import print_warnings, tell, tell_problems
+from agentv.cli.params import Amount
+from agentv.compared import Comparison
+from agentv.comparison import MARGIN, By, Gate, Wish, compare_files, exit_code
+from agentv.comparison_report import json_blocks, markdown_lines, table_lines, verdict_lines
+from agentv.errors import OutputError, ResultsError
+from agentv.progress import printable
+
+FORMATS = ("json", "table", "markdown")
+
+
+@click.command(epilog="Example: agentv compare base.jsonl candidate.jsonl --format table")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--threshold", type=Amount(min=0), default=0.1, help="How large a delta counts as win or loss (0.1).")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="json", help="json is the default.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write there and not to stdout.")
+@click.option("--by", type=click.Choice(get_args(By)), help="The same figures for each of these.")
+@click.option("--cluster", metavar="KEY", help="Cases with the same KEY of metadata (or field) belong together.")
+@click.option("--gate", type=click.Choice(get_args(Gate)), default="mean", help="What decides the exit code.")
+@click.option("--margin", type=Amount(min=0), default=MARGIN, help=f"How much worse is still not worse ({MARGIN}).")
+@click.option("--quiet", is_flag=True, help="No verdict on stderr.")
+@click.option("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+def command(files: tuple[Path, ...], **flags: Any) -> None:
+    """Compare results files with the first: is it better, and are you sure?
+
+    Cases are paired by eval_id. JSON goes to stdout, a verdict for people to stderr.
+
+    \b
+    Exit code by --gate:
+      mean         0: the mean is equal or better; 1: it is worse
+      ci           0: the 95% interval is not below zero; 1: it is; 3: cannot tell
+      noninferior  0: not worse by --margin or more; 1: worse; 3: cannot tell
+    2: bad usage, a file that cannot be read, or nothing in common.
+    """
+    gc.disable()  # there is nothing to find, in a million results
+    print_warnings(flags["verbose"])
+    if len(files) < 2:
+        raise click.UsageError("two results files are needed: the one to compare with comes first")
+    _check(files, flags["out"])
+    try:
+        comparisons = compare_files(files, Wish(flags["threshold"], flags["margin"], flags["by"], flags["cluster"]))
+    except ResultsError as error:
+        tell_problems(error.problems)
+        sys.exit(2)
+    _write(_blocks(comparisons, flags["form"]), flags["out"])
+    if not flags["quiet"] and (flags["form"] == "json" or flags["out"] is not None):
+        for line in verdict_lines(comparisons):
+            tell(printable(line))
+    codes = [exit_code(comparison, flags["gate"]) for comparison in comparisons]
+    sys.exit(1 if 1 in codes else max(codes))
+
+
+def _check(files: Sequence[Path], out: Path | None) -> None:
+    seen: dict[str, Path] = {}
+    for path in files:
+        real = os.path.realpath(path)
+        if real in seen and path.is_file():
+            tell(f"warning: {path} and {seen[real]} are the same file: a run compared with itself tells nothing")
+        seen.setdefault(real, path)
+    if out is not None and os.path.realpath(out) in seen:
+        raise OutputError("--out is one of the results files", file=out, hint="name another file")
+
+
+def _blocks(comparisons: Sequence[Comparison], form: str) -> Iterator[bytes]:
+    if form == "json":
+        return json_blocks(comparisons)
+    lines = table_lines(comparisons) if form == "table" else markdown_lines(comparisons)
+    return (f"{line}\n".encode() for line in lines)
+
+
+def _write(blocks: Iterable[bytes], out: Path | None) -> None:
+    if out is None:
+        with contextlib.suppress(BrokenPipeError):  # a reader who has seen enough
+            for block in blocks:
+                sys.stdout.buffer.write(block)
+            sys.stdout.flush()
+            return
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}.", delete=False) as file:
+            file.writelines(blocks)
+        os.chmod(file.name, 0o644)
+        os.replace(file.name, out)
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror}", file=out) from error

@@ -1,0 +1,39 @@
+"""Scores -> means and differences as a person would work them out from the decimal text."""
+
+import math
+from array import array
+from collections.abc import Sequence
+from decimal import Decimal
+
+DIGITS = 12
+_NOISE = 2.3e-16
+"""How far the float of a difference or a mean can be from the true one, for numbers between -1 and 1."""
+
+
+def difference(before: float, after: float) -> float:
+    """`after - before`, so that 0.9 - 0.8 is 0.1."""
+    rough = after - before
+    near = round(rough, DIGITS)
+    if -_NOISE <= near - rough <= _NOISE:
+        return near + 0.0  # which is never -0.0
+    return float(Decimal(repr(after)) - Decimal(repr(before)))
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean, so that of 0.1, 0.2 and -0.3 it is 0; a million of them do not drift."""
+    rough = math.fsum(values) / len(values)
+    near = round(rough, DIGITS)
+    return near + 0.0 if abs(near - rough) <= _NOISE else rough
+
+
+def means(keys: Sequence[int], values: Sequence[float]) -> "tuple[array[int], array[float]]":
+    """Each key that is there, in order, and the mean of its values."""
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    found, of_each = array("I"), array("d")
+    start = 0
+    for end in range(1, len(order) + 1):
+        if end == len(order) or keys[order[end]] != keys[order[start]]:
+            found.append(keys[order[start]])
+            of_each.append(mean([values[number] for number in order[start:end]]))
+            start = end
+    return found, of_each

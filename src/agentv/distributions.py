@@ -1,0 +1,61 @@
+"""A number -> how probable it is: the distributions that the standard library lacks."""
+
+import math
+from functools import lru_cache
+
+
+@lru_cache(maxsize=64)
+def t_quantile(probability: float, freedom: int) -> float:
+    """The value that a t-distributed number stays below with this probability (0.5 or more)."""
+    low, high = 0.0, 1.0
+    while t_probability(high, freedom) < probability:
+        high *= 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_probability(middle, freedom) < probability else (low, middle)
+    return (low + high) / 2
+
+
+def t_probability(value: float, freedom: int) -> float:
+    """How probable it is that a t-distributed number stays below `value` (0 or more)."""
+    return 1 - incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5) / 2
+
+
+def incomplete_beta(x: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function, by its continued fraction (Lentz)."""
+    if x in (0.0, 1.0):
+        return x
+    if x > (a + 1) / (a + b + 2):
+        return 1 - incomplete_beta(1 - x, b, a)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
+    tiny = 1e-300
+    c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), tiny)
+    fraction = d
+    for m in range(1, 400 + int(10 * math.sqrt(max(a, b)))):
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / (1 + term * d or tiny)
+            c = 1 + term / c or tiny
+            fraction *= c * d
+        if abs(c * d - 1) < 1e-14:
+            break
+    return front * fraction
+
+
+def normal_tails(value: float) -> float:
+    """How probable it is that a standard normal number is as far from 0 as `value`, on either side."""
+    return math.erfc(abs(value) / math.sqrt(2))
+
+
+def fair_coins(heads: int, coins: int) -> float:
+    """How probable it is that so many fair coins show at most so many heads."""
+    if heads >= coins:
+        return 1.0
+    if coins <= MOST_COINS:  # which is exact, and quick enough
+        return sum(math.comb(coins, number) for number in range(heads + 1)) / (1 << coins)
+    return incomplete_beta(0.5, coins - heads, heads + 1)
+
+
+MOST_COINS = 1000

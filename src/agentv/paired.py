@@ -1,0 +1,161 @@
+"""Pairs of scores -> what they allow to say of the difference."""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from agentv.columns import PASSED, UNSCORED, Scores
+from agentv.compared import Bounds, Delta, Passes, Statistics, Test, Word
+from agentv.decimals import mean
+from agentv.statistics import (
+    FEW,
+    POWER_Z,
+    SEED,
+    Sample,
+    bootstrapped,
+    clustered,
+    estimate,
+    mcnemar,
+    pass_difference,
+    sign_flip,
+)
+
+FEWEST_PAIRS, FEWEST_FLIPS = 10, 6
+
+
+class Sheet(NamedTuple):
+    """Pairs of scores to work on: which cases, and how far apart their scores are."""
+
+    first: Scores
+    second: Scores
+    numbers: Sequence[int]
+    deltas: Sequence[float]
+
+    def only(self, places: Sequence[int]) -> "Sheet":
+        """Some of the pairs."""
+        numbers = array("I", map(self.numbers.__getitem__, places))
+        return self._replace(numbers=numbers, deltas=array("d", map(self.deltas.__getitem__, places)))
+
+    def statistics(self, margin: float, clusters: Sequence[int] | None) -> Statistics:
+        """What the pairs allow to say."""
+        scored, bounds = self._scored()
+        pairs = len(scored.numbers)
+        if not pairs:
+            note = "no pair has a score on both sides"
+            return Statistics(pairs=0, bounds=bounds, margin=margin, verdict="cannot tell", notes=(note,))
+        delta, sample = _delta(scored, clusters)
+        flips = sign_flip(sample.sums)
+        seed = SEED if flips.resamples else None
+        method = Test(
+            name="sign-flip permutation",
+            p_value=flips.p_value,
+            method=flips.method,
+            resamples=flips.resamples,
+            seed=seed,
+        )
+        passes = scored.passes()
+        interval = _interval(delta, pairs, bounds)
+        exact = Test(name="exact McNemar", p_value=mcnemar(passes.lost, passes.gained))
+        return Statistics(
+            pairs=pairs,
+            mean1=mean(array("d", map(self.first.scores.__getitem__, scored.numbers))),
+            mean2=mean(array("d", map(self.second.scores.__getitem__, scored.numbers))),
+            delta=delta,
+            tests=(method, exact),
+            passes=passes,
+            mde=POWER_Z * delta.se if delta.se else None,
+            bounds=bounds,
+            interval=interval,
+            margin=margin,
+            verdict=_verdict(interval, margin),
+            notes=tuple(_notes(delta, pairs, passes)),
+        )
+
+    def _scored(self) -> tuple["Sheet", Bounds]:
+        """The pairs with a score on both sides, and what the others could make of the mean."""
+        first, second = self.first, self.second
+        unscored = [
+            at for at, number in enumerate(self.numbers) if (first.flags[number] | second.flags[number]) & UNSCORED
+        ]
+        if not unscored:
+            middle = mean(self.deltas) if self.deltas else 0.0
+            return self, Bounds(unscored=0, lower=middle, upper=middle)
+        missing = set(unscored)
+        scored = self.only([at for at in range(len(self.numbers)) if at not in missing])
+        low = high = math.fsum(scored.deltas)
+        for at in unscored:
+            before, after = (_range(side, self.numbers[at]) for side in (first, second))
+            low, high = low + after[0] - before[1], high + after[1] - before[0]
+        cases = len(self.numbers)
+        return scored, Bounds(unscored=len(unscored), lower=low / cases, upper=high / cases)
+
+    def passes(self) -> Passes:
+        kinds = Counter(
+            (self.first.flags[number] & PASSED, self.second.flags[number] & PASSED) for number in self.numbers
+        )
+        both, lost, gained = kinds[PASSED, PASSED], kinds[PASSED, 0], kinds[0, PASSED]
+        low, high = pass_difference(lost, gained, len(self.numbers))
+        return Passes(passed1=both + lost, passed2=both + gained, gained=gained, lost=lost, ci_lower=low, ci_upper=high)
+
+
+def _range(side: Scores, number: int) -> tuple[float, float]:
+    """What the score of a case could be."""
+    return (0.0, 1.0) if side.flags[number] & UNSCORED else (side.scores[number], side.scores[number])
+
+
+def _delta(scored: Sheet, clusters: Sequence[int] | None) -> tuple[Delta, Sample]:
+    """The mean difference, and the draws that it rests on."""
+    plain = Sample(scored.deltas)
+    keys = array("q", map(clusters.__getitem__, scored.numbers)) if clusters is not None else None
+    sample = clustered(scored.deltas, keys) if keys is not None and any(keys) else plain
+    found, draws = estimate(sample), len(sample)
+    of_cases = estimate(plain).error if sample is not plain else None
+    return (
+        Delta(
+            mean=mean(scored.deltas),
+            se=found.error,
+            ci_lower=None if found.low is None else max(-1.0, found.low),
+            ci_upper=None if found.high is None else min(1.0, found.high),
+            method="paired t" if sample is plain else "paired t, clustered",
+            df=found.freedom,
+            clusters=None if sample is plain else draws,
+            design_effect=(found.error / of_cases) ** 2 if of_cases and found.error is not None else None,
+            bootstrap=bootstrapped(sample) if 1 < draws < FEW and found.error else None,
+        ),
+        sample,
+    )
+
+
+def _interval(delta: Delta, pairs: int, bounds: Bounds) -> tuple[float, float] | None:
+    """The confidence interval, as wide as the pairs without a score make it; too few pairs have none."""
+    if pairs < FEWEST_PAIRS or delta.ci_lower is None or delta.ci_upper is None:
+        return None
+    share = pairs / (pairs + bounds.unscored)
+    low = bounds.lower + (delta.ci_lower - delta.mean) * share
+    return low, bounds.upper + (delta.ci_upper - delta.mean) * share
+
+
+def _verdict(interval: tuple[float, float] | None, margin: float) -> Word:
+    if interval is None:
+        return "cannot tell"
+    low, high = interval
+    if high < 0:
+        return "worse"
+    if low > 0:
+        return "better"
+    return "not worse" if low > -margin else "cannot tell"
+
+
+def _notes(delta: Delta, pairs: int, passes: Passes) -> Iterator[str]:
+    """What a reader should know before believing the figures."""
+    if pairs < FEWEST_PAIRS:
+        yield f"{pairs} pairs cannot support a claim: at least {FEWEST_PAIRS} are needed"
+    if delta.clusters == 1:
+        yield "all the cases are one cluster: there is no interval"
+    if delta.se == 0 and pairs > 1:
+        yield "all the differences are the same: the interval has no width, and says nothing of cases unlike these"
+    if 0 < passes.gained + passes.lost < FEWEST_FLIPS:
+        flips = passes.gained + passes.lost
+        yield f"{flips} changed between pass and fail: fewer than {FEWEST_FLIPS} can never be significant at 5%"
