@@ -139,8 +139,11 @@ def test_yaml_results_are_read_too(write: Write) -> None:
 def test_results_of_a_pipe_are_read(write: Write) -> None:
     save(write, "one.jsonl", {"a": 0.5})
     os.mkfifo("pipe")
-    with subprocess.Popen([sys.executable, "-c", "open('pipe', 'w').write(open('one.jsonl').read())"]):
-        assert compared("one.jsonl", "pipe")["summary"]["matched"] == 1
+    with subprocess.Popen([sys.executable, "-c", "open('pipe', 'w').write(open('one.jsonl').read())"]) as writer:
+        try:
+            assert compared("one.jsonl", "pipe")["summary"]["matched"] == 1
+        finally:
+            writer.kill()
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,8 @@ class Source(Fields, frozen=True, kw_only=True):
     errors: int
     judge_failures: int
     retried: int
+    ambiguous: int
+    """Results with the id of a case in another dataset, which count as repeats of it."""
 
 
 class Comparison(Fields, frozen=True, kw_only=True):

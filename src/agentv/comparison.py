@@ -59,6 +59,10 @@ def compare_files(paths: Sequence[Path], wish: Wish) -> list[Comparison]:
             runs.append(read_run(path, index, Needs(wish.cluster, parts=wish.by == "evaluator")))
         except ResultsError as error:
             problems += error.problems
+    if wish.cluster is not None and runs and runs[0].clusters is None:
+        message = f"no result in {runs[0].path} has {wish.cluster!r}"
+        hint = "--cluster is a key of the results' metadata, or one of conversation_id, dataset, target"
+        problems.append(Problem(message=message, hint=hint))
     if problems:
         raise ResultsError(problems)
     ids = list(index)
@@ -164,6 +168,7 @@ def _source(run: Run) -> Source:
         errors=run.count(ERROR),
         judge_failures=run.count(UNJUDGED),
         retried=run.count(RETRIED),
+        ambiguous=run.ambiguous,
     )
 
 

@@ -47,10 +47,19 @@ def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         name = f"{comparison.files[1].path}: " if len(comparisons) > 1 else ""
         delta = found.delta
         figures = "" if delta is None else f"Δ {_signed(delta.mean)}, {_interval(delta)}, "
-        yield f"{name}{found.verdict.upper()}: {figures}{found.pairs} pairs, margin {found.margin:g}"
+        pairs = "1 pair" if found.pairs == 1 else f"{found.pairs} pairs"
+        yield f"{name}{found.verdict.upper()}: {figures}{pairs}, margin {found.margin:g}"
         if changed := _changed(comparison.changed):
             yield f"changed besides the target: {changed}"
-        yield from (f"note: {note}" for note in found.notes)
+        yield from _notes(comparison)
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
+    yield from (f"note: {note}" for note in comparison.statistics.notes)
+    for file in dict.fromkeys(comparison.files):
+        if file.ambiguous:
+            results = "1 result has" if file.ambiguous == 1 else f"{file.ambiguous} results have"
+            yield f"note: {file.path}: {results} an id of another dataset too, and count as repeats of it"
 
 
 def table_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -103,7 +112,7 @@ def _details(comparison: Comparison) -> Iterator[str]:
         yield ""
         yield from _aligned(_rows(kind, parts))
         yield ""
-    yield from (f"note: {note}" for note in found.notes)
+    yield from _notes(comparison)
     yield f"verdict: {found.verdict.upper()}   ({'; '.join(_grounds(comparison))})"
     worst, best = _pairs(comparison).extremes(SHOWN)
     for title, pairs in (("largest regressions", worst), ("largest gains", best)):
@@ -147,9 +156,6 @@ def _changed(changed: Changed) -> str:
         "the judge ({} pairs)": changed.judges,
         "the evaluators ({} pairs)": changed.evaluators if not changed.prompts and not changed.judges else 0,
         "the version of agentv ({} pairs)": changed.agentv,
-        "unknown for {} pairs, whose results have no digests": changed.unknown
-        if changed != Changed(unknown=changed.unknown)
-        else 0,
     }
     return ", ".join(text.format(count) for text, count in words.items() if count)
 

@@ -151,7 +151,8 @@ def _verdict(interval: tuple[float, float] | None, margin: float) -> Word:
 def _notes(delta: Delta, pairs: int, passes: Passes) -> Iterator[str]:
     """What a reader should know before believing the figures."""
     if pairs < FEWEST_PAIRS:
-        yield f"{pairs} pairs cannot support a claim: at least {FEWEST_PAIRS} are needed"
+        have = "1 pair" if pairs == 1 else f"{pairs} pairs"
+        yield f"{have} cannot support a claim: at least {FEWEST_PAIRS} are needed"
     if delta.clusters == 1:
         yield "all the cases are one cluster: there is no interval"
     if delta.se == 0 and pairs > 1:
