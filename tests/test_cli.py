@@ -84,9 +84,9 @@ ROWS = [
     ["records"],
     [
         *["protocols", "notices", "documents", "wire", "repeats", "redact", "distributions", "decimals", "scoring"],
-        *["trace", "shell", "strays", "threads", "deadline", "figures", "matching"],
+        *["trace", "shell", "strays", "threads", "deadline", "figures", "matching", "tally"],
     ],
-    ["statistics"],
+    ["statistics", "pass_rates"],
     [
         "jsonl",
         "shapes",

@@ -315,6 +315,7 @@ SUMMARY
   6 planned = 6 scored + 0 target errors + 0 judge failures + 0 timeouts + 0 skipped as invalid + 0 already done
   mean 0.500 (95% interval 0.107 to 0.893)
   median 0.500, min 0.000, max 1.000, standard deviation 0.374
+  pass 2/6 (95% interval 0.097 to 0.700)
 
 DISTRIBUTION
   [0,0.2)   ████████████████████ 1

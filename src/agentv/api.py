@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, ConfigError
 from agentv.plan import PlanFailed, Wanted, make_plan
 from agentv.providers.python import PythonFunction
 from agentv.records import EvalResult
@@ -13,24 +13,28 @@ from agentv.summary import Summary
 
 
 class Report(NamedTuple):
-    """What became of a run: one result a case, and what they come to."""
+    """What became of a run: one result for each trial of a case, and what they come to."""
 
     results: tuple[EvalResult, ...]
     summary: Summary
 
 
-async def evaluate(
+async def evaluate(  # noqa: PLR0913  # all that can be asked for, by name
     paths: str | Path | Sequence[str | Path],
     *,
     target: str | Callable[..., Any] | None = None,
     workers: int | None = None,
     timeout_seconds: float | None = None,
     max_retries: int = 0,
+    trials: int = 1,
 ) -> Report:
     """Run the cases of eval files and score the answers; results are kept in memory.
 
     `target` is a function, async or not, or the name of a target in the project's targets file.
+    Every case is run `trials` times.
     """
+    if trials < 1:
+        raise ConfigError(f"trials is {trials}", hint="every case is run at least once")
     files = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
     named = target if isinstance(target, str) else None
     function = PythonFunction(target) if callable(target) else None
@@ -39,8 +43,8 @@ async def evaluate(
     except PlanFailed as failed:
         raise AgentvError.of(failed.problems[0]) from None
     total, limits = worker_limits(plan, workers)
-    watch = _Collect(Summary(plan.cases, plan.invalid))
-    options = RunOptions(total, limits, timeout_seconds=timeout_seconds, max_retries=max_retries)
+    watch = _Collect(Summary(plan.cases, plan.invalid, trials))
+    options = RunOptions(total, limits, timeout_seconds=timeout_seconds, max_retries=max_retries, trials=trials)
     await check_targets(plan)
     await run_plan(plan, options, watch, watch)
     return Report(tuple(watch.results), watch.summary)

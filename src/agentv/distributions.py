@@ -3,6 +3,12 @@
 import math
 from functools import lru_cache
 
+Z = 1.959963984540054
+"""What a standard normal number stays below with a probability of 0.975."""
+SEED = 20240411
+RESAMPLES = 10_000
+"""Where chance is drawn upon, it is always the same, and so often."""
+
 
 @lru_cache(maxsize=64)
 def t_quantile(probability: float, freedom: int) -> float:

@@ -87,6 +87,7 @@ def judge_request(system: str, prompt: str, exchange: Exchange, schema: Mapping[
         eval_id=exchange.case.id,
         question=f"{system}\n\n{prompt}",
         chat_prompt=messages,
+        trial=exchange.request.trial,
         response_schema=dict(schema),
     )
 

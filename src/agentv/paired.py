@@ -9,10 +9,10 @@ from typing import NamedTuple
 from agentv.columns import PASSED, UNSCORED, Scores
 from agentv.compared import Bounds, Delta, Passes, Statistics, Test, Word
 from agentv.decimals import mean
+from agentv.distributions import SEED
 from agentv.statistics import (
     FEW,
     POWER_Z,
-    SEED,
     Sample,
     bootstrapped,
     clustered,

@@ -179,6 +179,7 @@ class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True):
     input_files: tuple[Path, ...] = ()
     guideline_files: tuple[Path, ...] = ()
     attempt: int = 1
+    trial: int = 1
     response_schema: Json | None = None
     """The JSON Schema of the answer, for language models that can be held to one."""
 
@@ -268,6 +269,8 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     conversation_id: str | None = None
     target: str
     attempt: Annotated[int, msgspec.Meta(ge=1)]
+    trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Which run of the case this is, when each is run several times."""
     score: Fraction
     verdict: Verdict
     hits: tuple[str, ...] = ()

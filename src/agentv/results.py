@@ -12,7 +12,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
 
@@ -116,7 +116,7 @@ class EarlierFile:
                     what = "document" if self.form == "yaml" else "line"
                     hint = "--resume takes a results file of agentv; name another --out"
                     raise OutputError(f"{what} {number} is no result of agentv", file=self.path, hint=hint)
-                yield Earlier((found.dataset, found.eval_id), found.digests, found.score, found.error is not None, raw)
+                yield Earlier(found, raw)
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -221,27 +221,42 @@ def _dumper() -> Any:
 class Earlier(NamedTuple):
     """What a resumed run needs to know of a result that is there already."""
 
-    key: tuple[str, str]
-    digests: dict[str, str]
-    score: float
-    failed: bool
+    result: "Skimmed"
     raw: bytes
+
+    @property
+    def case(self) -> tuple[str, str]:
+        """Names the case."""
+        return self.result.dataset, self.result.eval_id
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Names the run of the case."""
+        return (*self.case, self.result.trial)
 
     @property
     def asked(self) -> tuple[str, str, str]:
         """Stands for the case as it was when it was run."""
-        return (*self.key, self.digests.get("case", ""))
+        return (*self.case, self.result.digests.get("case", ""))
+
+    @property
+    def failed(self) -> bool:
+        return self.result.error is not None
 
 
-class _Skimmed(msgspec.Struct, frozen=True):
+class Skimmed(msgspec.Struct, frozen=True):
+    """The part of a result that is read again. One without a trial is the first."""
+
     eval_id: str
     score: float
     dataset: str = ""
+    trial: Annotated[int, msgspec.Meta(ge=1)] = 1
+    verdict: str = ""
     error: str | None = None
     digests: dict[str, str] = {}
 
 
-_SKIM = msgspec.json.Decoder(_Skimmed)
+_SKIM = msgspec.json.Decoder(Skimmed)
 
 
 _BEGINS = {"jsonl": b'{"timestamp":"', "yaml": b"---\ntimestamp: "}
@@ -269,10 +284,10 @@ def documents(file: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(lines)
 
 
-def _skim(raw: bytes, path: Path, form: str) -> _Skimmed | None:
+def _skim(raw: bytes, path: Path, form: str) -> Skimmed | None:
     try:
         if form == "yaml":
-            return msgspec.convert(parse_yaml(raw.decode(), path, OutputError, max_depth=900).value, _Skimmed)
+            return msgspec.convert(parse_yaml(raw.decode(), path, OutputError, max_depth=900).value, Skimmed)
         return _SKIM.decode(raw)
     except (msgspec.MsgspecError, AgentvError, UnicodeDecodeError):
         return None

@@ -27,7 +27,7 @@ class Stamp(NamedTuple):
     evaluators: str
 
     @property
-    def key(self) -> tuple[str, str]:
+    def names(self) -> tuple[str, str]:
         return self.dataset, self.eval_id
 
     @property
@@ -44,9 +44,9 @@ class Resumed(NamedTuple):
     stands: CompactSet
     found: Counter[str]
 
-    def is_done(self, case: EvalCase, file: PlannedFile) -> bool:
-        """Whether the results hold one for the case as it is now."""
-        return _stamp(case, file, self.plan, self.clean).asked in self.stands
+    def is_done(self, case: EvalCase, file: PlannedFile, trial: int) -> bool:
+        """Whether the results hold one for this trial of the case as it is now."""
+        return (*_stamp(case, file, self.plan, self.clean).asked, trial) in self.stands
 
     def words(self) -> str:
         """What was found, for the person who asked to resume."""
@@ -65,14 +65,14 @@ def newest_results(folder: Path) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
-def resume(path: Path, form: str, plan: Plan, clean: Redactor, on_kept: Callable[[float, str], None]) -> Resumed:
-    """Open an earlier results file to go on with it. Results that do not stand any more are taken out first.
+OnKept = Callable[[tuple[str, str], float, bool], None]
+"""Is told of a run of a planned case that is done already: whose it is, its score, and whether it passed."""
 
-    `on_kept` gets the score and the id of each planned case that is done already.
-    """
-    earlier = EarlierFile(path, form, clean)
+
+def resume(earlier: EarlierFile, plan: Plan, trials: int, clean: Redactor, on_kept: OnKept) -> Resumed:
+    """Go on with an earlier results file. Results that do not stand any more are taken out first."""
     try:
-        planned = _Planned(plan, clean)
+        planned = _Planned(plan, trials, clean)
         keep = _Keep(planned, on_kept)
         for result in earlier.results():
             keep.learn(result)
@@ -83,21 +83,26 @@ def resume(path: Path, form: str, plan: Plan, clean: Redactor, on_kept: Callable
 
 
 class _Planned:
-    """The cases of a plan, as they would stand in a results file."""
+    """The cases of a plan, as they would stand in a results file, each with so many trials."""
 
-    def __init__(self, plan: Plan, clean: Redactor):
-        self.keys, self._asked, self._exact = CompactSet(), CompactSet(), CompactSet()
+    def __init__(self, plan: Plan, trials: int, clean: Redactor):
+        self._trials = trials
+        self._cases, self._asked, self._exact = CompactSet(), CompactSet(), CompactSet()
         repeats = Repeats()
         for file in plan.files:
             for case in plan.cases_of(file):
                 stamp = _stamp(case, file, plan, clean)
-                self.keys.add(stamp.key)
+                self._cases.add(stamp.names)
                 self._asked.add(stamp.asked)
                 self._exact.add(tuple(stamp))
-                repeats.add([stamp.key])
+                repeats.add([stamp.names])
         if repeats.hashes():
             hint = "give one of the files another 'dataset:', so that their results can be told apart"
             raise OutputError("cannot resume: two eval files have the same dataset name and the same ids", hint=hint)
+
+    def concerns(self, result: Earlier) -> bool:
+        """Whether the result is one of a planned case and trial."""
+        return result.result.trial <= self._trials and result.case in self._cases
 
     def wants(self, result: Earlier) -> bool:
         """Whether the result is one of a planned case, as that case is now."""
@@ -105,13 +110,14 @@ class _Planned:
 
     def is_exact(self, result: Earlier) -> bool:
         """Whether the target and the evaluators are the same as well."""
-        return (*result.asked, *(result.digests.get(name, "") for name in ("target", "evaluators"))) in self._exact
+        digests = result.result.digests
+        return (*result.asked, *(digests.get(name, "") for name in ("target", "evaluators"))) in self._exact
 
 
 class _Keep:
-    """Says which earlier results stand: those of cases that are not planned, and one for each that is done."""
+    """Says which earlier results stand: those of runs that are not planned, and one for each that is done."""
 
-    def __init__(self, planned: _Planned, on_kept: Callable[[float, str], None]):
+    def __init__(self, planned: _Planned, on_kept: OnKept):
         self._planned, self._on_kept = planned, on_kept
         self.stands = CompactSet()
         self.found: Counter[str] = Counter()
@@ -121,17 +127,17 @@ class _Keep:
 
     def learn(self, result: Earlier) -> None:
         """See a result once before any is judged."""
-        if result.key not in self._planned.keys:
+        if not self._planned.concerns(result):
             return
         if self._planned.wants(result):
-            self.stands.add(result.asked)
+            self.stands.add((*result.asked, result.result.trial))
             self._done.add(result.key)
             self._repeats.add([result.key])
         elif result.failed:
             self._failed.add(result.key)
 
     def __call__(self, result: Earlier) -> bool:
-        if result.key not in self._planned.keys:
+        if not self._planned.concerns(result):
             return True
         if not self._planned.wants(result):
             if result.key not in self._done:
@@ -148,7 +154,7 @@ class _Keep:
             self._seen.add(number)
         self.found["done"] += 1
         self.found["other"] += not self._planned.is_exact(result)
-        self._on_kept(result.score, result.key[1])
+        self._on_kept(result.case, result.result.score, result.result.verdict == "pass")
         return True
 
 

@@ -7,8 +7,8 @@ main path: request, response, scores, result.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, nullcontext
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -28,6 +28,7 @@ from agentv.records import (
     Digests,
     EvalCase,
     EvalResult,
+    EvaluatorResult,
     Exchange,
     ProviderRequest,
     ProviderResponse,
@@ -51,6 +52,8 @@ class RunOptions(NamedTuple):
     include_trace: bool = False
     prompts: Dumps | None = None
     traces: Dumps | None = None
+    trials: int = 1
+    """How often each case is run."""
 
 
 class Watcher(Protocol):
@@ -64,6 +67,22 @@ class Watcher(Protocol):
 
 Ask = Callable[[EvalCase, ProviderRequest], Awaitable[Outcome]]
 """How a target is asked."""
+IsDone = Callable[[EvalCase, PlannedFile, int], bool]
+"""Whether this trial of a case of that file need not be run."""
+
+
+class Job(NamedTuple):
+    """One trial of a case, and who answers it."""
+
+    case: EvalCase
+    trial: int
+    file: PlannedFile
+    target: Target
+
+    def request(self) -> ProviderRequest:
+        """What is sent; `AttachmentError` if a file of the case cannot be read."""
+        request = build_request(self.case, self.file.patterns, self.target.files)
+        return request if self.trial == 1 else msgspec.structs.replace(request, trial=self.trial)
 
 
 def worker_limits(plan: Plan, asked: int | None) -> tuple[int, dict[str, int]]:
@@ -107,9 +126,9 @@ async def run_plan(
     options: RunOptions,
     sink: ResultSink,
     watcher: Watcher,
-    is_done: Callable[[EvalCase, PlannedFile], bool] = lambda _case, _file: False,
+    is_done: IsDone = lambda _case, _file, _trial: False,
 ) -> None:
-    """Run each planned case that is not done already, once; its result is in the sink before it counts."""
+    """Run each trial of each planned case that is not done already; its result is in the sink before it counts."""
     run = _Run(plan, options, sink, watcher, is_done)
     files = iter(plan.files)
     numbers = iter(range(options.workers))
@@ -123,14 +142,7 @@ async def run_plan(
 class _Run:
     """What the workers of one run share."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        options: RunOptions,
-        sink: ResultSink,
-        watcher: Watcher,
-        is_done: Callable[[EvalCase, PlannedFile], bool],
-    ):
+    def __init__(self, plan: Plan, options: RunOptions, sink: ResultSink, watcher: Watcher, is_done: IsDone):
         self._plan, self._options, self._sink, self._watcher, self._is_done = plan, options, sink, watcher, is_done
         limits = options.limits.items()
         self._gates = {name: asyncio.Semaphore(limit) for name, limit in limits if limit < options.workers}
@@ -146,7 +158,11 @@ class _Run:
                 await self._take_file(file, workers, stack)
 
     async def _take_file(self, file: PlannedFile, workers: list[int], stack: AsyncExitStack) -> None:
-        """Run the cases of a file: those that are asked alone while its batches are at work, then batch by batch."""
+        """Run the cases of a file: those that are asked alone while its batches are at work, then batch by batch.
+
+        A batch has each case once, so that each trial is a batch of its own.
+        """
+        trials = range(1, self._options.trials + 1)
         alone: dict[str, Ask] = {}
         batches: list[_Batch] = []
         for name, target in file.targets.items():
@@ -154,38 +170,45 @@ class _Run:
             if isinstance(provider, AbstractAsyncContextManager):
                 await stack.enter_async_context(provider)
             if isinstance(provider, BatchProvider):
-                raw = stack.enter_context(RawOutput(f"{file.path.stem}-{name}"))
-                batches.append(_Batch(target, provider, file, raw))
+                turns = asyncio.Semaphore(len(workers))
+                for trial in trials:
+                    raw = stack.enter_context(RawOutput(self._label(f"{file.path.stem}-{name}", trial, "-trial-")))
+                    answers = stack.enter_context(ExitStack())
+                    batches.append(_Batch(target, provider, file, trial, turns, raw, answers))
             else:
                 alone[name] = partial(self._ask, target, provider)
-        answered: asyncio.Queue[dict[str, Ask]] = asyncio.Queue()
+        answered: asyncio.Queue[tuple[_Batch, Ask]] = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
             for batch in batches:
-                group.create_task(self._ask_batch(batch, stack, answered, workers[0]))
+                group.create_task(self._ask_batch(batch, answered, workers[0]))
             if alone:
-                await self._take_pass(file, alone, workers)
+                await self._take_pass(file, alone, trials, workers)
             for _ in batches:
-                await self._take_pass(file, await answered.get(), workers)
+                batch, ask = await answered.get()
+                await self._take_pass(file, {batch.target.name: ask}, [batch.trial], workers)
+                batch.answers.close()
 
-    async def _take_pass(self, file: PlannedFile, asks: Mapping[str, Ask], workers: list[int]) -> None:
-        """Run the cases of a file whose targets are among these."""
-        cases = self._plan.cases_of(file)
+    async def _take_pass(
+        self, file: PlannedFile, asks: Mapping[str, Ask], trials: Sequence[int], workers: list[int]
+    ) -> None:
+        """Run these trials of the cases of a file whose targets are among these, all trials of a case in a row."""
+        runs = ((case, trial) for case in self._plan.cases_of(file) for trial in trials)
         async with asyncio.TaskGroup() as group:
             for worker in workers:
-                group.create_task(self._take_cases(file, cases, asks, worker))
+                group.create_task(self._take_runs(file, runs, asks, worker))
 
-    async def _take_cases(
-        self, file: PlannedFile, cases: Iterator[EvalCase], asks: Mapping[str, Ask], worker: int
+    async def _take_runs(
+        self, file: PlannedFile, runs: Iterator[tuple[EvalCase, int]], asks: Mapping[str, Ask], worker: int
     ) -> None:
-        for case in cases:  # shared by the workers of the file; next() cannot be interrupted
+        for case, trial in runs:  # shared by the workers of the file; next() cannot be interrupted
             await self._breathe()
             name = self._plan.wanted.target_of(case)
-            if name not in asks or self._is_done(case, file):
+            if name not in asks or self._is_done(case, file, trial):
                 continue
-            target = file.targets[name]
-            async with self._gate(target):
-                self._watcher.started(worker, case.id)
-                result = self._written(await self._safely(case, file, target, asks[name]))
+            job = Job(case, trial, file, file.targets[name])
+            async with self._gate(job.target):
+                self._watcher.started(worker, self._label(case.id, trial))
+                result = self._written(await self._safely(job, asks[name]))
                 self._watcher.finished(worker, result)
 
     def _gate(self, target: Target) -> AbstractAsyncContextManager[None]:
@@ -197,8 +220,9 @@ class _Run:
         try:
             self._sink.write(result)
         except (ValueError, TypeError, RecursionError) as error:
+            names = ("timestamp", "eval_id", "dataset", "target", "attempt", "trial")
             result = EvalResult(
-                **{name: getattr(result, name) for name in ("timestamp", "eval_id", "dataset", "target", "attempt")},
+                **{name: getattr(result, name) for name in names},
                 score=0.0,
                 verdict="fail",
                 candidate_answer="",
@@ -209,16 +233,16 @@ class _Run:
             self._sink.write(result)
         return result
 
-    async def _safely(self, case: EvalCase, file: PlannedFile, target: Target, ask: Ask) -> EvalResult:
+    async def _safely(self, job: Job, ask: Ask) -> EvalResult:
         """The result of one case, be the answer ever so odd."""
         try:
-            return await self.run_case(case, file, target, ask)
+            return await self.run_case(job, ask)
         except AgentvError:
             raise  # of what is written: not this case's trouble
         except Exception as error:
-            digests = Digests(case="", target=target.digest, evaluators="", agentv=__version__)
+            digests = Digests(case="", target=job.target.digest, evaluators="", agentv=__version__)
             odd = f"the answer cannot be used: {type(error).__name__}: {error}"
-            return result_of(case, target.name, Outcome(1, error=odd), digests)
+            return self._result(job, Outcome(1, error=odd), digests)
 
     async def _breathe(self) -> None:
         """Let others have a turn now and then: targets that never wait must not keep signals from being heard."""
@@ -226,27 +250,38 @@ class _Run:
             await asyncio.sleep(0)
             self._yielded = self._clock()
 
-    async def run_case(self, case: EvalCase, file: PlannedFile, target: Target, ask: Ask) -> EvalResult:
+    async def run_case(self, job: Job, ask: Ask) -> EvalResult:
         """The result of one case. Whatever goes wrong with it is in the result, and nobody else's trouble."""
+        case, target = job.case, job.target
         judges = self._plan.bench.judges(case, target.name)
         request, unread = None, ""
         try:
-            request = build_request(case, file.patterns, target.files)
+            request = job.request()
         except AttachmentError as error:
             unread = f"{error.message} ({error.hint})" if error.hint else error.message
         stamp = case_digest(case, request)
         digests = Digests(case=stamp, target=target.digest, agentv=__version__, **judges.digests)
         if request is None:
-            return result_of(case, target.name, Outcome(1, error=unread), digests)
-        self._dump_prompt(case, request)
+            return self._result(job, Outcome(1, error=unread), digests)
+        self._dump_prompt(job, request)
         outcome = await ask(case, request)
-        self._dump_trace(case, target, outcome)
+        self._dump_trace(case, target, outcome, job.trial)
         if outcome.response is None:
-            return result_of(case, target.name, outcome, digests)
+            return self._result(job, outcome, digests)
         scores = await judges.results(Exchange(case=case, request=request, response=outcome.response))
-        result = result_of(case, target.name, outcome, digests, scores)
+        result = self._result(job, outcome, digests, scores)
         keep = self._options.include_trace or result.trace is None
         return result if keep else msgspec.structs.replace(result, trace=None)
+
+    def _result(
+        self, job: Job, outcome: Outcome, digests: Digests, scores: tuple[EvaluatorResult, ...] = ()
+    ) -> EvalResult:
+        result = result_of(job.case, job.target.name, outcome, digests, scores)
+        return msgspec.structs.replace(result, trial=job.trial) if self._options.trials > 1 else result
+
+    def _label(self, what: str, trial: int, between: str = ", trial ") -> str:
+        """What it is called: with the trial, if there are several."""
+        return f"{what}{between}{trial}" if self._options.trials > 1 else what
 
     async def _ask(self, target: Target, provider: Provider, case: EvalCase, request: ProviderRequest) -> Outcome:
         """Ask the target, and ask again when that may help."""
@@ -260,65 +295,66 @@ class _Run:
             return msgspec.structs.replace(response, duration_ms=round((time.perf_counter() - start) * 1000, 3))
 
         def on_retry(attempt: int, failed: Failed) -> None:
-            self._dump_trace(case, target, outcome_of(attempt, failed))
-            self._watcher.retried(case.id, attempt, failed.error)
+            self._dump_trace(case, target, outcome_of(attempt, failed), request.trial)
+            self._watcher.retried(self._label(case.id, request.trial), attempt, failed.error)
 
         seconds = self._options.timeout_seconds or target.timeout_seconds or TIMEOUT_SECONDS
         async with self.slots:  # for which nobody's time is counted
             return outcome_of(*await persistently(call, Patience(seconds, self._options.max_retries, on_retry)))
 
-    async def _ask_batch(
-        self, batch: "_Batch", stack: AsyncExitStack, answered: "asyncio.Queue[dict[str, Ask]]", worker: int
-    ) -> None:
+    async def _ask_batch(self, batch: "_Batch", answered: "asyncio.Queue[tuple[_Batch, Ask]]", worker: int) -> None:
         """Ask a target for all that it is to answer in a file, at once; then its cases can be run."""
-        target, provider, file, raw = batch
-        requests = partial(self._requests, target, file)
+        target, provider, file, trial, turns, raw, answers = batch
+        requests = partial(self._requests, target, file, trial)
+        label = self._label(target.name, trial)
 
         def on_retry(attempt: int, failed: Failed) -> None:
             if self._options.traces is not None:
                 for case in self._plan.cases_of(file):
-                    self._dump_trace(case, target, outcome_of(attempt, failed))
-            self._watcher.retried(f"target {target.name}", attempt, failed.error)
+                    self._dump_trace(case, target, outcome_of(attempt, failed), trial)
+            self._watcher.retried(f"target {label}", attempt, failed.error)
 
         seconds = batch_seconds(self._options.timeout_seconds, target.timeout_seconds, file.cases)
         patience = Patience(seconds, self._options.max_retries, on_retry)
         attempt = 1
         got: Answers | Failed = Failed("the batch was not asked for this case")
-        async with self._gate(target):
+        async with turns, self._gate(target):
             if await anext(requests(), None) is not None:  # else there is nothing to ask
-                self._watcher.batch_started(worker, target.name)
+                self._watcher.batch_started(worker, label)
                 attempt, got = await persistently(
                     lambda attempt: provider.invoke_batch(requests, attempt, raw.new()), patience
                 )
         if not isinstance(got, Failed):
-            stack.callback(got.close)
+            answers.callback(got.close)
         if isinstance(got, Failed) or provider.keeps_output:
             raw.keep()
-        answered.put_nowait({target.name: partial(_answer, attempt, got, raw)})
+        answered.put_nowait((batch, partial(_answer, attempt, got, raw)))
 
-    async def _requests(self, target: Target, file: PlannedFile) -> AsyncIterator[ProviderRequest]:
+    async def _requests(self, target: Target, file: PlannedFile, trial: int) -> AsyncIterator[ProviderRequest]:
         """What the target is still to answer in a file."""
         for case in self._plan.cases_of(file):
             await self._breathe()
-            if self._plan.wanted.target_of(case) == target.name and not self._is_done(case, file):
+            if self._plan.wanted.target_of(case) == target.name and not self._is_done(case, file, trial):
                 with contextlib.suppress(AttachmentError):  # which becomes an error of that case alone
-                    yield build_request(case, file.patterns, target.files)
+                    yield Job(case, trial, file, target).request()
 
-    def _dump_prompt(self, case: EvalCase, request: ProviderRequest) -> None:
-        if self._options.prompts is not None:
+    def _dump_prompt(self, job: Job, request: ProviderRequest) -> None:
+        """Write down what is asked, with the first trial: it is the same in all."""
+        if self._options.prompts is not None and (job.trial == 1 or self._is_done(job.case, job.file, 1)):
             content = {
-                "eval_id": case.id,
+                "eval_id": job.case.id,
                 "question": request.question,
                 "guidelines": request.guidelines,
                 "guideline_paths": request.guideline_files,
             }
-            self._options.prompts.write(self._name(case), content)
+            self._options.prompts.write(self._name(job.case), content)
 
-    def _dump_trace(self, case: EvalCase, target: Target, outcome: Outcome) -> None:
+    def _dump_trace(self, case: EvalCase, target: Target, outcome: Outcome, trial: int) -> None:
         if self._options.traces is not None:
             trace = trace_of(outcome.response) if outcome.response else None
             content = {
                 "eval_id": case.id,
+                **({"trial": trial} if self._options.trials > 1 else {}),
                 "attempt": outcome.attempt,
                 "target": target.name,
                 "trace": trace,
@@ -326,7 +362,9 @@ class _Run:
                 if trace is not None and outcome.response
                 else None,
             }
-            self._options.traces.write(self._name(case), content, f"_attempt-{outcome.attempt}")
+            self._options.traces.write(
+                self._name(case), content, f"{self._label('', trial, '_trial-')}_attempt-{outcome.attempt}"
+            )
 
     def _name(self, case: EvalCase) -> str:
         """The name of the case's dumps; ids are only unique within a file."""
@@ -334,12 +372,17 @@ class _Run:
 
 
 class _Batch(NamedTuple):
-    """The cases of a file that one target answers at once."""
+    """The cases of a file that one target answers at once, for one of their trials."""
 
     target: Target
     provider: BatchProvider
     file: PlannedFile
+    trial: int
+    turns: asyncio.Semaphore
+    """As many trials are asked for at once as the file has workers."""
     raw: RawOutput
+    answers: ExitStack
+    """Closes the answers, once they have been scored."""
 
 
 async def _answer(

@@ -11,15 +11,11 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from agentv.distributions import fair_coins, normal_tails, t_quantile
+from agentv.distributions import RESAMPLES, SEED, Z, fair_coins, normal_tails, t_quantile
 
 CONFIDENCE = 0.95
-Z = 1.959963984540054
-"""What a standard normal number stays below with a probability of 0.975."""
 POWER_Z = Z + 0.8416212335729143
 """How many standard errors a difference must be to be found in 80% of such experiments, at a level of 5%."""
-SEED = 20240411
-RESAMPLES = 10_000
 FEW = 200
 """Below so many cases or clusters, a bootstrap interval is given beside that of the t distribution."""
 MOST_FLIPPED = 2000

@@ -1,32 +1,36 @@
 """Results as they come -> a summary in words and figures. What is held is one number a case."""
 
 import math
-from array import array
-from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agentv.distributions import t_quantile
+from agentv.pass_rates import bootstrap_interval, pass_all, pass_at, wilson
 from agentv.records import EvalResult
+from agentv.tally import Tally
 
 BINS = ("[0,0.2)", "[0.2,0.4)", "[0.4,0.6)", "[0.6,0.8)", "[0.8,1.0]")
 SHOWN_ERRORS = 50
 BAR = 40
 ERROR_CHARACTERS = 400
+MANY_TRIALS = 5
+LITTLE = 1 / 3
+Estimate = Callable[[int, int, int], float]
+"""What a case adds to a pass rate, by k, by how many of its trials passed, and by how many there were."""
 
 
 class Summary:
-    """Counts results and tells what they come to."""
+    """Counts results and tells what they come to. The unit of all figures is the case, however often it is run.
 
-    def __init__(self, planned: int, invalid: int = 0):
-        self.planned, self.invalid = planned + invalid, invalid
+    `clean` takes secrets out of names, so that results that were read from a file find those that come in.
+    """
+
+    def __init__(self, cases: int, invalid: int = 0, trials: int = 1, clean: Callable[[str], str] = str):
+        self.cases, self.invalid, self.trials = cases, invalid, trials
         self.target_errors = self.timeouts = self.judge_failures = self.already_done = 0
         self.errors: list[tuple[str, str]] = []
-        self.room = 0.0
-        """How much higher the sum of the scores could be, had every case been scored."""
-        self._scores = array("d")
-        self._top: list[tuple[float, str]] = []
-        self._bottom: list[tuple[float, str]] = []
+        self._tally = Tally(trials)
+        self._clean = clean
 
     def add(self, result: EvalResult) -> None:
         """Count a result of this run."""
@@ -39,25 +43,27 @@ class Summary:
                 self.errors.append((result.eval_id, result.error))
         elif result.judge_failed:
             self.judge_failures += 1
-        if result.error is not None or result.judge_failed:
-            self.room += 1 - result.score
-        self._count(result.score, result.eval_id)
+        unscored = result.error is not None or result.judge_failed
+        room = 1 - result.score if unscored else 0.0
+        names = result.dataset, result.eval_id
+        if self.trials > 1:
+            names = self._clean(result.dataset), self._clean(result.eval_id)
+        self._tally.add(names, result.score, room, passed=result.verdict == "pass")
 
-    def add_earlier(self, score: float, eval_id: str) -> None:
-        """Count a result of the run that this one resumes."""
+    def add_earlier(self, names: tuple[str, str], score: float, passed: bool) -> None:
+        """Count a result of the run that this one resumes; `names` are the dataset and the id."""
         self.already_done += 1
-        self._count(score, eval_id)
+        self._tally.add(names, score, 0.0, passed=passed)
 
-    def _count(self, score: float, eval_id: str) -> None:
-        self._scores.append(score)
-        for best, key in ((self._top, -score), (self._bottom, score)):
-            if len(best) < 3 or (key, eval_id) < best[-1]:
-                insort(best, (key, eval_id))
-                del best[3:]
+    @property
+    def planned(self) -> int:
+        """How many runs of cases there should have been."""
+        return (self.cases + self.invalid) * self.trials
 
     @property
     def done(self) -> int:
-        return len(self._scores)
+        """How many runs of cases there were."""
+        return self._tally.runs
 
     @property
     def unscored(self) -> int:
@@ -66,83 +72,143 @@ class Summary:
 
     @property
     def failed(self) -> int:
-        """How many cases ended in an error."""
+        """How many runs ended in an error."""
         return self.target_errors + self.timeouts
 
     @property
     def mean(self) -> float | None:
-        return math.fsum(self._scores) / self.done if self.done else None
+        means = self._tally.means
+        return math.fsum(means) / len(means) if means else None
+
+    @property
+    def best_mean(self) -> float | None:
+        """What the mean could be at best, had all that ran been scored."""
+        means = self._tally.means
+        return (math.fsum(means) + self._tally.room) / len(means) if means else None
 
     @property
     def deviation(self) -> float | None:
-        """The sample's standard deviation, from two results on."""
-        if self.done < 2:
-            return None
-        mean = math.fsum(self._scores) / self.done
-        return math.sqrt(math.fsum((score - mean) ** 2 for score in self._scores) / (self.done - 1))
+        """The standard deviation of the sample of cases, from two on."""
+        means = self._tally.means
+        return math.sqrt(_variance(means)) if len(means) > 1 else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95% confidence interval of the mean."""
-        if self.deviation is None or self.mean is None:
+        mean, deviation, cases = self.mean, self.deviation, len(self._tally.means)
+        if deviation is None or mean is None:
             return None
-        half = t_quantile(0.975, self.done - 1) * self.deviation / math.sqrt(self.done)
-        return max(0.0, self.mean - half), min(1.0, self.mean + half)
+        half = t_quantile(0.975, cases - 1) * deviation / math.sqrt(cases)
+        return max(0.0, mean - half), min(1.0, mean + half)
 
     @property
     def median(self) -> float | None:
-        if not self.done:
+        means = self._tally.means
+        if not means:
             return None
-        low, high = (self._ranked(rank) for rank in ((self.done - 1) // 2, self.done // 2))
+        low, high = (_ranked(means, rank) for rank in ((len(means) - 1) // 2, len(means) // 2))
         return (low + high) / 2
-
-    def _ranked(self, rank: int) -> float:
-        """The score at this rank. Only the distinct scores of one narrow bucket are sorted, to save memory."""
-        buckets = Counter(int(score * 1023) for score in self._scores)
-        for number in sorted(buckets):
-            if rank < buckets[number]:
-                break
-            rank -= buckets[number]
-        inside = Counter(score for score in self._scores if int(score * 1023) == number)
-        for score in sorted(inside):
-            if rank < inside[score]:
-                break
-            rank -= inside[score]
-        return score
 
     @property
     def histogram(self) -> tuple[int, ...]:
-        """How many scores fall into each of `BINS`."""
+        """How many cases fall into each of `BINS`."""
         counts = [0] * len(BINS)
-        for score in self._scores:
+        for score in self._tally.means:
             counts[sum(score >= edge for edge in (0.2, 0.4, 0.6, 0.8))] += 1
         return tuple(counts)
 
     @property
     def top(self) -> list[tuple[str, float]]:
         """The three best cases, the same ones every time: ties go by id."""
-        return [(eval_id, -key) for key, eval_id in self._top]
+        return self._tally.top
 
     @property
     def bottom(self) -> list[tuple[str, float]]:
         """The three worst cases."""
-        return [(eval_id, key) for key, eval_id in self._bottom]
+        return self._tally.bottom
+
+    @property
+    def complete(self) -> int:
+        """How many cases have a result for each of their trials; the others have no part in pass@k and pass^k."""
+        return len(self._tally.complete)
+
+    @property
+    def passes(self) -> dict[int, int]:
+        """How many complete cases passed in so many of their trials."""
+        return dict(sorted(self._tally.passes.items()))
+
+    def pass_at(self, k: int) -> float:
+        """pass@k: how probable it is that one of k trials passes, over the cases; NaN if there were fewer than k."""
+        return self._mean_of(pass_at, k)
+
+    def pass_all(self, k: int) -> float:
+        """pass^k: how probable it is that k trials all pass, over the cases; NaN if there were fewer than k."""
+        return self._mean_of(pass_all, k)
+
+    def _mean_of(self, estimate: Estimate, k: int) -> float:
+        total = math.fsum(cases * estimate(k, passes, self.trials) for passes, cases in self.passes.items())
+        return total / self.complete if self.complete else math.nan
+
+    def pass_at_interval(self, k: int) -> tuple[float, float]:
+        """The 95% interval of pass@k."""
+        return self._interval_of(pass_at, k)
+
+    def pass_all_interval(self, k: int) -> tuple[float, float]:
+        """The 95% interval of pass^k."""
+        return self._interval_of(pass_all, k)
+
+    def _interval_of(self, estimate: Estimate, k: int) -> tuple[float, float]:
+        passes = self.passes
+        if not self.complete or not 1 <= k <= self.trials:
+            return math.nan, math.nan
+        if self.trials == 1:
+            return wilson(passes.get(1, 0), self.complete)
+        return bootstrap_interval([*passes.values()], [estimate(k, count, self.trials) for count in passes])
+
+    @property
+    def noise(self) -> tuple[float, float] | None:
+        """The variance between cases, and that of the trials within a case; known from two of each on."""
+        if self.trials < 2 or self.complete < 2:
+            return None
+        within = self._tally.within
+        return max(0.0, _variance(self._tally.complete) - within / self.trials), within
 
     @property
     def ledger(self) -> dict[str, int]:
-        """Where every planned case went; the counts add up to `planned`."""
+        """Where every planned run went; the counts add up to `planned`."""
         scored = self.done - self.unscored - self.already_done
         counted = {
             "scored": scored,
             "target errors": self.target_errors,
             "judge failures": self.judge_failures,
             "timeouts": self.timeouts,
-            "skipped as invalid": self.invalid,
+            "skipped as invalid": self.invalid * self.trials,
             "already done": self.already_done,
         }
         if rest := self.planned - sum(counted.values()):
             counted["not run"] = rest
         return counted
+
+
+def _variance(values: Sequence[float]) -> float:
+    """The sample's."""
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def _ranked(values: Sequence[float], rank: int) -> float:
+    """The value at this rank. Only the distinct values of one narrow bucket are sorted, to save memory."""
+    buckets = Counter(int(value * 1023) for value in values)
+    for number in sorted(buckets):
+        if rank < buckets[number]:
+            break
+        rank -= buckets[number]
+    inside = Counter(value for value in values if int(value * 1023) == number)
+    for value in sorted(inside):
+        if rank < inside[value]:
+            break
+        rank -= inside[value]
+    return value
 
 
 def summary_lines(summary: Summary, clean: Callable[[str], str] = str) -> Iterable[str]:
@@ -155,20 +221,23 @@ def summary_lines(summary: Summary, clean: Callable[[str], str] = str) -> Iterab
         yield ""
     yield "SUMMARY"
     ledger = " + ".join(f"{count} {what}" for what, count in summary.ledger.items())
-    yield f"  {summary.planned} planned = {ledger}"
+    trials = summary.trials
+    runs = (
+        f"runs planned ({_cases(summary.cases + summary.invalid)}, {trials} trials each)" if trials > 1 else "planned"
+    )
+    yield f"  {summary.planned} {runs} = {ledger}"
     mean, interval, deviation = summary.mean, summary.interval, summary.deviation
     if mean is None:
         yield "  no results"
         return
-    between = f" (95% interval {_number(interval[0])} to {_number(interval[1])})" if interval else ""
-    yield f"  mean {_number(mean)}{between}"
+    yield f"  mean {_number(mean)}{_between(interval) if interval else ''}"
     if summary.unscored:
-        best = mean + summary.room / summary.done
-        could = f"{_number(mean)} to {_number(best)}"
+        could = f"{_number(mean)} to {_number(summary.best_mean or mean)}"
         yield f"  {summary.unscored} without a score; had they run, the mean could be {could}"
     least, most = summary.bottom[0][1], summary.top[0][1]
     spread = f", standard deviation {_number(deviation)}" if deviation is not None else ""
     yield f"  median {_number(summary.median or 0.0)}, min {_number(least)}, max {_number(most)}{spread}"
+    yield from _pass_lines(summary)
     yield ""
     yield "DISTRIBUTION"
     largest = max(summary.histogram)
@@ -178,6 +247,57 @@ def summary_lines(summary: Summary, clean: Callable[[str], str] = str) -> Iterab
         yield ""
         yield title
         yield from (f"  {_number(score)}  {clean(eval_id)}" for eval_id, score in cases)
+
+
+def _pass_lines(summary: Summary) -> Iterator[str]:
+    """How many pass; with trials, how often one of k passes and how often all do."""
+    trials, complete = summary.trials, summary.complete
+    if trials == 1:
+        yield f"  pass {summary.passes.get(1, 0)}/{complete}{_between(summary.pass_at_interval(1))}"
+        return
+    if incomplete := summary.cases - complete:
+        yield f"  left out of pass@k and pass^k: {_cases(incomplete)} with fewer than {trials} trials"
+    if not complete:
+        return
+    for k in _shown(trials):
+        line = f"  pass@{k} {_number(summary.pass_at(k))}{_bootstrapped(summary.pass_at_interval(k))}"
+        if k > 1:  # else they are the same
+            line += f", pass^{k} {_number(summary.pass_all(k))}{_bootstrapped(summary.pass_all_interval(k))}"
+        yield line
+    if summary.noise is not None:
+        yield f"  noise: {_noise(*summary.noise, trials)}"
+
+
+def _shown(trials: int) -> list[int]:
+    """The k of which pass@k is shown: all if they are few, else 1, 2, 5, 10, 20 and so on, and the last."""
+    if trials <= MANY_TRIALS:
+        return list(range(1, trials + 1))
+    steps = (step * 10**power for power in range(len(str(trials))) for step in (1, 2, 5))
+    return [*(k for k in steps if k < trials), trials]
+
+
+def _noise(between: float, within: float, trials: int) -> str:
+    """Where the uncertainty of the mean comes from, and what helps."""
+    left = within / trials
+    if not between + left:
+        return "none, all runs of all cases scored the same"
+    advice = (
+        "more trials buy little: add cases" if left / (between + left) < LITTLE else "more trials help, as do cases"
+    )
+    return f"variance {between:.4f} between cases, {within:.4f} within ({left:.4f} over {trials} trials); {advice}"
+
+
+def _between(interval: tuple[float, float]) -> str:
+    return f" (95% interval {_number(interval[0])} to {_number(interval[1])})"
+
+
+def _bootstrapped(interval: tuple[float, float]) -> str:
+    """The interval, unless there is none to be had: drawing from cases that are all alike shows no doubt."""
+    return _between(interval) if interval[0] < interval[1] else " (alike in every case)"
+
+
+def _cases(count: int) -> str:
+    return "1 case" if count == 1 else f"{count} cases"
 
 
 def _cut(text: str) -> str:

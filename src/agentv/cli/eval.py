@@ -25,7 +25,7 @@ from agentv.progress import Progress, printable, progress_for
 from agentv.providers.mock import Mock, MockSettings
 from agentv.records import EvalResult
 from agentv.redact import clean, secrets_in
-from agentv.results import FORMATS, ResultFile, create, create_new
+from agentv.results import FORMATS, EarlierFile, ResultFile, create, create_new
 from agentv.resume import Resumed, newest_results, resume
 from agentv.runner import RunOptions, check_targets, run_plan, worker_limits
 from agentv.summary import Summary, summary_lines
@@ -95,6 +95,7 @@ def _score(_ctx: click.Context, _param: click.Parameter, value: float | None) ->
 @click.option("--targets", type=click.Path(path_type=Path), help="The targets file, or a folder that has one.")
 @click.option("--eval-id", "ids", multiple=True, help="Run only this case; an id or a glob, may be repeated.")
 @click.option("--limit", type=click.IntRange(min=1), help="Run only the first N cases.")
+@click.option("--trials", type=click.IntRange(min=1), default=1, help="Run every case K times.", metavar="K")
 @click.option("--workers", callback=_workers, help="How many cases are in flight at once: 1 to 50, default 1.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Where results go; default .agentv/results/eval_<timestamp>."
@@ -161,13 +162,13 @@ class _Opened(NamedTuple):
 
 
 def _run(plan: Plan, flags: dict[str, Any]) -> int:
-    summary = Summary(plan.cases, plan.invalid)
+    summary = Summary(plan.cases, plan.invalid, flags["trials"], clean)
     options = _options(plan, flags)
     opened = _open_results(plan, flags, summary)
     ended = "done"
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     with opened.file as file:
-        progress = progress_for(plan.cases, summary.already_done, clean, quiet=flags["quiet"])
+        progress = progress_for(plan.cases * summary.trials, summary.already_done, clean, quiet=flags["quiet"])
         try:
             with progress:
                 ended = asyncio.run(_until_stopped(plan, options, _Sink(file, summary), progress, opened.resumed))
@@ -221,6 +222,7 @@ def _options(plan: Plan, flags: dict[str, Any]) -> RunOptions:
         include_trace=flags["include_trace"],
         prompts=Dumps(flags["dump_prompts"], clean) if flags["dump_prompts"] else None,
         traces=Dumps(TRACES, clean) if flags["dump_traces"] else None,
+        trials=flags["trials"],
     )
 
 
@@ -239,7 +241,7 @@ def _open_results(plan: Plan, flags: dict[str, Any], summary: Summary) -> _Opene
     if flags["resume"]:
         earlier = out if out is not None else newest_results(RESULTS)
         if earlier is not None and earlier.is_file():
-            resumed = resume(earlier, form, plan, clean, summary.add_earlier)
+            resumed = resume(EarlierFile(earlier, form, clean), plan, summary.trials, clean, summary.add_earlier)
             tell(f"resuming {earlier}: {resumed.words()}")
             return _Opened(resumed.file, resumed)
         tell(f"nothing to resume{f' at {out}' if out else ''}: starting afresh")
