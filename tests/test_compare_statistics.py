@@ -374,6 +374,22 @@ def test_markdown_has_the_worst_regressions_first(write: Write) -> None:
     assert lines[-1] == "```"
 
 
+def test_all_the_trials_of_a_case_are_used(write: Write) -> None:
+    write(
+        "agent.py",
+        "import itertools\nturns = itertools.count()\ndef answer(question):\n    return 'yes' if next(turns) % 3 else 'no'\n",
+    )
+    write(".agentv/targets.yaml", "targets:\n  - {name: default, provider: python, function: agent.py:answer}\n")
+    cases = "".join(f"  - {{id: c{n}, outcome: x, input: q}}\n" for n in range(12))
+    write("evals.yaml", f"execution:\n  evaluators: [{{type: contains, value: 'yes'}}]\nevalcases:\n{cases}")
+    assert agentv("eval", "evals.yaml", "--trials", "3", "--out", "three.jsonl").returncode == 0
+    assert agentv("eval", "evals.yaml", "--out", "one.jsonl").returncode == 0
+    found = compared("three.jsonl", "one.jsonl")
+    assert {pair["score1"] for pair in found["matched"]} == {2 / 3}
+    assert found["summary"]["repeats"] == {"file1": 24, "file2": 0}
+    assert (found["summary"]["matched"], found["statistics"]["pairs"]) == (12, 12)
+
+
 PEAK = f"""
 import sys
 from agentv.__main__ import main

@@ -6,7 +6,7 @@ that the entries of a case stand at the same place in the columns of every file.
 
 import itertools
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -71,7 +71,7 @@ class Scores:
 
     def count(self, flag: int) -> int:
         """How many cases have this flag."""
-        return sum(times for flags, times in Counter(self.flags).items() if flags & flag)
+        return sum(self.flags.count(flags) for flags in range(REPEATED * 2) if flags & flag)
 
     def grow(self, size: int) -> None:
         """Make room for so many cases."""
@@ -127,7 +127,8 @@ class Run(Scores):
         """Take in results. Whole columns are made at once: this is done by the million."""
         start = len(self._index)
         numbers = list(map(self._index.__getitem__, [row.eval_id for row in rows]))
-        scores, flags = [row.score for row in rows], _flags_of(rows)
+        scores = [row.score for row in rows]
+        flags = _flags_of(rows, scores)
         digests = [row.digests or _NO_DIGESTS for row in rows]
         texts = [hash(each.case) & _HALF for each in digests]
         setups = self._setups_of(rows, digests)
@@ -203,26 +204,21 @@ class Run(Scores):
             part.settle()
 
 
-def _flags_of(rows: Sequence[Row]) -> list[int]:
-    """What is known of each result. Most are plain: they ran at once, and have a verdict."""
-    verdicts = [row.verdict for row in rows]
-    fine = all(
-        column.count(None) == len(rows) for column in ([row.error for row in rows], [row.failure for row in rows])
-    )
-    if fine and None not in verdicts and [row.attempt for row in rows].count(1) == len(rows):
-        return [SEEN | PASSED if verdict == "pass" else SEEN for verdict in verdicts]
-    return [_flags(row) for row in rows]
-
-
-def _flags(row: Row) -> int:
-    passed = row.score >= PASSING_SCORE if row.verdict is None else row.verdict == "pass"
-    return (
-        SEEN
-        | (PASSED if passed else 0)
-        | (ERROR if row.error is not None else 0)
-        | (RETRIED if row.attempt is not None and row.attempt > 1 else 0)
-        | (UNJUDGED if row.failure == "judge" and row.error is None else 0)
-    )
+def _flags_of(rows: Sequence[Row], scores: Sequence[float]) -> list[int]:
+    """What is known of each result. Nearly all ran at once and were scored: then it is only whether they passed."""
+    flags = [
+        SEEN | PASSED if (row.verdict == "pass" if row.verdict is not None else score >= PASSING_SCORE) else SEEN
+        for row, score in zip(rows, scores, strict=True)
+    ]
+    failed = 2 * len(rows) - [row.error for row in rows].count(None) - [row.failure for row in rows].count(None)
+    if failed or [row.attempt for row in rows].count(1) < len(rows):
+        for at, row in enumerate(rows):
+            flags[at] |= (
+                (ERROR if row.error is not None else 0)
+                | (UNJUDGED if row.failure == "judge" and row.error is None else 0)
+                | (RETRIED if row.attempt is not None and row.attempt > 1 else 0)
+            )
+    return flags
 
 
 def _field(row: Row, name: str) -> str | None:

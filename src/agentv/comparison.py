@@ -76,8 +76,8 @@ class Pairs(Sequence[Pair]):
     """The cases that are in both files, in the order of the first; made when they are asked for."""
 
     def __init__(self, ids: Sequence[str], numbers: Sequence[int], runs: tuple[Run, Run], wish: Wish):
-        self._ids, self._runs, self._threshold = ids, runs, wish.threshold
-        self.numbers = numbers
+        self._ids, self.numbers = ids, numbers
+        self._least = wish.threshold or math.nextafter(0, 1)  # no delta at all is never more than a tie
         self.scores = [array("d", map(run.scores.__getitem__, numbers)) for run in runs]
         self.deltas = array("d", map(difference, *self.scores))
 
@@ -97,16 +97,19 @@ class Pairs(Sequence[Pair]):
 
     def __iter__(self) -> Iterator[Pair]:
         ids = map(self._ids.__getitem__, self.numbers)
-        return map(Pair, ids, *self.scores, self.deltas, map(self._outcome, self.deltas))
+        least = self._least
+        outcomes = ("win" if delta >= least else "loss" if delta <= -least else "tie" for delta in self.deltas)
+        return map(Pair, ids, *self.scores, self.deltas, outcomes)
 
     def _outcome(self, delta: float) -> Literal["win", "loss", "tie"]:
-        """A delta of the threshold's size counts; none at all never does."""
-        if delta >= self._threshold and delta > 0:
+        """A delta of the threshold's size counts."""
+        if delta >= self._least:
             return "win"
-        return "loss" if -delta >= self._threshold and delta < 0 else "tie"
+        return "loss" if delta <= -self._least else "tie"
 
-    def outcomes(self) -> Counter[str]:
-        return Counter(map(self._outcome, self.deltas))
+    def wins_and_losses(self) -> tuple[int, int]:
+        """How many of each there are."""
+        return sum(map(self._least.__le__, self.deltas)), sum(map((-self._least).__ge__, self.deltas))
 
     def extremes(self, most: int) -> tuple[list[Pair], list[Pair]]:
         """The worst losses and the best gains, with the largest first."""
@@ -123,7 +126,7 @@ def _compared(first: Run, second: Run, ids: Sequence[str], wish: Wish) -> Compar
         hint = f"they begin with {_some(first, ids)} and {_some(second, ids)}: are they runs of the same eval?"
         raise ResultsError([Problem(message=message, hint=hint)])
     pairs = Pairs(ids, numbers, (first, second), wish)
-    outcomes = pairs.outcomes()
+    wins, losses = pairs.wins_and_losses()
     cases = first.count(SEEN), second.count(SEEN)
     unmatched = Counts(file1=cases[0] - len(pairs), file2=cases[1] - len(pairs))
     changed, unchanged = _changes(first, second, numbers)
@@ -134,9 +137,9 @@ def _compared(first: Run, second: Run, ids: Sequence[str], wish: Wish) -> Compar
         summary=Totals(
             total=len(pairs) + unmatched.file1 + unmatched.file2,
             matched=len(pairs),
-            wins=outcomes["win"],
-            losses=outcomes["loss"],
-            ties=outcomes["tie"],
+            wins=wins,
+            losses=losses,
+            ties=len(pairs) - wins - losses,
             meanDelta=mean(pairs.deltas),
             repeats=Counts(file1=first.repeats, file2=second.repeats),
         ),
@@ -174,18 +177,21 @@ def _source(run: Run) -> Source:
 
 def _changes(first: Run, second: Run, numbers: Sequence[int]) -> tuple[Changed, "array[int] | None"]:
     """What differs between the two runs of each case, and the places of the pairs that can be held side by side."""
-    texts = map(operator.ne, *(map(run.texts.__getitem__, numbers) for run in (first, second)))
-    setups = (map(run.setups.__getitem__, numbers) for run in (first, second))
-    kinds = list(zip(*setups, texts, strict=True))
+
+    def kinds() -> Iterator[tuple[int, int, bool]]:
+        texts = map(operator.ne, *(map(run.texts.__getitem__, numbers) for run in (first, second)))
+        setups = (map(run.setups.__getitem__, numbers) for run in (first, second))
+        return zip(*setups, texts, strict=True)
+
     counts: Counter[str] = Counter()
     confounded: dict[tuple[int, int, bool], bool] = {}
-    for kind, times in Counter(kinds).items():
+    for kind, times in Counter(kinds()).items():
         differing = _differing(first.made[kind[0]], second.made[kind[1]], texts=kind[2])
         counts.update(dict.fromkeys(differing, times))
         confounded[kind] = not differing.isdisjoint(CONFOUNDERS)
     if not any(confounded.values()):
         return Changed(**counts), None
-    return Changed(**counts), array("I", compress(range(len(kinds)), [not confounded[kind] for kind in kinds]))
+    return Changed(**counts), array("I", compress(range(len(numbers)), (not confounded[kind] for kind in kinds())))
 
 
 CONFOUNDERS = ("cases", "evaluators", "judges", "prompts")

@@ -3,7 +3,7 @@
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agentv.columns import PASSED, UNSCORED, Scores
@@ -40,7 +40,8 @@ class Sheet(NamedTuple):
 
     def statistics(self, margin: float, clusters: Sequence[int] | None) -> Statistics:
         """What the pairs allow to say."""
-        scored, bounds = self._scored()
+        kinds = self._kinds()
+        scored, bounds = self._scored(kinds)
         pairs = len(scored.numbers)
         if not pairs:
             note = "no pair has a score on both sides"
@@ -55,7 +56,7 @@ class Sheet(NamedTuple):
             resamples=flips.resamples,
             seed=seed,
         )
-        passes = scored.passes()
+        passes = _passes(kinds if scored is self else scored._kinds())
         interval = _interval(delta, pairs, bounds)
         exact = Test(name="exact McNemar", p_value=mcnemar(passes.lost, passes.gained))
         return Statistics(
@@ -73,15 +74,15 @@ class Sheet(NamedTuple):
             notes=tuple(_notes(delta, pairs, passes)),
         )
 
-    def _scored(self) -> tuple["Sheet", Bounds]:
+    def _scored(self, kinds: Iterable[tuple[int, int]]) -> tuple["Sheet", Bounds]:
         """The pairs with a score on both sides, and what the others could make of the mean."""
         first, second = self.first, self.second
+        if not any((one | other) & UNSCORED for one, other in kinds):
+            middle = mean(self.deltas) if self.deltas else 0.0
+            return self, Bounds(unscored=0, lower=middle, upper=middle)
         unscored = [
             at for at, number in enumerate(self.numbers) if (first.flags[number] | second.flags[number]) & UNSCORED
         ]
-        if not unscored:
-            middle = mean(self.deltas) if self.deltas else 0.0
-            return self, Bounds(unscored=0, lower=middle, upper=middle)
         missing = set(unscored)
         scored = self.only([at for at in range(len(self.numbers)) if at not in missing])
         low = high = math.fsum(scored.deltas)
@@ -91,13 +92,19 @@ class Sheet(NamedTuple):
         cases = len(self.numbers)
         return scored, Bounds(unscored=len(unscored), lower=low / cases, upper=high / cases)
 
-    def passes(self) -> Passes:
-        kinds = Counter(
-            (self.first.flags[number] & PASSED, self.second.flags[number] & PASSED) for number in self.numbers
-        )
-        both, lost, gained = kinds[PASSED, PASSED], kinds[PASSED, 0], kinds[0, PASSED]
-        low, high = pass_difference(lost, gained, len(self.numbers))
-        return Passes(passed1=both + lost, passed2=both + gained, gained=gained, lost=lost, ci_lower=low, ci_upper=high)
+    def _kinds(self) -> Counter[tuple[int, int]]:
+        """How many pairs have which flags on either side."""
+        sides = (map(side.flags.__getitem__, self.numbers) for side in (self.first, self.second))
+        return Counter(zip(*sides, strict=True))
+
+
+def _passes(kinds: Mapping[tuple[int, int], int]) -> Passes:
+    counts: Counter[tuple[int, int]] = Counter()
+    for (one, other), times in kinds.items():
+        counts[one & PASSED, other & PASSED] += times
+    both, lost, gained = counts[PASSED, PASSED], counts[PASSED, 0], counts[0, PASSED]
+    low, high = pass_difference(lost, gained, counts.total())
+    return Passes(passed1=both + lost, passed2=both + gained, gained=gained, lost=lost, ci_lower=low, ci_upper=high)
 
 
 def _range(side: Scores, number: int) -> tuple[float, float]:

@@ -68,20 +68,33 @@ def result_rows(file: BinaryIO, path: Path, problems: list[Problem], *, whole: b
         return
     decoder = _WHOLE_LINES if whole else _LINES
     block = start + file.read(BLOCK_BYTES) + file.readline()
-    line = 1
+    size = lines = 0
     while block:
         try:
-            yield decoder.decode_lines(block)
+            rows = decoder.decode_lines(block)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            yield from _one_by_one(block, line, path, problems)
+            before = _lines_in(file, size) if file.seekable() else lines
+            yield from _one_by_one(block, before + 1, path, problems)
             if len(problems) > MOST_PROBLEMS:
                 return
-        line += block.count(b"\n")
+        else:
+            yield rows
+            lines += len(rows)
+        size += len(block)
         block = file.read(BLOCK_BYTES) + file.readline()
 
 
 _LINES = msgspec.json.Decoder(Row)
 _WHOLE_LINES = msgspec.json.Decoder(WholeRow)
+
+
+def _lines_in(file: BinaryIO, size: int) -> int:
+    """How many lines the first bytes of a file are; counted only when somebody has to be told."""
+    here = file.tell()
+    file.seek(0)
+    lines = sum(file.read(min(BLOCK_BYTES, size - start)).count(b"\n") for start in range(0, size, BLOCK_BYTES))
+    file.seek(here)
+    return lines
 
 
 def _one_by_one(block: bytes, first: int, path: Path, problems: list[Problem]) -> Iterator[Sequence[Row]]:

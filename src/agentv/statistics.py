@@ -64,9 +64,10 @@ def estimate(sample: Sample) -> Estimate:
     if draws < 2:
         return Estimate(mean)
     if sample.sizes is None:
-        squares = math.fsum((value - mean) ** 2 for value in sample.sums)
+        rests = array("d", [value - mean for value in sample.sums])
     else:
-        squares = math.fsum((value - mean * size) ** 2 for value, size in zip(sample.sums, sample.sizes, strict=True))
+        rests = array("d", [value - mean * size for value, size in zip(sample.sums, sample.sizes, strict=True)])
+    squares = math.fsum(map(operator.mul, rests, rests))
     error = math.sqrt(draws / (draws - 1) * squares) / cases
     if error < 1e-15:  # rounding: all are the same
         error = 0.0
@@ -100,8 +101,8 @@ class Flipped(NamedTuple):
 
 def sign_flip(differences: Sequence[float]) -> Flipped:
     """The permutation test of paired differences (sums, if there are clusters): a change of sign changes nothing."""
-    if len(differences) - sum(value == 0 for value in differences) > MOST_FLIPPED:
-        spread = math.sqrt(math.fsum(value**2 for value in differences))
+    if len(differences) - differences.count(0.0) > MOST_FLIPPED:
+        spread = math.sqrt(math.fsum(map(operator.mul, differences, differences)))
         return Flipped(normal_tails(math.fsum(differences) / spread), "normal approximation")
     moved = [value for value in differences if value]
     size = math.fsum(map(abs, moved))
