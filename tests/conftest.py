@@ -16,6 +16,8 @@ settings.register_profile("build", derandomize=True, suppress_health_check=[Heal
 settings.register_profile("desk", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("build" if os.environ.get("CI") else "desk")
 
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"  # servers of tests are on loopback
+
 Write = Callable[..., Path]
 PRINT_PEAK_KB = "print(next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')))"
 """Not `ru_maxrss`, which a child begins with at the size of the process that started it."""

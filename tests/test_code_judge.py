@@ -11,7 +11,7 @@ import pytest
 
 from agentv import evaluate as run
 from tests.conftest import Write, a_case, agentv
-from tests.judge_server import openai_server
+from tests.model_servers import openai_server
 from tests.test_process import living
 from tests.test_seed_eval_cli import evaluate, results
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Write, a_case, agentv
-from tests.judge_server import Answer, Server, openai_server
+from tests.model_servers import Answer, Server, openai_server
 from tests.test_seed_eval_cli import evaluate, results
 
 GOOD = '{"score": 0.9, "hits": ["names Paris"], "misses": [], "reasoning": "right"}'

@@ -95,7 +95,7 @@ def test_a_variable_may_stand_where_a_number_belongs(write: Write) -> None:
 
 @pytest.mark.parametrize("provider", ["azure-openai", "google", "google-gemini", "codex-cli"])
 def test_aliases_of_providers(write: Write, provider: str) -> None:
-    endpoint = ", endpoint: e" if provider.startswith("azure") else ""
+    endpoint = ", endpoint: e, deployment: d" if provider.startswith("azure") else ""
     path = write("targets.yaml", f"targets:\n- {{name: a, provider: {provider}{endpoint}}}\n")
     assert problems(path) == []
 

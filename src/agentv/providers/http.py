@@ -1,10 +1,31 @@
-"""A JSON endpoint."""
+"""A JSON endpoint. Values go into the body as JSON values and into the URL percent-encoded, so that no prompt breaks
+either of them."""
 
-from typing import Annotated, Any
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+from urllib.parse import quote
 
+import msgspec
 from msgspec import Meta
 
-from agentv.providers.settings import Amount, RetrySettings, Text
+from agentv.errors import ProviderError, nearest
+from agentv.protocols import Provider
+from agentv.providers.connections import Networked, beginning, connection_error
+from agentv.providers.settings import RetrySettings, Seconds, Text
+from agentv.records import Json, Message, ProviderRequest, ProviderResponse
+from agentv.shapes import Misfit
+
+SLOT = re.compile(r"(?<!\$)\{\{\s*([^{}]*?)\s*\}\}")
+STEP = re.compile(r"\.?([^.\[\]\"]+)|\[(\d+)\]|\[\"([^\"]+)\"\]")
+TEXTS = ("question", "guidelines", "eval_id")
+MESSAGES = "messages"
+BODY = {"question": "{{ question }}", "guidelines": "{{ guidelines }}"}
+"""What is sent if no body is set up."""
+WITHOUT_BODY = ("GET", "HEAD")
+MOST_BYTES = 16 << 20
+Steps = tuple[str | int, ...]
 
 
 class HttpSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,4 +36,178 @@ class HttpSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fiel
     headers: Annotated[dict[str, str] | None, Meta(description="Sent with every request.")] = None
     body: Annotated[Any, Meta(description="A JSON value; its strings may hold {{ question }} and others.")] = None
     response_path: Annotated[Text | None, Meta(description="The way to the answer: choices[0].message.content")] = None
-    timeout_seconds: Annotated[Amount | None, Meta(description="How long one case may take.")] = None
+    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take.")] = None
+
+    def misfits(self) -> Iterator[Misfit]:
+        yield from super().misfits()
+        if not self.url.startswith("${{") and not re.match(r"https?://[^/?#{}\s]", self.url):
+            yield Misfit(("url",), "must begin with http:// or https:// and the name of a server")
+        for found in SLOT.finditer(self.url):
+            if "/" not in self.url[: found.start()].partition("://")[2]:
+                yield Misfit(("url",), "a case must not choose the server", "placeholders go behind the server's name")
+        yield from _unknown_slots(self.url, ("url",))
+        yield from _unknown_slots(self.headers or {}, ("headers",))
+        yield from _unknown_slots(self.body, ("body",), (*TEXTS, MESSAGES))
+        if self.body is not None and self._method in WITHOUT_BODY:
+            yield Misfit(("body",), f"{self._method} sends no body", "leave it out, or set another 'method'")
+        if self.response_path is not None and steps_of(self.response_path) is None:
+            hint = """paths look like choices[0].message.content or a["odd key"]"""
+            yield Misfit(("response_path",), f"invalid path {self.response_path!r}", hint)
+
+    @property
+    def _method(self) -> str:
+        return (self.method or "POST").upper()
+
+    def open(self, folder: Path) -> Provider:
+        return Http(self, self._method)
+
+
+class Http(Networked):
+    """Sends a request for each case, once."""
+
+    package, extra = "httpx2", "http"
+
+    def __init__(self, settings: HttpSettings, method: str):
+        super().__init__(settings)
+        self._settings, self._method = settings, method
+        self._steps = steps_of(settings.response_path or "") or ()
+        self._body = BODY if settings.body is None else settings.body
+
+    def connect(self) -> Any:
+        httpx = self.module()
+        limits = httpx.Limits(max_connections=1000, max_keepalive_connections=100)
+        return httpx.AsyncClient(timeout=None, limits=limits)
+
+    async def close(self, client: Any) -> None:
+        await client.aclose()
+
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        httpx = self.module()
+        try:
+            sent = self._request(request)
+        except ValueError as error:  # of characters that are none
+            raise ProviderError(f"the prompt cannot be sent: {beginning(str(error))}") from error
+        try:
+            async with self.client().stream(**sent) as response:
+                content = await _content(response)
+        except httpx.RequestError as error:
+            raise connection_error(error) from error
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            raise ProviderError(f"the request cannot be sent: {beginning(str(error))}") from error
+        if not response.is_success:
+            raise self.status_error(response.status_code, content, response.headers)
+        text = content.decode(response.encoding or "utf-8", "replace")
+        return ProviderResponse(text=self._answer(content, text))
+
+    def _request(self, request: ProviderRequest) -> Json:
+        settings = self._settings
+        values = {"question": request.question, "guidelines": request.guidelines, "eval_id": request.eval_id}
+        turns = request.chat_prompt or (Message(role="user", content=request.question),)
+        headers = {name.lower(): _in_header(_filled(text, values)) for name, text in (settings.headers or {}).items()}
+        url = _filled(settings.url, {name: _in_url(value) for name, value in values.items()})
+        sent: Json = {"method": self._method, "url": url, "headers": headers}
+        if self._method not in WITHOUT_BODY:
+            headers.setdefault("content-type", b"application/json")
+            sent["content"] = msgspec.json.encode(_filled_body(self._body, values, msgspec.to_builtins(turns)))
+        return sent
+
+    def _answer(self, content: bytes, text: str) -> str:
+        """What stands at the end of the path, else the body: its value if it is a JSON string."""
+        try:
+            value = msgspec.json.decode(content)
+        except (msgspec.DecodeError, RecursionError):
+            if self._steps:
+                raise ProviderError(f"the answer is no JSON: {beginning(text) or 'it is empty'}") from None
+            value = None
+        if not self._steps:
+            return value if isinstance(value, str) else text
+        found = _at(value, self._steps)
+        return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+
+
+def steps_of(path: str) -> Steps | None:
+    """The steps of a path; None if it is none."""
+    steps: list[str | int] = []
+    end = 0
+    while end < len(path):
+        found = STEP.match(path, end)
+        if not found or (end == 0 and path.startswith(".")):
+            return None
+        end = found.end()
+        name, index, quoted = found.groups()
+        steps.append(int(index) if index else name or quoted)
+    return tuple(steps)
+
+
+def _at(value: Any, steps: Steps) -> Any:
+    """What is reached by the steps; `ProviderError` says how far they lead."""
+    for number, step in enumerate(steps):
+        try:
+            if isinstance(step, str) != isinstance(value, dict) or isinstance(value, str):
+                raise KeyError(step)
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            _lost(value, steps[:number], step)
+    return value
+
+
+def _lost(value: Any, before: Steps, step: str | int) -> NoReturn:
+    match value:
+        case dict():
+            there = f"an object with {', '.join(map(repr, value)) or 'nothing in it'}"
+        case list():
+            there = f"an array of {len(value)}"
+        case _:
+            there = msgspec.json.encode(value).decode()
+    where = "".join(f"[{inner}]" if isinstance(inner, int) else f".{inner}" for inner in before).lstrip(".")
+    missed = f"[{step}]" if isinstance(step, int) else repr(step)
+    raise ProviderError(f"response_path: no {missed} in {where or 'the answer'}, which is {beginning(there)}")
+
+
+async def _content(response: Any) -> bytes:
+    """The body, if it is not too much."""
+    content = bytearray()
+    async for piece in response.aiter_bytes():
+        content += piece
+        if len(content) > MOST_BYTES:
+            raise ProviderError(f"the answer is larger than {MOST_BYTES >> 20} MiB")
+    return bytes(content)
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    """The text with its placeholders filled in, all at once: what is filled in is never looked at."""
+    return SLOT.sub(lambda found: values[found[1]], text)
+
+
+def _filled_body(value: Any, values: Mapping[str, str], turns: Any) -> Any:
+    if isinstance(value, str):
+        alone = SLOT.fullmatch(value.strip())
+        return turns if alone and alone[1] == MESSAGES else _filled(value, values)
+    if isinstance(value, dict):
+        return {key: _filled_body(inner, values, turns) for key, inner in value.items()}
+    return [_filled_body(inner, values, turns) for inner in value] if isinstance(value, list) else value
+
+
+def _in_url(value: str) -> str:
+    """The value as a part of a URL. Dots alone would be steps up."""
+    return value.replace(".", "%2E") if value in (".", "..") else quote(value, safe="")
+
+
+def _in_header(text: str) -> bytes:
+    """The text as the value of a header: in one line."""
+    return re.sub(r"[\x00-\x1f\x7f]+", " ", text).strip().encode()
+
+
+def _unknown_slots(value: Any, steps: tuple[str | int, ...], known: tuple[str, ...] = TEXTS) -> Iterator[Misfit]:
+    """The placeholders that nobody knows, and turns where only a text can stand."""
+    if isinstance(value, dict | list):
+        for step, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _unknown_slots(inner, (*steps, step), known)
+    elif isinstance(value, str):
+        alone = SLOT.fullmatch(value.strip())
+        for name in SLOT.findall(value):
+            if name not in (*TEXTS, MESSAGES):
+                yield Misfit(steps, f"unknown placeholder {{{{ {name} }}}}", nearest(name, known))
+            elif name == MESSAGES and (not alone or MESSAGES not in known):
+                hint = "it can only be a whole value in the body"
+                yield Misfit(steps, "{{ messages }} cannot be part of a text", hint)
