@@ -32,7 +32,8 @@ def blocks(page: Path) -> list[Block]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_examples_of_a_page(page: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """YAML with a path in its first line is written there; commands must print what stands below them."""
-    monkeypatch.setenv("OPENAI_API_KEY", "a key of mine")
+    for name in ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "AGENT_TOKEN"):
+        monkeypatch.setenv(name, "a key of mine")
     write("evals/loop.py", "for i in range(10): pass")
     if page.name == "python-api.md":
         check = "evaluators: [{type: contains, value: hello}]"
