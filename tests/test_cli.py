@@ -10,7 +10,7 @@ import pytest
 import agentv as package
 from tests.conftest import Write, agentv
 
-HEAVY = ["rich", "httpx", "asyncio", "msgspec", "yaml", "dotenv", "logging", "openai", "anthropic", "google.genai"]
+HEAVY = ["rich", "httpx2", "asyncio", "msgspec", "yaml", "dotenv", "logging", "openai", "anthropic", "google.genai"]
 
 
 def loaded_by(code: str) -> set[str]:

@@ -1,5 +1,6 @@
 """A JSON endpoint as a target."""
 
+import asyncio
 import gzip
 import json
 import socket
@@ -11,7 +12,7 @@ import pytest
 from agentv.records import Message
 from agentv.validate import check_file
 from tests.conftest import Write, a_case
-from tests.model_servers import Asked, Reply, a_request, ask, failing, model_server
+from tests.model_servers import Asked, Reply, a_request, ask, asked, failing, model_server
 from tests.test_seed_eval_cli import evaluate, results
 
 NASTY = 'Say "hi"\n\\ {{ eval_id }} ${{ HOME }} &a=b#c/../d?é \u2028 \x00 </script> %41 {0}'
@@ -137,6 +138,16 @@ def test_an_answer_that_is_no_json_though_there_is_a_path() -> None:
     with model_server(lambda _: Reply(body=b"<html>\n Hello")) as server:
         error = failing(server.target("http", response_path="a"))
     assert error.message == "the answer is no JSON: <html> Hello"
+
+
+def test_no_case_knows_of_another_by_a_cookie() -> None:
+    with model_server(lambda _: Reply(body="Paris", headers={"Set-Cookie": "session=1; Path=/"})) as server:
+        asyncio.run(asked(server.target("http"), "one", "two"))
+    assert [("cookie" in request.headers) for request in server.requests] == [False, False]
+
+
+def test_placeholders_may_follow_the_server_s_name_at_once() -> None:
+    assert sent("Hi", url="SERVER?q={{ question }}").path == "/?q=Hi"
 
 
 def test_redirections_are_not_followed() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from agentv.providers import settings_type
 from agentv.providers.connections import waiting_time
 from agentv.records import Message, TokenUsage, ToolCall
 from agentv.shapes import converted
-from tests.conftest import Write, a_case
+from tests.conftest import Write, a_case, agentv
 from tests.model_servers import VENDORS, Reply, Says, a_request, ask, asked, failing, model_server
 from tests.test_seed_eval_cli import evaluate, results
 
@@ -186,6 +187,27 @@ def test_nobody_there_may_pass(vendor: str) -> None:
     error = failing(target)
     assert error.message.startswith("the connection failed: ")
     assert error.may_pass
+
+
+@pytest.mark.parametrize("vendor", ["openai", "azure", "anthropic"])
+def test_an_address_that_is_none_will_not_pass(vendor: str) -> None:
+    with model_server(lambda _: "Paris") as server:
+        setting = "endpoint" if vendor == "azure" else "base_url"
+        error = failing(server.target(vendor, **{setting: "my-resource"}))
+    assert error.message.startswith("the connection failed: Request URL is missing an 'http://'")
+    assert not error.may_pass
+
+
+def test_a_package_that_is_broken_stops_the_run(write: Write) -> None:
+    write("openai/__init__.py", "import nothing_of_that_name")
+    with model_server(lambda _: "Paris") as server:
+        write("targets.yaml", json.dumps({"targets": [server.target("openai")]}))
+    write("a.jsonl", [a_case("a", evaluators=[{"type": "contains", "value": "Paris"}])])
+    ran = agentv("eval", "a.jsonl", env={**os.environ, "PYTHONPATH": "."})
+    assert ran.returncode != 0
+    assert "the 'openai' package cannot be imported: No module named 'nothing_of_that_name'" in ran.stderr
+    assert "pip install --upgrade 'agentv[openai]'" in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 @every_target

@@ -1,6 +1,5 @@
 """An Anthropic model, through Anthropic's own SDK."""
 
-import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,12 +46,14 @@ class Anthropic(LanguageModel[AnthropicSettings]):
         await client.close()
 
     async def ask(self, client: Any, request: ProviderRequest) -> Said:
-        known = inspect.signature(client.messages.create).parameters
-        sent = client.messages.with_raw_response.create(**self._body(request, "temperature" in known))
+        sent = client.messages.with_raw_response.create(**self._body(request))
         return _said(await self.answered(sent, self.module().AnthropicError))
 
-    def _body(self, request: ProviderRequest, takes_temperature: bool) -> dict[str, Any]:
-        """What is sent; what is not set is not sent. What the SDK has no word for goes into its extra body."""
+    def _body(self, request: ProviderRequest) -> dict[str, Any]:
+        """What is sent; what is not set is not sent.
+
+        The temperature goes into the extra body: the SDK has no word for it any more, and the API still does.
+        """
         settings = self.settings
         system, turns = with_system(request, settings.system_prompt)
         body: dict[str, Any] = {
@@ -63,8 +64,7 @@ class Anthropic(LanguageModel[AnthropicSettings]):
         if system:
             body["system"] = system
         temperature = {} if settings.temperature is None else {"temperature": settings.temperature}
-        extra = {**({} if takes_temperature else temperature), **(settings.options or {})}
-        body |= temperature if takes_temperature else {}
+        extra = {**temperature, **(settings.options or {})}
         return body | {"extra_body": extra} if extra else body
 
 

@@ -1,5 +1,6 @@
 """OpenAI's chat completions, as OpenAI itself, Azure and many others speak them."""
 
+from abc import abstractmethod
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,9 +26,9 @@ class ChatCompletions(LanguageModel[S]):
         except (sdk.OpenAIError, ValueError) as error:
             raise ProviderError(str(error)) from error
 
+    @abstractmethod
     def new_client(self, sdk: Any, common: dict[str, Any]) -> Any:
         """The SDK's client for these settings."""
-        raise NotImplementedError
 
     async def close(self, client: Any) -> None:
         await client.close()

@@ -102,8 +102,10 @@ class Networked(ABC):
 
 
 def connection_error(error: BaseException) -> ProviderError:
-    """What a connection that broke, or never was, means: it may be there again."""
-    return ProviderError(f"the connection failed: {beginning(str(error)) or type(error).__name__}", may_pass=True)
+    """What a connection that broke, or never was, means: it may be there again, unless the fault is ours."""
+    kind = type(error).__name__
+    may_pass = kind not in ("UnsupportedProtocol", "LocalProtocolError")
+    return ProviderError(f"the connection failed: {beginning(str(error)) or kind}", may_pass=may_pass)
 
 
 def waiting_time(headers: Mapping[str, str]) -> float | None:

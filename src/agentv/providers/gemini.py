@@ -5,6 +5,7 @@ its client, and give it the HTTP client that it has anyway.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -81,9 +82,8 @@ class Gemini(LanguageModel[GeminiSettings]):
             answer = await client.sdk.aio.models.generate_content(model=model, contents=_contents(turns), config=config)
         except errors.APIError as error:
             response: Any = error.response
-            raise self.status_error(
-                error.code, response.content, response.headers, _retry_delay(error.details)
-            ) from error
+            delay = _retry_delay(error.details)
+            raise self.status_error(error.code, response.content, response.headers, delay) from error
         except httpx2.RequestError as error:
             raise connection_error(error) from error
         except (ValueError, TypeError, AttributeError) as error:  # the SDK trusts in the form of what it reads
@@ -111,6 +111,7 @@ class Gemini(LanguageModel[GeminiSettings]):
         return {name: value for name, value in (self.settings.options or {}).items() if name not in known} or None
 
 
+@cache
 def _known_options() -> dict[str, str]:
     """The settings of a request that the SDK knows, by either of their spellings."""
     from google.genai import types

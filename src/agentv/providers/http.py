@@ -3,6 +3,7 @@ either of them."""
 
 import re
 from collections.abc import Iterator, Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 from urllib.parse import quote
@@ -42,9 +43,8 @@ class HttpSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fiel
         yield from super().misfits()
         if not self.url.startswith("${{") and not re.match(r"https?://[^/?#{}\s]", self.url):
             yield Misfit(("url",), "must begin with http:// or https:// and the name of a server")
-        for found in SLOT.finditer(self.url):
-            if "/" not in self.url[: found.start()].partition("://")[2]:
-                yield Misfit(("url",), "a case must not choose the server", "placeholders go behind the server's name")
+        if SLOT.search(re.split(r"[/?#]", self.url.partition("://")[2])[0]):
+            yield Misfit(("url",), "a case must not choose the server", "placeholders go behind the server's name")
         yield from _unknown_slots(self.url, ("url",))
         yield from _unknown_slots(self.headers or {}, ("headers",))
         yield from _unknown_slots(self.body, ("body",), (*TEXTS, MESSAGES))
@@ -76,7 +76,8 @@ class Http(Networked):
     def connect(self) -> Any:
         httpx = self.module()
         limits = httpx.Limits(max_connections=1000, max_keepalive_connections=100)
-        return httpx.AsyncClient(timeout=None, limits=limits)
+        no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # no case may know of another
+        return httpx.AsyncClient(timeout=None, limits=limits, cookies=no_cookies)
 
     async def close(self, client: Any) -> None:
         await client.aclose()
