@@ -63,6 +63,12 @@ def test_how_long_google_wants_to_be_left_alone_stands_in_the_body() -> None:
         assert failing(server.target("gemini")).retry_after is None
 
 
+def test_the_key_does_not_follow_a_redirection() -> None:
+    with model_server(lambda _: Reply(307, b"", {"Location": "/elsewhere"})) as server:
+        assert failing(server.target("gemini")).status == 307
+    assert len(server.requests) == 1
+
+
 def test_options_by_either_spelling_and_those_that_the_sdk_does_not_know() -> None:
     tools = [{"function_declarations": [{"name": "search", "description": "Finds pages"}]}]
     options = {

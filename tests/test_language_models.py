@@ -81,8 +81,9 @@ def test_a_refusal_is_an_error_in_the_vendor_s_words(vendor: str) -> None:
 
 
 @every_vendor
-def test_an_empty_answer_is_an_error_that_says_why_it_stopped(vendor: str) -> None:
-    with model_server(lambda _: Says("")) as server:
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_answer_is_an_error_that_says_why_it_stopped(vendor: str, text: str) -> None:
+    with model_server(lambda _: Says(text)) as server:
         error = failing(server.target(vendor))
     reason = {"anthropic": "end_turn", "gemini": "STOP"}.get(vendor, "stop")
     assert error.message == f"the model gave an empty answer (it stopped for the reason {reason!r})"

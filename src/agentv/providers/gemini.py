@@ -50,7 +50,7 @@ class Gemini(LanguageModel[GeminiSettings]):
         # servers of one's own want no key, and should not get one that was meant for Google
         key = settings.api_key or ("none" if settings.base_url else None)
         limits = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
-        http = httpx2.AsyncClient(timeout=None, follow_redirects=True, limits=limits)
+        http = httpx2.AsyncClient(timeout=None, limits=limits)  # no redirections: the key would go with them
         options = {
             "base_url": settings.base_url,
             "httpx_async_client": http,

@@ -58,7 +58,7 @@ class LanguageModel(Networked, Generic[S]):
         start = time.perf_counter()
         said = await self.ask(client, request)
         took = round((time.perf_counter() - start) * 1000, 3)
-        if not said.text and not said.calls:
+        if not said.text.strip() and not said.calls:
             why = f" (it stopped for the reason {said.stopped!r})" if said.stopped else ""
             raise ProviderError(f"the model gave an empty answer{why}")
         thought = (Message(role="assistant", name=REASONING, content=said.reasoning),) if said.reasoning else ()
