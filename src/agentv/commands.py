@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agentv import shell
 from agentv.errors import ProviderError
-from agentv.process import TAIL_BYTES, Finished, Keep, Output, run_process
+from agentv.process import TAIL_BYTES, Finished, Keep, Output, Stream, run_process
 from agentv.redact import clean
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -36,7 +36,7 @@ class Command:
         self._environment = dict(os.environb)
 
     async def run(
-        self, values: Mapping[str, str], files: Sequence[Path] = (), stdout: Keep | int | None = None
+        self, values: Mapping[str, str], files: Sequence[Path] = (), stdout: Stream | None = None
     ) -> Finished:
         """Run the command to its end; `ProviderError` when it cannot be started with these values."""
         environment = dict(self._environment)
@@ -48,16 +48,7 @@ class Command:
             for number, path in enumerate(files):
                 environment[_variable(f"PATH_{number}")] = os.fsencode(path)
                 environment[_variable(f"BASENAME_{number}")] = os.fsencode(path.name)
-        stderr = Keep()
-        try:
-            return await run_process([b"/bin/sh", b"-c", script], environment, stdout=stdout, stderr=stderr)
-        except asyncio.CancelledError as error:
-            if (text := said(Finished(0, Output(), stderr.kept()))).startswith(":"):
-                error.add_note(text)  # which is of use when time was up
-            raise
-        except OSError as error:
-            may_pass = error.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-            raise ProviderError(f"the command cannot be started: {error.strerror}", may_pass=may_pass) from error
+        return await run_told([b"/bin/sh", b"-c", script], environment, stdout=stdout)
 
     def shown(self, values: Mapping[str, str]) -> str:
         """The command as a person would type it; long values are cut."""
@@ -77,6 +68,25 @@ class Command:
         return shell.script(
             self._files_format, OF_A_FILE, lambda name, place: shell.expanded(f"{name.upper()}_{number}", place)
         )
+
+
+async def run_told(
+    argv: list[bytes], environment: Mapping[bytes, bytes], *, stdin: int | None = None, stdout: Stream | None = None
+) -> Finished:
+    """Run a program to its end; `ProviderError` when it cannot be started.
+
+    Cancelled, the error has a note of what the program had said by then.
+    """
+    stderr = Keep()
+    try:
+        return await run_process(argv, environment, stdin=stdin, stdout=stdout, stderr=stderr)
+    except asyncio.CancelledError as error:
+        if (text := said(Finished(0, Output(), stderr.kept()))).startswith(":"):
+            error.add_note(text)  # which is of use when time was up
+        raise
+    except OSError as error:
+        may_pass = error.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+        raise ProviderError(f"the command cannot be started: {error.strerror}", may_pass=may_pass) from error
 
 
 def _variable(name: str) -> bytes:
@@ -99,7 +109,7 @@ def expect_success(finished: Finished) -> None:
     """`ProviderError` for a command that failed: how, and the end of what it said."""
     if finished.code:
         hint = "; use {PROMPT_FILE}" if b"rgument list too long" in finished.stderr.tail else ""
-        raise ProviderError(f"the command {_ended(finished.code)}{said(finished)}{hint}")
+        raise ProviderError(f"the command {ended(finished.code)}{said(finished)}{hint}")
 
 
 def said(finished: Finished) -> str:
@@ -115,7 +125,8 @@ def said(finished: Finished) -> str:
     return ", and said nothing"
 
 
-def _ended(code: int) -> str:
+def ended(code: int) -> str:
+    """How a command ended that did not succeed, in words."""
     if code < 0:
         return f"was killed by {_signal(-code) or f'signal {-code}'}"
     meaning = _EXIT_CODES.get(code) or (code > 128 and _signal(code - 128))

@@ -26,15 +26,19 @@ class Dumps:
 
     def write(self, id_: str, content: dict[str, Any], suffix: str = "") -> None:
         """Write what concerns the case `id_`; the file's name is made from the id, without secrets."""
-        shown = self._clean(id_)
-        name = safe_name(id_) if shown == id_ else f"{safe_name(shown)}-{_mark(id_)}"
         plain = self._clean.values(msgspec.json.decode(msgspec.json.encode(content, enc_hook=str)))
         text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
-        path = self._folder / f"{name}{suffix}.json"
+        path = self._folder / f"{clean_name(id_, self._clean)}{suffix}.json"
         try:
             path.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             raise OutputError(f"cannot be written: {error.strerror}", file=path) from error
+
+
+def clean_name(id_: str, clean: Redactor) -> str:
+    """A file name for an id, like `safe_name`, in which no secret stands."""
+    shown = clean(id_)
+    return safe_name(id_) if shown == id_ else f"{safe_name(shown)}-{_mark(id_)}"
 
 
 def safe_name(id_: str) -> str:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from agentv.documents import unreadable
-from agentv.errors import AttachmentError
+from agentv.errors import AttachmentError, ConfigError
 from agentv.records import EvalFile
 
 
@@ -38,6 +38,14 @@ def first_file(folders: Iterable[Path], names: Iterable[str]) -> Path | None:
     wanted = tuple(names)
     paths = (folder / name for folder in folders for name in wanted)
     return next((path for path in paths if os.path.isfile(path)), None)
+
+
+def existing_folder(base: Path, given: str | None, field: str) -> Path:
+    """The folder that a setting names, relative to `base`, or `base` itself; `ConfigError` when it is not there."""
+    folder = base / Path(given or ".").expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"{field}: no such folder: {folder}", hint=f"it is relative to {base}")
+    return folder
 
 
 def attached_file(value: str, eval_file: EvalFile) -> Path:

@@ -18,7 +18,8 @@ from agentv.batch_output import BatchOutput, read_output
 from agentv.checks import NO_CASE, AddressAnswers, CommandSucceeds
 from agentv.commands import MAX_ANSWER_BYTES, OF_A_FILE, Command, content, expect_success, said, whole
 from agentv.dumps import safe_name
-from agentv.errors import ConfigError, ProviderError
+from agentv.errors import ProviderError
+from agentv.folders import existing_folder
 from agentv.notices import say
 from agentv.process import TAIL_BYTES, Finished, Keep, Output
 from agentv.protocols import BatchProvider, Check, Provider, Requests
@@ -94,7 +95,7 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def open(self, folder: Path) -> Provider | BatchProvider:
         known = BATCH if self.provider_batching else SINGLE
-        cwd = _folder(folder, self.cwd, "cwd")
+        cwd = existing_folder(folder, self.cwd, "cwd")
         command = Command(self.command_template, known, cwd, self.files_format or "{path}")
         check = self._check(folder, cwd)
         return CliBatch(self, command, check) if self.provider_batching else Cli(self, command, check)
@@ -104,7 +105,7 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
             case HttpCheck(url=url, timeout_seconds=seconds):
                 return AddressAnswers(url, float(seconds or CHECK_SECONDS))
             case CommandCheck(command_template=template, timeout_seconds=seconds) as check:
-                where = _folder(folder, check.cwd, "healthcheck.cwd") if check.cwd else cwd
+                where = existing_folder(folder, check.cwd, "healthcheck.cwd") if check.cwd else cwd
                 return CommandSucceeds(template, where, float(seconds or CHECK_SECONDS))
         return None
 
@@ -114,13 +115,6 @@ def _template_misfits(
 ) -> Iterator[Misfit]:
     for message, hint in shell.problems(template, known, foreign):
         yield Misfit(steps, message, hint)
-
-
-def _folder(base: Path, given: str | None, field: str) -> Path:
-    folder = base / Path(given or ".").expanduser()
-    if not folder.is_dir():
-        raise ConfigError(f"{field}: no such folder: {folder}", hint=f"it is relative to {base}")
-    return folder
 
 
 class _Runs:
