@@ -103,9 +103,9 @@ ROWS = [
     ],
     [
         *["case_records", "config", "environment", "providers.settings", "batch_output", "commands", "judgements"],
-        *["target_proxy", "schema_form", "result_rows"],
+        *["target_proxy", "schema_form", "result_rows", "workspaces", "agent_logs"],
     ],
-    ["checks", "scripts", "grading", "columns", "providers.connections"],
+    ["checks", "scripts", "grading", "columns", "providers.connections", "coding_agents"],
     ["providers.language_models"],
     ["providers.chat_completions"],
     ["providers.*", "evaluators.*", "prompts", "digests", "judge_lines", "paired"],

@@ -8,16 +8,16 @@ from agentv.errors import ConfigError, nearest
 BUILT_IN = {
     "anthropic": "agentv.providers.anthropic:AnthropicSettings",
     "azure": "agentv.providers.azure:AzureSettings",
-    "claude-code": "agentv.providers.settings:CodingAgentSettings",
+    "claude-code": "agentv.providers.claude_code:ClaudeCodeSettings",
     "cli": "agentv.providers.cli:CliSettings",
-    "codex": "agentv.providers.settings:CodingAgentSettings",
+    "codex": "agentv.providers.codex:CodexSettings",
     "gemini": "agentv.providers.gemini:GeminiSettings",
     "http": "agentv.providers.http:HttpSettings",
     "mock": "agentv.providers.mock:MockSettings",
     "openai": "agentv.providers.openai:OpenAISettings",
     "python": "agentv.providers.python:PythonSettings",
-    "vscode": "agentv.providers.settings:CodingAgentSettings",
-    "vscode-insiders": "agentv.providers.settings:CodingAgentSettings",
+    "vscode": "agentv.coding_agents:CodingAgentSettings",
+    "vscode-insiders": "agentv.coding_agents:CodingAgentSettings",
 }
 ALIASES = {"azure-openai": "azure", "codex-cli": "codex", "google": "gemini", "google-gemini": "gemini"}
 

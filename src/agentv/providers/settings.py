@@ -14,7 +14,8 @@ from agentv.errors import ConfigError
 from agentv.protocols import BatchProvider, Provider
 from agentv.shapes import Misfit
 
-Variable = Annotated[str, Meta(pattern=r"^\$\{\{.*\}\}$")]
+VARIABLE = r"^\$\{\{.*\}\}$"
+Variable = Annotated[str, Meta(pattern=VARIABLE)]
 Text = Annotated[str, Meta(min_length=1)]
 Flag = bool | Variable
 Count = Annotated[int, Meta(ge=1)] | Variable
@@ -82,19 +83,3 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
     system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
     options: Annotated[dict[str, Any] | None, Meta(description="Goes into the vendor's request as it is.")] = None
     pricing: Annotated[Pricing | None, Meta(description="What tokens cost, to report what a run cost.")] = None
-
-
-class CodingAgentSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A coding agent, driven through its own command-line program."""
-
-    reads_files: ClassVar[bool] = True
-
-    executable: Annotated[Text | None, Meta(description="The program, if not its usual name.")] = None
-    args: Annotated[tuple[str, ...] | None, Meta(description="More arguments for it.")] = None
-    model: Annotated[Text | None, Meta(description="The model it should use.")] = None
-    system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
-    cwd: Annotated[Text | None, Meta(description="The folder it works in.")] = None
-    workspace_template: Annotated[Text | None, Meta(description="A folder copied afresh for each case.")] = None
-    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take.")] = None
-    log_dir: Annotated[Text | None, Meta(description="Where its logs go, one file a case.")] = None
-    log_format: Annotated[Text | None, Meta(description="How its logs are written.")] = None
