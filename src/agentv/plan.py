@@ -23,8 +23,6 @@ from agentv.records import EvalCase, Problem
 from agentv.targets import TARGETS_NAMES, read_targets
 
 MOST_PROBLEMS = 20
-ALONE = ("vscode", "vscode-insiders")
-"""Kinds of targets that can only do one thing at a time: windows would fight for the focus."""
 
 
 class Wanted(NamedTuple):
@@ -217,10 +215,9 @@ class _Planner:
                 files = Files.REFERENCE if settings.reads_files else Files.INLINE
                 workers = settings.workers if isinstance(settings.workers, int) else None
                 provider = stand_in or _opened(name, settings, path.parent.absolute(), file)
-                alone = settings.provider in ALONE
                 stamp = digest("stand-in") if stand_in else target_digest(settings)  # whose answers these are
                 timeout = getattr(settings, "timeout_seconds", None)
-                found[name] = Target(name, provider, files, stamp, workers, alone, timeout)
+                found[name] = Target(name, provider, files, stamp, workers, settings.is_alone, timeout)
         return found
 
     def _targets_file(self, path: Path, *, needed: bool) -> Path | None:

@@ -16,8 +16,8 @@ BUILT_IN = {
     "mock": "agentv.providers.mock:MockSettings",
     "openai": "agentv.providers.openai:OpenAISettings",
     "python": "agentv.providers.python:PythonSettings",
-    "vscode": "agentv.coding_agents:CodingAgentSettings",
-    "vscode-insiders": "agentv.coding_agents:CodingAgentSettings",
+    "vscode": "agentv.providers.vscode:VscodeSettings",
+    "vscode-insiders": "agentv.providers.vscode:VscodeInsidersSettings",
 }
 ALIASES = {"azure-openai": "azure", "codex-cli": "codex", "google": "gemini", "google-gemini": "gemini"}
 

@@ -40,6 +40,9 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     answers_batches: ClassVar[bool] = False
     """Whether one call can answer many requests, as `provider_batching` asks."""
 
+    is_alone: ClassVar[bool] = False
+    """Whether the target can only do one thing at a time."""
+
     def misfits(self) -> Iterator[Misfit]:
         """What is wrong with the settings that no type can tell."""
         if self.provider_batching is True and not self.answers_batches:
