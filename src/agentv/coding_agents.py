@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.agent_logs import LOG_FORMATS, AgentLogs
-from agentv.commands import ended, run_told, said
+from agentv.commands import SHOWN_CHARACTERS, cut, ended, run_told, said
 from agentv.errors import ConfigError, ProviderError, nearest
 from agentv.folders import existing_folder
 from agentv.process import Finished, Keep
@@ -29,7 +29,6 @@ from agentv.wire import response_from
 from agentv.workspaces import Workspaces
 
 MAX_EVENTS_BYTES = 32 * 1024 * 1024
-SHOWN_CHARACTERS = 2000
 LOGS = Path(".agentv/logs")
 LogFormat = Annotated[str, Meta(extra_json_schema={"anyOf": [{"enum": [*LOG_FORMATS]}, {"pattern": VARIABLE}]})]
 
@@ -105,7 +104,7 @@ def prompt_of(request: ProviderRequest, *before: str | None) -> str:
     return joined(*before, guidelines, files, request.question)
 
 
-class Failure(NamedTuple):
+class Reported(NamedTuple):
     """A failure that an agent has reported; `may_pass` says that a second try may help."""
 
     words: str
@@ -120,7 +119,7 @@ class Transcript(ABC):
 
     def __init__(self) -> None:
         self.answer = ""
-        self.failure: Failure | None = None
+        self.failure: Reported | None = None
         self.figures: Json = {}
         self._messages: list[Json] = []
         self._calls: dict[str, Json] = {}
@@ -193,7 +192,7 @@ class CodingAgent(ABC):
                 finished = await self._run(request, workspace, events)
                 events.end()
         if transcript.failure is not None:
-            words = _cut(clean(transcript.failure.words).strip()) or "it does not say why"
+            words = cut(clean(transcript.failure.words).strip(), SHOWN_CHARACTERS) or "it does not say why"
             raise ProviderError(f"{self._kind} reports a failure: {words}", may_pass=transcript.failure.may_pass)
         if finished.code:
             raise ProviderError(f"{self._kind} {ended(finished.code)}{said(finished)}")
@@ -271,7 +270,3 @@ def _mended(line: bytes) -> Any:
         return msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

@@ -52,7 +52,7 @@ class Command:
 
     def shown(self, values: Mapping[str, str]) -> str:
         """The command as a person would type it; long values are cut."""
-        return shell.script(self._template, values, lambda name, _: shlex.quote(_cut(clean(values[name]), 200)))
+        return shell.script(self._template, values, lambda name, _: shlex.quote(cut(clean(values[name]), 200)))
 
     def _written(self, files: int) -> bytes:
         """The script for so many files."""
@@ -170,5 +170,6 @@ def content(path: str, finished: Finished) -> bytes:
         os.close(descriptor)
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """A text, or the beginning of it if it is too long."""
     return text if len(text) <= most else f"{text[:most]}…"

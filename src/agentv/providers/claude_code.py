@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agentv.coding_agents import CodingAgent, CodingAgentSettings, Failure, Transcript
+from agentv.coding_agents import CodingAgent, CodingAgentSettings, Reported, Transcript
 from agentv.protocols import Provider
 from agentv.records import Json, ProviderRequest
 from agentv.wire import text_of
@@ -95,7 +95,7 @@ class ClaudeTranscript(Transcript):
         if event.get("is_error") is True or kind.startswith("error"):
             told = text if isinstance(text, str) and text else _words(_texts(event.get("errors")))
             name = kind if kind.startswith("error") else ""
-            self.failure = Failure(": ".join(filter(None, [name, told])), may_pass=kind not in LIMITS)
+            self.failure = Reported(": ".join(filter(None, [name, told])), may_pass=kind not in LIMITS)
         usage = event.get("usage")
         self.figures = {
             "token_usage": _usage(usage) if isinstance(usage, dict) else None,

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agentv.coding_agents import CodingAgent, CodingAgentSettings, Failure, Transcript, prompt_of
+from agentv.coding_agents import CodingAgent, CodingAgentSettings, Reported, Transcript, prompt_of
 from agentv.protocols import Provider
 from agentv.records import Json, ProviderRequest
 from agentv.wire import text_of
@@ -91,7 +91,7 @@ class CodexTranscript(Transcript):
 
     def _failed(self, kind: str, error: Any) -> str:
         told = error.get("message") if isinstance(error, dict) else error
-        self.failure = Failure("" if told is None else text_of(told))
+        self.failure = Reported("" if told is None else text_of(told))
         return f"{kind}: {self.failure.words}"
 
     def _count(self, usage: Any) -> None:
