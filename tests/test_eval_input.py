@@ -51,7 +51,6 @@ def test_variables_are_filled_in_and_become_numbers(project: Write) -> None:
         ("- name: a\n", "expected an object, got an array"),
         (MOCK + "  - {name: default, provider: mock}\n", "the name stands twice, first on line 2"),
         ("targets:\n  - {name: default, provider: mok}\n", "unknown provider 'mok'"),
-        ("targets:\n  - {name: default, provider: vscode}\n", "cannot be run by this version"),
         ("targets:\n  - {name: default, provider: python, function: 'gone.py:f'}\n", "gone.py cannot be loaded"),
         (
             "targets:\n  - {name: default, provider: python, function: 'json:nothing'}\n",
