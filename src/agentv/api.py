@@ -25,7 +25,7 @@ async def evaluate(  # noqa: PLR0913  # all that can be asked for, by name
     target: str | Callable[..., Any] | None = None,
     workers: int | None = None,
     timeout_seconds: float | None = None,
-    max_retries: int = 0,
+    max_retries: int | None = None,
     trials: int = 1,
 ) -> Report:
     """Run the cases of eval files and score the answers; results are kept in memory.

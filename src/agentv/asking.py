@@ -1,108 +1,177 @@
-"""A call of a provider -> what it gave, or why it gave nothing, however often it had to be made."""
+"""A target and a request -> its answer: remembered from before, else asked for within the limits of the run."""
 
 import asyncio
-import contextlib
-import itertools
-import shutil
-import tempfile
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from agentv.dumps import safe_name
-from agentv.errors import ProviderError
-from agentv.notices import say
+import msgspec
+
+from agentv.attempts import Backoff, Patience, persistently
+from agentv.cache import Cache
 from agentv.outcomes import Failed
+from agentv.pacing import Pace
+from agentv.protocols import Provider
+from agentv.providers.settings import RetrySettings, TargetSettings
+from agentv.records import ProviderRequest, ProviderResponse
 
-T = TypeVar("T")
-BATCHES = Path(".agentv/batches")
-OUTPUT = "output.jsonl"
-MISSING = "missing.txt"
-
-
-class Patience(NamedTuple):
-    """How long a call may take, how often it is repeated, and who is told when it is."""
-
-    seconds: float
-    retries: int
-    on_retry: Callable[[int, Failed], None]
+TIMEOUT_SECONDS = 600.0
+INITIAL_MS, MOST_MS, FACTOR = 1000, 60_000, 2
+OnRetry = Callable[[int, Failed], None]
+NOT_SENT = frozenset((*RetrySettings.__struct_fields__, "api_key", "headers", "timeout_seconds")) - {"provider"}
+"""Settings that do not change what a target is sent, and those that are secrets."""
 
 
-async def persistently(call: Callable[[int], Awaitable[T]], patience: Patience) -> tuple[int, T | Failed]:
-    """Make a call, and make it again when that may help: the number of the last attempt, and how it ended."""
-    for attempt in itertools.count(1):
-        got = await _once(call(attempt), patience.seconds)
-        if not isinstance(got, Failed) or not got.may_pass or attempt > patience.retries:
-            break
-        patience.on_retry(attempt, got)
-    return attempt, got
+class Manner(NamedTuple):
+    """How a target is asked."""
+
+    pace: Pace
+    backoff: Backoff = Backoff()
+    seconds: float | None = None
+    sent: Any = None
+    """What is sent with every request: its settings, and what it rests on besides."""
 
 
-async def _once(call: Awaitable[T], seconds: float) -> T | Failed:
-    limit = asyncio.timeout(seconds)
-    try:
-        async with limit:
-            return await call
-    except ProviderError as error:
-        return Failed(error.message, may_pass=error.may_pass)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise  # this run is being stopped
-        return Failed("the target cancelled itself", may_pass=True)
-    except Exception as error:
-        if limit.expired():
-            notes = "".join(getattr(error.__cause__, "__notes__", ()))  # what a command had said by then
-            return Failed(f"timed out after {seconds:g} s{notes}", "timeout", may_pass=True)
-        return Failed(f"{type(error).__name__}: {error}")
+class Manners:
+    """How each of the targets of a run is asked; those that are set up alike share their pace."""
+
+    def __init__(self) -> None:
+        self._paces: dict[bytes, Pace] = {}
+
+    def of(self, settings: TargetSettings, folder: Path) -> Manner:
+        """How a target with these settings is asked, by the eval files in a folder."""
+        key = msgspec.json.encode(settings, enc_hook=str)
+        fields = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in NOT_SENT}
+        nearby = [] if isinstance(settings, RetrySettings) else [str(folder), *_contents(fields, folder)]
+        return Manner(
+            self._paces.setdefault(key, _pace(settings)),
+            _backoff(settings),
+            getattr(settings, "timeout_seconds", None),
+            [fields, nearby],
+        )
 
 
-class RawOutput:
-    """The folders that a batch writes to, one for each attempt. What was paid for is not thrown away.
+def _contents(fields: Any, folder: Path) -> Iterator[str]:
+    """What is in the files that the settings of a target here speak of, such as a function's or a command's."""
+    if isinstance(fields, str):
+        for word in _WORD.findall(fields):
+            with suppress(OSError, ValueError):
+                if (path := folder / word).is_file():
+                    yield blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    elif isinstance(fields, dict | list | tuple):
+        for inner in fields.values() if isinstance(fields, dict) else fields:
+            yield from _contents(inner, folder)
 
-    They are removed when all went well; else what is in them stays, and we say where.
+
+_WORD = re.compile(r"[^\s'\":;|&<>(){}$`]+")
+
+
+def _pace(settings: TargetSettings) -> Pace:
+    if not isinstance(settings, RetrySettings):
+        return Pace()
+    return Pace(_number(settings.requests_per_minute), _number(settings.tokens_per_minute))
+
+
+def _backoff(settings: TargetSettings) -> Backoff:
+    if not isinstance(settings, RetrySettings):
+        return Backoff()
+    retries, initial, most, factor = (
+        default if (value := _number(given)) is None else value
+        for given, default in (
+            (settings.max_retries, settings.retries),
+            (settings.initial_delay_ms, INITIAL_MS),
+            (settings.max_delay_ms, MOST_MS),
+            (settings.backoff_factor, FACTOR),
+        )
+    )
+    return Backoff(int(retries), initial / 1000, most / 1000, factor)
+
+
+def _number(value: float | str | None) -> float | None:
+    """A setting that is a number; variables have been filled in by now."""
+    return value if isinstance(value, int | float) else None
+
+
+class Asker:
+    """Asks the targets of one run, be it for an answer or for a judgement.
+
+    `slots` are how many may be asked at once; a time limit and a number of retries that are given here win over the
+    targets' own.
     """
 
-    def __init__(self, name: str):
-        self._name = f"{datetime.now():%Y%m%d_%H%M%S}_{safe_name(name)}_"
-        self._folders: list[Path] = []
-        self._made: list[Path] = []
-        self._is_kept = False
+    def __init__(
+        self,
+        slots: asyncio.Semaphore,
+        seconds: float | None = None,
+        retries: int | None = None,
+        cache: Cache | None = None,
+    ):
+        self._slots, self._seconds, self._retries, self._cache = slots, seconds, retries, cache
+        self.hits = 0
+        """How many answers were remembered."""
 
-    def new(self) -> Path:
-        """An output file in an empty folder: in the project, or if that cannot be written to, among temporary files."""
-        try:
-            self._made += [folder for folder in (BATCHES, BATCHES.parent) if not folder.exists()]
-            BATCHES.mkdir(parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(prefix=self._name, dir=BATCHES))
-        except OSError:
-            folder = Path(tempfile.mkdtemp(prefix=f"agentv_{self._name}"))
-        self._folders.append(folder.absolute())
-        return self._folders[-1] / OUTPUT
+    async def ask(
+        self, provider: Provider, manner: Manner, request: ProviderRequest, on_retry: OnRetry
+    ) -> tuple[int, ProviderResponse | Failed]:
+        """The answer, or why there is none, and after how many attempts."""
+        if (known := self.remembered(manner, request)) is not None:
+            self.hits += 1
+            return 1, known
+        expected = _expected(request)
 
-    def keep(self) -> str:
-        """Keep what was written, and say where: the words that follow what went wrong, if anything was."""
-        self._is_kept = True
-        written = [str(folder / OUTPUT) for folder in self._folders if _is_written(folder / OUTPUT)]
-        return f"; its raw output is kept: {', '.join(written)}" if written else ""
+        async def call(attempt: int) -> ProviderResponse:
+            start = time.perf_counter()
+            asked = request if attempt == 1 else msgspec.structs.replace(request, attempt=attempt)
+            response = await provider.invoke(asked)
+            manner.pace.answered(_tokens(response, expected), expected)
+            if response.duration_ms is not None:
+                return response
+            return msgspec.structs.replace(response, duration_ms=round((time.perf_counter() - start) * 1000, 3))
 
-    def __enter__(self) -> "RawOutput":
-        return self
+        @asynccontextmanager
+        async def turn() -> AsyncIterator[None]:
+            await manner.pace.turn(expected)
+            async with self._slots:
+                yield
 
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is not None and (where := self.keep()):
-            say(f"a batch was broken off{where}")
-        for folder in self._folders:
-            if not self._is_kept or not any(_is_written(folder / name) for name in (OUTPUT, MISSING)):
-                shutil.rmtree(folder, ignore_errors=True)
-        for folder in self._made:
-            with contextlib.suppress(OSError):  # somebody may have something in it
-                folder.rmdir()
+        patience = Patience(self.seconds(manner), self.backoff(manner), turn, on_retry, manner.pace.hold)
+        attempt, got = await persistently(call, patience)
+        if not isinstance(got, Failed):
+            self.remember(manner, request, got)
+        return attempt, got
+
+    def seconds(self, manner: Manner) -> float:
+        """How long one attempt may take."""
+        return self._seconds or manner.seconds or TIMEOUT_SECONDS
+
+    def batch_seconds(self, manner: Manner, cases: int) -> float:
+        """How long a batch may take: the limit that was set, else as long as its cases may take one after another."""
+        return self._seconds or manner.seconds or TIMEOUT_SECONDS * cases
+
+    def backoff(self, manner: Manner) -> Backoff:
+        """How what failed is repeated."""
+        return manner.backoff if self._retries is None else manner.backoff._replace(retries=self._retries)
+
+    def remembered(self, manner: Manner, request: ProviderRequest) -> ProviderResponse | None:
+        """What the target answered before."""
+        return self._cache.get(self._cache.name(manner.sent, request)) if self._cache is not None else None
+
+    def remember(self, manner: Manner, request: ProviderRequest, response: ProviderResponse) -> None:
+        if self._cache is not None:
+            self._cache.put(self._cache.name(manner.sent, request), response)
 
 
-def _is_written(path: Path) -> bool:
-    try:
-        return path.stat().st_size > 0
-    except OSError:
-        return False
+def _expected(request: ProviderRequest) -> float:
+    """About how many tokens a request has."""
+    return (len(request.question) + len(request.guidelines)) / 4
+
+
+def _tokens(response: ProviderResponse, expected: float) -> float:
+    usage = response.token_usage
+    if usage is None:
+        return expected
+    return (usage.input or 0) + (usage.output or 0)

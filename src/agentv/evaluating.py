@@ -6,7 +6,7 @@ is a line that is connected later, by `connect`.
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -20,8 +20,7 @@ from agentv.evaluators import evaluator_type
 from agentv.judge_lines import JudgeCalls, JudgeLine, JudgeTargets
 from agentv.judgements import BadJudgement, sound, writable
 from agentv.notices import warn
-from agentv.protocols import BatchProvider, Evaluator, Provider
-from agentv.providers.settings import TargetSettings
+from agentv.protocols import Evaluator, Provider
 from agentv.records import EvalCase, EvaluatorResult, Exchange, Json, Problem, Score
 from agentv.scoring import verdict_of
 from agentv.shapes import Misfit, converted, field_names, label
@@ -203,11 +202,8 @@ class JudgeBench:
             return []
         return [line for (file, _, _), line in self._lines.items() if file == os.path.abspath(path)]
 
-    def connect(
-        self, path: Path, settings: Mapping[str, TargetSettings], open_: Callable[[str], Provider | BatchProvider]
-    ) -> Iterator[Problem]:
+    def connect(self, path: Path, targets: JudgeTargets) -> Iterator[Problem]:
         """Connect the lines of a file with its targets; what is wrong with that."""
-        targets = JudgeTargets(settings, open_)
         self._targets.append(targets)
         for line in self.lines_of(path):
             try:

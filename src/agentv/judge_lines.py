@@ -6,46 +6,48 @@ Evaluators are made before the targets are known: a line is given to them then, 
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import cache, partial
 
+from agentv.asking import Asker, Manner
 from agentv.errors import ConfigError, ProviderError, nearest
+from agentv.outcomes import Failed
 from agentv.protocols import BatchProvider, Provider
 from agentv.providers.settings import LanguageModelSettings, TargetSettings
 from agentv.records import EvalCase, ProviderRequest, ProviderResponse
 
-JUDGE_SECONDS = 600.0
+OnRetry = Callable[[str, int, Failed], None]
 
 
 class JudgeCalls:
-    """All the calls of judges in a run: they share its slots and its time limit."""
+    """All the calls of judges in a run: they are made as those of targets are."""
 
     def __init__(self) -> None:
-        self._slots = asyncio.Semaphore(1)
-        self._seconds = JUDGE_SECONDS
+        self._asker = Asker(asyncio.Semaphore(1))
         self._stack: AsyncExitStack | None = None
+        self._on_retry: OnRetry = lambda _name, _attempt, _failed: None
         self._entered: set[int] = set()
 
-    def begin(self, slots: asyncio.Semaphore, seconds: float | None, stack: AsyncExitStack) -> None:
-        """Get ready for a run: its slots, its time limit, and who closes what is opened."""
-        self._slots, self._seconds, self._stack = slots, seconds or JUDGE_SECONDS, stack
+    def begin(self, asker: Asker, stack: AsyncExitStack, on_retry: OnRetry) -> None:
+        """Get ready for a run: who asks, who closes what is opened, and who is told of judges that are asked again."""
+        self._asker, self._stack, self._on_retry = asker, stack, on_retry
 
     async def ask(self, targets: "JudgeTargets | None", name: str, request: ProviderRequest) -> ProviderResponse:
         """Ask a target to judge, within the run's limits."""
         if targets is None:
             raise ProviderError("dry run: no judge was asked")
         try:
-            provider = targets.provider(name)
+            provider, manner = targets.provider(name), targets.manner(name)
         except ConfigError as error:
             raise ProviderError(error.message) from error
-        async with self._slots:
-            if id(provider) not in self._entered:
-                self._entered.add(id(provider))
-                if isinstance(provider, AbstractAsyncContextManager) and self._stack is not None:
-                    await self._stack.enter_async_context(provider)
-            try:
-                async with asyncio.timeout(self._seconds):
-                    return await provider.invoke(request)
-            except TimeoutError:
-                raise ProviderError(f"the judge timed out after {self._seconds:g} s", may_pass=True) from None
+        if id(provider) not in self._entered:
+            self._entered.add(id(provider))
+            if isinstance(provider, AbstractAsyncContextManager) and self._stack is not None:
+                await self._stack.enter_async_context(provider)
+        _, got = await self._asker.ask(provider, manner, request, partial(self._on_retry, name))
+        if isinstance(got, Failed):
+            may_pass = got.may_pass and not self._asker.backoff(manner).retries  # else it has been asked again
+            raise ProviderError(f"the judge {got.error}" if got.failure == "timeout" else got.error, may_pass=may_pass)
+        return got
 
 
 class JudgeLine:
@@ -96,9 +98,16 @@ class JudgeLine:
 class JudgeTargets:
     """The targets of an eval file, opened when they are needed."""
 
-    def __init__(self, settings: Mapping[str, TargetSettings], open_: Callable[[str], Provider | BatchProvider]):
+    def __init__(
+        self,
+        settings: Mapping[str, TargetSettings],
+        open_: Callable[[str], Provider | BatchProvider],
+        manner_of: Callable[[str], Manner],
+    ):
         self.settings, self._open = settings, open_
         self.opened: dict[str, Provider] = {}
+        self.manner = cache(manner_of)
+        """How a target is asked."""
 
     def provider(self, name: str) -> Provider:
         if name not in self.opened:

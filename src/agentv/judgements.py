@@ -34,9 +34,10 @@ class BadJudgement(ValueError):
 async def judged(judge: Provider, request: ProviderRequest, read: Callable[[str], T]) -> T:
     """What the judge says to the request, as `read` understands it; asked again if that cannot be understood."""
     reasons: list[str] = []
-    for _ in range(TRIES):
+    for number in range(1, TRIES + 1):
         try:
-            return read((await judge.invoke(request)).text)
+            asked = request if number == 1 else msgspec.structs.replace(request, attempt=number)
+            return read((await judge.invoke(asked)).text)
         except BadJudgement as error:
             reasons.append(str(error))
         except ProviderError as error:

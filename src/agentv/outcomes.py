@@ -24,6 +24,8 @@ class Failed(NamedTuple):
     error: str
     failure: Failure = "target"
     may_pass: bool = False
+    status: int | None = None
+    retry_after: float | None = None
 
 
 class Outcome(NamedTuple):

@@ -9,13 +9,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+from agentv.asking import Manner, Manners
 from agentv.cases import read_eval_file
 from agentv.config import guideline_patterns
 from agentv.digests import digest, target_digest
 from agentv.errors import AgentvError, ConfigError, nearest
 from agentv.evaluating import JudgeBench
 from agentv.folders import first_file, folders_upward
+from agentv.judge_lines import JudgeTargets
 from agentv.notices import note, warn
+from agentv.pacing import Pace
 from agentv.prompts import Files
 from agentv.protocols import BatchProvider, Provider
 from agentv.providers.settings import TargetSettings
@@ -52,9 +55,9 @@ class Target(NamedTuple):
     provider: Provider | BatchProvider
     files: Files
     digest: str
+    manner: Manner
     workers: int | None = None
     is_alone: bool = False
-    timeout_seconds: float | None = None
 
 
 class PlannedFile(NamedTuple):
@@ -126,6 +129,7 @@ class _Planner:
         self._wanted = wanted
         self._left = wanted.limit
         self.bench = JudgeBench(dry_run=wanted.dry_run)
+        self._manners = Manners()
         self.problems: list[Problem] = []
         self.found: set[str] = set()
         self.invalid = 0
@@ -184,8 +188,9 @@ class _Planner:
         file = self._targets_file(path, needed=bool(lines))
         if file is None:
             assert stand_in is not None
-            return {name: Target(name, stand_in, Files.INLINE, digest("stand-in")) for name in used}
+            return {name: _stand_in(name, stand_in) for name in used}
         note(f"{path}: targets are read from {file}")
+        folder = path.parent.absolute()
         judges = {line.asked for line in lines if line.asked}
         read = read_targets(file, os.environ, judges.union(used if stand_in is None else ()))
         self.secrets.update(read.secrets)
@@ -195,29 +200,34 @@ class _Planner:
                 self.report(problem)
         if not self.problems:
             for problem in self.bench.connect(
-                path, read.targets, lambda name: _opened(name, read.targets[name], path.parent.absolute(), file)
+                path,
+                JudgeTargets(
+                    read.targets,
+                    lambda name: _opened(name, read.targets[name], folder, file),
+                    lambda name: self._manners.of(read.targets[name], folder),
+                ),
             ):
                 self.report(problem)
         found: dict[str, Target] = {}
         for name, case in used.items():
             note(f"{path}: target {name!r}: {self._why(case)}")
             if name not in read.names and stand_in is not None and not self._wanted.dry_run:
-                found[name] = Target(name, stand_in, Files.INLINE, digest("stand-in"))
+                found[name] = _stand_in(name, stand_in)
             elif name not in read.names:
                 if self.problems and not read.names:
                     continue  # the file itself is wrong, and that has been told
                 message, hint = f"unknown target {name!r}: {file} has none of that name", nearest(name, read.names)
                 self.report(Problem(message=message, file=path, line=case.line, column=1, hint=hint))
             elif stand_in is not None and name not in read.targets:
-                found[name] = Target(name, stand_in, Files.INLINE, digest("stand-in"))
+                found[name] = _stand_in(name, stand_in)
             elif name in read.targets:
                 settings = read.targets[name]
                 files = Files.REFERENCE if settings.reads_files else Files.INLINE
                 workers = settings.workers if isinstance(settings.workers, int) else None
-                provider = stand_in or _opened(name, settings, path.parent.absolute(), file)
+                provider = stand_in or _opened(name, settings, folder, file)
                 stamp = digest("stand-in") if stand_in else target_digest(settings)  # whose answers these are
-                timeout = getattr(settings, "timeout_seconds", None)
-                found[name] = Target(name, provider, files, stamp, workers, settings.is_alone, timeout)
+                manner = self._manners.of(settings, folder)
+                found[name] = Target(name, provider, files, stamp, manner, workers, settings.is_alone)
         return found
 
     def _targets_file(self, path: Path, *, needed: bool) -> Path | None:
@@ -235,6 +245,10 @@ class _Planner:
         return (
             f"asked for by case {case.id!r} or its file" if case.target != "default" else "nothing else was asked for"
         )
+
+
+def _stand_in(name: str, provider: Provider) -> Target:
+    return Target(name, provider, Files.INLINE, digest("stand-in"), Manner(Pace()))
 
 
 def find_targets(folder: Path, given: Path | None = None) -> Path:

@@ -6,7 +6,6 @@ main path: request, response, scores, result.
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, nullcontext
 from functools import partial
@@ -15,15 +14,19 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from agentv import __version__
-from agentv.asking import Patience, RawOutput, persistently
+from agentv.asking import Asker
+from agentv.attempts import Patience, persistently
+from agentv.cache import Cache
 from agentv.digests import case_digest
 from agentv.dumps import Dumps
 from agentv.errors import AgentvError, AttachmentError, ConfigError, ProviderError
+from agentv.notices import say
 from agentv.outcomes import Failed, Outcome, outcome_of, result_of
 from agentv.plan import Plan, PlannedFile, Target
 from agentv.process import end_strays
 from agentv.prompts import build_request
 from agentv.protocols import Answers, BatchProvider, Check, Checked, Provider, ResultSink
+from agentv.raw_output import RawOutput
 from agentv.records import (
     Digests,
     EvalCase,
@@ -31,24 +34,23 @@ from agentv.records import (
     EvaluatorResult,
     Exchange,
     ProviderRequest,
-    ProviderResponse,
 )
 from agentv.trace import summary_of, trace_of
 
 BREATH_SECONDS = 0.01
-TIMEOUT_SECONDS = 600.0
 
 
 class RunOptions(NamedTuple):
     """How cases are run. `limits` is how many cases each target works on at once.
 
-    A time limit that is given wins over the targets' own; without either it is `TIMEOUT_SECONDS`.
+    A time limit and a number of retries that are given win over the targets' own.
     """
 
     workers: int = 1
     limits: Mapping[str, int] = {}
     timeout_seconds: float | None = None
-    max_retries: int = 0
+    max_retries: int | None = None
+    cache: Cache | None = None
     include_trace: bool = False
     prompts: Dumps | None = None
     traces: Dumps | None = None
@@ -95,11 +97,6 @@ def worker_limits(plan: Plan, asked: int | None) -> tuple[int, dict[str, int]]:
     return asked or max(limits.values(), default=1), limits
 
 
-def batch_seconds(asked: float | None, of_target: float | None, cases: int) -> float:
-    """How long a batch may take: the limit that was set, else as long as its cases may take one after another."""
-    return asked or of_target or TIMEOUT_SECONDS * cases
-
-
 def shares(workers: int, files: int) -> list[int]:
     """How many workers each file gets: at least one, up to the number of workers, the rest dealt out evenly."""
     lanes = min(workers, files)
@@ -134,9 +131,11 @@ async def run_plan(
     numbers = iter(range(options.workers))
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
         stack.push_async_callback(end_strays)
-        plan.bench.calls.begin(run.slots, options.timeout_seconds, stack)
+        plan.bench.calls.begin(run.asker, stack, run.judge_retried)
         for share in shares(options.workers, len(plan.files)):
             group.create_task(run.take_files(files, [next(numbers) for _ in range(share)]))
+    if run.asker.hits:
+        say(f"{run.asker.hits} {'answer' if run.asker.hits == 1 else 'answers'} came from the cache")
 
 
 class _Run:
@@ -146,8 +145,9 @@ class _Run:
         self._plan, self._options, self._sink, self._watcher, self._is_done = plan, options, sink, watcher, is_done
         limits = options.limits.items()
         self._gates = {name: asyncio.Semaphore(limit) for name, limit in limits if limit < options.workers}
-        self.slots = asyncio.Semaphore(options.workers)
-        """Held by whoever asks somebody outside, be it a target or a judge."""
+        slots = asyncio.Semaphore(options.workers)
+        self.asker = Asker(slots, options.timeout_seconds, options.max_retries, options.cache)
+        """Asks whoever is outside, be it a target or a judge."""
         self._clock = asyncio.get_running_loop().time
         self._yielded = self._clock()
         self._several = len(plan.files) > 1
@@ -286,21 +286,14 @@ class _Run:
     async def _ask(self, target: Target, provider: Provider, case: EvalCase, request: ProviderRequest) -> Outcome:
         """Ask the target, and ask again when that may help."""
 
-        async def call(attempt: int) -> ProviderResponse:
-            start = time.perf_counter()
-            asked = request if attempt == 1 else msgspec.structs.replace(request, attempt=attempt)
-            response = await provider.invoke(asked)
-            if response.duration_ms is not None:
-                return response
-            return msgspec.structs.replace(response, duration_ms=round((time.perf_counter() - start) * 1000, 3))
-
         def on_retry(attempt: int, failed: Failed) -> None:
             self._dump_trace(case, target, outcome_of(attempt, failed), request.trial)
             self._watcher.retried(self._label(case.id, request.trial), attempt, failed.error)
 
-        seconds = self._options.timeout_seconds or target.timeout_seconds or TIMEOUT_SECONDS
-        async with self.slots:  # for which nobody's time is counted
-            return outcome_of(*await persistently(call, Patience(seconds, self._options.max_retries, on_retry)))
+        return outcome_of(*await self.asker.ask(provider, target.manner, request, on_retry))
+
+    def judge_retried(self, name: str, attempt: int, failed: Failed) -> None:
+        self._watcher.retried(f"judge {name}", attempt, failed.error)
 
     async def _ask_batch(self, batch: "_Batch", answered: "asyncio.Queue[tuple[_Batch, Ask]]", worker: int) -> None:
         """Ask a target for all that it is to answer in a file, at once; then its cases can be run."""
@@ -314,8 +307,8 @@ class _Run:
                     self._dump_trace(case, target, outcome_of(attempt, failed), trial)
             self._watcher.retried(f"target {label}", attempt, failed.error)
 
-        seconds = batch_seconds(self._options.timeout_seconds, target.timeout_seconds, file.cases)
-        patience = Patience(seconds, self._options.max_retries, on_retry)
+        seconds = self.asker.batch_seconds(target.manner, file.cases)
+        patience = Patience(seconds, self.asker.backoff(target.manner), nullcontext, on_retry)
         attempt = 1
         got: Answers | Failed = Failed("the batch was not asked for this case")
         async with turns, self._gate(target):
@@ -328,7 +321,24 @@ class _Run:
             answers.callback(got.close)
         if isinstance(got, Failed) or provider.keeps_output:
             raw.keep()
-        answered.put_nowait((batch, partial(_answer, attempt, got, raw)))
+        answered.put_nowait((batch, partial(self._answer, batch, attempt, got)))
+
+    async def _answer(
+        self, batch: "_Batch", attempt: int, answers: Answers | Failed, case: EvalCase, request: ProviderRequest
+    ) -> Outcome:
+        """How a batch ended for one of its cases. If that is not well, its raw output is worth keeping."""
+        manner = batch.target.manner
+        if (known := self.asker.remembered(manner, request)) is not None:
+            self.asker.hits += 1
+            return outcome_of(1, known)
+        try:
+            got = answers if isinstance(answers, Failed) else answers.answer(case.id)
+        except ProviderError as error:
+            got = Failed(error.message)
+        if isinstance(got, Failed):
+            return outcome_of(attempt, got._replace(error=got.error + batch.raw.keep()))
+        self.asker.remember(manner, request, got)
+        return outcome_of(attempt, got)
 
     async def _requests(self, target: Target, file: PlannedFile, trial: int) -> AsyncIterator[ProviderRequest]:
         """What the target is still to answer in a file."""
@@ -336,7 +346,9 @@ class _Run:
             await self._breathe()
             if self._plan.wanted.target_of(case) == target.name and not self._is_done(case, file, trial):
                 with contextlib.suppress(AttachmentError):  # which becomes an error of that case alone
-                    yield Job(case, trial, file, target).request()
+                    request = Job(case, trial, file, target).request()
+                    if self.asker.remembered(target.manner, request) is None:
+                        yield request
 
     def _dump_prompt(self, job: Job, request: ProviderRequest) -> None:
         """Write down what is asked, with the first trial: it is the same in all."""
@@ -383,14 +395,3 @@ class _Batch(NamedTuple):
     raw: RawOutput
     answers: ExitStack
     """Closes the answers, once they have been scored."""
-
-
-async def _answer(
-    attempt: int, answers: Answers | Failed, raw: RawOutput, case: EvalCase, _request: ProviderRequest
-) -> Outcome:
-    """How a batch ended for one of its cases. If that is not well, its raw output is worth keeping."""
-    try:
-        got = answers if isinstance(answers, Failed) else answers.answer(case.id)
-    except ProviderError as error:
-        got = Failed(error.message)
-    return outcome_of(attempt, got._replace(error=got.error + raw.keep()) if isinstance(got, Failed) else got)

@@ -5,6 +5,7 @@ import hmac
 import json
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
@@ -34,8 +35,9 @@ class Refused(Exception):
 class Proxy:
     """Answers the calls of one script, as many as it may make."""
 
-    def __init__(self, judges: Mapping[str, Provider], default: str, max_calls: int, eval_id: str):
-        self._judges, self._default, self._eval_id = judges, default, eval_id
+    def __init__(self, judges: Mapping[str, Provider], default: str, max_calls: int, judged: ProviderRequest):
+        self._judges, self._default, self._judged = judges, default, judged
+        self._asked: Counter[tuple[str, str, Any]] = Counter()
         self._max_calls, self._calls = max_calls, 0
         self._lock = threading.Lock()
         self._under_way: list[Future[Any]] = []
@@ -67,7 +69,7 @@ class Proxy:
             if self._calls >= self._max_calls:
                 raise Refused(HTTPStatus.TOO_MANY_REQUESTS, f"no more than {self._max_calls} calls are allowed")
             self._calls += 1
-            call = self._judges[name].invoke(_request(self._eval_id, question, body.get("system_prompt")))
+            call = self._judges[name].invoke(self._request(name, question, body.get("system_prompt")))
             future = asyncio.run_coroutine_threadsafe(_awaited(call), self._loop)
             self._under_way.append(future)
         try:
@@ -80,6 +82,19 @@ class Proxy:
         messages = said.get("outputMessages") or [{"role": "assistant", "content": response.text}]
         return {"outputMessages": messages, "rawText": response.text}
 
+    def _request(self, name: str, question: str, system: Any) -> ProviderRequest:
+        """What a judge is asked. The same question asked once more wants another answer."""
+        start = [Message(role="system", content=system)] if isinstance(system, str) and system else []
+        asked = name, question, system if start else ""
+        self._asked[asked] += 1
+        return ProviderRequest(
+            eval_id=self._judged.eval_id,
+            question=f"{system}\n\n{question}" if start else question,
+            chat_prompt=(*start, Message(role="user", content=question)),
+            attempt=self._asked[asked],
+            trial=self._judged.trial,
+        )
+
     def close(self) -> None:
         """No more calls, and none that are under way: nobody waits for them."""
         with self._lock:
@@ -90,15 +105,6 @@ class Proxy:
 
 async def _awaited(call: Any) -> Any:
     return await call
-
-
-def _request(eval_id: str, question: str, system: Any) -> ProviderRequest:
-    start = [Message(role="system", content=system)] if isinstance(system, str) and system else []
-    return ProviderRequest(
-        eval_id=eval_id,
-        question=f"{system}\n\n{question}" if start else question,
-        chat_prompt=(*start, Message(role="user", content=question)),
-    )
 
 
 class _Server(ThreadingHTTPServer):

@@ -12,6 +12,7 @@ from agentv import __version__
 from agentv.errors import AgentvError
 
 COMMANDS = {
+    "cache": "Forget the responses that 'agentv eval --cache' has kept.",
     "compare": "Tell whether one run is better than another, and how sure that is.",
     "eval": "Send every case to its target, score the answers, write the results.",
     "run": "The same as eval.",

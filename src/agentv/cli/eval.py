@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from agentv.cache import CACHE, Cache
 from agentv.cases import READERS
 from agentv.cli.messages import print_lines, print_warnings, tell, tell_error, tell_problems
 from agentv.cli.params import Amount
@@ -103,7 +104,8 @@ def _score(_ctx: click.Context, _param: click.Parameter, value: float | None) ->
 @click.option("--output-format", help="jsonl (default) or yaml.")
 @click.option("--resume", is_flag=True, help="Go on with an earlier run: run what has no result, or an error.")
 @click.option("--agent-timeout", type=Amount(min=0, min_open=True), help="Seconds a case may take, default 600.")
-@click.option("--max-retries", type=click.IntRange(min=0), default=0, help="Repeat what timed out or may pass.")
+@click.option("--max-retries", type=click.IntRange(min=0), help="Repeat what timed out or may pass.")
+@click.option("--cache", is_flag=True, help="Keep responses in .agentv/cache, and ask for each only once.")
 @click.option("--fail-under", type=float, callback=_score, help="Exit with 1 when the mean score is lower.")
 @click.option("--dry-run", is_flag=True, help="Answer with a mock, and ask no target and no judge.")
 @click.option("--dry-run-delay", type=Amount(min=0), default=0, help="Milliseconds the mock takes.")
@@ -219,6 +221,7 @@ def _options(plan: Plan, flags: dict[str, Any]) -> RunOptions:
         limits=limits,
         timeout_seconds=flags["agent_timeout"],
         max_retries=flags["max_retries"],
+        cache=Cache(CACHE, clean) if flags["cache"] and not flags["dry_run"] else None,
         include_trace=flags["include_trace"],
         prompts=Dumps(flags["dump_prompts"], clean) if flags["dump_prompts"] else None,
         traces=Dumps(TRACES, clean) if flags["dump_traces"] else None,

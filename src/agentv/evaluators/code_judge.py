@@ -62,4 +62,4 @@ class _Script:
         from agentv.target_proxy import Proxy, served
 
         most = self._settings.target.max_calls
-        return served(Proxy(self._judge.others(), self._judge.name, most, exchange.case.id))
+        return served(Proxy(self._judge.others(), self._judge.name, most, exchange.request))

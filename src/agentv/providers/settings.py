@@ -57,6 +57,9 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A target that is asked over the network, where a second try may help."""
 
+    retries: ClassVar[int] = 0
+    """How often a failed request is repeated if nothing is set."""
+
     max_retries: Annotated[Whole | None, Meta(description="How often a failed request is repeated.")] = None
     initial_delay_ms: Annotated[Amount | None, Meta(description="The wait before the first repetition.")] = None
     max_delay_ms: Annotated[Amount | None, Meta(description="The longest wait.")] = None
@@ -78,6 +81,8 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A language model behind a vendor's API."""
+
+    retries: ClassVar[int] = 3
 
     model: Annotated[Text | None, Meta(description="The model's name, as the vendor calls it.")] = None
     api_key: Annotated[Text | None, Meta(description="Write ${{ VARIABLE }}: keys do not belong in Git.")] = None

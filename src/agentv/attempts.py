@@ -1,0 +1,89 @@
+"""A call of a provider -> what it gave, or why it gave nothing, however often it had to be made."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, TypeVar
+
+from agentv.errors import ProviderError
+from agentv.outcomes import Failed
+
+T = TypeVar("T")
+TOO_MANY_REQUESTS = 429
+
+
+class Backoff(NamedTuple):
+    """How often a call is repeated, and after how many seconds: ever more, up to a limit."""
+
+    retries: int = 0
+    initial: float = 0.0
+    most: float = 0.0
+    factor: float = 1.0
+
+    def delay(self, attempt: int, asked: float | None) -> float:
+        """How long to wait after an attempt: as long as a server asks for, else about as long as is set up.
+
+        By chance it is less, so that those who failed together do not come back together.
+        """
+        if asked is not None:
+            return asked
+        try:
+            longest = min(self.most, self.initial * self.factor ** (attempt - 1))
+        except OverflowError:
+            longest = self.most
+        return longest * random.uniform(0.5, 1.0)
+
+
+class Patience(NamedTuple):
+    """How long a call may take, how often it is repeated, and who is told when it is."""
+
+    seconds: float
+    backoff: Backoff
+    turn: Callable[[], AbstractAsyncContextManager[object]]
+    """Entered before each attempt; waiting for it is on nobody's time."""
+    on_retry: Callable[[int, Failed], None]
+    hold: Callable[[float], None] | None = None
+    """Keeps everybody from asking for a while."""
+
+
+async def persistently(call: Callable[[int], Awaitable[T]], patience: Patience) -> tuple[int, T | Failed]:
+    """Make a call, and make it again when that may help: the number of the last attempt, and how it ended."""
+    left = patience.seconds
+    for attempt in itertools.count(1):
+        async with patience.turn():
+            got = await _once(call(attempt), patience.seconds)
+        if not isinstance(got, Failed) or not got.may_pass or attempt > patience.backoff.retries:
+            break
+        delay = patience.backoff.delay(attempt, got.retry_after)
+        left -= delay
+        if left < 0:
+            limit = f"to wait {delay:.0f} s more would take longer than the time limit of {patience.seconds:g} s"
+            got = got._replace(error=f"{got.error}; {limit}")
+            break
+        patience.on_retry(attempt, got)
+        if got.status == TOO_MANY_REQUESTS and patience.hold is not None:
+            patience.hold(delay)
+        elif delay:
+            await asyncio.sleep(delay)
+    return attempt, got
+
+
+async def _once(call: Awaitable[T], seconds: float) -> T | Failed:
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await call
+    except ProviderError as error:
+        return Failed(error.message, may_pass=error.may_pass, status=error.status, retry_after=error.retry_after)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise  # this run is being stopped
+        return Failed("the target cancelled itself", may_pass=True)
+    except Exception as error:
+        if limit.expired():
+            notes = "".join(getattr(error.__cause__, "__notes__", ()))  # what a command had said by then
+            return Failed(f"timed out after {seconds:g} s{notes}", "timeout", may_pass=True)
+        return Failed(f"{type(error).__name__}: {error}")

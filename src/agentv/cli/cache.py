@@ -1,0 +1,23 @@
+"""`agentv cache`."""
+
+import click
+
+from agentv.cache import CACHE, clear
+from agentv.cli.messages import print_lines
+from agentv.errors import OutputError
+
+
+@click.group(epilog="Example: agentv cache clear")
+def command() -> None:
+    """The responses that 'agentv eval --cache' keeps in .agentv/cache, under the current folder."""
+
+
+@command.command("clear", epilog="Example: agentv cache clear")
+def clear_command() -> None:
+    """Forget all responses: the next run asks for each again."""
+    try:
+        cleared = clear()
+    except OSError as error:
+        raise OutputError(f"cannot be removed: {error.strerror}", file=CACHE) from error
+    responses = "1 response" if cleared.responses == 1 else f"{cleared.responses} responses"
+    print_lines([f"{responses} forgotten ({cleared.size / 1e6:.1f} MB)"])
