@@ -63,7 +63,8 @@ def test_what_is_sent_makes_the_difference_and_what_is_not_does_not(write: Write
             project(write, target | more, cases=1)
             run()
         assert len(server.asked) == 1
-        for number, other in enumerate(({"temperature": 1}, {"model": "m2"}, {"system_prompt": "Hm."}), 2):
+        others: list[dict[str, Any]] = [{"temperature": 1}, {"model": "m2"}, {"system_prompt": "Hm."}]
+        for number, other in enumerate(others, 2):
             project(write, target | other, cases=1)
             run()
             assert len(server.asked) == number

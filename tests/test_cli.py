@@ -84,7 +84,7 @@ ROWS = [
     ["records"],
     [
         *["protocols", "notices", "documents", "wire", "repeats", "redact", "distributions", "decimals", "scoring"],
-        *["trace", "shell", "strays", "threads", "deadline", "figures", "matching", "tally"],
+        *["trace", "shell", "strays", "threads", "deadline", "figures", "matching", "tally", "whole_files"],
     ],
     ["statistics", "pass_rates"],
     [
@@ -105,7 +105,16 @@ ROWS = [
     ],
     [
         *["case_records", "config", "environment", "providers.settings", "batch_output", "commands", "judgements"],
-        *["target_proxy", "schema_form", "result_rows", "attempts", "raw_output", "workspaces", "agent_logs"],
+        *[
+            "target_proxy",
+            "schema_form",
+            "result_rows",
+            "attempts",
+            "raw_output",
+            "case_dumps",
+            "workspaces",
+            "agent_logs",
+        ],
     ],
     ["checks", "scripts", "grading", "columns", "providers.connections", "coding_agents", "asking"],
     ["providers.language_models"],

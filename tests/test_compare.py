@@ -290,7 +290,9 @@ def test_out_takes_the_place_of_stdout(write: Write) -> None:
     assert os.listdir("deep") == ["report.json"]
     assert "--out is one of the results files" in refused("a.jsonl", "a.jsonl", "--out", "a.jsonl")
     Path("taken").mkdir()
-    assert "taken: cannot be written" in refused("a.jsonl", "a.jsonl", "--out", "taken")
+    assert "taken: this is a folder" in refused("a.jsonl", "a.jsonl", "--out", "taken")
+    assert "a.jsonl/x: cannot be written" in refused("a.jsonl", "a.jsonl", "--out", "a.jsonl/x")
+    assert sorted(os.listdir()) == ["a.jsonl", "deep", "taken"]
 
 
 def test_odd_ids_neither_break_json_nor_steer_the_terminal(write: Write) -> None:
@@ -303,3 +305,70 @@ def test_odd_ids_neither_break_json_nor_steer_the_terminal(write: Write) -> None
         ran = agentv("compare", "a.jsonl", "b.jsonl", "--format", form)
         assert "\x1b" not in ran.stdout
         assert "\\x1b[31m" in ran.stdout
+
+
+def test_a_torn_yaml_document_is_no_result(write: Write) -> None:
+    save(write, "a.jsonl", {"a": 1, "b": 1})
+    whole = "---\ntimestamp: '2026'\neval_id: a\nscore: 0.9\n...\n"
+    write("b.yaml", whole + "---\ntimestamp: '2026'\neval_id: b\nscore: 0")
+    assert "b.yaml: Line 6: the last document is cut off" in refused("a.jsonl", "b.yaml")
+
+
+def test_lines_nested_too_deep_are_told(write: Write) -> None:
+    save(write, "a.jsonl", {"a": 1})
+    write("b.jsonl", '{"eval_id": "a", "score": 1, "x": ' + "[" * 5000 + "]" * 5000 + "}\n")
+    assert "b.jsonl: Line 1: " in refused("a.jsonl", "b.jsonl")
+
+
+def test_file_names_that_are_no_text(write: Write) -> None:
+    save(write, "a.jsonl", {"a": 1})
+    Path(os.fsdecode(b"\xff.jsonl")).write_text(line("a", 1))
+    ran = subprocess.run(
+        [sys.executable, "-m", "agentv", "compare", "a.jsonl", b"\xff.jsonl"], capture_output=True, check=False
+    )
+    assert json.loads(ran.stdout)["files"][1]["path"] == "\ufffd.jsonl"
+
+
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 0), ("2>&-", 0)])
+def test_closed_streams_are_no_error(write: Write, closed: str, code: int) -> None:
+    save(write, "a.jsonl", {"a": 1})
+    save(write, "b.jsonl", {"a": 1})
+    ran = subprocess.run(
+        f"{sys.executable} -m agentv compare a.jsonl b.jsonl {closed}",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == code
+    assert "broke" not in ran.stderr
+    assert not ran.stdout or json.loads(ran.stdout)
+
+
+def test_out_goes_through_links_and_into_pipes(write: Write) -> None:
+    save(write, "a.jsonl", {"a": 1})
+    write("real.json", "old")
+    Path("link.json").symlink_to("real.json")
+    compare = [sys.executable, "-m", "agentv", "compare", "a.jsonl", "a.jsonl", "--quiet", "--out"]
+    assert subprocess.run([*compare, "link.json"], check=False).returncode == 0
+    assert Path("link.json").is_symlink()
+    assert json.loads(Path("real.json").read_text())["summary"]["matched"] == 1
+    os.mkfifo("pipe")
+    with subprocess.Popen([*compare, "pipe"]) as writer:
+        assert json.loads(Path("pipe").read_text())["summary"]["matched"] == 1
+        assert writer.wait(60) == 0
+    assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
+    old = os.umask(0o077)
+    try:
+        assert subprocess.run([*compare, "private.json"], check=False).returncode == 0
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(Path("private.json").stat().st_mode) == 0o600
+
+
+def test_python_says_what_is_wrong_with_its_arguments(write: Write) -> None:
+    save(write, "a.jsonl", {"a": 1})
+    with pytest.raises(AgentvError, match="threshold must be a number from 0 on, not 'abc'"):
+        compare_results("a.jsonl", "a.jsonl", threshold="abc")  # type: ignore[arg-type]
+    with pytest.raises(AgentvError, match="by: unknown 'evaluators'"):
+        compare_results("a.jsonl", "a.jsonl", by="evaluators")  # type: ignore[arg-type]

@@ -322,7 +322,7 @@ def test_by_dataset_and_by_target(write: Write) -> None:
 def test_an_id_in_several_datasets_is_said(write: Write) -> None:
     rows(write, "a.jsonl", [{"eval_id": "c", "score": 1, "dataset": data} for data in ("d", "e")])
     ran = agentv("compare", "a.jsonl", "a.jsonl")
-    assert "note: a.jsonl: 1 result has an id of another dataset too" in ran.stderr
+    assert "note: a.jsonl: 1 result has an id of another dataset or target too: it counts with the mean" in ran.stderr
 
 
 def test_more_than_two_files_make_a_matrix(write: Write) -> None:
@@ -390,6 +390,133 @@ def test_all_the_trials_of_a_case_are_used(write: Write) -> None:
     assert (found["summary"]["matched"], found["statistics"]["pairs"]) == (12, 12)
 
 
+def test_an_evaluator_is_not_better_for_cases_that_broke(write: Write) -> None:
+    """A case that ended in an error has no scores of evaluators at all."""
+    part = {"name": "e", "type": "contains"}
+    before = [{"eval_id": f"c{n}", "score": 0.5, "evaluator_results": [{**part, "score": 0.5}]} for n in range(40)]
+    after = [
+        {"eval_id": f"c{n}", "score": 0.62, "evaluator_results": [{**part, "score": 0.62}]}
+        if n < 15
+        else {"eval_id": f"c{n}", "score": 0, "error": "it broke"}
+        for n in range(40)
+    ]
+    rows(write, "a.jsonl", before)
+    rows(write, "b.jsonl", after)
+    found = compared("a.jsonl", "b.jsonl", "--by", "evaluator", code=1)
+    (of_part,) = found["by"]["evaluator"]
+    assert of_part["statistics"]["bounds"] == found["statistics"]["bounds"]
+    assert of_part["statistics"]["bounds"]["unscored"] == 25
+    assert of_part["statistics"]["verdict"] == "cannot tell"
+
+
+def test_a_trial_that_broke_does_not_take_the_others_with_it(write: Write) -> None:
+    trials = range(1, 6)
+    rows(write, "a.jsonl", [{"eval_id": f"c{n}", "score": 0.5, "trial": k} for n in range(20) for k in trials])
+    broken = {"score": 0.0, "error": "it broke"}
+    rows(
+        write,
+        "b.jsonl",
+        [{"eval_id": f"c{n}", "trial": k, **(broken if k == 1 else {"score": 0.6})} for n in range(20) for k in trials],
+    )
+    found = compared("a.jsonl", "b.jsonl", code=1)
+    assert found["matched"][0]["score2"] == 0.48
+    assert (found["statistics"]["pairs"], found["statistics"]["mean2"]) == (20, 0.6)
+    assert found["statistics"]["delta"]["mean"] == 0.1
+    bounds = found["statistics"]["bounds"]
+    assert [bounds["lower"], bounds["upper"], bounds["unscored"]] == pytest.approx([-0.02, 0.18, 20])
+
+
+def test_with_repeats_the_verdicts_of_most_count(write: Write) -> None:
+    for name, verdict in (("a.jsonl", "pass"), ("b.jsonl", "fail")):
+        entries = [{"eval_id": f"c{n}", "score": 0.9, "verdict": verdict} for n in range(20)]
+        rows(write, name, [*entries, *entries])
+    passes = compared("a.jsonl", "b.jsonl")["statistics"]["passes"]
+    assert (passes["passed1"], passes["passed2"], passes["lost"]) == (20, 0, 20)
+
+
+def test_what_changed_in_later_trials_is_seen_too(write: Write) -> None:
+    digests = {"case": "c", "target": "t", "evaluators": "e", "agentv": "1"}
+    first = [{"eval_id": f"c{n}", "score": 0.9, "digests": digests} for n in range(12)]
+    later = [{**entry, "digests": {**digests, "evaluators": "other"}} for entry in first[:4]]
+    rows(write, "a.jsonl", [*first, *first])
+    rows(write, "b.jsonl", [*first, *later])
+    found = compared("a.jsonl", "b.jsonl")
+    assert found["changed"]["mixed"] == 4
+    assert found["unchanged"]["pairs"] == 8
+    assert "the results of one case in one file (4 pairs)" in agentv("compare", "a.jsonl", "b.jsonl").stderr
+
+
+@pytest.mark.parametrize("names", [("a.jsonl", "b.jsonl"), ("b.jsonl", "a.jsonl")])
+def test_either_file_may_tell_the_clusters(write: Write, names: tuple[str, str]) -> None:
+    save(write, "a.jsonl", noisy(20))
+    scores = noisy(20, 0.1, seed=2)
+    rows(
+        write,
+        "b.jsonl",
+        [{"eval_id": k, "score": v, "conversation_id": f"t{n % 4}"} for n, (k, v) in enumerate(scores.items())],
+    )
+    delta = compare_results(*names).statistics.delta
+    assert delta is not None
+    assert delta.clusters == 4
+
+
+def test_clusters_give_the_same_figures_in_every_process(write: Write) -> None:
+    for name, seed in (("a.jsonl", 1), ("b.jsonl", 2)):
+        entries = enumerate(noisy(60, seed=seed).items())
+        rows(write, name, [{"eval_id": k, "score": v, "conversation_id": f"talk {n % 30}"} for n, (k, v) in entries])
+    printed = {agentv("compare", "a.jsonl", "b.jsonl", "--quiet").stdout for _ in range(3)}
+    assert len(printed) == 1
+
+
+@pytest.mark.parametrize("by", ["dataset", "target"])
+def test_the_same_ids_in_several_datasets_or_targets_are_kept_apart(write: Write, by: str) -> None:
+    for name, (x, y) in (("a.jsonl", (0.5, 0.5)), ("b.jsonl", (0.9, 0.1))):
+        rows(
+            write,
+            name,
+            [
+                {"eval_id": f"c{n}", "score": score, by: group}
+                for n in range(12)
+                for group, score in (("x", x), ("y", y))
+            ],
+        )
+    found = compared("a.jsonl", "b.jsonl", "--by", by)
+    assert [(part["name"], part["statistics"]["delta"]["mean"]) for part in found["by"][by]] == [
+        ("x", 0.4),
+        ("y", -0.4),
+    ]
+    assert "12 results have an id of another dataset or target too" in agentv("compare", "a.jsonl", "b.jsonl").stderr
+
+
+def test_a_table_of_several_tells_what_each_lacks(write: Write) -> None:
+    for name in ("a", "b", "c"):
+        rows(
+            write, f"{name}.jsonl", [parted(f"c{n}", (0.2, 0.5)) for n in range(12)] + [parted(f"only-{name}", (1, 1))]
+        )
+    rows(write, "c.jsonl", [{"eval_id": f"c{n}", "score": 0.5, "error": "x" if n == 3 else None} for n in range(12)])
+    files = ("a.jsonl", "b.jsonl", "c.jsonl")
+    for form in ("table", "markdown"):
+        printed = agentv("compare", *files, "--format", form, "--by", "evaluator").stdout
+        assert "b.jsonl: cases 14 | in both 12 | only A 1, only B 1" in printed
+        assert "scored in both 11 | errors B 1" in printed
+        assert "Δ" in printed.partition("b.jsonl: cases")[2]
+
+
+def test_odd_names_of_evaluators_stay_in_their_cells(write: Write) -> None:
+    part = {"name": "b|\n# heading", "type": "contains", "score": 0.5}
+    rows(write, "a.jsonl", [{"eval_id": "c", "score": 0.5, "evaluator_results": [part]}])
+    printed = agentv("compare", "a.jsonl", "a.jsonl", "--by", "evaluator", "--format", "markdown").stdout
+    assert "| b\\|\\n# heading |" in printed
+    assert "\n# heading" not in printed
+
+
+def test_identical_runs_pass_with_no_margin_at_all(write: Write) -> None:
+    save(write, "a.jsonl", noisy(12))
+    save(write, "b.jsonl", noisy(12))
+    found = compared("a.jsonl", "b.jsonl", "--gate", "noninferior", "--margin", "0")
+    assert found["statistics"]["verdict"] == "not worse"
+
+
 PEAK = f"""
 import sys
 from agentv.__main__ import main
@@ -405,7 +532,12 @@ def test_memory_grows_by_less_than_40_mb_from_20_000_to_200_000_pairs(write: Wri
     peaks = []
     for count in (20_000, 200_000):
         for name in ("a.jsonl", "b.jsonl"):
-            write(name, "".join(f'{{"eval_id":"case-{n:08}","score":0.{n % 10}}}\n' for n in range(count)))
+            digests = f'"digests":{{"case":"{0:012}","target":"t","agentv":"1"'
+            lines = (
+                f'{{"eval_id":"case-{n:08}","score":0.{n % 10},{digests},"evaluators":"{n:012}"}}}}\n'
+                for n in range(count)
+            )
+            write(name, "".join(lines))
         ran = subprocess.run(
             [sys.executable, "-c", PEAK, "a.jsonl", "b.jsonl"], capture_output=True, text=True, check=True
         )

@@ -75,7 +75,7 @@ def test_the_ledger_adds_up() -> None:
     summary = Summary(10, invalid=2)
     summary.add(a_result("a", 1))
     summary.add(a_result("b", 0, error="broken"))
-    summary.add_earlier(("d", "c"), 0.5, passed=False)
+    summary.add_earlier(("d", "c"), a_result("c", 0.5))
     assert sum(summary.ledger.values()) == summary.planned == 12
     assert summary.ledger["not run"] == 7
 

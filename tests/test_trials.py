@@ -22,7 +22,7 @@ from agentv.pass_rates import bootstrap_interval, pass_all, pass_at, wilson
 from agentv.records import EvalResult
 from agentv.summary import Summary, summary_lines
 from agentv.tally import Tally
-from tests.conftest import Write, a_case
+from tests.conftest import Write, a_case, agentv
 from tests.test_batch import COUNTED, project, runs
 from tests.test_eval_durability import SLOW, start, wait_for_results
 from tests.test_progress import in_terminal
@@ -496,3 +496,36 @@ def test_judges_are_told_which_trial_they_judge(write: Write) -> None:
     )
     evaluate(write("a.jsonl", [a_case("a", evaluators=[{"type": "llm_judge"}])]), "--trials", "3", "--out", "o.jsonl")
     assert done() == [("a", 1, 0.25), ("a", 2, 0.5), ("a", 3, 0.75)]
+
+
+def test_files_whose_trials_could_not_be_told_apart_are_refused(write: Write) -> None:
+    write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}]\n")
+    for folder in ("a", "b"):
+        write(f"{folder}/same.jsonl", [a_case("one")])
+        write(f"{folder}/same.yaml", "evaluators: [{type: contains, value: hello}]\n")
+    ran = agentv("eval", "a", "b", "--trials", "2", "--out", "out.jsonl")
+    assert ran.returncode == 2
+    assert "--trials: two eval files have the same dataset name and the same ids" in ran.stderr
+    assert not Path("out.jsonl").exists()
+    assert agentv("eval", "a", "b", "--out", "out.jsonl").returncode == 0
+
+
+def test_a_resume_remembers_whose_judge_had_failed(write: Write) -> None:
+    write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}]\n")
+    write("judge.py", "def judge(answer):\n    raise ValueError('no idea')\n")
+    write("evals.jsonl", [a_case("one"), a_case("two")])
+    write("evals.yaml", "evaluators: [{type: python, function: 'judge.py:judge'}]\n")
+    first = agentv("eval", "evals.jsonl", "--out", "out.jsonl").stdout
+    again = agentv("eval", "evals.jsonl", "--out", "out.jsonl", "--resume").stdout
+    for printed in (first, again):
+        assert "2 without a score; had they run, the mean could be 0.000 to 1.000" in printed
+
+
+def test_the_mean_of_those_with_a_score_is_told(write: Write) -> None:
+    write("agent.py", "def answer(question):\n    return 1 / ('bad' not in question) and 'hello'\n")
+    write("targets.yaml", "targets: [{name: default, provider: python, function: agent.py:answer}]\n")
+    write("evals.jsonl", [a_case("one"), a_case("two", input_messages=[{"role": "user", "content": "bad"}])])
+    write("evals.yaml", "evaluators: [{type: contains, value: hello}]\n")
+    printed = agentv("eval", "evals.jsonl", "--out", "out.jsonl").stdout
+    assert "1 without a score; had they run, the mean could be 0.500 to 1.000" in printed
+    assert "the mean of those with a score is 1.000" in printed

@@ -8,7 +8,7 @@ from agentv.errors import AgentvError, ConfigError
 from agentv.plan import PlanFailed, Wanted, make_plan
 from agentv.providers.python import PythonFunction
 from agentv.records import EvalResult
-from agentv.runner import RunOptions, check_targets, run_plan, worker_limits
+from agentv.runner import RunOptions, check_targets, check_trials, run_plan, worker_limits
 from agentv.summary import Summary
 
 
@@ -45,6 +45,7 @@ async def evaluate(  # noqa: PLR0913  # all that can be asked for, by name
     total, limits = worker_limits(plan, workers)
     watch = _Collect(Summary(plan.cases, plan.invalid, trials))
     options = RunOptions(total, limits, timeout_seconds=timeout_seconds, max_retries=max_retries, trials=trials)
+    check_trials(plan, trials)
     await check_targets(plan)
     await run_plan(plan, options, watch, watch)
     return Report(tuple(watch.results), watch.summary)

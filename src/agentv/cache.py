@@ -1,9 +1,7 @@
 """A request -> the response it had before: a file for each, under a name that stands for all that was sent."""
 
 import contextlib
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -11,9 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from agentv.errors import OutputError
 from agentv.notices import warn
 from agentv.records import Problem, ProviderRequest, ProviderResponse
 from agentv.redact import Redactor
+from agentv.whole_files import write_whole
 
 CACHE = Path(".agentv/cache")
 _ENCODE = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
@@ -49,14 +49,17 @@ class Cache:
         path = self._path(name)
         try:
             plain = self._clean.values(msgspec.json.decode(msgspec.json.encode(response, enc_hook=str)))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                file.write(msgspec.json.encode(plain))
-            os.replace(file.name, path)
-        except (OSError, ValueError, TypeError, RecursionError) as error:
+            write_whole(path, [msgspec.json.encode(plain)])
+        except (OutputError, ValueError, TypeError, RecursionError) as error:
             if not self._is_broken:
                 self._is_broken = True
-                warn(Problem(message=f"responses cannot be cached: {error}", severity="warning", file=self._folder))
+                warn(
+                    Problem(
+                        message=f"responses cannot be cached: {getattr(error, 'message', error)}",
+                        severity="warning",
+                        file=self._folder,
+                    )
+                )
 
     def _path(self, name: str) -> Path:
         return self._folder / name[:2] / f"{name}.json"

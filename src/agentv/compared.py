@@ -91,7 +91,7 @@ class Passes(Fields, frozen=True, kw_only=True):
 
 
 class Bounds(Fields, frozen=True, kw_only=True):
-    """Where the mean difference would be, had the pairs without a score gone either way."""
+    """Where the mean difference would be, had all that was not scored gone either way; in how many pairs that is."""
 
     unscored: int
     lower: float
@@ -134,6 +134,8 @@ class Changed(Fields, frozen=True, kw_only=True):
     prompts: int = 0
     agentv: int = 0
     target: int = 0
+    mixed: int = 0
+    """Pairs of which a case has results of different texts or evaluators in one file."""
     unknown: int = 0
     """Pairs of which a result has no fingerprints."""
 
@@ -150,7 +152,7 @@ class Source(Fields, frozen=True, kw_only=True):
     judge_failures: int
     retried: int
     ambiguous: int
-    """Results with the id of a case in another dataset, which count as repeats of it."""
+    """Results with the id of a case in another dataset, or of another target; they count as repeats of it."""
 
 
 class Comparison(Fields, frozen=True, kw_only=True):

@@ -2,23 +2,23 @@
 
 import math
 import operator
+import os
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import nlargest, nsmallest
-from itertools import compress
+from itertools import compress, repeat
 from pathlib import Path
-from typing import Literal, NamedTuple, overload
+from typing import Literal, NamedTuple, get_args, overload
 
-from agentv.columns import ERROR, RETRIED, SEEN, UNJUDGED, Needs, Run, Scores, Setup, new_index, read_run
+from agentv.columns import ERROR, MIXED, SEEN, By, Needs, Run, Scores, Setup, group_of, new_index, read_run
 from agentv.compared import Changed, Comparison, Counts, Pair, Part, Source, Totals
 from agentv.decimals import difference, mean
-from agentv.errors import ConfigError, ResultsError
-from agentv.paired import Sheet
+from agentv.errors import ConfigError, ResultsError, nearest
+from agentv.paired import Sheet, sheet_of
 from agentv.records import Problem
 from agentv.statistics import holm
 
-By = Literal["evaluator", "dataset", "target"]
 Gate = Literal["mean", "ci", "noninferior"]
 MARGIN = 0.02
 PASS, REGRESSION, CANNOT_TELL = 0, 1, 3
@@ -43,24 +43,27 @@ def compare_results(  # noqa: PLR0913  # an argument for each option
     cluster: str | None = None,
 ) -> Comparison:
     """How the results of the second file compare with those of the first."""
-    for name, value in (("threshold", threshold), ("margin", margin)):
-        if not 0 <= value < math.inf:
+    numbers: dict[str, object] = {"threshold": threshold, "margin": margin}
+    for name, value in numbers.items():
+        if not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise ConfigError(f"{name} must be a number from 0 on, not {value!r}")
+    if by is not None and by not in get_args(By):
+        raise ConfigError(f"by: unknown {by!r}", hint=nearest(str(by), get_args(By)))
     return compare_files([Path(first), Path(second)], Wish(threshold, margin, by, cluster))[0]
 
 
 def compare_files(paths: Sequence[Path], wish: Wish) -> list[Comparison]:
     """How each of the other files compares with the first. What is wrong with any of them is a `ResultsError`."""
-    index = new_index()
+    index, apart = new_index(), new_index()
     runs: list[Run] = []
     problems: list[Problem] = []
     for path in paths:
         try:
-            runs.append(read_run(path, index, Needs(wish.cluster, parts=wish.by == "evaluator")))
+            runs.append(read_run(path, index, Needs(wish.cluster, wish.by), apart))
         except ResultsError as error:
             problems += error.problems
-    if wish.cluster is not None and runs and runs[0].clusters is None:
-        message = f"no result in {runs[0].path} has {wish.cluster!r}"
+    if wish.cluster is not None and runs and all(run.clusters is None for run in runs):
+        message = f"no result in {' or '.join(dict.fromkeys(str(run.path) for run in runs))} has {wish.cluster!r}"
         hint = "--cluster is a key of the results' metadata, or one of conversation_id, dataset, target"
         problems.append(Problem(message=message, hint=hint))
     if problems:
@@ -69,7 +72,16 @@ def compare_files(paths: Sequence[Path], wish: Wish) -> list[Comparison]:
     index.clear()  # most of what is held
     for run in runs:
         run.grow(len(ids))
-    return [_compared(runs[0], run, ids, wish) for run in runs[1:]]
+        if run.apart is not None:
+            run.apart.grow(len(apart))
+    return [_compared(runs[0], run, _Names(ids, list(apart)), wish) for run in runs[1:]]
+
+
+class _Names(NamedTuple):
+    """What cases are called, by their numbers: alone, and apart by dataset or target."""
+
+    ids: Sequence[str]
+    apart: Sequence[str]
 
 
 class Pairs(Sequence[Pair]):
@@ -119,7 +131,8 @@ class Pairs(Sequence[Pair]):
         return [self[i] for i in worst if self.deltas[i] < 0], [self[i] for i in best if self.deltas[i] > 0]
 
 
-def _compared(first: Run, second: Run, ids: Sequence[str], wish: Wish) -> Comparison:
+def _compared(first: Run, second: Run, names: _Names, wish: Wish) -> Comparison:
+    ids = names.ids
     numbers = _in_both(first, second)
     if not numbers:
         message = f"no eval_id is in both {first.path} and {second.path}"
@@ -130,7 +143,7 @@ def _compared(first: Run, second: Run, ids: Sequence[str], wish: Wish) -> Compar
     cases = first.count(SEEN), second.count(SEEN)
     unmatched = Counts(file1=cases[0] - len(pairs), file2=cases[1] - len(pairs))
     changed, unchanged = _changes(first, second, numbers)
-    sheet = Sheet(first, second, numbers, pairs.deltas)
+    sheet, clusters = sheet_of(first, second, numbers, pairs.deltas), _clusters(first, second)
     return Comparison(
         matched=pairs,
         unmatched=unmatched,
@@ -143,10 +156,10 @@ def _compared(first: Run, second: Run, ids: Sequence[str], wish: Wish) -> Compar
             meanDelta=mean(pairs.deltas),
             repeats=Counts(file1=first.repeats, file2=second.repeats),
         ),
-        statistics=sheet.statistics(wish.margin, first.clusters),
+        statistics=sheet.statistics(wish.margin, clusters),
         changed=changed,
-        unchanged=(None if unchanged is None else sheet.only(unchanged).statistics(wish.margin, first.clusters)),
-        by={wish.by: _parts(first, second, sheet, wish)} if wish.by else {},
+        unchanged=(None if unchanged is None else sheet.only(unchanged).statistics(wish.margin, clusters)),
+        by={wish.by: _parts(first, second, sheet, wish, names.apart)} if wish.by else {},
         files=(_source(first), _source(second)),
         threshold=wish.threshold,
     )
@@ -163,14 +176,14 @@ def _some(run: Run, ids: Sequence[str]) -> str:
 def _source(run: Run) -> Source:
     targets = tuple(sorted({setup.target_name for setup in run.made if setup.target_name}))
     return Source(
-        path=str(run.path),
+        path=os.fsencode(run.path).decode("utf-8", "replace"),
         results=run.results,
         cases=run.count(SEEN),
         targets=targets,
         timestamp=run.first,
-        errors=run.count(ERROR),
-        judge_failures=run.count(UNJUDGED),
-        retried=run.count(RETRIED),
+        errors=run.errors,
+        judge_failures=run.judge_failures,
+        retried=run.retried,
         ambiguous=run.ambiguous,
     )
 
@@ -178,15 +191,17 @@ def _source(run: Run) -> Source:
 def _changes(first: Run, second: Run, numbers: Sequence[int]) -> tuple[Changed, "array[int] | None"]:
     """What differs between the two runs of each case, and the places of the pairs that can be held side by side."""
 
-    def kinds() -> Iterator[tuple[int, int, bool]]:
-        texts = map(operator.ne, *(map(run.texts.__getitem__, numbers) for run in (first, second)))
+    def kinds() -> Iterator[tuple[int, ...]]:
         setups = (map(run.setups.__getitem__, numbers) for run in (first, second))
-        return zip(*setups, texts, strict=True)
+        others = (_unlike(getattr(first, name), getattr(second, name), numbers) for name in COLUMNS)
+        mixed = (bool((first.flags[number] | second.flags[number]) & MIXED) for number in numbers)
+        has_mixed = first.repeats or second.repeats
+        return zip(*setups, *others, mixed if has_mixed else repeat(False), strict=False)
 
     counts: Counter[str] = Counter()
-    confounded: dict[tuple[int, int, bool], bool] = {}
+    confounded: dict[tuple[int, ...], bool] = {}
     for kind, times in Counter(kinds()).items():
-        differing = _differing(first.made[kind[0]], second.made[kind[1]], texts=kind[2])
+        differing = _differing(first.made[kind[0]], second.made[kind[1]], _Kind._make(kind))
         counts.update(dict.fromkeys(differing, times))
         confounded[kind] = not differing.isdisjoint(CONFOUNDERS)
     if not any(confounded.values()):
@@ -194,21 +209,54 @@ def _changes(first: Run, second: Run, numbers: Sequence[int]) -> tuple[Changed, 
     return Changed(**counts), array("I", compress(range(len(numbers)), (not confounded[kind] for kind in kinds())))
 
 
-CONFOUNDERS = ("cases", "evaluators", "judges", "prompts")
+COLUMNS = ("texts", "evaluators", "prompts")
+CONFOUNDERS = ("cases", "evaluators", "prompts", "judges", "mixed")
 
 
-def _differing(first: Setup, second: Setup, *, texts: bool) -> set[str]:
+class _Kind(NamedTuple):
+    """How the two runs of a case differ: by which setups they were made, and what else is not the same."""
+
+    first: int
+    second: int
+    cases: int
+    evaluators: int
+    prompts: int
+    mixed: int
+
+
+def _unlike(first: Sequence[int] | None, second: Sequence[int] | None, numbers: Sequence[int]) -> Iterator[bool]:
+    if first is None and second is None:
+        return repeat(False)
+    sides = (repeat(0) if side is None else map(side.__getitem__, numbers) for side in (first, second))
+    return map(operator.ne, *sides)
+
+
+def _differing(first: Setup, second: Setup, kind: _Kind) -> set[str]:
     """The names in `Changed` of what is not the same."""
     if not first.target or not second.target:
         return {"unknown"}
-    names = {name for name in ("target", *CONFOUNDERS[1:], "agentv") if getattr(first, name) != getattr(second, name)}
-    return names | {"cases"} if texts else names
+    of_setups = {name for name in ("target", "judges", "agentv") if getattr(first, name) != getattr(second, name)}
+    return of_setups | {name for name in ("cases", "evaluators", "prompts", "mixed") if getattr(kind, name)}
 
 
-def _parts(first: Run, second: Run, sheet: Sheet, wish: Wish) -> tuple[Part, ...]:
+def _clusters(first: Run, second: Run) -> "array[int] | None":
+    """Which cases belong together, by whichever file says so."""
+    if first.clusters is None or second.clusters is None:
+        return first.clusters if second.clusters is None else second.clusters
+    return array("q", (one or other for one, other in zip(first.clusters, second.clusters, strict=True)))
+
+
+def _parts(first: Run, second: Run, sheet: Sheet, wish: Wish, apart: Sequence[str]) -> tuple[Part, ...]:
     """The figures apart for each evaluator, dataset or target."""
-    sheets = dict(_evaluators(first, second) if wish.by == "evaluator" else _groups(first, second, sheet, wish))
-    found = {name: part.statistics(wish.margin, first.clusters) for name, part in sheets.items()}
+    clusters = _clusters(first, second)
+    if wish.by == "evaluator":
+        sheets = dict(_evaluators(first, second))
+    elif (first.ambiguous or second.ambiguous) and first.apart is not None and second.apart is not None:
+        sheets = _apart(first.apart, second.apart, apart)
+        clusters = _clusters(first.apart, second.apart)
+    else:
+        sheets = _groups(first, second, sheet, wish)
+    found = {name: part.statistics(wish.margin, clusters) for name, part in sheets.items()}
     adjusted = iter(holm([part.tests[0].p_value for part in found.values() if part.tests]))
     return tuple(
         Part(name=name, p_adjusted=next(adjusted) if part.tests else None, statistics=part)
@@ -218,21 +266,28 @@ def _parts(first: Run, second: Run, sheet: Sheet, wish: Wish) -> tuple[Part, ...
 
 def _evaluators(first: Run, second: Run) -> Iterator[tuple[str, Sheet]]:
     for name in dict.fromkeys([*first.parts, *second.parts]):
-        sides = [run.parts.get(name, Scores()) for run in (first, second)]
-        for side in sides:
-            side.grow(len(first))
-        numbers = _in_both(*sides)
-        scores = (map(side.scores.__getitem__, numbers) for side in sides)
-        yield name, Sheet(sides[0], sides[1], numbers, array("d", map(difference, *scores)))
+        one, other = first.part(name), second.part(name)
+        numbers = _in_both(one, other)
+        broken = SEEN | ERROR  # of a case that ended in an error on both sides, nobody knows who would have judged it
+        known = (not one.flags[number] == other.flags[number] == broken for number in numbers)
+        yield name, sheet_of(one, other, array("I", compress(numbers, known)))
 
 
-def _groups(first: Run, second: Run, sheet: Sheet, wish: Wish) -> Iterator[tuple[str, Sheet]]:
+def _apart(first: Run, second: Run, names: Sequence[str]) -> dict[str, Sheet]:
+    """The cases of each dataset or target, where the same ids stand in several."""
+    numbers: dict[str, array[int]] = {}
+    for number in _in_both(first, second):
+        numbers.setdefault(group_of(names[number]), array("I")).append(number)
+    return {name: sheet_of(first, second, found) for name, found in numbers.items()}
+
+
+def _groups(first: Run, second: Run, sheet: Sheet, wish: Wish) -> dict[str, Sheet]:
     places: dict[str, array[int]] = {}
     for at, number in enumerate(sheet.numbers):
         before, after = first.made[first.setups[number]], second.made[second.setups[number]]
         name = before.dataset if wish.by == "dataset" else _arrow(before.target_name, after.target_name)
         places.setdefault(name, array("I")).append(at)
-    return ((name, sheet.only(found)) for name, found in places.items())
+    return {name: sheet.only(found) for name, found in places.items()}
 
 
 def _arrow(before: str, after: str) -> str:

@@ -59,7 +59,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     for file in dict.fromkeys(comparison.files):
         if file.ambiguous:
             results = "1 result has" if file.ambiguous == 1 else f"{file.ambiguous} results have"
-            yield f"note: {file.path}: {results} an id of another dataset too, and count as repeats of it"
+            yield f"note: {file.path}: {results} an id of another dataset or target too: it counts with the mean"
 
 
 def table_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -70,8 +70,18 @@ def table_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield f"A = {_file(comparisons[0].files[0])}"
     yield from _aligned(_matrix(comparisons))
     for comparison in comparisons:
-        if changed := _changed(comparison.changed):
-            yield f"{printable(comparison.files[1].path)}: changed besides the target: {changed}"
+        yield from _of_several(comparison)
+
+
+def _of_several(comparison: Comparison) -> Iterator[str]:
+    """What else is to be known of one of several comparisons."""
+    yield ""
+    yield printable(f"{comparison.files[1].path}: {' | '.join(_counts(comparison))}")
+    if changed := _changed(comparison.changed):
+        yield f"changed besides the target: {changed}"
+    yield from map(printable, _notes(comparison))
+    for kind, parts in comparison.by.items():
+        yield from _aligned(_rows(kind, parts))
 
 
 def _matrix(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
@@ -106,7 +116,7 @@ def _details(comparison: Comparison) -> Iterator[str]:
         yield f"only the {comparison.unchanged.pairs} pairs of which nothing else has changed:"
         yield from _figures(comparison.unchanged, "  ")
     wins = f"wins {summary.wins}  losses {summary.losses}  ties {summary.ties}"
-    yield f"{wins}   (threshold {comparison.threshold:.2f}: a display rule, not a test)"
+    yield f"{wins}   (threshold {_threshold(comparison.threshold)}: a display rule, not a test)"
     yield from _abilities(found)
     for kind, parts in comparison.by.items():
         yield ""
@@ -118,6 +128,10 @@ def _details(comparison: Comparison) -> Iterator[str]:
     for title, pairs in (("largest regressions", worst), ("largest gains", best)):
         if pairs:
             yield f"{title}: {', '.join(f'{pair.eval_id} {_signed(pair.delta, 2)}' for pair in pairs)}"
+
+
+def _threshold(value: float) -> str:
+    return f"{value:.2f}" if round(value, 2) == value else f"{value:g}"
 
 
 def _pairs(comparison: Comparison) -> Pairs:
@@ -155,6 +169,7 @@ def _changed(changed: Changed) -> str:
         "the judge's prompt or script ({} pairs)": changed.prompts,
         "the judge ({} pairs)": changed.judges,
         "the evaluators ({} pairs)": changed.evaluators if not changed.prompts and not changed.judges else 0,
+        "the results of one case in one file ({} pairs)": changed.mixed,
         "the version of agentv ({} pairs)": changed.agentv,
     }
     return ", ".join(text.format(count) for text, count in words.items() if count)
@@ -181,7 +196,8 @@ def _abilities(found: Statistics) -> Iterator[str]:
     bounds = found.bounds
     if bounds is not None and bounds.unscored:
         between = f"[{_signed(bounds.lower)}, {_signed(bounds.upper)}]"
-        yield f"bounds if the {bounds.unscored} unscored pairs went either way: Δ in {between}"
+        what = "the unscored pair" if bounds.unscored == 1 else f"the {bounds.unscored} unscored pairs"
+        yield f"bounds if {what} went either way: Δ in {between}"
     if found.mde is not None and found.delta is not None:
         size = "smaller" if abs(found.delta.mean) < found.mde else "not smaller"
         yield f"this design can detect |Δ| ≥ {found.mde:.3f} (80% power); observed is {size}"
@@ -202,6 +218,11 @@ def markdown_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield f"### agentv: {len(comparisons)} runs against {_code(comparisons[0].files[0].path)}"
         yield ""
         yield from _markdown_table(_matrix(comparisons))
+        yield ""
+        yield "```"
+        for comparison in comparisons:
+            yield from (line.replace("```", "'''") for line in _of_several(comparison) if line)
+        yield "```"
         return
     comparison = comparisons[0]
     found = comparison.statistics
@@ -222,7 +243,7 @@ def markdown_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 def _markdown_table(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     for number, row in enumerate(rows):
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+        yield f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in row)} |"
         if number == 0:
             yield f"|{' --- |' * len(row)}"
 

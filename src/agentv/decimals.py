@@ -1,7 +1,6 @@
 """Scores -> means and differences as a person would work them out from the decimal text."""
 
 import math
-from array import array
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -24,16 +23,3 @@ def mean(values: Sequence[float]) -> float:
     rough = math.fsum(values) / len(values)
     near = round(rough, DIGITS)
     return near + 0.0 if abs(near - rough) <= _NOISE else rough
-
-
-def means(keys: Sequence[int], values: Sequence[float]) -> "tuple[array[int], array[float]]":
-    """Each key that is there, in order, and the mean of its values."""
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    found, of_each = array("I"), array("d")
-    start = 0
-    for end in range(1, len(order) + 1):
-        if end == len(order) or keys[order[end]] != keys[order[start]]:
-            found.append(keys[order[start]])
-            of_each.append(mean([values[number] for number in order[start:end]]))
-            start = end
-    return found, of_each

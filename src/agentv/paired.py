@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from agentv.columns import PASSED, UNSCORED, Scores
 from agentv.compared import Bounds, Delta, Passes, Statistics, Test, Word
-from agentv.decimals import mean
+from agentv.decimals import difference, mean
 from agentv.distributions import SEED
 from agentv.statistics import (
     FEW,
@@ -61,8 +61,8 @@ class Sheet(NamedTuple):
         exact = Test(name="exact McNemar", p_value=mcnemar(passes.lost, passes.gained))
         return Statistics(
             pairs=pairs,
-            mean1=mean(array("d", map(self.first.scores.__getitem__, scored.numbers))),
-            mean2=mean(array("d", map(self.second.scores.__getitem__, scored.numbers))),
+            mean1=mean(_scores(self.first, scored.numbers)),
+            mean2=mean(_scores(self.second, scored.numbers)),
             delta=delta,
             tests=(method, exact),
             passes=passes,
@@ -75,27 +75,39 @@ class Sheet(NamedTuple):
         )
 
     def _scored(self, kinds: Iterable[tuple[int, int]]) -> tuple["Sheet", Bounds]:
-        """The pairs with a score on both sides, and what the others could make of the mean."""
+        """The pairs with a score on both sides, and what all that was not scored could make of the mean."""
         first, second = self.first, self.second
-        if not any((one | other) & UNSCORED for one, other in kinds):
+        partly = first.partly.keys() | second.partly.keys()
+        if not partly and not any((one | other) & UNSCORED for one, other in kinds):
             middle = mean(self.deltas) if self.deltas else 0.0
             return self, Bounds(unscored=0, lower=middle, upper=middle)
-        unscored = [
-            at for at, number in enumerate(self.numbers) if (first.flags[number] | second.flags[number]) & UNSCORED
-        ]
-        missing = set(unscored)
-        scored = self.only([at for at in range(len(self.numbers)) if at not in missing])
-        low = high = math.fsum(scored.deltas)
-        for at in unscored:
-            before, after = (_range(side, self.numbers[at]) for side in (first, second))
-            low, high = low + after[0] - before[1], high + after[1] - before[0]
-        cases = len(self.numbers)
-        return scored, Bounds(unscored=len(unscored), lower=low / cases, upper=high / cases)
+        flags = [(first.flags[number] | second.flags[number]) & UNSCORED for number in self.numbers]
+        sure, low, high = [], 0.0, 0.0
+        for at, number in enumerate(self.numbers):
+            if flags[at] or number in partly:
+                before, after = first.bounds(number), second.bounds(number)
+                low, high = low + after[0] - before[1], high + after[1] - before[0]
+            else:
+                sure.append(self.deltas[at])
+        known, cases = math.fsum(sure), len(self.numbers)
+        bounds = Bounds(unscored=cases - len(sure), lower=(known + low) / cases, upper=(known + high) / cases)
+        return self.only([at for at, flag in enumerate(flags) if not flag]), bounds
 
     def _kinds(self) -> Counter[tuple[int, int]]:
         """How many pairs have which flags on either side."""
         sides = (map(side.flags.__getitem__, self.numbers) for side in (self.first, self.second))
         return Counter(zip(*sides, strict=True))
+
+
+def sheet_of(first: Scores, second: Scores, numbers: Sequence[int], deltas: Sequence[float] | None = None) -> Sheet:
+    """The pairs of these cases; `deltas` are those of all their results, which mostly are those that were scored."""
+    if deltas is None or first.partly or second.partly:
+        deltas = array("d", map(difference, _scores(first, numbers), _scores(second, numbers)))
+    return Sheet(first, second, numbers, deltas)
+
+
+def _scores(side: Scores, numbers: Sequence[int]) -> "array[float]":
+    return array("d", map(side.score if side.partly else side.scores.__getitem__, numbers))
 
 
 def _passes(kinds: Mapping[tuple[int, int], int]) -> Passes:
@@ -105,11 +117,6 @@ def _passes(kinds: Mapping[tuple[int, int], int]) -> Passes:
     both, lost, gained = counts[PASSED, PASSED], counts[PASSED, 0], counts[0, PASSED]
     low, high = pass_difference(lost, gained, counts.total())
     return Passes(passed1=both + lost, passed2=both + gained, gained=gained, lost=lost, ci_lower=low, ci_upper=high)
-
-
-def _range(side: Scores, number: int) -> tuple[float, float]:
-    """What the score of a case could be."""
-    return (0.0, 1.0) if side.flags[number] & UNSCORED else (side.scores[number], side.scores[number])
 
 
 def _delta(scored: Sheet, clusters: Sequence[int] | None) -> tuple[Delta, Sample]:
@@ -152,7 +159,7 @@ def _verdict(interval: tuple[float, float] | None, margin: float) -> Word:
         return "worse"
     if low > 0:
         return "better"
-    return "not worse" if low > -margin else "cannot tell"
+    return "not worse" if low > -margin or low == 0 else "cannot tell"
 
 
 def _notes(delta: Delta, pairs: int, passes: Passes) -> Iterator[str]:

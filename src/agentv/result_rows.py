@@ -12,12 +12,12 @@ from agentv.documents import Place, parse_yaml, utf8_words
 from agentv.errors import AgentvError
 from agentv.jsonl import bad_json, column_in_json
 from agentv.records import Fraction, Problem
-from agentv.results import documents
+from agentv.results import documents, is_torn
 from agentv.shapes import converted
 
 BLOCK_BYTES = 1 << 17
 MOST_PROBLEMS = 10
-TORN = "the run was stopped while writing it: go on with 'agentv eval --resume', or take the line out"
+TORN = "the run was stopped while writing it: go on with 'agentv eval --resume', or take it out"
 
 
 class Digests(msgspec.Struct, frozen=True, gc=False):
@@ -72,7 +72,7 @@ def result_rows(file: BinaryIO, path: Path, problems: list[Problem], *, whole: b
     while block:
         try:
             rows = decoder.decode_lines(block)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             before = _lines_in(file, size) if file.seekable() else lines
             yield from _one_by_one(block, before + 1, path, problems)
             if len(problems) > MOST_PROBLEMS:
@@ -105,7 +105,7 @@ def _one_by_one(block: bytes, first: int, path: Path, problems: list[Problem]) -
             continue
         try:
             yield [_WHOLE_LINES.decode(raw)]
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             is_torn = number == first + len(lines) - 1
             problems.extend(_wrong(raw, error, path, number, is_torn=is_torn))
             if len(problems) > MOST_PROBLEMS:
@@ -116,7 +116,7 @@ def _wrong(raw: bytes, error: Exception, path: Path, line: int, *, is_torn: bool
     """What is wrong with a line."""
     try:
         value = msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         message, column = bad_json(raw, error)
         if is_torn:
             yield Problem(message=f"the last line is cut off ({message})", file=path, line=line, hint=TORN)
@@ -133,6 +133,9 @@ def _yaml_rows(lines: Iterable[bytes], path: Path, problems: list[Problem]) -> I
     line = 1
     for raw in documents(lines):
         first, line = line, line + raw.count(b"\n")
+        if is_torn(raw, "yaml"):
+            problems.append(Problem(message="the last document is cut off", file=path, line=first, hint=TORN))
+            return
         try:
             document = parse_yaml(raw.decode(), path, AgentvError, max_depth=900)
         except UnicodeDecodeError as error:

@@ -109,7 +109,7 @@ class EarlierFile:
         """Its whole results; one at the end that was torn by a kill is passed over."""
         with self.path.open("rb") as file:
             for number, raw in enumerate(documents(file) if self.form == "yaml" else file, 1):
-                if not raw.strip() or _is_torn(raw, self.form):
+                if not raw.strip() or is_torn(raw, self.form):
                     continue
                 found = _skim(raw, self.path, self.form)
                 if found is None:
@@ -253,6 +253,7 @@ class Skimmed(msgspec.Struct, frozen=True):
     trial: Annotated[int, msgspec.Meta(ge=1)] = 1
     verdict: str = ""
     error: str | None = None
+    failure: str | None = None
     digests: dict[str, str] = {}
 
 
@@ -263,7 +264,7 @@ _BEGINS = {"jsonl": b'{"timestamp":"', "yaml": b"---\ntimestamp: "}
 _ENDS = {"jsonl": b"\n", "yaml": b"\n...\n"}
 
 
-def _is_torn(raw: bytes, form: str) -> bool:
+def is_torn(raw: bytes, form: str) -> bool:
     """Whether this is the beginning of a result whose end a kill has kept from being written."""
     begin = _BEGINS[form]
     return not raw.endswith(_ENDS[form]) and (raw.startswith(begin) or begin.startswith(raw))

@@ -12,7 +12,7 @@ from agentv.prompts import build_request
 from agentv.records import EvalCase
 from agentv.redact import Redactor
 from agentv.repeats import CompactSet, Repeats
-from agentv.results import Earlier, EarlierFile, ResultFile
+from agentv.results import Earlier, EarlierFile, ResultFile, Skimmed
 
 NAMES = ("eval_*.jsonl", "eval_*.yaml")
 
@@ -65,8 +65,8 @@ def newest_results(folder: Path) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
-OnKept = Callable[[tuple[str, str], float, bool], None]
-"""Is told of a run of a planned case that is done already: whose it is, its score, and whether it passed."""
+OnKept = Callable[[tuple[str, str], Skimmed], None]
+"""Is told of a run of a planned case that is done already: whose it is, and what is known of it."""
 
 
 def resume(earlier: EarlierFile, plan: Plan, trials: int, clean: Redactor, on_kept: OnKept) -> Resumed:
@@ -154,7 +154,7 @@ class _Keep:
             self._seen.add(number)
         self.found["done"] += 1
         self.found["other"] += not self._planned.is_exact(result)
-        self._on_kept(result.case, result.result.score, result.result.verdict == "pass")
+        self._on_kept(result.case, result.result)
         return True
 
 

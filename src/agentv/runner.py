@@ -17,6 +17,7 @@ from agentv import __version__
 from agentv.asking import Asker
 from agentv.attempts import Patience, persistently
 from agentv.cache import Cache
+from agentv.case_dumps import CaseDumps
 from agentv.digests import case_digest
 from agentv.dumps import Dumps
 from agentv.errors import AgentvError, AttachmentError, ConfigError, ProviderError
@@ -35,7 +36,7 @@ from agentv.records import (
     Exchange,
     ProviderRequest,
 )
-from agentv.trace import summary_of, trace_of
+from agentv.repeats import Repeats
 
 BREATH_SECONDS = 0.01
 
@@ -103,6 +104,18 @@ def shares(workers: int, files: int) -> list[int]:
     return [workers // lanes + (lane < workers % lanes) for lane in range(lanes)]
 
 
+def check_trials(plan: Plan, trials: int) -> None:
+    """`ConfigError` for cases whose trials could not be told from those of another."""
+    if trials == 1 or len(plan.files) == 1:
+        return
+    repeats = Repeats()
+    for file in plan.files:
+        repeats.add((case.dataset, case.id) for case in plan.cases_of(file))
+    if repeats.hashes():
+        hint = "give one of the files another 'dataset:', so that their trials can be told apart"
+        raise ConfigError("--trials: two eval files have the same dataset name and the same ids", hint=hint)
+
+
 async def check_targets(plan: Plan) -> None:
     """`ConfigError` for a target that is not ready."""
     checks: dict[Check, str] = {}
@@ -150,7 +163,7 @@ class _Run:
         """Asks whoever is outside, be it a target or a judge."""
         self._clock = asyncio.get_running_loop().time
         self._yielded = self._clock()
-        self._several = len(plan.files) > 1
+        self._dumps = CaseDumps(options.prompts, options.traces, several=len(plan.files) > 1, trials=options.trials > 1)
 
     async def take_files(self, files: Iterator[PlannedFile], workers: list[int]) -> None:
         for file in files:  # shared by all: each file is taken once
@@ -263,9 +276,10 @@ class _Run:
         digests = Digests(case=stamp, target=target.digest, agentv=__version__, **judges.digests)
         if request is None:
             return self._result(job, Outcome(1, error=unread), digests)
-        self._dump_prompt(job, request)
+        if job.trial == 1 or self._is_done(case, job.file, 1):  # it is the same in all trials
+            self._dumps.prompt(case, request)
         outcome = await ask(case, request)
-        self._dump_trace(case, target, outcome, job.trial)
+        self._dumps.trace(case, target.name, outcome, job.trial)
         if outcome.response is None:
             return self._result(job, outcome, digests)
         scores = await judges.results(Exchange(case=case, request=request, response=outcome.response))
@@ -287,7 +301,7 @@ class _Run:
         """Ask the target, and ask again when that may help."""
 
         def on_retry(attempt: int, failed: Failed) -> None:
-            self._dump_trace(case, target, outcome_of(attempt, failed), request.trial)
+            self._dumps.trace(case, target.name, outcome_of(attempt, failed), request.trial)
             self._watcher.retried(self._label(case.id, request.trial), attempt, failed.error)
 
         return outcome_of(*await self.asker.ask(provider, target.manner, request, on_retry))
@@ -304,7 +318,7 @@ class _Run:
         def on_retry(attempt: int, failed: Failed) -> None:
             if self._options.traces is not None:
                 for case in self._plan.cases_of(file):
-                    self._dump_trace(case, target, outcome_of(attempt, failed), trial)
+                    self._dumps.trace(case, target.name, outcome_of(attempt, failed), trial)
             self._watcher.retried(f"target {label}", attempt, failed.error)
 
         seconds = self.asker.batch_seconds(target.manner, file.cases)
@@ -349,38 +363,6 @@ class _Run:
                     request = Job(case, trial, file, target).request()
                     if self.asker.remembered(target.manner, request) is None:
                         yield request
-
-    def _dump_prompt(self, job: Job, request: ProviderRequest) -> None:
-        """Write down what is asked, with the first trial: it is the same in all."""
-        if self._options.prompts is not None and (job.trial == 1 or self._is_done(job.case, job.file, 1)):
-            content = {
-                "eval_id": job.case.id,
-                "question": request.question,
-                "guidelines": request.guidelines,
-                "guideline_paths": request.guideline_files,
-            }
-            self._options.prompts.write(self._name(job.case), content)
-
-    def _dump_trace(self, case: EvalCase, target: Target, outcome: Outcome, trial: int) -> None:
-        if self._options.traces is not None:
-            trace = trace_of(outcome.response) if outcome.response else None
-            content = {
-                "eval_id": case.id,
-                **({"trial": trial} if self._options.trials > 1 else {}),
-                "attempt": outcome.attempt,
-                "target": target.name,
-                "trace": trace,
-                "trace_summary": summary_of(trace, outcome.response)
-                if trace is not None and outcome.response
-                else None,
-            }
-            self._options.traces.write(
-                self._name(case), content, f"{self._label('', trial, '_trial-')}_attempt-{outcome.attempt}"
-            )
-
-    def _name(self, case: EvalCase) -> str:
-        """The name of the case's dumps; ids are only unique within a file."""
-        return f"{case.file.path}/{case.id}" if self._several else case.id
 
 
 class _Batch(NamedTuple):

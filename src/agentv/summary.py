@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
 from agentv.distributions import t_quantile
 from agentv.pass_rates import bootstrap_interval, pass_all, pass_at, wilson
@@ -19,6 +20,17 @@ Estimate = Callable[[int, int, int], float]
 """What a case adds to a pass rate, by k, by how many of its trials passed, and by how many there were."""
 
 
+class Known(Protocol):
+    """What counts of a result."""
+
+    @property
+    def score(self) -> float: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def failure(self) -> str | None: ...
+
+
 class Summary:
     """Counts results and tells what they come to. The unit of all figures is the case, however often it is run.
 
@@ -28,6 +40,8 @@ class Summary:
     def __init__(self, cases: int, invalid: int = 0, trials: int = 1, clean: Callable[[str], str] = str):
         self.cases, self.invalid, self.trials = cases, invalid, trials
         self.target_errors = self.timeouts = self.judge_failures = self.already_done = 0
+        self.unscored_earlier = 0
+        self._scored = 0.0
         self.errors: list[tuple[str, str]] = []
         self._tally = Tally(trials)
         self._clean = clean
@@ -44,16 +58,21 @@ class Summary:
         elif result.judge_failed:
             self.judge_failures += 1
         unscored = result.error is not None or result.judge_failed
-        room = 1 - result.score if unscored else 0.0
         names = result.dataset, result.eval_id
         if self.trials > 1:
             names = self._clean(result.dataset), self._clean(result.eval_id)
-        self._tally.add(names, result.score, room, passed=result.verdict == "pass")
+        self._count(names, result, unscored=unscored)
 
-    def add_earlier(self, names: tuple[str, str], score: float, passed: bool) -> None:
+    def add_earlier(self, names: tuple[str, str], result: Known) -> None:
         """Count a result of the run that this one resumes; `names` are the dataset and the id."""
         self.already_done += 1
-        self._tally.add(names, score, 0.0, passed=passed)
+        self.unscored_earlier += result.failure is not None
+        self._count(names, result, unscored=result.failure is not None)
+
+    def _count(self, names: tuple[str, str], result: Known, *, unscored: bool) -> None:
+        self._scored += 0.0 if unscored else result.score
+        room = 1 - result.score if unscored else 0.0
+        self._tally.add(names, result.score, room, passed=result.verdict == "pass")
 
     @property
     def planned(self) -> int:
@@ -69,6 +88,12 @@ class Summary:
     def unscored(self) -> int:
         """How many results are no judgement of an answer; they count as 0."""
         return self.target_errors + self.timeouts + self.judge_failures
+
+    @property
+    def scored_mean(self) -> float | None:
+        """The mean of the runs that were scored."""
+        scored = self.done - self.unscored - self.unscored_earlier
+        return self._scored / scored if scored else None
 
     @property
     def failed(self) -> int:
@@ -231,9 +256,11 @@ def summary_lines(summary: Summary, clean: Callable[[str], str] = str) -> Iterab
         yield "  no results"
         return
     yield f"  mean {_number(mean)}{_between(interval) if interval else ''}"
-    if summary.unscored:
+    if without := summary.unscored + summary.unscored_earlier:
         could = f"{_number(mean)} to {_number(summary.best_mean or mean)}"
-        yield f"  {summary.unscored} without a score; had they run, the mean could be {could}"
+        yield f"  {without} without a score; had they run, the mean could be {could}"
+        if summary.scored_mean is not None:
+            yield f"  the mean of those with a score is {_number(summary.scored_mean)}"
     least, most = summary.bottom[0][1], summary.top[0][1]
     spread = f", standard deviation {_number(deviation)}" if deviation is not None else ""
     yield f"  median {_number(summary.median or 0.0)}, min {_number(least)}, max {_number(most)}{spread}"

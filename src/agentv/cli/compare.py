@@ -1,10 +1,8 @@
 """`agentv compare`."""
 
-import contextlib
 import gc
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -13,11 +11,13 @@ import click
 
 from agentv.cli.messages import print_warnings, tell, tell_problems
 from agentv.cli.params import Amount
+from agentv.columns import By
 from agentv.compared import Comparison
-from agentv.comparison import MARGIN, By, Gate, Wish, compare_files, exit_code
+from agentv.comparison import MARGIN, Gate, Wish, compare_files, exit_code
 from agentv.comparison_report import json_blocks, markdown_lines, table_lines, verdict_lines
 from agentv.errors import OutputError, ResultsError
 from agentv.progress import printable
+from agentv.whole_files import write_whole
 
 FORMATS = ("json", "table", "markdown")
 
@@ -82,19 +82,11 @@ def _blocks(comparisons: Sequence[Comparison], form: str) -> Iterator[bytes]:
 
 
 def _write(blocks: Iterable[bytes], out: Path | None) -> None:
-    if out is None:
-        with contextlib.suppress(BrokenPipeError):  # a reader who has seen enough
-            for block in blocks:
-                sys.stdout.buffer.write(block)
+    if out is not None:
+        write_whole(out, blocks)
+    elif sys.stdout is not None:  # somebody may have closed it
+        try:
+            sys.stdout.buffer.writelines(blocks)
             sys.stdout.flush()
-            return
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}.", delete=False) as file:
-            file.writelines(blocks)
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, out)
-    except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror}", file=out) from error
+        except BrokenPipeError:  # a reader has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

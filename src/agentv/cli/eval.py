@@ -28,7 +28,7 @@ from agentv.records import EvalResult
 from agentv.redact import clean, secrets_in
 from agentv.results import FORMATS, EarlierFile, ResultFile, create, create_new
 from agentv.resume import Resumed, newest_results, resume
-from agentv.runner import RunOptions, check_targets, run_plan, worker_limits
+from agentv.runner import RunOptions, check_targets, check_trials, run_plan, worker_limits
 from agentv.summary import Summary, summary_lines
 
 RESULTS, PROMPTS, TRACES = Path(".agentv/results"), Path(".agentv/prompts"), Path(".agentv/traces")
@@ -136,6 +136,7 @@ def command(**flags: Any) -> None:
         tell_problems(failed.problems)
         sys.exit(2)
     clean.learn(plan.secrets)
+    check_trials(plan, flags["trials"])
     asyncio.run(check_targets(plan))
     sys.exit(_run(plan, flags))
 

@@ -32,7 +32,9 @@ def print_warnings(verbose: bool) -> None:
 
 def tell(text: str) -> None:
     """Say something to the person at the terminal."""
-    with contextlib.suppress(OSError, ValueError):  # nobody may be listening
+    if sys.stderr is None:
+        return  # nobody may be listening
+    with contextlib.suppress(OSError, ValueError):
         print(clean(text), file=sys.stderr, flush=True)  # which is where a live view makes room for it
 
 

@@ -1,0 +1,45 @@
+"""Bytes -> a file that is there as a whole, or not at all."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from agentv.errors import OutputError
+
+
+def write_whole(path: Path, blocks: Iterable[bytes]) -> None:
+    """Write a file in one step; `OutputError` says why it cannot be. Pipes and devices are written to as they are."""
+    real = Path(os.path.realpath(path))
+    try:
+        if real.is_dir():
+            raise OutputError("this is a folder", file=path, hint=f"name a file in it: {path / 'report.txt'}")
+        real.parent.mkdir(parents=True, exist_ok=True)
+        if real.exists() and not real.is_file():
+            with real.open("wb") as file:
+                file.writelines(blocks)
+        else:
+            _replace(real, blocks)
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror or error}", file=path) from error
+
+
+def _replace(path: Path, blocks: Iterable[bytes]) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(blocks)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    """Which permissions new files do not get; there is no way to ask without setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
