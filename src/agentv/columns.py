@@ -171,8 +171,9 @@ class Run(Scores):
         scores = [row.score for row in rows]
         flags = _flags_of(rows, scores)
         digests = [row.digests or _NO_DIGESTS for row in rows]
-        texts = [hash(each.case) & _HALF for each in digests]
-        evaluators = [hash(each.evaluators) & _HALF for each in digests]
+        is_bare = digests.count(_NO_DIGESTS) == len(digests)
+        texts = [0] * len(rows) if is_bare else [hash(each.case) & _HALF for each in digests]
+        evaluators = texts if is_bare else [hash(each.evaluators) & _HALF for each in digests]
         setups = self._setups_of(rows, digests)
         if len(self) == start == len(self._index) - len(rows):  # all are new, as in every first file
             self.scores.extend(scores)
@@ -188,7 +189,8 @@ class Run(Scores):
         self.first = self.first or rows[0].timestamp
         if needs.by == "evaluator":
             self._add_parts(numbers, rows, flags)
-        self._add_prompts(numbers, digests)
+        if not is_bare:
+            self._add_prompts(numbers, digests)
         self._add_clusters(numbers, rows, needs.cluster)
 
     def _count(self, flags: Sequence[int]) -> None:

@@ -190,6 +190,8 @@ def _source(run: Run) -> Source:
 
 def _changes(first: Run, second: Run, numbers: Sequence[int]) -> tuple[Changed, "array[int] | None"]:
     """What differs between the two runs of each case, and the places of the pairs that can be held side by side."""
+    if not any(setup.target for run in (first, second) for setup in run.made):
+        return Changed(unknown=len(numbers)), None
 
     def kinds() -> Iterator[tuple[int, ...]]:
         setups = (map(run.setups.__getitem__, numbers) for run in (first, second))
