@@ -111,6 +111,7 @@ ROWS = [
             "result_rows",
             "attempts",
             "raw_output",
+            "outcome_reports",
             "case_dumps",
             "workspaces",
             "agent_logs",

@@ -12,7 +12,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -262,6 +262,23 @@ _SKIM = msgspec.json.Decoder(Skimmed)
 
 _BEGINS = {"jsonl": b'{"timestamp":"', "yaml": b"---\ntimestamp: "}
 _ENDS = {"jsonl": b"\n", "yaml": b"\n...\n"}
+
+
+T = TypeVar("T")
+
+
+def read_as(path: Path, type_: type[T]) -> Iterator[T]:
+    """The results of a file that we have written, as far as somebody wants to know of them."""
+    decode = msgspec.json.Decoder(type_).decode
+    with path.open("rb") as file:
+        form = "yaml" if file.peek(3).startswith(b"---") else "jsonl"
+        for raw in documents(file) if form == "yaml" else file:
+            if not raw.strip() or is_torn(raw, form):
+                continue
+            if form == "jsonl":
+                yield decode(raw)
+            else:
+                yield msgspec.convert(parse_yaml(raw.decode(), path, OutputError, max_depth=900).value, type_)
 
 
 def is_torn(raw: bytes, form: str) -> bool:

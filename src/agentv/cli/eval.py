@@ -20,6 +20,7 @@ from agentv.dumps import Dumps
 from agentv.environment import load_env
 from agentv.errors import AgentvError, OutputError
 from agentv.notices import note
+from agentv.outcome_reports import Annotations, Place, junit
 from agentv.plan import Plan, PlanFailed, Wanted, make_plan
 from agentv.process import kill_all
 from agentv.progress import Progress, printable, progress_for
@@ -30,6 +31,7 @@ from agentv.results import FORMATS, EarlierFile, ResultFile, create, create_new
 from agentv.resume import Resumed, newest_results, resume
 from agentv.runner import RunOptions, check_targets, check_trials, run_plan, worker_limits
 from agentv.summary import Summary, summary_lines
+from agentv.whole_files import write_whole
 
 RESULTS, PROMPTS, TRACES = Path(".agentv/results"), Path(".agentv/prompts"), Path(".agentv/traces")
 MAX_WORKERS = 50
@@ -102,6 +104,7 @@ def _score(_ctx: click.Context, _param: click.Parameter, value: float | None) ->
     "--out", type=click.Path(path_type=Path), help="Where results go; default .agentv/results/eval_<timestamp>."
 )
 @click.option("--output-format", help="jsonl (default) or yaml.")
+@click.option("--junit", type=click.Path(path_type=Path), help="Also write the results as JUnit XML.")
 @click.option("--resume", is_flag=True, help="Go on with an earlier run: run what has no result, or an error.")
 @click.option("--agent-timeout", type=Amount(min=0, min_open=True), help="Seconds a case may take, default 600.")
 @click.option("--max-retries", type=click.IntRange(min=0), help="Repeat what timed out or may pass.")
@@ -128,6 +131,7 @@ def command(**flags: Any) -> None:
         note(f"variables are read from {path}")
         clean.learn(secrets_in(variables))
     out = flags["out"]
+    _check_junit(flags["junit"], out)
     if out is not None and any(os.path.realpath(path) == os.path.realpath(out) for path in paths):
         raise OutputError("--out is one of the eval files", file=out, hint="results go into a file of their own")
     try:
@@ -139,6 +143,16 @@ def command(**flags: Any) -> None:
     check_trials(plan, flags["trials"])
     asyncio.run(check_targets(plan))
     sys.exit(_run(plan, flags))
+
+
+def _check_junit(xml: Path | None, out: Path | None) -> None:
+    """What would keep the report from being written is found before anything is paid for."""
+    if xml is None:
+        return
+    if xml.is_dir():
+        raise OutputError("--junit is a folder", file=xml, hint=f"name a file in it: {xml / 'junit.xml'}")
+    if out is not None and out.exists() and not out.is_file():
+        raise OutputError("--junit needs results in a regular file", file=out, hint="name another --out")
 
 
 def _wanted(flags: dict[str, Any]) -> Wanted:
@@ -183,6 +197,7 @@ def _run(plan: Plan, flags: dict[str, Any]) -> int:
                 signal.signal(number, handler)  # asyncio has put others in their place
     lines = [*summary_lines(summary, clean), "", f"Results: {opened.file.path}"]
     print_lines(map(printable, lines))
+    _report(plan, opened.file.path, flags["junit"])
     if ended == "stopped":
         tell("interrupted: what was done is in the results; go on with --resume")
         return 130
@@ -191,6 +206,26 @@ def _run(plan: Plan, flags: dict[str, Any]) -> int:
         tell(f"error: the mean {summary.mean or 0.0:.3f} is under {flags['fail_under']:g}")
     incomplete = summary.ledger.get("not run", 0) > 0
     return 1 if ended == "broken" or summary.failed or under or incomplete else 0
+
+
+def _report(plan: Plan, results: Path, xml: Path | None) -> None:
+    """Tell of what did not pass where people look for it."""
+    if not results.is_file():
+        return  # a pipe, which cannot be read once more
+    if xml is not None:
+        write_whole(xml, junit(results))
+    if os.environ.get("GITHUB_ACTIONS"):
+        annotations = Annotations(results)
+        wanted = annotations.cases
+        cases = (case for file in plan.files for case in plan.cases_of(file)) if wanted else ()
+        root = os.environ.get("GITHUB_WORKSPACE") or os.curdir
+        found = {
+            (clean(case.dataset), clean(case.id)): Place(os.path.relpath(case.file.path, root), case.line)
+            for case in cases
+            if (clean(case.dataset), clean(case.id)) in wanted
+        }
+        for line in annotations.lines(found):
+            tell(line)
 
 
 def _first(group: BaseExceptionGroup[AgentvError]) -> AgentvError:
