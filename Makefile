@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types unit bench bench-peers schemas clean
+.PHONY: demo test lint types unit bench bench-peers schemas picture clean
 
 demo: .venv/demo.stamp
 	$(BIN)/agentv eval examples/first
@@ -27,6 +27,9 @@ bench-peers: .venv/demo.stamp
 
 schemas: .venv/demo.stamp
 	for kind in eval case targets config result; do $(BIN)/agentv schema $$kind >schemas/$$kind.schema.json; done
+
+picture: .venv/demo.stamp
+	$(BIN)/python scripts/picture.py
 
 clean:
 	rm -rf .venv .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
