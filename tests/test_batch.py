@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from agentv.asking import TIMEOUT_SECONDS, Asker, Manner
-from agentv.pacing import Pace
 from tests.conftest import PRINT_PEAK_KB, Write, a_case
 from tests.test_process import ANY, living, wait_until
 from tests.test_seed_cli_provider import ECHO, Batch, batch, target
@@ -285,8 +284,8 @@ def test_a_batch_that_takes_too_long_is_tried_again_and_then_failed(write: Write
 
 def test_without_a_limit_of_its_own_a_batch_has_the_time_of_all_its_cases() -> None:
     """So that hours of work are not cut off after ten minutes."""
-    slots, of_its_own = asyncio.Semaphore(1), Manner(Pace(), seconds=7)
-    assert Asker(slots).batch_seconds(Manner(Pace()), 1000) == 1000 * TIMEOUT_SECONDS
+    slots, of_its_own = asyncio.Semaphore(1), Manner(seconds=7)
+    assert Asker(slots).batch_seconds(Manner(), 1000) == 1000 * TIMEOUT_SECONDS
     assert Asker(slots).batch_seconds(of_its_own, 1000) == 7
     assert Asker(slots, seconds=5).batch_seconds(of_its_own, 1000) == 5
 

@@ -173,9 +173,14 @@ def test_a_program_that_ends_without_an_answer_is_an_error_that_says_what_it_sai
     assert error == "claude-code ended without an answer: out of credit"
 
 
-def test_without_a_result_the_last_text_is_the_answer_but_not_that_of_a_helper(claude: Agents) -> None:
+def test_without_a_result_what_was_said_on_the_way_is_no_answer(claude: Agents) -> None:
+    error = claude.error(assistant(text("I will start by reading the file.")))
+    assert error.startswith("claude-code broke off before it was done")
+
+
+def test_a_result_without_words_means_the_last_text_but_not_that_of_a_helper(claude: Agents) -> None:
     helper = assistant(text("found it"), tool_use("t9", "Grep", pattern="x"), parent_tool_use_id="t1")
-    found = claude.answer(assistant(text("Let me see.")), assistant(text("Paris")), helper)
+    found = claude.answer(assistant(text("Let me see.")), assistant(text("Paris")), helper, result(""))
     assert found["candidate_answer"] == "Paris"
     assert found["trace_summary"]["toolNames"] == ["Grep"]
 

@@ -135,9 +135,14 @@ def test_an_exit_code_other_than_0_is_an_error_and_not_tried_again(codex: Agents
     ],
 )
 def test_wrong_types_and_unknown_events_never_break_a_case(codex: Agents, odd: dict[str, Any]) -> None:
-    found = codex.answer("Reading prompt from stdin...", odd, message(), '{"type": "item.comp')
+    done = {"type": "turn.completed"}
+    found = codex.answer("Reading prompt from stdin...", odd, message(), done, '{"type": "item.comp')
     assert found["candidate_answer"] == "Paris"
     assert "token_usage" not in found["execution_metrics"]
+
+
+def test_a_turn_that_was_not_completed_has_no_answer(codex: Agents) -> None:
+    assert codex.error(message("I will look at the files.")).startswith("codex broke off before it was done")
 
 
 def test_tools_whose_items_have_no_id_are_seen_once(codex: Agents) -> None:

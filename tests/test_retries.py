@@ -174,6 +174,7 @@ def test_requests_per_minute_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tokens_per_minute_are_kept_by_what_was_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, pace = Clock(monkeypatch), Pace(tokens_per_minute=600)
     asyncio.run(pace.turn(10))
+    pace.answered(10, 10)
     asyncio.run(pace.turn(10))
     assert clock.now - 100 == pytest.approx(1)
     pace.answered(40, 10)
@@ -189,7 +190,7 @@ def test_after_a_rest_requests_come_one_by_one_until_answers_come(monkeypatch: p
         asyncio.run(pace.turn())
         times.append(clock.now - 100)
     assert times == pytest.approx([5, 5.01, 5.02])
-    for _ in range(20):
+    for _ in range(30):
         pace.answered(0, 0)
     asyncio.run(pace.turn())
     here = clock.now
@@ -208,4 +209,4 @@ def test_limits_of_ones_own_are_kept_in_a_run(write: Write) -> None:
         project(write, server.target("openai", requests_per_minute=600), cases=6)
         outcome("--workers", "6")
     assert len(times) == 6
-    assert times[-1] - times[1] >= 0.35  # the first is held up by connecting
+    assert times[-1] - times[0] >= 0.25  # the first is held up by connecting

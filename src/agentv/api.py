@@ -39,7 +39,7 @@ async def evaluate(  # noqa: PLR0913  # all that can be asked for, by name
     named = target if isinstance(target, str) else None
     function = PythonFunction(target) if callable(target) else None
     try:
-        plan = make_plan(files, Wanted(target=named, stand_in=function))
+        plan = make_plan(files, Wanted(target=named, stand_in=function, workers=workers))
     except PlanFailed as failed:
         raise AgentvError.of(failed.problems[0]) from None
     total, limits = worker_limits(plan, workers)

@@ -4,10 +4,11 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
-from hashlib import blake2b
+from contextlib import asynccontextmanager, nullcontext, suppress
+from functools import cached_property
+from hashlib import file_digest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -22,18 +23,29 @@ from agentv.records import ProviderRequest, ProviderResponse
 TIMEOUT_SECONDS = 600.0
 INITIAL_MS, MOST_MS, FACTOR = 1000, 60_000, 2
 OnRetry = Callable[[int, Failed], None]
-NOT_SENT = frozenset((*RetrySettings.__struct_fields__, "api_key", "headers", "timeout_seconds")) - {"provider"}
-"""Settings that do not change what a target is sent, and those that are secrets."""
+NOT_SENT = frozenset((*RetrySettings.__struct_fields__, "api_key", "timeout_seconds")) - {"provider"}
+"""Settings that do not change what a target is sent, and the one that is nobody's business."""
 
 
-class Manner(NamedTuple):
-    """How a target is asked."""
+class Manner:
+    """How a target is asked: how fast, how often, how long, and by how many at once."""
 
-    pace: Pace
-    backoff: Backoff = Backoff()
-    seconds: float | None = None
-    sent: Any = None
-    """What is sent with every request: its settings, and what it rests on besides."""
+    def __init__(
+        self,
+        pace: Pace | None = None,
+        backoff: Backoff | None = None,
+        seconds: float | None = None,
+        gate: asyncio.Semaphore | None = None,
+        sent: Callable[[], Any] = lambda: None,
+    ):
+        self.pace, self.backoff, self.seconds = pace or Pace(), backoff or Backoff(), seconds
+        self.gate = gate or nullcontext()
+        self._sent = sent
+
+    @cached_property
+    def sent(self) -> Any:
+        """What is sent with every request: its settings, and what they speak of."""
+        return self._sent()
 
 
 class Manners:
@@ -41,33 +53,57 @@ class Manners:
 
     def __init__(self) -> None:
         self._paces: dict[bytes, Pace] = {}
+        self._gates: dict[bytes, asyncio.Semaphore] = {}
+        self._alone = asyncio.Semaphore(1)
 
-    def of(self, settings: TargetSettings, folder: Path) -> Manner:
-        """How a target with these settings is asked, by the eval files in a folder."""
+    def of(self, settings: TargetSettings, folder: Path, *, limited: bool = False) -> Manner:
+        """How a target with these settings is asked, by the eval files in a folder; `limited` by its own workers."""
         key = msgspec.json.encode(settings, enc_hook=str)
-        fields = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in NOT_SENT}
-        nearby = [] if isinstance(settings, RetrySettings) else [str(folder), *_contents(fields, folder)]
+        gate = self._alone if settings.is_alone else None
+        if limited and gate is None and isinstance(settings.workers, int):
+            gate = self._gates.setdefault(key, asyncio.Semaphore(settings.workers))
         return Manner(
             self._paces.setdefault(key, _pace(settings)),
             _backoff(settings),
             getattr(settings, "timeout_seconds", None),
-            [fields, nearby],
+            gate,
+            lambda: _sent(settings, folder),
         )
 
 
+def _sent(settings: TargetSettings, folder: Path) -> Any:
+    fields = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in NOT_SENT}
+    if isinstance(settings, RetrySettings):
+        return fields
+    places = [folder, *(folder / str(fields[name]) for name in ("cwd",) if fields.get(name))]
+    return [fields, str(folder), [fingerprint for place in places for fingerprint in _contents(fields, place)]]
+
+
 def _contents(fields: Any, folder: Path) -> Iterator[str]:
-    """What is in the files that the settings of a target here speak of, such as a function's or a command's."""
+    """What is in the files and folders that the settings of a target here speak of, such as a function's."""
     if isinstance(fields, str):
         for word in _WORD.findall(fields):
-            with suppress(OSError, ValueError):
-                if (path := folder / word).is_file():
-                    yield blake2b(path.read_bytes(), digest_size=16).hexdigest()
+            for place in (folder / word, folder / f"{word.replace('.', '/')}.py"):
+                with suppress(OSError, ValueError):
+                    yield from _fingerprints(place)
     elif isinstance(fields, dict | list | tuple):
         for inner in fields.values() if isinstance(fields, dict) else fields:
             yield from _contents(inner, folder)
 
 
 _WORD = re.compile(r"[^\s'\":;|&<>(){}$`]+")
+
+
+def _fingerprints(place: Path) -> Iterator[str]:
+    """What is in a file, or in all the files of a folder."""
+    if place.is_file():
+        with place.open("rb") as file:
+            yield file_digest(file, "blake2b").hexdigest()
+    elif place.is_dir() and place.name not in ("", ".", ".."):
+        for path in sorted(place.rglob("*")):
+            if path.is_file() and ".git" not in path.parts:
+                yield str(path.relative_to(place))
+                yield from _fingerprints(path)
 
 
 def _pace(settings: TargetSettings) -> Pace:
@@ -126,7 +162,11 @@ class Asker:
         async def call(attempt: int) -> ProviderResponse:
             start = time.perf_counter()
             asked = request if attempt == 1 else msgspec.structs.replace(request, attempt=attempt)
-            response = await provider.invoke(asked)
+            try:
+                response = await provider.invoke(asked)
+            except BaseException:
+                manner.pace.failed()
+                raise
             manner.pace.answered(_tokens(response, expected), expected)
             if response.duration_ms is not None:
                 return response
@@ -134,9 +174,10 @@ class Asker:
 
         @asynccontextmanager
         async def turn() -> AsyncIterator[None]:
-            await manner.pace.turn(expected)
-            async with self._slots:
-                yield
+            async with manner.gate:
+                await manner.pace.turn(expected)
+                async with self._slots:
+                    yield
 
         patience = Patience(self.seconds(manner), self.backoff(manner), turn, on_retry, manner.pace.hold)
         attempt, got = await persistently(call, patience)

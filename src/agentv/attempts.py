@@ -44,7 +44,7 @@ class Patience(NamedTuple):
     turn: Callable[[], AbstractAsyncContextManager[object]]
     """Entered before each attempt; waiting for it is on nobody's time."""
     on_retry: Callable[[int, Failed], None]
-    hold: Callable[[float], None] | None = None
+    hold: Callable[[float], None] = lambda _seconds: None
     """Keeps everybody from asking for a while."""
 
 
@@ -54,18 +54,20 @@ async def persistently(call: Callable[[int], Awaitable[T]], patience: Patience) 
     for attempt in itertools.count(1):
         async with patience.turn():
             got = await _once(call(attempt), patience.seconds)
-        if not isinstance(got, Failed) or not got.may_pass or attempt > patience.backoff.retries:
+        if not isinstance(got, Failed):
             break
         delay = patience.backoff.delay(attempt, got.retry_after)
+        if got.status == TOO_MANY_REQUESTS and delay <= left:
+            patience.hold(delay)  # whether or not it is this request that comes back
+        if not got.may_pass or attempt > patience.backoff.retries:
+            break
         left -= delay
         if left < 0:
             limit = f"to wait {delay:.0f} s more would take longer than the time limit of {patience.seconds:g} s"
             got = got._replace(error=f"{got.error}; {limit}")
             break
         patience.on_retry(attempt, got)
-        if got.status == TOO_MANY_REQUESTS and patience.hold is not None:
-            patience.hold(delay)
-        elif delay:
+        if got.status != TOO_MANY_REQUESTS and delay:
             await asyncio.sleep(delay)
     return attempt, got
 

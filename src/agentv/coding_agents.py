@@ -4,7 +4,6 @@ What coding agents have in common: their settings, the form of a prompt, and a p
 stdin and writes its events to stdout, a JSON object a line. What the events mean is each agent's own affair.
 """
 
-import json
 import os
 import shutil
 import tempfile
@@ -25,10 +24,12 @@ from agentv.providers.settings import VARIABLE, Seconds, TargetSettings, Text
 from agentv.records import Json, ProviderRequest, ProviderResponse
 from agentv.redact import clean
 from agentv.shapes import Misfit
-from agentv.wire import response_from
+from agentv.wire import mended_json, response_from
 from agentv.workspaces import Workspaces
 
-MAX_EVENTS_BYTES = 32 * 1024 * 1024
+MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_KEPT_BYTES = 32 * 1024 * 1024
+"""When the events have come to so much, what more is said and done on the way is not kept; the answer is."""
 LOGS = Path(".agentv/logs")
 LogFormat = Annotated[str, Meta(extra_json_schema={"anyOf": [{"enum": [*LOG_FORMATS]}, {"pattern": VARIABLE}]})]
 
@@ -119,6 +120,9 @@ class Transcript(ABC):
 
     def __init__(self) -> None:
         self.answer = ""
+        self.is_complete = False
+        """Whether the agent has told that it is done."""
+        self.size = 0
         self.failure: Reported | None = None
         self.figures: Json = {}
         self._messages: list[Json] = []
@@ -130,7 +134,8 @@ class Transcript(ABC):
 
     def say(self, text: str) -> None:
         """The agent has said something."""
-        self._messages.append({"role": "assistant", "content": text})
+        if self.size <= MAX_KEPT_BYTES:
+            self._messages.append({"role": "assistant", "content": text})
 
     def call(self, tool: str, input_: Any, id_: Any) -> Json:
         """The agent calls a tool. What is given can be changed later; the same id means the same call."""
@@ -139,6 +144,8 @@ class Transcript(ABC):
             known.update(tool=tool, input=input_)
             return known
         call = {"tool": tool, "input": input_}
+        if self.size > MAX_KEPT_BYTES:
+            return call
         if isinstance(id_, str):
             self._calls[id_] = call | {"id": id_}
             call = self._calls[id_]
@@ -148,13 +155,14 @@ class Transcript(ABC):
     def returned(self, id_: Any, output: Any) -> str:
         """A tool has given something back: the tool's name."""
         call = self._calls.get(id_, {}) if isinstance(id_, str) else {}
-        call["output"] = output
+        if self.size <= MAX_KEPT_BYTES:
+            call["output"] = output
         return str(call.get("tool", "a tool"))
 
     def response(self) -> ProviderResponse:
         """All of it; the answer is among the messages, whoever told it."""
         if not any(message.get("content") == self.answer for message in self._messages):
-            self.say(self.answer)
+            self._messages.append({"role": "assistant", "content": self.answer})
         return response_from({"text": self.answer, "output_messages": self._messages, **self.figures})
 
 
@@ -186,9 +194,10 @@ class CodingAgent(ABC):
             with self._logs.new(request) as log:
 
                 def take(line: bytes) -> None:
+                    transcript.size += len(line)
                     log.write(line, taken(transcript, line))
 
-                events = EventLines(take, MAX_EVENTS_BYTES)
+                events = EventLines(take)
                 finished = await self._run(request, workspace, events)
                 events.end()
         if transcript.failure is not None:
@@ -196,10 +205,10 @@ class CodingAgent(ABC):
             raise ProviderError(f"{self._kind} reports a failure: {words}", may_pass=transcript.failure.may_pass)
         if finished.code:
             raise ProviderError(f"{self._kind} {ended(finished.code)}{said(finished)}")
-        if not events.are_whole:
-            raise ProviderError(f"the events of {self._kind} come to more than {MAX_EVENTS_BYTES >> 20} MiB")
         if not transcript.answer.strip():
             raise ProviderError(f"{self._kind} ended without an answer{said(finished)}", may_pass=True)
+        if not transcript.is_complete:
+            raise ProviderError(f"{self._kind} broke off before it was done{said(finished)}", may_pass=True)
         return transcript.response()
 
     async def _run(self, request: ProviderRequest, workspace: Path, events: Keep) -> Finished:
@@ -214,33 +223,34 @@ class CodingAgent(ABC):
 
 
 class EventLines(Keep):
-    """Hands on a stream line by line, as it comes, up to a limit; keeps the end of it, like any other."""
+    """Hands on a stream line by line, as it comes; keeps the end of it, like any other. A huge line is passed over."""
 
-    def __init__(self, take: Callable[[bytes], None], limit: int):
+    def __init__(self, take: Callable[[bytes], None]):
         super().__init__()
-        self._take, self._left = take, limit
+        self._take = take
         self._begun: list[bytes] = []
-
-    @property
-    def are_whole(self) -> bool:
-        return self._left >= 0
+        self._size = 0
 
     def add(self, chunk: bytes) -> None:
         super().add(chunk)
-        self._left -= len(chunk)
-        if not self.are_whole:
-            self._begun.clear()
-            return
         first, *more = chunk.split(b"\n")
-        self._begun.append(first)
+        self._begin(first)
         for part in more:
             self.end()
+            self._begin(part)
+
+    def _begin(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size <= MAX_LINE_BYTES:
             self._begun.append(part)
+        else:
+            self._begun.clear()
 
     def end(self) -> None:
         """Hand on the line that has been begun."""
         line = b"".join(self._begun).strip()
         self._begun.clear()
+        self._size = 0
         if line:
             self._take(line)
 
@@ -259,14 +269,6 @@ def event_in(line: bytes) -> Json | None:
     try:
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        found = _mended(line) if line.startswith(b"{") else None
+        mended = mended_json(line) if line.startswith(b"{") else None
+        found = None if mended is None else msgspec.json.decode(mended)
     return found if isinstance(found, dict) else None
-
-
-def _mended(line: bytes) -> Any:
-    """The JSON of a line in which a text was cut in the middle of a character, as programs in JavaScript do."""
-    try:
-        text = json.dumps(json.loads(line.decode("utf-8", "replace")), ensure_ascii=False)
-        return msgspec.json.decode(text.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return None

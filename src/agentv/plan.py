@@ -18,7 +18,6 @@ from agentv.evaluating import JudgeBench
 from agentv.folders import first_file, folders_upward
 from agentv.judge_lines import JudgeTargets
 from agentv.notices import note, warn
-from agentv.pacing import Pace
 from agentv.prompts import Files
 from agentv.protocols import BatchProvider, Provider
 from agentv.providers.settings import TargetSettings
@@ -39,6 +38,8 @@ class Wanted(NamedTuple):
     """Answers in the place of every target."""
     dry_run: bool = False
     """Nobody outside is asked, the judges neither."""
+    workers: int | None = None
+    """How many cases may be in flight, whatever the targets say."""
 
     def is_selected(self, case: EvalCase) -> bool:
         return not self.ids or any(_matches(case, id_) for id_ in self.ids)
@@ -204,7 +205,7 @@ class _Planner:
                 JudgeTargets(
                     read.targets,
                     lambda name: _opened(name, read.targets[name], folder, file),
-                    lambda name: self._manners.of(read.targets[name], folder),
+                    lambda name: self._manners.of(read.targets[name], folder, limited=self._wanted.workers is None),
                 ),
             ):
                 self.report(problem)
@@ -248,7 +249,7 @@ class _Planner:
 
 
 def _stand_in(name: str, provider: Provider) -> Target:
-    return Target(name, provider, Files.INLINE, digest("stand-in"), Manner(Pace()))
+    return Target(name, provider, Files.INLINE, digest("stand-in"), Manner())
 
 
 def find_targets(folder: Path, given: Path | None = None) -> Path:

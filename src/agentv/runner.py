@@ -127,7 +127,7 @@ async def check_targets(plan: Plan) -> None:
         try:
             await check.run()
         except ProviderError as error:
-            hint = "this is what its healthcheck found; nothing was run"
+            hint = "this is what was found before the start; nothing was run"
             raise ConfigError(f"target {name!r} is not ready: {error.message}", hint=hint) from error
 
 

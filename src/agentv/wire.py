@@ -161,3 +161,16 @@ def _usage(value: Any) -> TokenUsage | None:
         counts = {name: _number(value.get(name)) for name in TokenUsage.__struct_fields__}
         value = {name: round(count) for name, count in counts.items() if count is not None}
     return _fitting(value, TokenUsage) if value else None
+
+
+def mended_json(text: bytes) -> bytes | None:
+    """JSON in which a text was cut in the middle of a character, as programs in JavaScript do, without that half."""
+    import json
+
+    try:
+        mended = json.dumps(json.loads(text.decode("utf-8", "replace")), ensure_ascii=False)
+        found = mended.encode("utf-8", "replace")
+        msgspec.json.decode(found)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return None if found == text else found

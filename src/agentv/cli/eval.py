@@ -168,6 +168,7 @@ def _wanted(flags: dict[str, Any]) -> Wanted:
         limit=flags["limit"],
         stand_in=stand_in,
         dry_run=flags["dry_run"],
+        workers=flags["workers"],
     )
 
 

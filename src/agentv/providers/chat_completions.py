@@ -18,6 +18,7 @@ class ChatCompletions(LanguageModel[S]):
     """Asks through OpenAI's SDK."""
 
     package, extra = "openai", "openai"
+    _takes_no_schema = False
 
     def connect(self) -> Any:
         sdk = self.module()
@@ -34,8 +35,16 @@ class ChatCompletions(LanguageModel[S]):
         await client.close()
 
     async def ask(self, client: Any, request: ProviderRequest) -> Said:
-        sent = client.chat.completions.with_raw_response.create(**self.body(request))
-        return _said(await self.answered(sent, self.module().OpenAIError))
+        if self._takes_no_schema:
+            request = msgspec.structs.replace(request, response_schema=None)
+        try:
+            sent = client.chat.completions.with_raw_response.create(**self.body(request))
+            return _said(await self.answered(sent, self.module().OpenAIError))
+        except ProviderError as error:
+            if request.response_schema is None or not _is_of_schema(error):
+                raise
+        self._takes_no_schema = True  # as some servers that are compatible otherwise: judges read plain text too
+        return await self.ask(client, request)
 
     def body(self, request: ProviderRequest) -> dict[str, Any]:
         """What is sent; what is not set is not sent."""
@@ -53,6 +62,14 @@ class ChatCompletions(LanguageModel[S]):
             schema = {"name": "answer", "schema": request.response_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body | {"extra_body": settings.options} if settings.options else body
+
+
+def _is_of_schema(error: ProviderError) -> bool:
+    """Whether a server has refused the form that an answer should have."""
+    words = error.message.lower()
+    return error.status in (400, 404, 415, 422, 501) and any(
+        word in words for word in ("response_format", "json_schema", "structured output")
+    )
 
 
 def _message(turn: Turn) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class ClaudeTranscript(Transcript):
         kind = subtype if isinstance(subtype, str) else ""
         if isinstance(text, str) and text.strip():
             self.answer = text
-        self.failure = None
+        self.failure, self.is_complete = None, True
         if event.get("is_error") is True or kind.startswith("error"):
             told = text if isinstance(text, str) and text else _words(_texts(event.get("errors")))
             name = kind if kind.startswith("error") else ""

@@ -53,7 +53,7 @@ class CodexTranscript(Transcript):
             case {"type": "item.started" | "item.updated" | "item.completed" as kind, "item": {"type": str()} as item}:
                 return self._item(item, is_completed=kind == "item.completed")
             case {"type": "turn.completed"}:
-                self.failure = None  # whatever went wrong on the way
+                self.failure, self.is_complete = None, True  # whatever went wrong on the way
                 self._count(event.get("usage"))
                 return f"turn.completed: {text_of(event.get('usage'))}"
             case {"type": "turn.failed"}:

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import msgspec
 
 from agentv.errors import ConfigError, ProviderError
 from agentv.providers.settings import RetrySettings
 from agentv.redact import clean
+from agentv.threads import words
 
 RETRYABLE = (408, 429, 500, 502, 503, 504, 529)
 MOST_WORDS = 1000
@@ -31,6 +32,20 @@ class _Line:
 
 
 _lines: dict[tuple[asyncio.AbstractEventLoop, type, bytes], _Line] = {}
+
+
+class Importable(NamedTuple):
+    """Finds out whether a package can be imported."""
+
+    package: str
+    extra: str
+
+    async def run(self) -> None:
+        try:
+            importlib.import_module(self.package)
+        except Exception as error:
+            hint = f"pip install --upgrade 'agentv[{self.extra}]'"
+            raise ProviderError(f"the {self.package!r} package cannot be imported: {words(error)} ({hint})") from error
 
 
 class Networked(ABC):
@@ -64,11 +79,12 @@ class Networked(ABC):
 
     def module(self) -> Any:
         """The package, imported."""
-        try:
-            return importlib.import_module(self.package)
-        except ImportError as error:
-            hint = f"pip install --upgrade 'agentv[{self.extra}]'"
-            raise ConfigError(f"the {self.package!r} package cannot be imported: {error}", hint=hint) from error
+        return importlib.import_module(self.package)
+
+    @property
+    def check(self) -> "Importable":
+        """Whether its package is in order, which is found out before anything is asked."""
+        return Importable(self.package, self.extra)
 
     def client(self) -> Any:
         """The client that all share."""
@@ -117,7 +133,7 @@ def waiting_time(headers: Mapping[str, str]) -> float | None:
                 return seconds
     try:
         date = parsedate_to_datetime(headers["retry-after"])
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, OverflowError):
         return None
     aware = date if date.tzinfo else date.replace(tzinfo=UTC)
     return max(0.0, (aware - datetime.now(UTC)).total_seconds())

@@ -97,7 +97,7 @@ class Http(Networked):
             raise ProviderError(f"the request cannot be sent: {beginning(str(error))}") from error
         if not response.is_success:
             raise self.status_error(response.status_code, content, response.headers)
-        text = content.decode(response.encoding or "utf-8", "replace")
+        text = _decoded(content, response.encoding or "utf-8")
         return ProviderResponse(text=self._answer(content, text))
 
     def _request(self, request: ProviderRequest) -> Json:
@@ -163,6 +163,14 @@ def _lost(value: Any, before: Steps, step: str | int) -> NoReturn:
     where = "".join(f"[{inner}]" if isinstance(inner, int) else f".{inner}" for inner in before).lstrip(".")
     missed = f"[{step}]" if isinstance(step, int) else repr(step)
     raise ProviderError(f"response_path: no {missed} in {where or 'the answer'}, which is {beginning(there)}")
+
+
+def _decoded(content: bytes, charset: str) -> str:
+    """The body as text; a server may name a charset that is none."""
+    try:
+        return content.decode(charset, "replace")
+    except LookupError:
+        return content.decode("utf-8", "replace")
 
 
 async def _content(response: Any) -> bytes:

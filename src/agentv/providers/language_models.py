@@ -15,6 +15,7 @@ from agentv.errors import ProviderError
 from agentv.providers.connections import Networked, beginning, connection_error
 from agentv.providers.settings import LanguageModelSettings, Pricing
 from agentv.records import Message, ProviderRequest, ProviderResponse, Role, TokenUsage, ToolCall
+from agentv.wire import mended_json
 
 T = TypeVar("T")
 S = TypeVar("S", bound=LanguageModelSettings)
@@ -110,11 +111,13 @@ def turns_of(request: ProviderRequest) -> list[Turn]:
 def with_system(request: ProviderRequest, system_prompt: str | None) -> tuple[str, list[Turn]]:
     """The system's words and the turns of the others, for vendors who keep the two apart.
 
-    They want somebody to have spoken: with nobody else there, the case's own words are the user's.
+    They want somebody to have spoken: with nobody else there, what the system said last is the user's.
     """
     turns = turns_of(request)
-    spoken = [turn for turn in turns if turn.role != "system"] or [Turn("user", request.question)]
-    own = [turn.text for turn in turns if turn.role == "system"] if len(spoken) < len(turns) else []
+    spoken = [turn for turn in turns if turn.role != "system"]
+    own = [turn.text for turn in turns if turn.role == "system"]
+    if not spoken:
+        spoken = [Turn("user", own.pop())]
     return "\n\n".join(filter(None, [system_prompt, *own])), spoken
 
 
@@ -133,6 +136,8 @@ def decoded(body: bytes, type_: type[T]) -> T:
     except msgspec.ValidationError as error:
         raise ProviderError(f"the model's answer is malformed: {error}") from error
     except (msgspec.DecodeError, RecursionError) as error:
+        if (mended := mended_json(body)) is not None:
+            return decoded(mended, type_)
         shown = beginning(body.decode("utf-8", "replace"))
         raise ProviderError(f"the model's answer is no JSON: {shown or 'it is empty'}") from error
 

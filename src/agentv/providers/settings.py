@@ -22,6 +22,7 @@ Count = Annotated[int, Meta(ge=1)] | Variable
 Whole = Annotated[int, Meta(ge=0)] | Variable
 Amount = Annotated[float, Meta(ge=0)] | Variable
 Seconds = Annotated[float, Meta(gt=0)] | Variable
+Rate = Annotated[float, Meta(gt=0)] | Variable
 Number = float | Variable
 
 
@@ -67,8 +68,8 @@ class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fi
     retryable_status_codes: Annotated[
         tuple[int, ...] | None, Meta(description="HTTP statuses after which a request is repeated.")
     ] = None
-    requests_per_minute: Annotated[Amount | None, Meta(description="A limit of your own.")] = None
-    tokens_per_minute: Annotated[Amount | None, Meta(description="A limit of your own.")] = None
+    requests_per_minute: Annotated[Rate | None, Meta(description="A limit of your own.")] = None
+    tokens_per_minute: Annotated[Rate | None, Meta(description="A limit of your own.")] = None
 
 
 class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

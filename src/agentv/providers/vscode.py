@@ -82,9 +82,11 @@ class Vscode:
         words = ["chat", "--mode", "agent", *(self._settings.args or ()), "--add-file", str(document)]
         with tempfile.TemporaryFile() as output:
             async with _opened([self._program, *words, f"Do what {document} says."], workspace, output) as opening:
-                while not os.path.lexists(response):
-                    if opening.returncode:
+                before = None
+                while (now := _state(response)) is None or now != before:
+                    if now is None and opening.returncode:
                         raise ProviderError(f"{self._settings.kind} {_failed(opening.returncode, output)}")
+                    before = now
                     await asyncio.sleep(POLL_SECONDS)
         return _text(response)
 
@@ -127,6 +129,15 @@ def _failed(code: int, output: BinaryIO) -> str:
     """How the editor's command failed, and what it said."""
     output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
     return f"{ended(code)}{said(Finished(code, Output(), Output(tail=output.read())))}"
+
+
+def _state(response: Path) -> tuple[int, int] | None:
+    """The size and the time of an answer; it is done when they stay the same. An empty one has just been begun."""
+    try:
+        found = response.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return (found.st_size, found.st_mtime_ns) if found.st_size else None
 
 
 def _text(response: Path) -> str:
