@@ -8,18 +8,24 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """One measured thing and, where something was promised, the most that it may be."""
+    """One measured thing and, where something was promised, the most that it may be, or the least."""
 
     what: str
     value: float
     unit: str
     limit: float | None = None
     detail: str = ""
+    least: bool = False
 
     def __str__(self) -> str:
-        promise = "" if self.limit is None else f"at most {self.limit:g}{self.unit}"
-        verdict = "" if self.limit is None else "ok" if self.value <= self.limit else "OVER"
-        return f"{self.what:52} {self.value:8.2f}{self.unit:3} {promise:13} {verdict:5} {self.detail}"
+        promise = "" if self.limit is None else f"at {'least' if self.least else 'most'} {self.limit:g}{self.unit}"
+        verdict = "" if self.limit is None else self._verdict(self.limit)
+        return f"{self.what:52} {self.value:8.2f}{self.unit:3} {promise:14} {verdict:5} {self.detail}"
+
+    def _verdict(self, limit: float) -> str:
+        if self.least:
+            return "ok" if self.value >= limit else "UNDER"
+        return "ok" if self.value <= limit else "OVER"
 
 
 def best_of(turns: int, *jobs: Callable[[], object]) -> list[float]:

@@ -117,7 +117,7 @@ ROWS = [
             "agent_logs",
         ],
     ],
-    ["checks", "scripts", "grading", "columns", "providers.connections", "coding_agents", "asking"],
+    ["checks", "scripts", "grading", "columns", "providers.connections", "providers.lanes", "coding_agents", "asking"],
     ["providers.language_models"],
     ["providers.chat_completions"],
     ["providers.*", "evaluators.*", "prompts", "digests", "judge_lines", "paired"],

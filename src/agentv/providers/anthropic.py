@@ -38,7 +38,7 @@ class Anthropic(LanguageModel[AnthropicSettings]):
         # servers of one's own want no key, and should not get one that was meant for Anthropic
         key = self.settings.api_key or ("none" if self.settings.base_url else None)
         try:
-            return sdk.AsyncAnthropic(api_key=key, base_url=self.settings.base_url, max_retries=0, timeout=None)
+            return sdk.AsyncAnthropic(api_key=key, base_url=self.settings.base_url, **self.alone())
         except (sdk.AnthropicError, ValueError) as error:
             raise ProviderError(str(error)) from error
 
@@ -46,14 +46,10 @@ class Anthropic(LanguageModel[AnthropicSettings]):
         await client.close()
 
     async def ask(self, client: Any, request: ProviderRequest) -> Said:
-        sent = client.messages.with_raw_response.create(**self._body(request))
-        return _said(await self.answered(sent, self.module().AnthropicError))
+        return _said(await self.posted(client, "/v1/messages", self._body(request), self.module().AnthropicError))
 
     def _body(self, request: ProviderRequest) -> dict[str, Any]:
-        """What is sent; what is not set is not sent.
-
-        The temperature goes into the extra body: the SDK has no word for it any more, and the API still does.
-        """
+        """What is sent; what is not set is not sent."""
         settings = self.settings
         system, turns = with_system(request, settings.system_prompt)
         body: dict[str, Any] = {
@@ -63,9 +59,9 @@ class Anthropic(LanguageModel[AnthropicSettings]):
         }
         if system:
             body["system"] = system
-        temperature = {} if settings.temperature is None else {"temperature": settings.temperature}
-        extra = {**temperature, **(settings.options or {})}
-        return body | {"extra_body": extra} if extra else body
+        if settings.temperature is not None:
+            body["temperature"] = settings.temperature
+        return body
 
 
 def _messages(turns: Sequence[Turn]) -> list[Json]:

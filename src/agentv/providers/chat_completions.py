@@ -23,7 +23,7 @@ class ChatCompletions(LanguageModel[S]):
     def connect(self) -> Any:
         sdk = self.module()
         try:
-            return self.new_client(sdk, {"max_retries": 0, "timeout": None})
+            return self.new_client(sdk, self.alone())
         except (sdk.OpenAIError, ValueError) as error:
             raise ProviderError(str(error)) from error
 
@@ -38,8 +38,7 @@ class ChatCompletions(LanguageModel[S]):
         if self._takes_no_schema:
             request = msgspec.structs.replace(request, response_schema=None)
         try:
-            sent = client.chat.completions.with_raw_response.create(**self.body(request))
-            return _said(await self.answered(sent, self.module().OpenAIError))
+            return _said(await self.posted(client, "/chat/completions", self.body(request), self.module().OpenAIError))
         except ProviderError as error:
             if request.response_schema is None or not _is_of_schema(error):
                 raise
@@ -61,7 +60,7 @@ class ChatCompletions(LanguageModel[S]):
         if request.response_schema is not None:
             schema = {"name": "answer", "schema": request.response_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return body | {"extra_body": settings.options} if settings.options else body
+        return body
 
 
 def _is_of_schema(error: ProviderError) -> bool:

@@ -15,6 +15,7 @@ from msgspec import Meta
 from agentv.errors import ProviderError
 from agentv.protocols import Provider
 from agentv.providers.connections import beginning, connection_error
+from agentv.providers.lanes import lanes
 from agentv.providers.language_models import LanguageModel, Said, Turn, value_of, with_system
 from agentv.providers.settings import LanguageModelSettings, Text
 from agentv.records import Json, ProviderRequest, TokenUsage, ToolCall
@@ -49,8 +50,7 @@ class Gemini(LanguageModel[GeminiSettings]):
         settings = self.settings
         # servers of one's own want no key, and should not get one that was meant for Google
         key = settings.api_key or ("none" if settings.base_url else None)
-        limits = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
-        http = httpx2.AsyncClient(timeout=None, limits=limits)  # no redirections: the key would go with them
+        http = httpx2.AsyncClient(timeout=None, transport=lanes(httpx2))  # no redirections: the key would go with them
         options = {
             "base_url": settings.base_url,
             "httpx_async_client": http,

@@ -14,6 +14,7 @@ from msgspec import Meta
 from agentv.errors import ProviderError, nearest
 from agentv.protocols import Provider
 from agentv.providers.connections import Networked, beginning, connection_error
+from agentv.providers.lanes import lanes
 from agentv.providers.settings import RetrySettings, Seconds, Text
 from agentv.records import Json, Message, ProviderRequest, ProviderResponse
 from agentv.shapes import Misfit
@@ -75,9 +76,8 @@ class Http(Networked):
 
     def connect(self) -> Any:
         httpx = self.module()
-        limits = httpx.Limits(max_connections=1000, max_keepalive_connections=100)
         no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # no case may know of another
-        return httpx.AsyncClient(timeout=None, limits=limits, cookies=no_cookies)
+        return httpx.AsyncClient(timeout=None, transport=lanes(httpx), cookies=no_cookies)
 
     async def close(self, client: Any) -> None:
         await client.aclose()

@@ -3,18 +3,20 @@
 Each vendor has its own form of a conversation; a `Turn` is what they have in common.
 """
 
+import importlib
 import itertools
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from agentv.errors import ProviderError
 from agentv.providers.connections import Networked, beginning, connection_error
+from agentv.providers.lanes import lanes
 from agentv.providers.settings import LanguageModelSettings, Pricing
-from agentv.records import Message, ProviderRequest, ProviderResponse, Role, TokenUsage, ToolCall
+from agentv.records import Json, Message, ProviderRequest, ProviderResponse, Role, TokenUsage, ToolCall
 from agentv.wire import mended_json
 
 T = TypeVar("T")
@@ -73,11 +75,28 @@ class LanguageModel(Networked, Generic[S]):
             duration_ms=took,
         )
 
-    async def answered(self, sent: Awaitable[Any], sdk_error: type[Exception]) -> bytes:
-        """The body of the answer to what an SDK sent. OpenAI's and Anthropic's come from one generator."""
+    def alone(self) -> dict[str, Any]:
+        """How OpenAI's and Anthropic's clients are made: they repeat nothing themselves, and wait as long as we do."""
+        http = self.module().DefaultAsyncHttpxClient(timeout=None, transport=lanes(self._httpx()))
+        return {"max_retries": 0, "timeout": None, "http_client": http}
+
+    def _httpx(self) -> Any:
+        """Whichever httpx the SDK is built on."""
+        kinds = self.module().DefaultAsyncHttpxClient.__mro__
+        (package,) = {kind.__module__ for kind in kinds if kind.__name__ == "AsyncClient"}
+        return importlib.import_module(package.partition(".")[0])
+
+    async def posted(self, client: Any, path: str, body: Json, sdk_error: type[Exception]) -> bytes:
+        """The body of the answer to a body. OpenAI's and Anthropic's SDKs come from one generator.
+
+        Their methods for each kind of request would look at all that is sent, against types that they know, for as
+        long as all the rest takes.
+        """
         sdk = self.module()
+        more = {"extra_json": self.settings.options} if self.settings.options else {}
         try:
-            return (await sent).http_response.content  # type: ignore[no-any-return]
+            response = await client.post(path, body=body, cast_to=self._httpx().Response, options=more)
+            return response.content  # type: ignore[no-any-return]
         except sdk.APIStatusError as error:
             raise self.status_error(error.status_code, error.response.content, error.response.headers) from error
         except sdk.APIConnectionError as error:
