@@ -7,12 +7,16 @@ import json
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
-from typing import Any
-from urllib.parse import quote, quote_plus, unquote, urlsplit
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 MASK = "***"
 MIN_LENGTH = 8
+_URL = re.compile(r"(?=\b([A-Za-z][A-Za-z0-9+.-]*://\S+))")
+_PLAIN = re.compile(r"[A-Za-z0-9_.~-]+")
+"""Signs that no encoding changes."""
+_NAMED = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 
 
@@ -20,23 +24,24 @@ class Redactor:
     """Masks the secrets that it has been told of."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._forms: tuple[str, ...] = ()
+        self._forms: tuple[_Form, ...] = ()
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Mask these values too, from now on."""
-        forms = {form for secret in secrets if len(secret) >= MIN_LENGTH for form in _forms(secret)}
-        self._forms = tuple(sorted(forms.union(self._forms), key=lambda form: (-len(form), form)))
+        plain = {form for secret in secrets for form in (secret, secret.strip())}  # headers are sent without line ends
+        forms = {form for secret in plain if len(secret) >= MIN_LENGTH for form in _forms(secret)}
+        self._forms = tuple(sorted(forms.union(self._forms), key=lambda form: (-form.length, form.part)))
 
     @property
     def longest(self) -> int:
-        """How many bytes the longest secret has, in whatever form."""
-        return max((len(form.encode()) for form in self._forms), default=0)
+        """How many bytes the longest secret has in JSON in JSON in JSON."""
+        return max((form.most for form in self._forms), default=0)
 
     def __call__(self, text: str) -> str:
         for form in self._forms:
-            if form in text:
-                text = text.replace(form, MASK)
+            if form.part in text:
+                text = form.pattern.sub(MASK, text) if form.pattern else text.replace(form.part, MASK)
         return text
 
     def values(self, value: Any) -> Any:
@@ -53,8 +58,14 @@ class Redactor:
 
 
 def secrets_in(environment: Mapping[str, str]) -> list[str]:
-    """The values of all variables whose name says that they are secret."""
-    return [value for name, value in environment.items() if _SECRET_NAME.search(name)]
+    """The values of all variables whose name says that they are secret, and the credentials in URLs, as of proxies."""
+    named = [value for name, value in environment.items() if _SECRET_NAME.search(name)]
+    return named + [secret for value in environment.values() for secret in secrets_in_urls(value)]
+
+
+def secrets_in_urls(text: str) -> list[str]:
+    """The credentials in all the URLs that stand in a text, such as a command."""
+    return [secret for url in _URL.findall(text) for secret in secrets_in_url(url)] if "://" in text else []
 
 
 def secrets_in_url(url: str) -> list[str]:
@@ -70,14 +81,54 @@ def secrets_in_url(url: str) -> list[str]:
     return [user, password, unquote(user), unquote(password), plain, b64encode(plain.encode()).decode()]
 
 
-def _forms(secret: str) -> set[str]:
+class _Form(NamedTuple):
+    """How a secret is found: by a part that no encoding changes, and then, if not all of it is such, by a pattern."""
+
+    length: int
+    most: int
+    part: str
+    pattern: re.Pattern[str] | None = None
+
+
+def _forms(secret: str) -> Iterator[_Form]:
     """The secret as it may stand in a text, in JSON inside JSON, in a URL, and in an HTTP header."""
-    forms = {secret, repr(secret)[1:-1]}
-    for _ in range(3):
-        forms |= {json.dumps(form, ensure_ascii=ascii_only)[1:-1] for form in forms for ascii_only in (True, False)}
-    in_urls = {quote(secret, safe=""), quote_plus(secret), quote(secret)}
-    in_headers = {b64encode(text.encode()).decode() for text in (secret, f":{secret}", f"{secret}:")}
-    return forms | in_urls | in_headers
+    if _PLAIN.fullmatch(secret):
+        yield _Form(len(secret), len(secret), secret)
+    else:
+        longest = max(_PLAIN.findall(secret), key=len, default="")
+        nested = json.dumps(json.dumps(json.dumps(secret)))
+        yield _Form(len(secret), len(nested), longest, re.compile("".join(map(_pattern, secret))))
+    yield from (_Form(len(text), len(text), text) for text in _in_base64(secret))
+
+
+def _pattern(sign: str) -> str:
+    """A sign as it is and as it is escaped, be it ever so often: as JSON, Python, a URL or Latin-1 have it."""
+    if _PLAIN.fullmatch(sign):
+        return re.escape(sign)
+    data = sign.encode("utf-8", "surrogateescape")
+    units = sign.encode("utf-16-be", "surrogatepass").hex()
+    escaped = [
+        "".join(rf"\\+u{units[at : at + 4]}" for at in range(0, len(units), 4)),
+        "".join(rf"\\+x{byte:02x}" for byte in data),
+        "".join(f"%{byte:02x}" for byte in data),
+    ]
+    if len(data) > 1:
+        escaped += [re.escape(data.decode("latin-1")), rf"\\+x{ord(sign):02x}"]
+    if sign in _NAMED:
+        escaped.append(rf"\\+{_NAMED[sign]}")
+    itself = r"\\+" if sign == "\\" else rf"\\*{re.escape(sign)}"
+    plus = r"|\+" if sign == " " else ""
+    return f"(?:{itself}|(?i:{'|'.join(escaped)}){plus})"
+
+
+def _in_base64(secret: str) -> set[str]:
+    """The secret in base64, alone and with whatever before and behind it, as in Basic authorization."""
+    data = secret.encode("utf-8", "surrogateescape")
+    whole = {b64encode(text).decode() for text in (data, b":" + data, data + b":")}
+    for shift in range(3):  # three bytes are four signs, so that it depends on what goes before
+        first, end = -(-shift * 8 // 6), (shift + len(data)) * 8 // 6
+        whole.add(b64encode(bytes(shift) + data).decode()[first:end])
+    return whole
 
 
 clean = Redactor(secrets_in(os.environ))

@@ -14,12 +14,14 @@ from agentv.errors import ConfigError
 from agentv.providers import settings_type
 from agentv.providers.settings import TargetSettings
 from agentv.records import Problem, Severity
-from agentv.redact import secrets_in_url
+from agentv.redact import secrets_in_urls
 from agentv.shapes import Misfit, converted, field_names, inner_names, takes_text
 from agentv.wire import camel_name, snake_keys
 
 TARGETS_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
 RETRY_NAMES = ("max_retries", "initial_delay_ms", "max_delay_ms", "backoff_factor", "retryable_status_codes")
+_PARTS = re.compile(r"[\s=;,]+")
+"""What is between the values in a header, as in that of cookies."""
 VARIABLE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 
@@ -188,10 +190,9 @@ def secrets_of(raw: Any, environment: Mapping[str, str]) -> Iterator[str]:
         for text in _texts(value):
             filled = VARIABLE.sub(lambda found: environment.get(found[1], ""), text)
             if is_secret:
-                yield from (filled, *filled.split())
+                yield from (filled, *filled.split(), *_PARTS.split(filled))
                 yield from (environment.get(name, "") for name in VARIABLE.findall(text))
-            if "://" in filled:
-                yield from secrets_in_url(filled)
+            yield from secrets_in_urls(filled)
 
 
 def _texts(value: Any) -> Iterator[str]:

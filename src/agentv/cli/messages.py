@@ -18,7 +18,7 @@ from agentv.redact import clean
 class _Echo(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         kind = "warning" if hasattr(record, "problem") else "note"
-        tell(printable(f"{kind}: {record.getMessage()}"))
+        tell(printable(clean(f"{kind}: {record.getMessage()}")))
 
 
 def print_warnings(verbose: bool) -> None:
@@ -40,7 +40,7 @@ def tell(text: str) -> None:
 
 def tell_error(error: AgentvError) -> None:
     """Say what is wrong, and what to do."""
-    tell(printable(f"error: {error}"))
+    tell(printable(clean(f"error: {error}")))
     if error.hint:
         tell(f"hint: {error.hint}")
 
