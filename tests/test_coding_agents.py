@@ -263,7 +263,7 @@ def test_a_huge_line_is_passed_over_and_the_answer_is_not_lost(claude: Agents) -
 def test_more_events_than_anyone_would_read_fill_no_memory_and_lose_no_answer(claude: Agents) -> None:
     """What was done on the way is kept up to a limit; what was paid for is the answer."""
     call = json.dumps(assistant(tool_use("t", "Read", text="y" * (1 << 20))))
-    flood = f"for _ in range(40): print({call!r})\nreplay()"
+    flood = f"for number in range(40): print({call!r}.replace('\"t\"', f'\"t{{number}}\"'))\nreplay()"
     (found,) = claude.does(flood, result()).run()
     assert found["candidate_answer"] == "Paris"
     assert 25 < found["trace_summary"]["eventCount"] < 40
