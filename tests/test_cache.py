@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, a_case, agentv
+from tests.conftest import PRINT_PEAK_KB, Write, a_case, agentv
 from tests.model_servers import VENDORS, Says, model_server
 
 
@@ -204,3 +204,86 @@ def test_a_dry_run_leaves_the_cache_alone(write: Write) -> None:
     project(write, {"name": "default", "provider": "mock", "response": "fine"})
     run("--dry-run")
     assert entries() == []
+
+
+def changed_answers(*files: tuple[str, str]) -> list[int]:
+    """How often a project's agent is called, run after run, as these files are written."""
+    counts = []
+    for name, content in files:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(content)
+        Path("calls").write_text("")
+        run()
+        counts.append(len(Path("calls").read_text()))
+    return counts
+
+
+CODE = "def answer(question):\n    open('calls', 'a').write('x')\n    return 'fine'\n"
+
+
+@pytest.mark.parametrize(("function", "file"), [("mod:answer", "mod.py"), ("pk.mod:answer", "pk/mod.py")])
+def test_a_changed_module_is_asked_again(write: Write, function: str, file: str) -> None:
+    write("pk/__init__.py", "")
+    project(write, {"name": "default", "provider": "python", "function": function}, cases=1)
+    assert changed_answers((file, CODE), (file, CODE), (file, CODE + "# changed\n")) == [1, 0, 1]
+
+
+def test_a_changed_script_in_the_folder_of_a_command_is_asked_again(write: Write) -> None:
+    target = {"name": "default", "provider": "cli", "command_template": "sh agent.sh {PROMPT}", "cwd": "agents"}
+    project(write, target, cases=1)
+    script = "printf x >> ../calls; echo fine\n"
+    file = "agents/agent.sh"
+    assert changed_answers((file, script), (file, script), (file, script + "# changed\n")) == [1, 0, 1]
+
+
+@pytest.mark.parametrize("setting", ["workspace_template", "cwd"])
+def test_what_a_coding_agent_works_on_is_part_of_what_is_sent(write: Write, setting: str) -> None:
+    events = json.dumps({"type": "result", "subtype": "success", "result": "fine"})
+    agent = write("claude", f"#!/bin/sh\ncat >/dev/null; printf x >> '{os.getcwd()}/calls'; echo '{events}'\n")
+    agent.chmod(0o755)
+    write("work/a.txt", "one")
+    project(write, {"name": "default", "provider": "claude-code", "executable": "./claude", setting: "work"}, cases=1)
+    counts = changed_answers(("work/a.txt", "one"), ("work/a.txt", "one"), ("work/a.txt", "two"))
+    assert counts == [1, 0, 1]
+
+
+def test_headers_make_a_difference(write: Write) -> None:
+    with model_server(lambda _: "fine") as server:
+        for model, asked in (("a-model", 1), ("a-model", 1), ("b-model", 2)):
+            project(write, server.target("http", headers={"X-Model": model}), cases=1)
+            run()
+            assert len(server.asked) == asked
+
+
+def test_an_answer_with_a_secret_in_it_is_not_kept(write: Write) -> None:
+    """Without it, it would be another answer, with another score."""
+    with model_server(lambda _: "fine, your key is secret-key-123") as server:
+        project(write, server.target("openai"), cases=1)
+        write("cases.yaml", "evaluators: [{type: contains, value: secret-key-123}]\n")
+        for asked in (1, 2):
+            (result,), _ = run()
+            assert (result["score"], len(server.asked)) == (1.0, asked)
+    assert entries() == []
+
+
+def test_clear_goes_through_a_link(write: Write) -> None:
+    write("elsewhere/ab/abc.json", "{}")
+    write(".agentv/x", "")
+    Path(".agentv/cache").symlink_to("../elsewhere")
+    assert agentv("cache", "clear").stdout.startswith("1 response forgotten")
+    assert list(Path("elsewhere").iterdir()) == []
+    assert Path(".agentv/cache").is_symlink()
+
+
+def test_large_files_that_a_command_names_are_not_read_without_the_cache(write: Write) -> None:
+    with Path(write("model.gguf", "")).open("wb") as file:
+        file.truncate(400 << 20)
+    project(write, {"name": "default", "provider": "cli", "command_template": "echo fine ./model.gguf"}, cases=1)
+    code = (
+        "import sys\nfrom agentv.__main__ import main\n"
+        "sys.argv = ['agentv', 'eval', 'cases.jsonl', '--out', 'o.jsonl', *sys.argv[1:]]\n"
+        f"try:\n    main()\nexcept SystemExit:\n    {PRINT_PEAK_KB}\n"
+    )
+    for args in ([], ["--cache"]):
+        ran = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
+        assert int(ran.stdout.split()[-1]) < 100 << 10

@@ -210,3 +210,54 @@ def test_limits_of_ones_own_are_kept_in_a_run(write: Write) -> None:
         outcome("--workers", "6")
     assert len(times) == 6
     assert times[-1] - times[0] >= 0.25  # the first is held up by connecting
+
+
+def test_a_burst_of_refusals_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, pace = Clock(monkeypatch), Pace()
+    for _ in range(30):
+        pace.hold(1)
+    asyncio.run(pace.turn())
+    asyncio.run(pace.turn())
+    assert clock.now - 100 == pytest.approx(1.01)
+
+
+def test_a_refused_request_that_does_not_come_back_slows_the_others_as_well(write: Write) -> None:
+    times: list[float] = []
+
+    def answer(_: dict[str, Any]) -> Answer:
+        times.append(time.monotonic())
+        return Reply(429, b"{}", {"Retry-After": "1"}) if len(times) == 1 else "fine"
+
+    with model_server(answer) as server:
+        project(write, server.target("openai"), cases=3)
+        outcome("--max-retries", "0", code=1)
+    assert times[1] - times[0] >= 1
+
+
+@pytest.mark.parametrize("name", ["requests_per_minute", "tokens_per_minute", "requestsPerMinute"])
+def test_a_limit_of_nothing_is_an_error(write: Write, name: str) -> None:
+    with model_server(lambda _: "fine") as server:
+        project(write, server.target("openai", **{name: 0}))
+    ran = agentv("eval", "cases.jsonl", "--out", "out.jsonl")
+    assert ran.returncode == 2
+    assert "per_minute: must be greater than 0" in ran.stderr or "per_minute" in ran.stderr
+
+
+def test_odd_retry_afters_are_no_reason_to_break(write: Write) -> None:
+    for odd in ("Mon, 01 Jan 2024 00:00:00 +99999999999999999", "soon", "-5", "1e999"):
+        with model_server(first(Reply(503, b"{}", {"Retry-After": odd}))) as server:
+            project(write, server.target("openai", **QUICK))
+            (result,), _ = outcome()
+        assert result["attempt"] == 2
+
+
+def test_a_judge_that_is_limited_is_asked_by_so_many_at_once(write: Write) -> None:
+    with model_server(lambda _: '{"score": 1}', seconds=0.05) as server:
+        judge = server.target("openai", workers=1) | {"name": "judge"}
+        mock = {"name": "default", "provider": "mock", "response": "fine", "judge_target": "judge", "workers": 6}
+        write("targets.yaml", json.dumps({"targets": [mock, judge]}))
+        write("cases.jsonl", [a_case(f"c{number}") for number in range(8)])
+        outcome()
+        assert server.most == 1
+        outcome("--workers", "4")
+        assert server.most == 4
