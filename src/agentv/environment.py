@@ -5,14 +5,14 @@ from collections.abc import Iterable, MutableMapping
 from pathlib import Path
 
 from agentv.errors import ConfigError
-from agentv.folders import first_file, folders_upward
+from agentv.folders import first_file, searched_folders
 
 
 def load_env(folders: Iterable[Path], environment: MutableMapping[str, str] = os.environ) -> dict[Path, dict[str, str]]:
     """Set what the nearest `.env` of each folder says, and give what they say. What is set already stays."""
     loaded: dict[Path, dict[str, str]] = {}
     for folder in folders:
-        path = first_file([*folders_upward(folder), Path.cwd()], [".env"])
+        path = first_file(searched_folders(folder), [".env"])
         if path is not None and path not in loaded:
             loaded[path] = _read(path)
             for name, value in loaded[path].items():

@@ -33,6 +33,11 @@ def folders_upward(folder: Path) -> Iterator[Path]:
             return
 
 
+def searched_folders(folder: Path) -> list[Path]:
+    """Where the targets file and the `.env` of the eval files in `folder` are looked for, in this order."""
+    return list(dict.fromkeys([*folders_upward(folder), Path.cwd()]))
+
+
 def first_file(folders: Iterable[Path], names: Iterable[str]) -> Path | None:
     """The first file of one of these names, folder by folder."""
     wanted = tuple(names)

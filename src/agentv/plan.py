@@ -15,14 +15,13 @@ from agentv.config import guideline_patterns
 from agentv.digests import digest, target_digest
 from agentv.errors import AgentvError, ConfigError, nearest
 from agentv.evaluating import JudgeBench
-from agentv.folders import first_file, folders_upward
 from agentv.judge_lines import JudgeTargets
 from agentv.notices import note, warn
 from agentv.prompts import Files
 from agentv.protocols import BatchProvider, Provider
 from agentv.providers.settings import TargetSettings
 from agentv.records import EvalCase, Problem
-from agentv.targets import TARGETS_NAMES, read_targets
+from agentv.targets import find_targets, read_targets
 
 MOST_PROBLEMS = 20
 
@@ -250,31 +249,6 @@ class _Planner:
 
 def _stand_in(name: str, provider: Provider) -> Target:
     return Target(name, provider, Files.INLINE, digest("stand-in"), Manner())
-
-
-def find_targets(folder: Path, given: Path | None = None) -> Path:
-    """The targets file for the eval files in `folder`: the one given, else the nearest."""
-    if given is not None:
-        places = [given] if given.is_file() else [given / name for name in TARGETS_NAMES]
-        path = next((place for place in places if place.is_file()), None)
-        if path is None:
-            raise ConfigError(
-                "no targets file there", file=given, hint=f"--targets is a file, or a folder with {TARGETS_NAMES[0]}"
-            )
-        return path
-    folders = [*folders_upward(folder), Path.cwd()]
-    path = first_file(folders, TARGETS_NAMES)
-    if path is None:
-        looked = ", ".join(dict.fromkeys(map(str, folders)))
-        raise ConfigError(f"no targets file found: looked in {looked}", hint=FIRST_TARGETS)
-    return path
-
-
-FIRST_TARGETS = """write one, .agentv/targets.yaml, such as:
-targets:
-  - name: default
-    provider: python
-    function: agent.py:answer"""
 
 
 def _opened(name: str, settings: TargetSettings, folder: Path, file: Path) -> Provider | BatchProvider:

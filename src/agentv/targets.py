@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from agentv.documents import Document, Steps, read_yaml
 from agentv.errors import ConfigError
+from agentv.folders import first_file, searched_folders
 from agentv.providers import settings_type
 from agentv.providers.settings import TargetSettings
 from agentv.records import Problem, Severity
@@ -32,13 +33,70 @@ class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     targets: Annotated[tuple[dict[str, Any], ...], Meta(min_length=1, description="The targets.")]
 
 
-class TargetsRead(NamedTuple):
-    """What a targets file holds: the targets that are in order, and all the problems of the others."""
+class TargetRead(NamedTuple):
+    """A target as it stands in its file: its settings, if they are in order, and all the problems with them."""
 
-    targets: dict[str, TargetSettings]
-    names: tuple[str, ...]
-    problems: list[Problem]
+    name: str
+    title: str
+    provider: str
+    settings: TargetSettings | None
+    problems: tuple[Problem, ...]
+
+
+class TargetsRead(NamedTuple):
+    """What a targets file holds."""
+
+    entries: tuple[TargetRead, ...]
+    file_problems: tuple[Problem, ...] = ()
     secrets: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> dict[str, TargetSettings]:
+        """The targets that are in order, by name."""
+        sound: dict[str, TargetSettings] = {}
+        for entry in self.entries:
+            if entry.settings is not None:
+                sound.setdefault(entry.name, entry.settings)
+        return sound
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(entry.name for entry in self.entries)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """All the problems of the file, each with the name of its target."""
+        return [*self.file_problems, *(problem for entry in self.entries for problem in _named(entry))]
+
+
+def _named(entry: TargetRead) -> Iterator[Problem]:
+    for problem in entry.problems:
+        yield msgspec.structs.replace(problem, message=f"{entry.title}: {problem.message}")
+
+
+def find_targets(folder: Path, given: Path | None = None) -> Path:
+    """The targets file for the eval files in `folder`: the one given, else the nearest."""
+    if given is not None:
+        places = [given] if given.is_file() else [given / name for name in TARGETS_NAMES]
+        path = next((place for place in places if place.is_file()), None)
+        if path is None:
+            raise ConfigError(
+                "no targets file there", file=given, hint=f"--targets is a file, or a folder with {TARGETS_NAMES[0]}"
+            )
+        return path
+    folders = searched_folders(folder)
+    path = first_file(folders, TARGETS_NAMES)
+    if path is None:
+        looked = ", ".join(map(str, folders))
+        raise ConfigError(f"no targets file found: looked in {looked}", hint=FIRST_TARGETS)
+    return path
+
+
+FIRST_TARGETS = """write one, .agentv/targets.yaml, such as:
+targets:
+  - name: default
+    provider: python
+    function: agent.py:answer"""
 
 
 def read_targets(
@@ -59,12 +117,10 @@ def read_targets(
         index: raw for index, raw in enumerate(listed if isinstance(listed, list) else ()) if isinstance(raw, dict)
     }
     reader = _Reader(document, path, environment, None if used is None else _with_judges([*entries.values()], used))
-    for index, raw in entries.items():
-        reader.read(raw, ("targets", index))
-    wrong = [misfit.problem(path, document.place(misfit.steps)) for misfit in file] if isinstance(file, list) else []
-    names = tuple(str(raw.get("name")) for raw in entries.values())
+    read = tuple(reader.read(raw, ("targets", index)) for index, raw in entries.items())
+    wrong = tuple(m.problem(path, document.place(m.steps)) for m in file) if isinstance(file, list) else ()
     secrets = tuple(secret for raw in entries.values() for secret in secrets_of(raw, environment))
-    return TargetsRead(reader.targets, names, [*wrong, *reader.problems], secrets)
+    return TargetsRead(read, wrong, secrets)
 
 
 def _with_judges(targets: Sequence[Mapping[str, Any]], used: Collection[str]) -> set[str]:
@@ -79,10 +135,8 @@ class _Reader:
     def __init__(self, document: Document, path: Path, environment: Mapping[str, str], used: Collection[str] | None):
         self._document, self._path, self._environment, self._used = document, path, environment, used
         self._lines: dict[str, int] = {}
-        self.targets: dict[str, TargetSettings] = {}
-        self.problems: list[Problem] = []
 
-    def read(self, raw: dict[str, Any], steps: Steps) -> None:
+    def read(self, raw: dict[str, Any], steps: Steps) -> TargetRead:
         name = raw.get("name")
         unused = self._used is not None and not (isinstance(name, str) and name in self._used)
         kind, wrong = _kind_of(raw, "warning" if unused else "error")
@@ -94,14 +148,19 @@ class _Reader:
             found = converted(_filled(settings, kind, self._environment), kind)
         wrong += found if isinstance(found, list) else found.misfits()
         is_sound = not any(misfit.severity == "error" for misfit in wrong)
-        if not isinstance(found, list) and is_sound and isinstance(name, str):
-            self.targets.setdefault(name, found)
+        usable = None if isinstance(found, list) or not is_sound or not isinstance(name, str) else found
         wrong += [*self._repeated(name, steps), *unset]
-        shown = f"target {name!r}" if name else "a target without a name"
-        for misfit in wrong:
-            written = (*steps, *(keys.get(str(step), step) for step in misfit.steps[:1]), *misfit.steps[1:])
-            problem = misfit.problem(self._path, self._document.place(written))
-            self.problems.append(msgspec.structs.replace(problem, message=f"{shown}: {problem.message}"))
+        return TargetRead(
+            str(name or ""),
+            f"target {name!r}" if name else "a target without a name",
+            str(raw.get("provider", "")),
+            usable,
+            tuple(self._problem(misfit, keys, steps) for misfit in wrong),
+        )
+
+    def _problem(self, misfit: Misfit, keys: Mapping[str, str], steps: Steps) -> Problem:
+        written = (*steps, *(keys.get(str(step), step) for step in misfit.steps[:1]), *misfit.steps[1:])
+        return misfit.problem(self._path, self._document.place(written))
 
     def _repeated(self, name: Any, steps: Steps) -> Iterator[Misfit]:
         if isinstance(name, str):
