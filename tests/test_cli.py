@@ -35,12 +35,8 @@ def test_importing_the_package_loads_nothing_else_of_it() -> None:
 def test_version_and_help() -> None:
     assert agentv("--version").stdout == f"agentv {package.__version__}\n"
     top = agentv("--help")
-    assert "validate  Check eval, targets and config files" in top.stdout
+    assert "validate    Check eval, targets and config files" in top.stdout
     assert top.stdout == agentv("-h").stdout
-    for command in ("validate", "schema"):
-        ran = agentv(command, "--help")
-        assert (ran.returncode, ran.stderr) == (0, "")
-        assert f"Example: agentv {command}" in ran.stdout
 
 
 def test_no_command_at_all_shows_the_help() -> None:
@@ -53,7 +49,7 @@ def test_no_command_at_all_shows_the_help() -> None:
 def test_an_unknown_command_names_the_nearest() -> None:
     ran = agentv("validat", "x")
     assert ran.returncode == 2
-    assert "no such command 'validat': did you mean 'validate'?" in ran.stderr
+    assert ran.stderr.endswith("error: no such command 'validat'\nhint: did you mean 'validate'?\n")
 
 
 def test_a_bug_shows_its_traceback_only_when_verbose(write: Write) -> None:
@@ -126,7 +122,7 @@ ROWS = [
     ["discovery", "validate", "schema", "plan"],
     ["runner", "resume"],
     ["api", "judge"],
-    ["cli.messages", "cli.params"],
+    ["cli.messages", "cli.params", "cli.help"],
     ["cli.*"],
     ["cli"],
 ]

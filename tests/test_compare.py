@@ -229,7 +229,7 @@ def test_the_same_file_twice_is_said_and_is_no_regression(write: Write) -> None:
 def test_thresholds_that_are_none(write: Write, option: str, value: str) -> None:
     save(write, "a.jsonl", {"a": 1})
     said = refused("a.jsonl", "a.jsonl", option, value)
-    assert f"Invalid value for '{option}'" in said
+    assert f"invalid value for '{option}'" in said
 
 
 def test_one_file_alone_is_not_enough(write: Write) -> None:

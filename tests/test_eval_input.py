@@ -208,7 +208,7 @@ def test_a_missing_attachment_is_an_error_of_its_case_alone(project: Write) -> N
 )
 def test_bad_flags(project: Write, flag: list[str]) -> None:
     ran = evaluate(project("a.jsonl", [a_case(evaluators=[HELLO])]), *flag, expect=2)
-    assert "Error: " in ran.stderr
+    assert "error: " in ran.stderr
 
 
 def test_fail_under(project: Write) -> None:

@@ -155,7 +155,7 @@ def test_a_single_trial_is_not_numbered(write: Write) -> None:
 def test_a_number_of_trials_that_is_none(write: Write, count: str) -> None:
     path = flaky(write, a="+")
     ran = evaluate(path, "--trials", count, expect=2)
-    assert "Invalid value for '--trials'" in ran.stderr
+    assert "invalid value for '--trials'" in ran.stderr
     assert calls() == []
 
 

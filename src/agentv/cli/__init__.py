@@ -9,11 +9,13 @@ from typing import Any
 import click
 
 from agentv import __version__
+from agentv.cli.help import Group, hint_for, message_of
 from agentv.errors import AgentvError
 
 COMMANDS = {
     "cache": "Forget the responses that 'agentv eval --cache' has kept.",
     "compare": "Tell whether one run is better than another, and how sure that is.",
+    "completion": "Print the script with which a shell completes agentv's commands.",
     "eval": "Send every case to its target, score the answers, write the results.",
     "run": "The same as eval.",
     "schema": "Print the JSON Schema of a kind of file, for editors and tools.",
@@ -23,7 +25,7 @@ COMMANDS = {
 ALIASES = {"run": "eval"}
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     """The commands by name; each is imported from its own file when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -37,6 +39,13 @@ class _Commands(click.Group):
         command: click.Command = import_module(f"agentv.cli.{ALIASES.get(cmd_name, cmd_name)}").command
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """What may come next. Click would import every command, for a text that we have here."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(sorted(COMMANDS.items()))
@@ -45,11 +54,17 @@ class _Commands(click.Group):
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from agentv.errors import nearest
 
-            ctx.fail(f"no such command {args[0]!r}: {nearest(args[0], COMMANDS)}")
+            error = click.UsageError(f"no such command {args[0]!r}", ctx)
+            error.add_note(nearest(args[0], COMMANDS))
+            raise error
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=("agentv eval evals/", "agentv compare before.jsonl after.jsonl"),
+)
 @click.version_option(__version__, message="agentv %(version)s")
 def agentv() -> None:
     """Evaluate AI agents: cases in YAML or JSONL in, scores you can compare out."""
@@ -69,8 +84,9 @@ def run() -> None:
 
         if isinstance(error, click.UsageError) and error.ctx is not None:
             tell(error.ctx.get_usage())
-            tell(f"Try '{error.ctx.command_path} --help' for help.\n")
-        tell(f"Error: {error.format_message()}")
+        tell(f"error: {message_of(error)}")
+        if hint := hint_for(error):
+            tell(f"hint: {hint}")
         sys.exit(error.exit_code)
     except AgentvError as error:
         from agentv.cli.messages import tell_error

@@ -3,16 +3,17 @@
 import click
 
 from agentv.cache import CACHE, clear
+from agentv.cli.help import Group
 from agentv.cli.messages import print_lines
 from agentv.errors import OutputError
 
 
-@click.group(epilog="Example: agentv cache clear")
+@click.group(cls=Group, examples=("agentv cache clear",))
 def command() -> None:
     """The responses that 'agentv eval --cache' keeps in .agentv/cache, under the current folder."""
 
 
-@command.command("clear", epilog="Example: agentv cache clear")
+@command.command("clear", examples=("agentv cache clear",))
 def clear_command() -> None:
     """Forget all responses: the next run asks for each again."""
     try:

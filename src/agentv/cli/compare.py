@@ -9,8 +9,9 @@ from typing import Any, get_args
 
 import click
 
+from agentv.cli.help import Command, options
 from agentv.cli.messages import print_warnings, tell, tell_problems
-from agentv.cli.params import Amount
+from agentv.cli.params import Amount, OneOf
 from agentv.columns import By
 from agentv.compared import Comparison
 from agentv.comparison import MARGIN, Gate, Wish, compare_files, exit_code
@@ -22,17 +23,31 @@ from agentv.whole_files import write_whole
 FORMATS = ("json", "table", "markdown")
 
 
-@click.command(epilog="Example: agentv compare base.jsonl candidate.jsonl --format table")
+what_counts, the_output = options("What counts"), options("The output")
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "agentv compare before.jsonl after.jsonl",
+        "agentv compare a.jsonl b.jsonl c.jsonl --format table",
+        "agentv compare base.jsonl new.jsonl --gate noninferior",
+    ),
+)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--threshold", type=Amount(min=0), default=0.1, help="How large a delta counts as win or loss (0.1).")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="json", help="json is the default.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write there and not to stdout.")
-@click.option("--by", type=click.Choice(get_args(By)), help="The same figures for each of these.")
-@click.option("--cluster", metavar="KEY", help="Cases with the same KEY of metadata (or field) belong together.")
-@click.option("--gate", type=click.Choice(get_args(Gate)), default="mean", help="What decides the exit code.")
-@click.option("--margin", type=Amount(min=0), default=MARGIN, help=f"How much worse is still not worse ({MARGIN}).")
-@click.option("--quiet", is_flag=True, help="No verdict on stderr.")
-@click.option("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+@what_counts(
+    "--threshold", type=Amount(min=0), default=0.1, metavar="DELTA", help="The least that counts as win or loss (0.1)."
+)
+@what_counts("--by", type=OneOf(get_args(By)), help="The same figures for each of these.")
+@what_counts("--cluster", metavar="KEY", help="Cases with the same KEY of metadata (or field) belong together.")
+@what_counts("--gate", type=OneOf(get_args(Gate)), default="mean", help="What decides the exit code.")
+@what_counts(
+    "--margin", type=Amount(min=0), default=MARGIN, metavar="DELTA", help=f"What is still not worse ({MARGIN})."
+)
+@the_output("--format", "form", type=OneOf(FORMATS), default="json", help="json is the default.")
+@the_output("--out", type=click.Path(path_type=Path), help="Write there and not to stdout.")
+@the_output("--quiet", is_flag=True, help="No verdict on stderr.")
+@the_output("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
 def command(files: tuple[Path, ...], **flags: Any) -> None:
     """Compare results files with the first: is it better, and are you sure?
 
@@ -40,10 +55,16 @@ def command(files: tuple[Path, ...], **flags: Any) -> None:
 
     \b
     Exit code by --gate:
-      mean         0: the mean is equal or better; 1: it is worse
-      ci           0: the 95% interval is not below zero; 1: it is; 3: cannot tell
-      noninferior  0: not worse by --margin or more; 1: worse; 3: cannot tell
-    2: bad usage, a file that cannot be read, or nothing in common.
+      mean         0: the mean is equal or better
+                   1: it is worse
+      ci           0: the 95% interval is not below zero
+                   1: it is
+                   3: cannot tell
+      noninferior  0: not worse by --margin or more
+                   1: worse
+                   3: cannot tell
+
+    Exit code 2: bad usage, a file that cannot be read, or nothing in common.
     """
     gc.disable()  # there is nothing to find, in a million results
     print_warnings(flags["verbose"])

@@ -13,8 +13,9 @@ import click
 
 from agentv.cache import CACHE, Cache
 from agentv.cases import READERS
+from agentv.cli.help import Command, options
 from agentv.cli.messages import print_lines, print_warnings, tell, tell_error, tell_problems
-from agentv.cli.params import Amount
+from agentv.cli.params import Amount, target_names
 from agentv.discovery import eval_files
 from agentv.dumps import Dumps
 from agentv.environment import load_env
@@ -38,7 +39,7 @@ MAX_WORKERS = 50
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class _Command(click.Command):
+class _Command(Command):
     """Lets `--dump-prompts` stand with or without a folder after it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -83,42 +84,71 @@ def _workers(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     return count
 
 
+def _formats(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return [form for form in FORMATS if form.startswith(incomplete)]
+
+
 def _score(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
     if value is not None and not 0 <= value <= 1:
         raise click.BadParameter(f"{value} is not a score between 0 and 1")
     return value
 
 
+what_runs, how_it_runs = options("What runs"), options("How it runs")
+where_results_go, looking_inside = options("Where results go"), options("Looking inside")
+
+
 @click.command(
     cls=_Command,
-    epilog="Example: agentv eval evals/ --target default --workers 4",
+    examples=(
+        "agentv eval evals/",
+        "agentv eval evals/ --target mine --workers 4",
+        "agentv eval evals/ --eval-id 'france*' --verbose",
+        "agentv eval evals/ --out new.jsonl --fail-under 0.8",
+    ),
 )
-@click.argument("paths", nargs=-1, required=True)
-@click.option("--target", help="The target to use, in the place of what cases and files say.")
-@click.option("--targets", type=click.Path(path_type=Path), help="The targets file, or a folder that has one.")
-@click.option("--eval-id", "ids", multiple=True, help="Run only this case; an id or a glob, may be repeated.")
-@click.option("--limit", type=click.IntRange(min=1), help="Run only the first N cases.")
-@click.option("--trials", type=click.IntRange(min=1), default=1, help="Run every case K times.", metavar="K")
-@click.option("--workers", callback=_workers, help="How many cases are in flight at once: 1 to 50, default 1.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Where results go; default .agentv/results/eval_<timestamp>."
+@click.argument("paths", nargs=-1, required=True, type=click.Path())
+@what_runs(
+    "--target",
+    metavar="NAME",
+    shell_complete=target_names,
+    help="The target to use, in the place of what cases and files say.",
 )
-@click.option("--output-format", help="jsonl (default) or yaml.")
-@click.option("--junit", type=click.Path(path_type=Path), help="Also write the results as JUnit XML.")
-@click.option("--resume", is_flag=True, help="Go on with an earlier run: run what has no result, or an error.")
-@click.option("--agent-timeout", type=Amount(min=0, min_open=True), help="Seconds a case may take, default 600.")
-@click.option("--max-retries", type=click.IntRange(min=0), help="Repeat what timed out or may pass.")
-@click.option("--cache", is_flag=True, help="Keep responses in .agentv/cache, and ask for each only once.")
-@click.option("--fail-under", type=float, callback=_score, help="Exit with 1 when the mean score is lower.")
-@click.option("--dry-run", is_flag=True, help="Answer with a mock, and ask no target and no judge.")
-@click.option("--dry-run-delay", type=Amount(min=0), default=0, help="Milliseconds the mock takes.")
-@click.option("--dry-run-delay-min", type=Amount(min=0), help="The least of a random delay.")
-@click.option("--dry-run-delay-max", type=Amount(min=0), help="The most of a random delay.")
-@click.option("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
-@click.option("--dump-traces", is_flag=True, help="Write each trace to a file in .agentv/traces.")
-@click.option("--include-trace", is_flag=True, help="Put whole traces into the results.")
-@click.option("--quiet", is_flag=True, help="No progress.")
-@click.option("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+@what_runs("--targets", type=click.Path(path_type=Path), help="The targets file, or a folder that has one.")
+@what_runs(
+    "--eval-id", "ids", metavar="ID", multiple=True, help="Run only this case; an id or a glob, may be repeated."
+)
+@what_runs("--limit", type=click.IntRange(min=1), metavar="N", help="Run only the first N cases.")
+@what_runs("--trials", type=click.IntRange(min=1), default=1, metavar="K", help="Run every case K times.")
+@what_runs("--resume", is_flag=True, help="Go on with an earlier run: run what has no result, or an error.")
+@what_runs("--dry-run", is_flag=True, help="Answer with a mock, and ask no target and no judge.")
+@what_runs("--dry-run-delay", type=Amount(min=0), default=0, metavar="MS", help="Milliseconds the mock takes.")
+@what_runs("--dry-run-delay-min", type=Amount(min=0), metavar="MS", help="The least of a random delay.")
+@what_runs("--dry-run-delay-max", type=Amount(min=0), metavar="MS", help="The most of a random delay.")
+@where_results_go(
+    "--out", type=click.Path(path_type=Path), help="Write results here; default: a new file in .agentv/results."
+)
+@where_results_go("--output-format", metavar="FORMAT", shell_complete=_formats, help="jsonl (default) or yaml.")
+@where_results_go("--junit", type=click.Path(path_type=Path), help="Also write the results as JUnit XML.")
+@where_results_go("--include-trace", is_flag=True, help="Put whole traces into the results.")
+@where_results_go(
+    "--fail-under", type=float, metavar="SCORE", callback=_score, help="Exit with 1 when the mean score is lower."
+)
+@how_it_runs(
+    "--workers", metavar="N", callback=_workers, help="How many cases are in flight at once: 1 to 50, default 1."
+)
+@how_it_runs(
+    "--agent-timeout",
+    type=Amount(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Seconds a case may take, default 600.",
+)
+@how_it_runs("--max-retries", type=click.IntRange(min=0), metavar="N", help="Repeat what timed out or may pass.")
+@how_it_runs("--cache", is_flag=True, help="Keep responses in .agentv/cache, and ask for each only once.")
+@looking_inside("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
+@looking_inside("--dump-traces", is_flag=True, help="Write each trace to a file in .agentv/traces.")
+@looking_inside("--quiet", is_flag=True, help="No progress.")
+@looking_inside("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
 def command(**flags: Any) -> None:
     """Send every case to its target, score the answers, write the results.
 

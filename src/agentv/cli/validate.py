@@ -9,16 +9,18 @@ from typing import Any
 import click
 import msgspec
 
+from agentv.cli.help import Command
 from agentv.cli.messages import print_lines, print_warnings
+from agentv.cli.params import OneOf
 from agentv.discovery import agentv_files, unique
 from agentv.progress import printable
 from agentv.records import Problem
 from agentv.validate import Checked, check_files
 
 
-@click.command(epilog="Example: agentv validate evals/ .agentv/targets.yaml")
-@click.argument("paths", nargs=-1, required=True)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="json is for tools.")
+@click.command(cls=Command, examples=("agentv validate .", "agentv validate evals/ .agentv/targets.yaml"))
+@click.argument("paths", nargs=-1, required=True, type=click.Path())
+@click.option("--format", "form", type=OneOf(["text", "json"]), default="text", help="json is for tools.")
 @click.option("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
 def command(paths: tuple[str, ...], form: str, verbose: bool) -> None:
     """Check eval files, sidecars, targets and config files without running anything.

@@ -1,0 +1,28 @@
+"""`agentv completion`."""
+
+import click
+from click.shell_completion import get_completion_class
+
+from agentv.cli.help import Command
+from agentv.cli.messages import print_lines
+from agentv.cli.params import OneOf
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        """eval "$(agentv completion bash)"   # in ~/.bashrc""",
+        """eval "$(agentv completion zsh)"    # in ~/.zshrc""",
+        "agentv completion fish | source    # in config.fish",
+    ),
+)
+@click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print the script with which a shell completes commands, options, paths and the names of targets.
+
+    It goes where your shell finds it when it starts, see the examples.
+    """
+    script = get_completion_class(shell)
+    assert script is not None
+    print_lines([script(ctx.find_root().command, {}, "agentv", "_AGENTV_COMPLETE").source().strip()])
