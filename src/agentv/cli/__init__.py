@@ -16,6 +16,7 @@ COMMANDS = {
     "cache": "Forget the responses that 'agentv eval --cache' has kept.",
     "compare": "Tell whether one run is better than another, and how sure that is.",
     "completion": "Print the script with which a shell completes agentv's commands.",
+    "doctor": "Tell what is installed, which files are used here, which targets are ready.",
     "eval": "Send every case to its target, score the answers, write the results.",
     "run": "The same as eval.",
     "schema": "Print the JSON Schema of a kind of file, for editors and tools.",
