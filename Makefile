@@ -26,7 +26,7 @@ bench-peers: .venv/demo.stamp
 	$(BIN)/python -m benchmarks.peers
 
 schemas: .venv/demo.stamp
-	for kind in eval case targets config result; do $(BIN)/agentv schema $$kind >schemas/$$kind.schema.json; done
+	for kind in eval sidecar case targets config result; do $(BIN)/agentv schema $$kind >schemas/$$kind.schema.json; done
 
 picture: .venv/demo.stamp
 	$(BIN)/python scripts/picture.py

@@ -47,6 +47,7 @@ def test_commands_options_choices_and_paths_complete(shell: str, write: Write) -
     assert offered("eval", "--output-format", "y") == {"yaml"}
     assert offered("completion", "f") == {"fish"}
     assert offered("cache", "") == {"clear"}
+    assert offered("init", "--template", "o") == {"openai"}
     assert offered("eval", "--target", "") == {"default", "my-model"}
     assert offered("eval", "--target", "my") == {"my-model"}
     for words in (["eval", "ev"], ["validate", "ev"], ["compare", "ev"], ["eval", "--out", "ev"]):

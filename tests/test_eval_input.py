@@ -19,7 +19,10 @@ def project(write: Write) -> Write:
 def test_no_targets_file(write: Write, tmp_path: Path) -> None:
     ran = evaluate(write("evals/a.jsonl", [a_case(evaluators=[HELLO])]), expect=2)
     assert f"no targets file found: looked in {tmp_path / 'evals'}, {tmp_path}" in ran.stderr
-    assert "write one, .agentv/targets.yaml, such as:\ntargets:\n  - name: default\n    provider: python" in ran.stderr
+    assert (
+        "'agentv init' makes one; or write .agentv/targets.yaml, such as:\ntargets:\n  - name: default\n    provider: python"
+        in ran.stderr
+    )
 
 
 def test_an_unknown_target(project: Write) -> None:

@@ -82,7 +82,7 @@ def test_eval_is_the_default_and_other_kinds_are_refused() -> None:
     assert agentv("schema").stdout == agentv("schema", "eval").stdout
     ran = agentv("schema", "nonsense")
     assert ran.returncode == 2
-    assert "'nonsense' is not one of 'eval', 'case', 'targets', 'config', 'result'" in ran.stderr
+    assert "'nonsense' is not one of 'eval', 'sidecar', 'case', 'targets', 'config', 'result'" in ran.stderr
 
 
 def test_a_result_of_the_contract_is_accepted() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.case_records import RULES, CaseRecord, EvalFileRecord
+from agentv.case_records import RULES, CaseRecord, EvalFileRecord, FileRecord
 from agentv.config import Config
 from agentv.providers import ALIASES, BUILT_IN, settings_type
 from agentv.records import EvalResult
@@ -67,6 +67,7 @@ def _allow_spellings(definition: Schema) -> None:
 
 KINDS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "eval": ("agentv eval file (YAML)", lambda: _of(EvalFileRecord)),
+    "sidecar": ("agentv sidecar (beside a JSONL file)", lambda: _of(FileRecord)),
     "case": ("agentv eval case (one line of JSONL)", lambda: _of(CaseRecord)),
     "targets": ("agentv targets file", _targets),
     "config": ("agentv config file", lambda: _of(Config)),

@@ -92,7 +92,7 @@ def find_targets(folder: Path, given: Path | None = None) -> Path:
     return path
 
 
-FIRST_TARGETS = """write one, .agentv/targets.yaml, such as:
+FIRST_TARGETS = """'agentv init' makes one; or write .agentv/targets.yaml, such as:
 targets:
   - name: default
     provider: python

@@ -18,6 +18,7 @@ COMMANDS = {
     "completion": "Print the script with which a shell completes agentv's commands.",
     "doctor": "Tell what is installed, which files are used here, which targets are ready.",
     "eval": "Send every case to its target, score the answers, write the results.",
+    "init": "Make a project that runs at once, or add what one lacks.",
     "run": "The same as eval.",
     "schema": "Print the JSON Schema of a kind of file, for editors and tools.",
     "validate": "Check eval, targets and config files without running anything.",
@@ -64,7 +65,7 @@ class _Commands(Group):
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    examples=("agentv eval evals/", "agentv compare before.jsonl after.jsonl"),
+    examples=("agentv init my-evals", "agentv eval evals/", "agentv compare before.jsonl after.jsonl"),
 )
 @click.version_option(__version__, message="agentv %(version)s")
 def agentv() -> None:

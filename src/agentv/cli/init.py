@@ -1,0 +1,43 @@
+"""`agentv init`."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from agentv.cli.help import Command
+from agentv.cli.messages import print_lines
+from agentv.cli.params import OneOf
+from agentv.progress import printable
+from agentv.scaffold import DEFAULT, TEMPLATES, Scaffolded, missing_lines, scaffold
+
+IGNORE = ".gitignore"
+
+
+@click.command(cls=Command, examples=("agentv init", "agentv init my-evals", "agentv init my-evals --template cli"))
+@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.option(
+    "--template",
+    type=OneOf(TEMPLATES),
+    default=DEFAULT,
+    help="What is evaluated: a Python function (the default), a command, a model, or a command for all cases.",
+)
+def command(folder: Path, template: str) -> None:
+    """Make a project in DIR (or here) that runs at once and offline, to be changed into your own.
+
+    In a folder that has files already, what is missing is added, and nothing is overwritten.
+    """
+    print_lines(map(printable, _lines(folder, scaffold(folder, template))))
+
+
+def _lines(folder: Path, made: Scaffolded) -> Iterator[str]:
+    yield from (f"written  {path}" for path in made.written)
+    yield from (f"kept     {path}" for path in made.kept)
+    yield ""
+    ignored = folder / IGNORE
+    if ignored in made.kept and (missing := missing_lines(ignored)):
+        yield f"Your {IGNORE} lacks: {' '.join(missing)}"
+    if folder.resolve() != Path.cwd():
+        yield f"Go there:  cd {shlex.quote(str(folder))}"
+    yield from made.next_steps.splitlines()
