@@ -106,3 +106,12 @@ def test_a_mistake_is_told_with_what_to_do(args: list[str], error: str, hint: st
     assert (ran.returncode, ran.stdout) == (2, "")
     assert usage.startswith("Usage: agentv")
     assert said == [f"error: {error}", f"hint: {hint}"]
+
+
+def test_a_function_that_is_not_there_names_the_nearest(write: Write) -> None:
+    write("agent.py", "def answer(question): return question\n")
+    write("targets.yaml", "targets: [{name: default, provider: python, function: 'agent.py:anwser'}]")
+    write("a.yaml", "evalcases: [{id: a, expected_outcome: b, input: c, evaluators: [{type: contains, value: x}]}]")
+    ran = agentv("eval", "a.yaml")
+    assert ran.returncode == 2
+    assert ran.stderr.endswith("agent.py has no function 'anwser'\nhint: did you mean 'answer'?\n")

@@ -42,7 +42,8 @@ def read_eval_file(path: Path, report: Report) -> Iterator[EvalCase]:
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         name = f"the extension {path.suffix!r}" if path.suffix else "a name without an extension"
-        raise EvalFileError(f"{name} is not supported: eval files end in {', '.join(READERS)}", file=path)
+        message = f"{name} is not supported: eval files end in {', '.join(READERS)}"
+        raise EvalFileError(message, file=path, hint="rename the file, or name another")
     return reader(path, report)
 
 

@@ -22,7 +22,8 @@ class Dumps:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputError(f"this folder cannot be made: {error.strerror}", file=folder) from error
+            hint = "see what is in its place, and who may write there"
+            raise OutputError(f"this folder cannot be made: {error.strerror}", file=folder, hint=hint) from error
 
     def write(self, id_: str, content: dict[str, Any], suffix: str = "") -> None:
         """Write what concerns the case `id_`; the file's name is made from the id, without secrets."""
@@ -32,7 +33,8 @@ class Dumps:
         try:
             path.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror}", file=path) from error
+            hint = "see who may write there, and how much room is left"
+            raise OutputError(f"cannot be written: {error.strerror}", file=path, hint=hint) from error
 
 
 def clean_name(id_: str, clean: Redactor) -> str:

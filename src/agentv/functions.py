@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agentv.errors import ConfigError
+from agentv.errors import ConfigError, closest
 from agentv.threads import in_thread, words
 
 
@@ -105,11 +105,17 @@ def load_function(spec: str, folder: Path) -> Callable[..., Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module that exits is no reason to
-        hint = f"paths are relative to {folder}" if isinstance(error, OSError | ImportError) else ""
+        hint = (
+            f"paths are relative to {folder}"
+            if isinstance(error, OSError | ImportError)
+            else "the error is in that file"
+        )
         raise ConfigError(f"{place} cannot be loaded: {words(error)}", hint=hint) from error
     found = getattr(module, name, None)
     if not callable(found):
-        raise ConfigError(f"{place} has no function {name!r}")
+        close = closest(name, [known for known in vars(module) if callable(getattr(module, known))])
+        hint = f"did you mean {close!r}?" if close else "write the name of one that it has, behind the colon"
+        raise ConfigError(f"{place} has no function {name!r}", hint=hint)
     function: Callable[..., Any] = found
     return function
 

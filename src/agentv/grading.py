@@ -41,7 +41,8 @@ def read_prompt(given: str, workshop: Workshop, also: Collection[str] = ()) -> s
             template = (workshop.folder / given).read_text(encoding="utf-8-sig")
         except (OSError, ValueError) as error:  # of which text that is not UTF-8 is one
             if isinstance(error, UnicodeDecodeError | PermissionError | IsADirectoryError):
-                raise ConfigError(f"prompt: {given} cannot be read: {error}") from error
+                hint = "a prompt is a text, or a file of UTF-8 text"
+                raise ConfigError(f"prompt: {given} cannot be read: {error}", hint=hint) from error
             if not re.search(r"\s", given) or re.search(r"\.\w{1,8}$", given):
                 hint = f"it is relative to {workshop.folder}"
                 raise ConfigError(f"prompt: no such file: {given[:200]}", hint=hint) from None

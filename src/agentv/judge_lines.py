@@ -113,7 +113,8 @@ class JudgeTargets:
         if name not in self.opened:
             provider = self._open(name)
             if isinstance(provider, BatchProvider):
-                raise ConfigError(f"target {name!r} answers in batches, and cannot judge")
+                hint = "name another target with 'judge_target'"
+                raise ConfigError(f"target {name!r} answers in batches, and cannot judge", hint=hint)
             self.opened[name] = provider
         return self.opened[name]
 

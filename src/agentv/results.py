@@ -85,7 +85,7 @@ def create_new(folder: Path, stem: str, form: str, clean: Redactor) -> ResultFil
                 return _opened(folder / name, form, clean, os.O_CREAT | os.O_EXCL)
     except OSError as error:
         raise _no_output(error, folder) from error
-    raise OutputError("no free name for a results file", file=folder)
+    raise OutputError("no free name for a results file", file=folder, hint="name one with --out")
 
 
 class EarlierFile:

@@ -26,7 +26,7 @@ class Script:
 
     def __init__(self, script: str | Sequence[str], cwd: Path):
         if not cwd.is_dir():
-            raise ConfigError(f"cwd: no such folder: {cwd}")
+            raise ConfigError(f"cwd: no such folder: {cwd}", hint="it is relative to the eval file's folder")
         words = _words(script)
         _expect_files(words, cwd)
         line = script if isinstance(script, str) else "exec " + shlex.join(script)

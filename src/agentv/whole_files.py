@@ -22,7 +22,8 @@ def write_whole(path: Path, blocks: Iterable[bytes]) -> None:
         else:
             _replace(real, blocks)
     except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror or error}", file=path) from error
+        hint = "see who may write there, or name another file"
+        raise OutputError(f"cannot be written: {error.strerror or error}", file=path, hint=hint) from error
 
 
 def _replace(path: Path, blocks: Iterable[bytes]) -> None:

@@ -19,6 +19,6 @@ def clear_command() -> None:
     try:
         cleared = clear()
     except OSError as error:
-        raise OutputError(f"cannot be removed: {error.strerror}", file=CACHE) from error
+        raise OutputError(f"cannot be removed: {error.strerror}", file=CACHE, hint="see who may write there") from error
     responses = "1 response" if cleared.responses == 1 else f"{cleared.responses} responses"
     print_lines([f"{responses} forgotten ({cleared.size / 1e6:.1f} MB)"])

@@ -99,7 +99,7 @@ def _read(path: Path) -> Any:
     try:
         return msgspec.json.decode(read_bytes(path, ConfigError))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"invalid JSON: {error}", file=path) from None
+        raise ConfigError(f"invalid JSON: {error}", file=path, hint="mend the file, or name another") from None
 
 
 def _compiled(schema: Any, file: Path | None) -> Callable[[Any], Any]:
@@ -114,7 +114,8 @@ def _compiled(schema: Any, file: Path | None) -> Callable[[Any], Any]:
     except AgentvError:
         raise
     except Exception as error:  # it stumbles over some schemas in ways of its own
-        raise ConfigError(f"invalid schema: {str(error) or type(error).__name__}", file=file) from None
+        hint = "'schema' is a JSON Schema: an object, or a file that holds one"
+        raise ConfigError(f"invalid schema: {str(error) or type(error).__name__}", file=file, hint=hint) from None
     return compiled
 
 
