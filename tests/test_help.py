@@ -115,3 +115,14 @@ def test_a_function_that_is_not_there_names_the_nearest(write: Write) -> None:
     ran = agentv("eval", "a.yaml")
     assert ran.returncode == 2
     assert ran.stderr.endswith("agent.py has no function 'anwser'\nhint: did you mean 'answer'?\n")
+
+
+def test_somebody_who_begins_with_nothing_is_told_how_to_begin(write: Write) -> None:
+    nothing = agentv("eval", "evals/")
+    assert nothing.returncode == 2
+    assert (
+        "no file matches 'evals/'\nhint: check the path and the folder you are in; 'agentv init' makes"
+        in nothing.stderr
+    )
+    write("evals/a.yaml", "evalcases: [{id: a, expected_outcome: b, input: c}]")
+    assert "hint: 'agentv init' makes one; or write .agentv/targets.yaml, such as:\n" in agentv("eval", "evals/").stderr

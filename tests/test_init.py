@@ -148,7 +148,7 @@ def test_what_is_there_is_kept_and_what_is_missing_is_added(write: Write, tmp_pa
     assert "Your .gitignore lacks: .agentv/batches/ .agentv/cache/" in ran.stdout
     again = agentv("init", "--template", "cli")
     assert files_in(tmp_path) == after
-    assert told("written", again.stdout) == set()
+    assert (told("written", again.stdout), told("kept", again.stdout)) == (set(), FILES | {"evals/agent.py"})
 
 
 def test_nothing_is_added_that_would_change_what_is_there(write: Write, tmp_path: Path) -> None:
@@ -184,8 +184,8 @@ def test_a_new_folder_is_made_and_one_is_told_how_to_get_there(write: Write) -> 
         (["a.txt/b"], "error: a.txt/b/.agentv/schemas/eval.schema.json: cannot be written: Not a directory\nhint: "),
         (["/proc/nowhere"], "cannot be written: No such file or directory\nhint: see who may write there, or "),
         (
-            ["--template", "bach"],
-            "'bach' is not one of 'python', 'cli', 'openai', 'batch'\nhint: did you mean 'batch'?\n",
+            ["--template", "cly"],
+            "'cly' is not one of 'python', 'cli', 'openai', 'batch'\nhint: did you mean 'cli'?\n",
         ),
     ],
 )

@@ -22,7 +22,9 @@ def agentv_files(pattern: str) -> list[Path]:
     """The files that a path or a glob means; a folder means all of agentv's files under it."""
     found = [Path(pattern)] if pattern and os.path.exists(pattern) else _matches(pattern)
     if not found:
-        hint = "check the path and the folder you are in; quote a pattern so that the shell leaves it alone"
+        hint = "check the path and the folder you are in; 'agentv init' makes a first project"
+        if has_magic(pattern):
+            hint = "check the pattern and the folder you are in; quote it so that the shell leaves it alone"
         raise NothingFound(f"no file matches {pattern!r}", hint=hint)
     files = [file for path in found for file in (_under(path) if path.is_dir() else [path])]
     if not files:

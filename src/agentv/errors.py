@@ -98,8 +98,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {close!r}?" if close else f"known are {', '.join(names)}"
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that `word` is probably a slip of."""
+def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
+    """The known word that `word` is probably a slip of; `cutoff` is how alike they must be, 1 being the same."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.7)), None)
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)

@@ -64,11 +64,11 @@ def _texts(folder: Path) -> dict[str, str]:
 
 
 def _places(folder: Path, name: str) -> list[Path]:
-    """Where a file would be in the way: another targets file, or a dataset that would get a new sidecar."""
+    """Where a file would be in the way: its own place, a targets file's, a dataset's that would get a new sidecar."""
     if name in TARGETS_NAMES:
-        return [folder / other for other in TARGETS_NAMES]
+        return [folder / name, *(folder / other for other in TARGETS_NAMES)]
     path = folder / name
-    return [path.with_suffix(suffix) for suffix in READERS] if path.suffix in READERS else [path]
+    return [path, *(path.with_suffix(suffix) for suffix in READERS)] if path.suffix in READERS else [path]
 
 
 def _is_there(path: Path) -> bool:

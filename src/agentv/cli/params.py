@@ -26,7 +26,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # it is generic only in ne
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            if close := closest(str(value), map(str, self.choices)):
+            if close := closest(str(value), map(str, self.choices), cutoff=0.5):
                 error.add_note(f"did you mean {close!r}?")
             raise
 
