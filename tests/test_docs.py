@@ -3,30 +3,17 @@
 import contextlib
 import io
 import re
-import shlex
 from pathlib import Path
-from typing import NamedTuple
 
-import click
 import msgspec
 import pytest
-import yaml
 
-from agentv import cli, load_eval_cases
+from agentv import load_eval_cases
 from agentv.validate import check_file
-from tests.conftest import Write, agentv
+from tests.conftest import Write
+from tests.docs_kit import ROOT, blocks, check_workflow, run_console
 
-ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-class Block(NamedTuple):
-    language: str
-    text: str
-
-
-def blocks(page: Path) -> list[Block]:
-    return [Block(*found) for found in re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -68,31 +55,6 @@ def check_yaml(text: str, number: int, write: Write) -> None:
     path = write(named[1] if named else f"evals/block{number}.yaml", text)
     problems = [problem.message for problem in check_file(path).problems]
     assert bool(problems) == path.name.startswith("bad")
-
-
-def run_console(text: str) -> None:
-    """A line of `…` stands for the rest of what is printed; what goes into a file is only said to be there."""
-    for line, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
-        command, _, into = line.partition(" > ")
-        ran = agentv(*shlex.split(command)[1:])
-        printed = undated(ran.stdout if into else ran.stderr + ran.stdout)
-        shown, rest, _ = undated(expected).partition("…\n")
-        assert printed.startswith(shown) if rest or into else printed == shown
-        assert printed
-
-
-def undated(text: str) -> str:
-    return re.sub(r"\d{4}-\d\d-\d\d", "DATE", text)
-
-
-def check_workflow(text: str) -> None:
-    """The commands of a workflow are ones that the command line understands."""
-    steps = yaml.safe_load(text)["jobs"]["evals"]["steps"]
-    commands = [shlex.split(step["run"])[1:] for step in steps if step.get("run", "").startswith("agentv ")]
-    for name, *args in commands:
-        found = cli.agentv.get_command(click.Context(cli.agentv), name)
-        assert found is not None
-        assert found.make_context(name, args).params
 
 
 def test_links_between_pages_lead_somewhere() -> None:
