@@ -39,6 +39,18 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return write_file
 
 
+@pytest.fixture(scope="session")
+def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for `sys.path` with the package of examples/extending, installed as a user would, without a network."""
+    folder = tmp_path_factory.mktemp("extension")
+    package = Path(__file__).parent.parent / "examples" / "extending"
+    offline = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--quiet"]
+    command = [sys.executable, "-m", "pip", "install", *offline, "--target", str(folder), str(package)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    return folder
+
+
 def a_case(id_: str = "test-1", **fields: Any) -> dict[str, Any]:
     """A case as it is written, complete unless told otherwise."""
     message = {"role": "user", "content": "Query"}

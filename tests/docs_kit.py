@@ -45,8 +45,8 @@ def run_console(text: str) -> None:
         printed = undated(ran.stderr + ran.stdout)
         shown, rest, _ = undated(expected).partition("…\n")
         assert printed.startswith(shown) if rest else printed == shown
-        _, _, into = line.partition(" > ")
-        assert Path(into).read_text() if into else printed
+        into = re.search(r" > ([^\s;]+)", line)
+        assert Path(into[1]).read_text() if into else printed
 
 
 def undated(text: str) -> str:

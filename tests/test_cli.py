@@ -93,6 +93,7 @@ ROWS = [
         "progress",
         "process",
         "functions",
+        "extensions",
         "payload",
         "outcomes",
         "compared",

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import tomllib
 from pathlib import Path
 
 import msgspec
@@ -17,11 +18,15 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_examples_of_a_page(page: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_a_page(
+    page: Path, write: Write, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """YAML with a path in its first line is written there; commands must print what stands below them."""
     for name in ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "AGENT_TOKEN"):
         monkeypatch.setenv(name, "a key of mine")
     write("evals/loop.py", "for i in range(10): pass")
+    if page.name == "extending.md":
+        monkeypatch.syspath_prepend(request.getfixturevalue("extension"))
     if page.name == "python-api.md":
         check = "evaluators: [{type: contains, value: hello}]"
         write("evals/weather.yaml", f"evalcases:\n- {{id: a, outcome: b, input: c, {check}}}\n")
@@ -33,6 +38,8 @@ def test_the_examples_of_a_page(page: Path, write: Write, monkeypatch: pytest.Mo
                 assert len(list(load_eval_cases(write(f"{number}.jsonl", block.text)))) == 1
             case "json":
                 assert msgspec.json.decode(block.text)
+            case "toml":
+                assert tomllib.loads(block.text)
             case "console":
                 run_console(block.text)
             case "python" if named := re.match(r"# (\S+\.py)\n", block.text):

@@ -1,56 +1,190 @@
 """A package can bring a kind of target and a type of evaluator, by entry points alone."""
 
+import json
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
+import jsonschema
+import pytest
+
 from tests.conftest import Write, a_case, agentv
+from tests.docs_kit import ROOT, blocks
 from tests.test_seed_eval_cli import results
 
-PLUGIN = """
-from typing import Annotated
+EXAMPLE = ROOT / "examples" / "extending"
+WRONG = """
 import msgspec
-from agentv import ProviderResponse, Score
 from agentv.providers.settings import TargetSettings
 
-class ShoutSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    mark: str = "!"
-
+class Settings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def open(self, folder):
-        return Shout(self.mark)
-
-class Shout:
-    def __init__(self, mark):
-        self.mark = mark
+        return self
 
     async def invoke(self, request):
-        return ProviderResponse(text=request.question.upper() + self.mark)
+        return request.question
 
-class EndsWith(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    value: str
+class Breaks(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    def open(self, folder):
+        raise ValueError("no such thing")
 
+class Empty(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    def open(self, folder):
+        return folder
+
+class Number(msgspec.Struct, frozen=True):
     async def evaluate(self, exchange):
-        good = exchange.response.text.endswith(self.value)
-        return Score(score=float(good), hits=("ends well",) if good else ())
+        return 1.0
+
+class Unready(msgspec.Struct, frozen=True):
+    def open(self, workshop):
+        raise ValueError("no such thing")
+
+class Bare(msgspec.Struct, frozen=True):
+    pass
+
+class Plain:
+    pass
 """
 ENTRY_POINTS = """
 [agentv.providers]
-shout = shouting:ShoutSettings
+returns-text = wrong:Settings
+breaks = wrong:Breaks
+empty = wrong:Empty
+plain = wrong:Plain
+gone = wrong:Gone
 [agentv.evaluators]
-ends_with = shouting:EndsWith
+number = wrong:Number
+unready = wrong:Unready
+bare = wrong:Bare
+plain = wrong:Plain
+gone = nowhere:Gone
 """
 
 
-def test_a_provider_and_an_evaluator_from_another_package(write: Write, tmp_path: Path) -> None:
-    write("site/shouting.py", PLUGIN)
-    write("site/shouting-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
-    write("site/shouting-1.0.dist-info/entry_points.txt", ENTRY_POINTS)
-    write("targets.yaml", "targets:\n  - {name: default, provider: shout, mark: '?'}\n")
-    path = write("a.jsonl", [a_case(input="hi", input_messages=None, evaluators=[{"type": "ends_with", "value": "?"}])])
-    env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    ran = agentv("eval", path, "--out", "o.jsonl", env=env)
-    assert ran.returncode == 0, ran.stderr
-    (result,) = results("o.jsonl")
-    assert (result["candidate_answer"], result["score"], result["hits"]) == ("HI?", 1.0, ["ends well"])
-    assert agentv("validate", "targets.yaml", env=env).returncode == 0
-    assert "unknown evaluator type 'ends_with'" in agentv("eval", path).stderr
-    assert "unknown provider 'shout'" in agentv("validate", "targets.yaml").stdout
+@pytest.fixture
+def installed(extension: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(extension))
+
+
+@pytest.fixture
+def wrong(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package is installed that does everything wrong."""
+    write("site/wrong.py", WRONG)
+    write("site/wrong-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: wrong\nVersion: 1.0\n")
+    write("site/wrong-1.0.dist-info/entry_points.txt", ENTRY_POINTS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+
+
+def a_project(write: Write, evaluator: str = "{type: word_count, most: 1}") -> None:
+    write("answers.json", '{"france": "Paris", "norway": "It is Oslo"}')
+    write("targets.yaml", "targets:\n  - {name: default, provider: replay, answers: answers.json}\n")
+    cases = "".join(f"- {{id: {id_}, outcome: b, input: c}}\n" for id_ in ("france", "norway", "spain"))
+    write("capitals.yaml", f"evaluators: [{evaluator}]\nevalcases:\n{cases}")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_provider_and_an_evaluator_from_an_installed_package(write: Write) -> None:
+    a_project(write)
+    assert agentv("eval", "capitals.yaml", "--out", "o.jsonl").returncode == 1
+    france, norway, spain = results("o.jsonl")
+    assert (france["candidate_answer"], france["score"], france["hits"]) == ("Paris", 1.0, ["has 1 words"])
+    assert (norway["score"], norway["misses"]) == (0.0, ["has 3 words, not 0 to 1"])
+    assert spain["error"] == "no answer was recorded"
+    assert agentv("validate", "targets.yaml", "capitals.yaml").returncode == 0
+
+
+def test_without_the_package_its_kinds_are_unknown(write: Write) -> None:
+    a_project(write)
+    assert "unknown evaluator type 'word_count'" in agentv("eval", "capitals.yaml").stderr
+    assert "unknown provider 'replay'" in agentv("validate", "targets.yaml").stdout
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_is_wrong_with_settings_of_a_package_is_told_before_the_run(write: Write) -> None:
+    a_project(write, "{type: word_count, most: many}")
+    write("targets.yaml", "targets:\n  - {name: default, provider: replay, anwers: answers.json}\n")
+    assert "evaluators[0].most: expected an integer, got a string" in agentv("validate", "capitals.yaml").stdout
+    assert "did you mean 'answers'?" in agentv("validate", "targets.yaml").stdout
+    a_project(write, "{type: word_count, least: 2, most: 1}")
+    assert "no answer has 2 words or more, but at most 1" in agentv("validate", "capitals.yaml").stdout
+    a_project(write)
+    write("answers.json", "[]")
+    ran = agentv("eval", "capitals.yaml", "--out", "o.jsonl")
+    assert (ran.returncode, Path("o.jsonl").exists()) == (2, False)
+    assert "target 'default': answers: answers.json cannot be used: Expected `object`, got `array`" in ran.stderr
+
+
+@pytest.mark.usefixtures("installed")
+def test_hints_and_the_schema_know_the_kinds_of_a_package(write: Write) -> None:
+    a_project(write, "{type: word_cont, most: 1}")
+    write("targets.yaml", "targets:\n  - {name: default, provider: reply, answers: answers.json}\n")
+    assert "did you mean 'word_count'?" in agentv("validate", "capitals.yaml").stdout
+    assert "did you mean 'replay'?" in agentv("validate", "targets.yaml").stdout
+    schema = jsonschema.Draft202012Validator(json.loads(agentv("schema", "targets").stdout))
+    target = {"name": "default", "provider": "replay", "answers": "answers.json"}
+    assert schema.is_valid({"targets": [target]})
+    assert not schema.is_valid({"targets": [target | {"answers": 1}]})
+
+
+@pytest.mark.usefixtures("wrong")
+@pytest.mark.parametrize(
+    ("provider", "message"),
+    [
+        ("gone", "'gone', which comes with the package 'wrong', cannot be loaded: AttributeError: "),
+        ("plain", "the entry point leads to wrong:Plain; it should lead to a subclass of agentv.providers.settings."),
+        ("breaks", "target 'default': wrong.Breaks cannot be opened: ValueError: no such thing"),
+        ("empty", "target 'default': wrong.Empty gave PosixPath, which has no 'invoke' or 'invoke_batch'"),
+    ],
+)
+def test_a_provider_that_cannot_be_used_is_told_in_the_name_of_its_package(
+    write: Write, provider: str, message: str
+) -> None:
+    write("targets.yaml", f"targets:\n  - {{name: default, provider: {provider}}}\n")
+    ran = agentv("eval", write("a.jsonl", [a_case(evaluators=[{"type": "is_json"}])]))
+    assert (ran.returncode, message in ran.stderr) == (2, True), ran.stderr
+
+
+@pytest.mark.usefixtures("wrong")
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("gone", "'gone', which comes with the package 'wrong', cannot be loaded: ModuleNotFoundError: "),
+        ("plain", "the entry point leads to wrong:Plain; it should lead to a subclass of msgspec.Struct"),
+        ("unready", "evaluators[0]: wrong.Unready cannot be opened: ValueError: no such thing"),
+        ("bare", "evaluators[0]: wrong.Bare gave Bare, which has no 'evaluate'"),
+    ],
+)
+def test_an_evaluator_that_cannot_be_used_is_told_in_the_name_of_its_package(
+    write: Write, kind: str, message: str
+) -> None:
+    ran = agentv("validate", write("a.jsonl", [a_case(evaluators=[{"type": kind}])]))
+    assert (ran.returncode, message in ran.stdout) == (1, True), ran.stdout
+
+
+@pytest.mark.usefixtures("wrong")
+def test_what_a_package_returns_is_checked(write: Write) -> None:
+    write("targets.yaml", "targets:\n  - {name: default, provider: mock}\n  - {name: text, provider: returns-text}\n")
+    cases = [a_case("a", execution={"target": "text"}), a_case("b")]
+    agentv(
+        "eval", write("a.jsonl", [case | {"evaluators": [{"type": "number"}]} for case in cases]), "--out", "o.jsonl"
+    )
+    a, b = results("o.jsonl")
+    assert a["error"] == "the provider returned str, and no ProviderResponse"
+    assert b["misses"] == ["the evaluator failed: it returned float, and no Score"]
+
+
+def test_the_package_passes_its_own_tests(extension: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(extension)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests")]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
+    assert (ran.returncode, ran.stdout.splitlines()[-1].split(" in ")[0]) == (0, "5 passed"), ran.stdout
+
+
+def test_the_page_shows_the_code_of_the_example() -> None:
+    shown = [re.match(r"# (\S+)\n", block.text) for block in blocks(ROOT / "docs" / "extending.md")]
+    named = {found[1]: found.string[found.end() :] for found in shown if found}
+    assert named == {name: (EXAMPLE / name).read_text() for name in named}
+    assert named.keys() >= {"pyproject.toml", "src/agentv_example/replay.py", "src/agentv_example/word_count.py"}

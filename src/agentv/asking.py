@@ -14,6 +14,7 @@ import msgspec
 
 from agentv.attempts import Backoff, Patience, persistently
 from agentv.cache import Cache
+from agentv.errors import ProviderError
 from agentv.outcomes import Failed
 from agentv.pacing import Pace
 from agentv.protocols import Provider
@@ -167,6 +168,8 @@ class Asker:
             except BaseException:
                 manner.pace.failed()
                 raise
+            if not isinstance(response, ProviderResponse):  # a package's code is not checked by us
+                raise ProviderError(f"the provider returned {type(response).__name__}, and no ProviderResponse")
             manner.pace.answered(_tokens(response, expected), expected)
             if response.duration_ms is not None:
                 return response

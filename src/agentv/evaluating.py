@@ -17,6 +17,7 @@ from msgspec import Meta
 from agentv.digests import digest, target_digest
 from agentv.errors import AgentvError, ConfigError
 from agentv.evaluators import evaluator_type
+from agentv.extensions import opened
 from agentv.judge_lines import JudgeCalls, JudgeLine, JudgeTargets
 from agentv.judgements import BadJudgement, sound, writable
 from agentv.notices import warn
@@ -185,9 +186,9 @@ class JudgeBench:
         if self._dry_run and heading.type in JUDGED:
             found.open(workshop)  # what is wrong with it is told all the same
             return Unjudged()
-        if not hasattr(found, "open") or (self._only_check and getattr(kind, "imports_code", False)):
+        if self._only_check and getattr(kind, "imports_code", False):
             return found  # type: ignore[no-any-return]
-        return found.open(workshop)  # type: ignore[no-any-return]
+        return opened(found, workshop, "evaluate")  # type: ignore[no-any-return]
 
     def line(self, case: EvalCase, target: str, asked: str | None) -> JudgeLine:
         """The way to the judge of a file's cases; it is connected once the targets are known."""

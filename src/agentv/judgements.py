@@ -137,6 +137,8 @@ def _points(value: Any) -> tuple[str, ...]:
 
 def sound(score: Score) -> Score:
     """The score within 0 and 1; one that is no number at all is a failure."""
+    if not isinstance(score, Score):  # a package's code is not checked by us
+        raise BadJudgement(f"it returned {type(score).__name__}, and no Score")
     number = number_from(score.score)
     texts = (*score.hits, *score.misses, score.reasoning)
     is_plain = type(score.hits) is tuple and type(score.misses) is tuple and all(_is_plain(text) for text in texts)

@@ -15,6 +15,7 @@ from agentv.config import guideline_patterns
 from agentv.digests import digest, target_digest
 from agentv.errors import AgentvError, ConfigError, nearest
 from agentv.evaluating import JudgeBench
+from agentv.extensions import opened
 from agentv.judge_lines import JudgeTargets
 from agentv.notices import note, warn
 from agentv.prompts import Files
@@ -253,7 +254,7 @@ def _stand_in(name: str, provider: Provider) -> Target:
 
 def _opened(name: str, settings: TargetSettings, folder: Path, file: Path) -> Provider | BatchProvider:
     try:
-        return settings.open(folder)
+        return opened(settings, folder, "invoke", "invoke_batch")  # type: ignore[no-any-return]
     except ConfigError as error:
         raise ConfigError(f"target {name!r}: {error.message}", file=file, hint=error.hint) from error
 

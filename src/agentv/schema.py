@@ -7,7 +7,7 @@ import msgspec
 
 from agentv.case_records import RULES, CaseRecord, EvalFileRecord, FileRecord
 from agentv.config import Config
-from agentv.providers import ALIASES, BUILT_IN, settings_type
+from agentv.providers import ALIASES, kinds, settings_type
 from agentv.records import EvalResult
 from agentv.targets import TargetsFile, spellings
 
@@ -31,9 +31,9 @@ def _of(type_: Any) -> Schema:
 
 def _targets() -> Schema:
     """Each kind of target under a condition on its `provider`, so that an editor names the fields of that kind."""
-    kinds = sorted(BUILT_IN)
+    known = kinds()
     (_, *references), definitions = msgspec.json.schema_components(
-        [TargetsFile, *map(settings_type, kinds)], ref_template="#/$defs/{name}"
+        [TargetsFile, *map(settings_type, known)], ref_template="#/$defs/{name}"
     )
     for definition in definitions.values():
         _allow_spellings(definition)
@@ -41,10 +41,10 @@ def _targets() -> Schema:
     file["properties"]["targets"]["items"] = {
         "type": "object",
         "required": ["name", "provider"],
-        "properties": {"provider": {"enum": sorted([*kinds, *ALIASES])}},
+        "properties": {"provider": {"enum": sorted([*known, *ALIASES])}},
         "allOf": [
             {"if": {"properties": {"provider": {"enum": _names(kind)}}}, "then": reference}
-            for kind, reference in zip(kinds, references, strict=True)
+            for kind, reference in zip(known, references, strict=True)
         ],
     }
     return {**file, "$defs": definitions}

@@ -3,7 +3,12 @@
 import pkgutil
 from typing import Any
 
+import msgspec
+
 from agentv.errors import ConfigError, nearest
+from agentv.extensions import extension, extension_names
+
+GROUP = "agentv.evaluators"
 
 BUILT_IN = {
     "code_judge": "agentv.evaluators.code_judge:CodeJudge",
@@ -31,8 +36,8 @@ def evaluator_type(kind: str) -> Any:
     """The class for `kind`: ours, else an installed package's. Imported now and not before."""
     if kind in BUILT_IN:
         return pkgutil.resolve_name(BUILT_IN[kind])
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group="agentv.evaluators", name=kind):
-        return entry.load()
-    raise ConfigError(f"unknown evaluator type {kind!r}", hint=nearest(kind, BUILT_IN))
+    found = extension(GROUP, kind, msgspec.Struct)
+    if found is None:
+        hint = nearest(kind, {*BUILT_IN, *extension_names(GROUP)})
+        raise ConfigError(f"unknown evaluator type {kind!r}", hint=hint)
+    return found

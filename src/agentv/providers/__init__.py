@@ -4,6 +4,10 @@ import pkgutil
 from typing import Any
 
 from agentv.errors import ConfigError, nearest
+from agentv.extensions import extension, extension_names
+from agentv.providers.settings import TargetSettings
+
+GROUP = "agentv.providers"
 
 BUILT_IN = {
     "anthropic": "agentv.providers.anthropic:AnthropicSettings",
@@ -27,8 +31,12 @@ def settings_type(provider: str) -> Any:
     kind = ALIASES.get(provider, provider)
     if kind in BUILT_IN:
         return pkgutil.resolve_name(BUILT_IN[kind])
-    from importlib.metadata import entry_points
+    found = extension(GROUP, kind, TargetSettings)
+    if found is None:
+        raise ConfigError(f"unknown provider {provider!r}", hint=nearest(provider, [*kinds(), *ALIASES]))
+    return found
 
-    for entry in entry_points(group="agentv.providers", name=kind):
-        return entry.load()
-    raise ConfigError(f"unknown provider {provider!r}", hint=nearest(provider, [*BUILT_IN, *ALIASES]))
+
+def kinds() -> list[str]:
+    """All the kinds of targets that there are here, ours and those of installed packages."""
+    return sorted({*BUILT_IN, *extension_names(GROUP)})

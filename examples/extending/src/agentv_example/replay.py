@@ -1,0 +1,37 @@
+"""A target that gives recorded answers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from agentv import ProviderRequest, ProviderResponse
+from agentv.errors import ConfigError, ProviderError
+from agentv.providers.settings import TargetSettings, Text
+
+
+class ReplaySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What stands in the targets file, besides what every target has."""
+
+    answers: Annotated[Text, Meta(description="A JSON file: an answer under the id of each case.")]
+
+    def open(self, folder: Path) -> "Replay":
+        """Called once, before the first case; what is wrong is told then, and nothing runs."""
+        try:
+            content = (folder / self.answers).read_text(encoding="utf-8")
+            return Replay(msgspec.json.decode(content, type=dict[str, str]))
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            raise ConfigError(f"answers: {self.answers} cannot be used: {error}") from error
+
+
+class Replay:
+    """Answers by the id of a case. One instance serves all of them, many at a time."""
+
+    def __init__(self, answers: dict[str, str]):
+        self._answers = answers
+
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        if request.eval_id not in self._answers:
+            raise ProviderError("no answer was recorded")  # an error of this case; the others go on
+        return ProviderResponse(text=self._answers[request.eval_id])
