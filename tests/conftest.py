@@ -18,6 +18,8 @@ settings.load_profile("build" if os.environ.get("CI") else "desk")
 
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"  # servers of tests are on loopback
 
+os.environ.pop("GITHUB_ACTIONS", None)  # where these tests run is not what they are about
+
 Write = Callable[..., Path]
 PRINT_PEAK_KB = "print(next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')))"
 """Not `ru_maxrss`, which a child begins with at the size of the process that started it."""

@@ -36,7 +36,7 @@ def run_console(text: str) -> None:
     for line, expected in commands(text):
         ran = subprocess.run(
             ["/bin/sh", "-c", line],
-            env={**os.environ, "PATH": path},
+            env={**os.environ, "PATH": path, "GITHUB_ACTIONS": ""},
             capture_output=True,
             text=True,
             check=False,
