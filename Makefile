@@ -17,7 +17,7 @@ types: .venv/dev.stamp
 	$(BIN)/mypy
 
 unit: .venv/dev.stamp
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 4 --dist worksteal
 
 bench: .venv/demo.stamp
 	$(BIN)/python -m benchmarks

@@ -14,13 +14,17 @@ from benchmarks.measure import Figure, best_of, peak_mb, process
 
 PAIRS = 100_000
 COMPARE = """
-import sys
-sys.argv = ["agentv", "compare", *sys.argv[1:], "--quiet", "--out", "/dev/null"]
+import os, sys
+kept = os.dup(1)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+sys.argv = ["agentv", "compare", *sys.argv[1:], "--quiet"]
 from agentv.__main__ import main
 try:
     main()
 except SystemExit:
     pass
+sys.stdout.flush()
+os.dup2(kept, 1)
 """
 
 
