@@ -1,6 +1,7 @@
 """`agentv eval` with input that is wrong or odd, and the messages it gives."""
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
