@@ -3,8 +3,8 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from hashlib import file_digest
 from pathlib import Path
@@ -40,8 +40,7 @@ class Manner:
         sent: Callable[[], Any] = lambda: None,
     ):
         self.pace, self.backoff, self.seconds = pace or Pace(), backoff or Backoff(), seconds
-        self.gate = gate or nullcontext()
-        self._sent = sent
+        self.gate, self._sent = gate, sent
 
     @cached_property
     def sent(self) -> Any:
@@ -133,6 +132,30 @@ def _number(value: float | str | None) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
+class _Turn:
+    """One's turn to ask a target: when it is free, at its pace, in a slot of the run."""
+
+    def __init__(self, manner: Manner, slots: asyncio.Semaphore, expected: float):
+        self._manner, self._slots, self._expected = manner, slots, expected
+
+    async def __aenter__(self) -> None:
+        gate = self._manner.gate
+        if gate is not None:
+            await gate.acquire()
+        try:
+            await self._manner.pace.turn(self._expected)
+            await self._slots.acquire()
+        except BaseException:
+            if gate is not None:
+                gate.release()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._slots.release()
+        if self._manner.gate is not None:
+            self._manner.gate.release()
+
+
 class Asker:
     """Asks the targets of one run, be it for an answer or for a judgement.
 
@@ -175,13 +198,7 @@ class Asker:
                 return response
             return msgspec.structs.replace(response, duration_ms=round((time.perf_counter() - start) * 1000, 3))
 
-        @asynccontextmanager
-        async def turn() -> AsyncIterator[None]:
-            async with manner.gate:
-                await manner.pace.turn(expected)
-                async with self._slots:
-                    yield
-
+        turn = _Turn(manner, self._slots, expected)
         patience = Patience(self.seconds(manner), self.backoff(manner), turn, on_retry, manner.pace.hold)
         attempt, got = await persistently(call, patience)
         if not isinstance(got, Failed):

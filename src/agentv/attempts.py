@@ -41,8 +41,8 @@ class Patience(NamedTuple):
 
     seconds: float
     backoff: Backoff
-    turn: Callable[[], AbstractAsyncContextManager[object]]
-    """Entered before each attempt; waiting for it is on nobody's time."""
+    turn: AbstractAsyncContextManager[object]
+    """Entered before each attempt, again and again; waiting for it is on nobody's time."""
     on_retry: Callable[[int, Failed], None]
     hold: Callable[[float], None] = lambda _seconds: None
     """Keeps everybody from asking for a while."""
@@ -52,7 +52,7 @@ async def persistently(call: Callable[[int], Awaitable[T]], patience: Patience) 
     """Make a call, and make it again when that may help: the number of the last attempt, and how it ended."""
     left = patience.seconds
     for attempt in itertools.count(1):
-        async with patience.turn():
+        async with patience.turn:
             got = await _once(call(attempt), patience.seconds)
         if not isinstance(got, Failed):
             break

@@ -322,7 +322,7 @@ class _Run:
             self._watcher.retried(f"target {label}", attempt, failed.error)
 
         seconds = self.asker.batch_seconds(target.manner, file.cases)
-        patience = Patience(seconds, self.asker.backoff(target.manner), nullcontext, on_retry)
+        patience = Patience(seconds, self.asker.backoff(target.manner), nullcontext(), on_retry)
         attempt = 1
         got: Answers | Failed = Failed("the batch was not asked for this case")
         async with turns, self._gate(target):
