@@ -57,6 +57,9 @@ FIELDS += ["healthcheck", "timeout_seconds", "delay_ms", "options", "args", "jud
 good = st.sampled_from(["x", 1, 2.5, {}, ["a"], {"type": "http", "url": "u"}, {"input": 1}, "${{ X }}", True])
 
 
+BEYOND_A_SCHEMA = ("url: must begin with http://",)
+
+
 @settings(max_examples=1000, deadline=None)
 @given(st.data())
 def test_a_target_is_accepted_by_both_or_by_none(folder: Path, data: st.DataObject) -> None:
@@ -67,6 +70,7 @@ def test_a_target_is_accepted_by_both_or_by_none(folder: Path, data: st.DataObje
     path = folder / "targets.yaml"
     path.write_text(json.dumps({"targets": [target]}))
     errors = [problem for problem in read_targets(path, {}).problems if problem.severity == "error"]
+    errors = [problem for problem in errors if not any(words in problem.message for words in BEYOND_A_SCHEMA)]
     assert VALIDATORS["targets"].is_valid({"targets": [target]}) == (not errors)
 
 

@@ -35,8 +35,9 @@ def _targets() -> Schema:
     (_, *references), definitions = msgspec.json.schema_components(
         [TargetsFile, *map(settings_type, known)], ref_template="#/$defs/{name}"
     )
-    for definition in definitions.values():
-        _allow_spellings(definition)
+    needs = {settings_type(kind).__name__: settings_type(kind).needs_one for kind in known}
+    for name, definition in definitions.items():
+        _allow_spellings(definition, needs.get(name, ()))
     file = definitions.pop("TargetsFile")
     file["properties"]["targets"]["items"] = {
         "type": "object",
@@ -54,13 +55,14 @@ def _names(kind: str) -> list[str]:
     return [kind, *(alias for alias, name in ALIASES.items() if name == kind)]
 
 
-def _allow_spellings(definition: Schema) -> None:
-    """Take a setting under each of its spellings, as loading does."""
+def _allow_spellings(definition: Schema, needs_one: tuple[str, ...]) -> None:
+    """Take a setting under each of its spellings, as loading does; of some, one must be there."""
     properties = definition["properties"]
     definition["properties"] = {form: properties[name] for name in properties for form in spellings(name)}
     required = definition.pop("required", [])
     definition["required"] = [name for name in required if len(spellings(name)) == 1]
     choices = [[{"required": [form]} for form in spellings(name)] for name in required if len(spellings(name)) > 1]
+    choices += [[{"required": [form]} for name in needs_one for form in spellings(name)]] if needs_one else []
     if choices:
         definition["allOf"] = [{"anyOf": forms} for forms in choices]
 

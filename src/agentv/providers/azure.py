@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
@@ -18,6 +18,8 @@ VERSION = "2024-10-21"
 
 class AzureSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model deployed on Azure; `model` and `deployment` mean the same, and so do the two versions."""
+
+    needs_one: ClassVar[tuple[str, ...]] = ("deployment", "model")
 
     endpoint: Annotated[Text, Meta(description="https://RESOURCE.openai.azure.com")]
     deployment: Annotated[Text | None, Meta(description="The deployment's name.")] = None

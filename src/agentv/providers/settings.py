@@ -35,6 +35,9 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     workers: Annotated[Count | None, Meta(description="How many cases it may work on at once.")] = None
     provider_batching: Annotated[Flag | None, Meta(description="One call answers all the cases of a file.")] = None
 
+    needs_one: ClassVar[tuple[str, ...]] = ()
+    """Settings of which one must be given, though none has to."""
+
     reads_files: ClassVar[bool] = False
     """Whether the target reads files itself, so that a prompt only refers to them."""
 
