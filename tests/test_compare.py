@@ -79,9 +79,9 @@ def test_exit_code_indicates_comparison_result(write: Write) -> None:
     save(write, "low.jsonl", many(3, 0.4))
     save(write, "high.jsonl", many(3, 0.6))
     save(write, "other.jsonl", {"case-0": 0.6, "case-1": 0.8, "case-2": 0.4})
-    compared("low.jsonl", "high.jsonl", code=0)
-    compared("high.jsonl", "low.jsonl", code=1)
-    compared("high.jsonl", "other.jsonl", code=0)
+    assert agentv("compare", "low.jsonl", "high.jsonl").returncode == 0
+    assert agentv("compare", "high.jsonl", "low.jsonl").returncode == 1
+    assert agentv("compare", "high.jsonl", "other.jsonl").returncode == 0
 
 
 def test_deltas_come_from_the_decimal_text(write: Write) -> None:
