@@ -300,7 +300,7 @@ def test_waiting_takes_no_threads(nap: str) -> None:
         return threads
 
     before = threading.active_count()
-    assert asyncio.run(run()) == before
+    assert asyncio.run(run()) <= before  # a thread of another test may end meanwhile
     assert living(nap) == []
 
 
