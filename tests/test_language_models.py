@@ -18,7 +18,7 @@ from agentv.providers.connections import waiting_time
 from agentv.records import Message, TokenUsage, ToolCall
 from agentv.shapes import converted
 from tests.conftest import Write, a_case, agentv
-from tests.model_servers import VENDORS, Reply, Says, a_request, ask, asked, failing, model_server
+from tests.model_servers import VENDORS, Answer, Reply, Says, a_request, ask, asked, failing, model_server
 from tests.test_seed_eval_cli import evaluate, results
 
 every_vendor = pytest.mark.parametrize("vendor", VENDORS)
@@ -514,3 +514,42 @@ def test_one_client_asks_again_and_again(vendor: str) -> None:
         got = asyncio.run(asked(server.target(vendor), *["Capital of France?"] * 5))
     assert [answer.text for answer in got] == ["Paris"] * 5
     assert server.connections == 1
+
+
+@pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
+def test_a_system_message_alone_is_sent_whole_and_once(write: Write, vendor: str) -> None:
+    """These vendors want somebody to have spoken; its guidelines are not to be lost on the way."""
+    write("rules.instructions.md", "Answer in French.")
+    blocks = [{"type": "text", "value": "Say hi."}, {"type": "file", "value": "rules.instructions.md"}]
+    write("a.jsonl", [a_case("a", input_messages=[{"role": "system", "content": blocks}])])
+    write("a.yaml", "evaluators: [{type: contains, value: Paris}]\n")
+    with model_server(lambda _: "Paris") as server:
+        write("targets.yaml", json.dumps({"targets": [server.target(vendor)]}))
+        assert agentv("eval", "a.jsonl", "--out", "out.jsonl").returncode == 0
+        sent = json.dumps(server.asked[0])
+    assert (sent.count("Say hi."), sent.count("Answer in French.")) == (1, 1)
+
+
+def test_a_server_that_takes_no_schema_can_judge(write: Write) -> None:
+    def answer(body: dict[str, Any]) -> Answer:
+        if "response_format" in body:
+            return Reply(400, {"error": {"message": "This response_format type is unavailable now"}})
+        return '{"score": 0.9}'
+
+    with model_server(answer) as server:
+        judge = server.target("openai") | {"name": "judge"}
+        mock = {"name": "default", "provider": "mock", "response": "Paris", "judge_target": "judge"}
+        write("targets.yaml", json.dumps({"targets": [mock, judge]}))
+        write("a.jsonl", [a_case("a"), a_case("b")])
+        assert agentv("eval", "a.jsonl", "--out", "out.jsonl").returncode == 0
+        assert len(server.asked) == 3  # it is not asked for the impossible twice
+    assert [result["score"] for result in results("out.jsonl")] == [0.9, 0.9]
+
+
+def test_half_a_character_does_not_lose_an_answer(write: Write) -> None:
+    body = b'{"choices": [{"message": {"role": "assistant", "content": "Paris \\ud83d"}}]}'
+    with model_server(lambda _: Reply(200, body)) as server:
+        write("targets.yaml", json.dumps({"targets": [server.target("openai")]}))
+        write("a.jsonl", [a_case("a", evaluators=[{"type": "contains", "value": "Paris"}])])
+        assert agentv("eval", "a.jsonl", "--out", "out.jsonl").returncode == 0
+    assert results("out.jsonl")[0]["candidate_answer"] == "Paris ?"

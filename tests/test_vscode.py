@@ -1,5 +1,6 @@
 """VS Code, as far as a program in the place of its command can tell."""
 
+import json
 import os
 import re
 import time
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.agent_kit import Agents
-from tests.conftest import Write, agentv
+from tests.conftest import Write, a_case, agentv
 from tests.test_process import living, wait_until
+from tests.test_seed_eval_cli import results
 
 EDITOR = """
 document = Path(sys.argv[sys.argv.index("--add-file") + 1])
@@ -146,3 +148,22 @@ def test_settings_that_the_editor_makes_no_use_of_are_told(write: Write, setting
     ran = agentv("validate", path)
     assert ran.returncode == 0
     assert re.search(rf"warning: target 'a': {name}: vscode makes no use of this \(", ran.stdout)
+
+
+def test_an_answer_that_is_still_being_written_is_waited_for(vscode: Agents) -> None:
+    slowly = "file = open(response, 'w')\ntime.sleep(0.5)\nfile.write('first half, ')\nfile.flush()\n"
+    (found,) = edits(vscode, slowly + "time.sleep(0.1)\nfile.write('second half')\nfile.close()").run()
+    assert found["candidate_answer"] == "first half, second half"
+
+
+def test_editors_that_judge_are_not_opened_side_by_side(vscode: Agents) -> None:
+    edits(
+        vscode,
+        "lock = HERE / 'open'\nassert not lock.exists()\nlock.touch()\ntime.sleep(0.1)\nlock.unlink()\nanswer('{\"score\": 1}')",
+    )
+    editor = {"name": "judge", "provider": "vscode", "executable": "./stand-in"}
+    mock = {"name": "default", "provider": "mock", "response": "x", "judge_target": "judge"}
+    vscode.write("targets.yaml", json.dumps({"targets": [mock, editor]}))
+    vscode.write("cases.jsonl", [a_case(f"c{number}") for number in range(3)])
+    assert agentv("eval", "cases.jsonl", "--workers", "3", "--out", "out.jsonl").returncode == 0
+    assert [result["score"] for result in results("out.jsonl")] == [1.0] * 3
