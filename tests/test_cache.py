@@ -287,3 +287,11 @@ def test_large_files_that_a_command_names_are_not_read_without_the_cache(write: 
     for args in ([], ["--cache"]):
         ran = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
         assert int(ran.stdout.split()[-1]) < 100 << 10
+
+
+def test_folders_that_a_command_names_are_not_read(write: Write) -> None:
+    """Somebody may mount a disk of theirs."""
+    write("data/huge.bin", "one")
+    script = f"printf x >> '{os.getcwd()}/calls'; echo fine {os.getcwd()}/data"
+    project(write, {"name": "default", "provider": "cli", "command_template": script}, cases=1)
+    assert changed_answers(("data/huge.bin", "one"), ("data/huge.bin", "two")) == [1, 0]

@@ -426,6 +426,22 @@ def test_a_trial_that_broke_does_not_take_the_others_with_it(write: Write) -> No
     assert [bounds["lower"], bounds["upper"], bounds["unscored"]] == pytest.approx([-0.02, 0.18, 20])
 
 
+def test_pairs_that_were_scored_in_part_do_not_make_the_interval_narrow(write: Write) -> None:
+    """They are draws like any other, and their bounds come on top."""
+    before, after = noisy(20), noisy(20, seed=2)
+    rows(write, "a.jsonl", [{"eval_id": k, "score": v, "trial": n} for k, v in before.items() for n in (1, 2)])
+    broken = {"score": 0.0, "error": "it broke"}
+    rows(
+        write,
+        "b.jsonl",
+        [{"eval_id": k, "trial": n, **(broken if n == 2 else {"score": v})} for k, v in after.items() for n in (1, 2)],
+    )
+    found = compared("a.jsonl", "b.jsonl", code=1)["statistics"]
+    delta, bounds = found["delta"], found["bounds"]
+    half = delta["ci_upper"] - delta["mean"]
+    assert found["interval"] == pytest.approx([bounds["lower"] - half, bounds["upper"] + half])
+
+
 def test_with_repeats_the_verdicts_of_most_count(write: Write) -> None:
     for name, verdict in (("a.jsonl", "pass"), ("b.jsonl", "fail")):
         entries = [{"eval_id": f"c{n}", "score": 0.9, "verdict": verdict} for n in range(20)]

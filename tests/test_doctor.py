@@ -266,3 +266,14 @@ def test_on_a_narrow_terminal_lines_are_folded_below_what_they_belong_to(write: 
         "             A_VARIABLE_THAT_IS_MISSING is not set",
         "             hint: set it, or put it into .env",
     ]
+
+
+def test_a_target_on_the_network_has_no_healthcheck_and_its_package_is_tried(write: Write) -> None:
+    target = {"name": "default", "provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
+    write("targets.yaml", json.dumps({"targets": [target]}))
+    ran = agentv("doctor")
+    assert (ran.returncode, "healthcheck" in ran.stdout) == (0, False)
+    write("openai/__init__.py", "raise RuntimeError('built for another machine')")
+    ran = agentv("doctor", env={**os.environ, "PYTHONPATH": "."})
+    assert ran.returncode == 1
+    assert "the 'openai' package cannot be imported: RuntimeError: built for another machine" in ran.stdout

@@ -75,17 +75,20 @@ def _sent(settings: TargetSettings, folder: Path) -> Any:
     fields = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in NOT_SENT}
     if isinstance(settings, RetrySettings):
         return fields
-    places = [folder, *(folder / str(fields[name]) for name in ("cwd",) if fields.get(name))]
-    return [fields, str(folder), [fingerprint for place in places for fingerprint in _contents(fields, place)]]
+    at_work = [folder / str(fields[name]) for name in ("cwd", "workspace_template") if fields.get(name)]
+    found = [fingerprint for place in (folder, *at_work) for fingerprint in _contents(fields, place)]
+    if settings.reads_files:  # what an agent works on is part of what it is asked
+        found += [fingerprint for place in at_work for fingerprint in _tree(place)]
+    return [fields, str(folder), found]
 
 
 def _contents(fields: Any, folder: Path) -> Iterator[str]:
-    """What is in the files and folders that the settings of a target here speak of, such as a function's."""
+    """What is in the files that the settings of a target here speak of, such as a function's."""
     if isinstance(fields, str):
         for word in _WORD.findall(fields):
             for place in (folder / word, folder / f"{word.replace('.', '/')}.py"):
                 with suppress(OSError, ValueError):
-                    yield from _fingerprints(place)
+                    yield from _fingerprint(place)
     elif isinstance(fields, dict | list | tuple):
         for inner in fields.values() if isinstance(fields, dict) else fields:
             yield from _contents(inner, folder)
@@ -94,16 +97,19 @@ def _contents(fields: Any, folder: Path) -> Iterator[str]:
 _WORD = re.compile(r"[^\s'\":;|&<>(){}$`]+")
 
 
-def _fingerprints(place: Path) -> Iterator[str]:
-    """What is in a file, or in all the files of a folder."""
-    if place.is_file():
-        with place.open("rb") as file:
+def _tree(folder: Path) -> Iterator[str]:
+    """What is in all the files of a folder, but for what Git has to say of them."""
+    for path in sorted(folder.rglob("*")):
+        if ".git" not in path.parts:
+            with suppress(OSError):
+                yield str(path.relative_to(folder))
+                yield from _fingerprint(path)
+
+
+def _fingerprint(path: Path) -> Iterator[str]:
+    if path.is_file():
+        with path.open("rb") as file:
             yield file_digest(file, "blake2b").hexdigest()
-    elif place.is_dir() and place.name not in ("", ".", ".."):
-        for path in sorted(place.rglob("*")):
-            if path.is_file() and ".git" not in path.parts:
-                yield str(path.relative_to(place))
-                yield from _fingerprints(path)
 
 
 def _pace(settings: TargetSettings) -> Pace:
@@ -188,11 +194,11 @@ class Asker:
             asked = request if attempt == 1 else msgspec.structs.replace(request, attempt=attempt)
             try:
                 response = await provider.invoke(asked)
+                if not isinstance(response, ProviderResponse):  # a package's code is not checked by us
+                    raise ProviderError(f"the provider returned {type(response).__name__}, and no ProviderResponse")
             except BaseException:
                 manner.pace.failed()
                 raise
-            if not isinstance(response, ProviderResponse):  # a package's code is not checked by us
-                raise ProviderError(f"the provider returned {type(response).__name__}, and no ProviderResponse")
             manner.pace.answered(_tokens(response, expected), expected)
             if response.duration_ms is not None:
                 return response

@@ -113,7 +113,7 @@ class Scores:
             passed = sum(bool(flags & PASSED) for _, flags in rows if not flags & UNSCORED)
             flags = REPEATED | (PASSED if 2 * passed > len(scored) else 0)
             for _, each in rows:
-                flags |= each & ~(PASSED if scored else 0) & ~(UNSCORED if scored else 0)
+                flags |= each & ~(PASSED | UNSCORED if scored else PASSED)
             self.scores[number], self.flags[number] = mean([score for score, _ in rows]), flags
             if scored and len(scored) < len(rows):
                 low, missing = sum(scored) / len(rows), (len(rows) - len(scored)) / len(rows)
@@ -311,7 +311,7 @@ def read_run(path: Path, index: Index, needs: Needs, apart: Index) -> Run:
     `apart` is the index of cases that are kept apart by what the figures are wanted for.
     """
     run = Run(path, index)
-    name = {"dataset": "dataset", "target": "target"}.get(needs.by or "")
+    name = needs.by if needs.by in ("dataset", "target") else None
     run.apart = Run(path, apart) if name else None
     problems: list[Problem] = []
     try:

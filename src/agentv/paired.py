@@ -57,7 +57,7 @@ class Sheet(NamedTuple):
             seed=seed,
         )
         passes = _passes(kinds if scored is self else scored._kinds())
-        interval = _interval(delta, pairs, bounds)
+        interval = _interval(delta, pairs / len(self.numbers), bounds) if pairs >= FEWEST_PAIRS else None
         exact = Test(name="exact McNemar", p_value=mcnemar(passes.lost, passes.gained))
         return Statistics(
             pairs=pairs,
@@ -142,11 +142,10 @@ def _delta(scored: Sheet, clusters: Sequence[int] | None) -> tuple[Delta, Sample
     )
 
 
-def _interval(delta: Delta, pairs: int, bounds: Bounds) -> tuple[float, float] | None:
-    """The confidence interval, as wide as the pairs without a score make it; too few pairs have none."""
-    if pairs < FEWEST_PAIRS or delta.ci_lower is None or delta.ci_upper is None:
+def _interval(delta: Delta, share: float, bounds: Bounds) -> tuple[float, float] | None:
+    """The confidence interval, as wide as what was not scored makes it; `share` is that of the pairs it is based on."""
+    if delta.ci_lower is None or delta.ci_upper is None:
         return None
-    share = pairs / (pairs + bounds.unscored)
     low = bounds.lower + (delta.ci_lower - delta.mean) * share
     return low, bounds.upper + (delta.ci_upper - delta.mean) * share
 

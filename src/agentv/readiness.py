@@ -77,7 +77,7 @@ def _is_error(problem: Problem) -> bool:
 
 async def _health(provider: Provider | BatchProvider, check: bool) -> tuple[Healthcheck, list[Problem]]:
     """What became of the target's own check, and what it found."""
-    if not isinstance(provider, Checked) or provider.check is None:
+    if isinstance(provider, Networked) or not isinstance(provider, Checked) or provider.check is None:
         return "none", []
     if not check:
         return "not run", []
@@ -123,6 +123,7 @@ def _expect_program(settings: CliSettings, folder: Path) -> None:
 async def _connect(provider: Provider | BatchProvider) -> None:
     """Make the client of a target on the network, which finds out whether there is a key. Nothing is sent."""
     if isinstance(provider, Networked):
+        await provider.check.run()
         async with provider:
             client = provider.client()
             if hasattr(client, "api_key") and not any(getattr(client, name, None) for name in CREDENTIALS):
