@@ -205,7 +205,7 @@ def test_a_package_that_is_broken_stops_the_run(write: Write) -> None:
         write("targets.yaml", json.dumps({"targets": [server.target("openai")]}))
     write("a.jsonl", [a_case("a", evaluators=[{"type": "contains", "value": "Paris"}])])
     ran = agentv("eval", "a.jsonl", env={**os.environ, "PYTHONPATH": "."})
-    assert ran.returncode != 0
+    assert ran.returncode == 2
     assert "the 'openai' package cannot be imported: ModuleNotFoundError: No module named 'nothing_of" in ran.stderr
     assert "pip install --upgrade 'agentv[openai]'" in ran.stderr
     assert "Traceback" not in ran.stderr
