@@ -73,9 +73,7 @@ def memory(folder: Path) -> Iterator[Figure]:
     large = write_lines(folder / "large.jsonl", typical, 1_000_000)
     grown = peak_mb(LOAD, str(large)) - peak_mb(LOAD, str(small))
     yield Figure("memory, 1,000,000 lines more than 10,000 (load)", grown, "MB", 10)
-    check = (
-        "import sys; from pathlib import Path; from agentv.validate import check_file\ncheck_file(Path(sys.argv[1]))"
-    )
+    check = "import sys, pathlib; from agentv.project.validate import check_file\ncheck_file(pathlib.Path(sys.argv[1]))"
     grown = peak_mb(check, str(large)) - peak_mb(check, str(small))
     yield Figure("memory, 1,000,000 lines more than 10,000 (validate)", grown, "MB", 20)
 

@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.kits.project import Write
 
 # chance finds bugs on the desk of whoever makes a change; a build that was green should stay green
 settings.register_profile("build", derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -19,10 +20,6 @@ settings.load_profile("build" if os.environ.get("CI") else "desk")
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"  # servers of tests are on loopback
 
 os.environ.pop("GITHUB_ACTIONS", None)  # where these tests run is not what they are about
-
-Write = Callable[..., Path]
-PRINT_PEAK_KB = "print(next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')))"
-"""Not `ru_maxrss`, which a child begins with at the size of the process that started it."""
 
 
 @pytest.fixture
@@ -51,15 +48,3 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert ran.returncode == 0, ran.stderr
     return folder
-
-
-def a_case(id_: str = "test-1", **fields: Any) -> dict[str, Any]:
-    """A case as it is written, complete unless told otherwise."""
-    message = {"role": "user", "content": "Query"}
-    return {"id": id_, "expected_outcome": "Goal", "input_messages": [message]} | fields
-
-
-def agentv(*args: str | Path, cwd: Path | None = None, **options: Any) -> "subprocess.CompletedProcess[str]":
-    """The command line in a process of its own."""
-    command = [sys.executable, "-m", "agentv", *map(str, args)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=120, **options)

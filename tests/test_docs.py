@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from agentv import load_eval_cases
-from agentv.validate import check_file
-from tests.conftest import Write
-from tests.docs_kit import ROOT, blocks, check_workflow, run_console
+from agentv.project.validate import check_file
+from tests.kits.docs import ROOT, blocks, check_workflow, run_console
+from tests.kits.project import Write
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import agentv
-from tests.docs_kit import ROOT, blocks, check_workflow, commands, run_console
+from tests.kits.docs import ROOT, blocks, check_workflow, commands, run_console
+from tests.kits.project import agentv
 
 EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_dir())
 

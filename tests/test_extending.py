@@ -10,9 +10,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests.conftest import Write, a_case, agentv
-from tests.docs_kit import ROOT, blocks
-from tests.test_seed_eval_cli import results
+from tests.kits.docs import ROOT, blocks
+from tests.kits.project import Write, a_case, agentv
+from tests.kits.runs import results
 
 EXAMPLE = ROOT / "examples" / "extending"
 WRONG = """

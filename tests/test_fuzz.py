@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agentv import AgentvError, EvalCase, collect_warnings, load_eval_cases
-from agentv.validate import check_file
-from tests.conftest import a_case
+from agentv.project.validate import check_file
+from tests.kits.project import a_case
 
 VALID = {
     ".jsonl": "".join(

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from tests.conftest import Write
+from tests.kits.project import Write
 
 NO_NETWORK = """
 import socket

@@ -6,12 +6,12 @@ The public names are resolved on first use, so that `agentv --help` pays for non
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentv.api import evaluate
-    from agentv.cases import load_eval_cases
-    from agentv.comparison import compare_results
+    from agentv.cases.read import load_eval_cases
+    from agentv.compare.compare import compare_results
     from agentv.errors import AgentvError
     from agentv.notices import collect_warnings
     from agentv.records import EvalCase, EvalResult, Message, Problem, ProviderRequest, ProviderResponse, Score
+    from agentv.run.api import evaluate
 
 __version__ = "0.1.0"
 
@@ -38,9 +38,9 @@ _HOME = {
         "agentv.records",
     ),
     "collect_warnings": "agentv.notices",
-    "compare_results": "agentv.comparison",
-    "evaluate": "agentv.api",
-    "load_eval_cases": "agentv.cases",
+    "compare_results": "agentv.compare.compare",
+    "evaluate": "agentv.run.api",
+    "load_eval_cases": "agentv.cases.read",
 }
 
 

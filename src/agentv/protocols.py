@@ -74,11 +74,11 @@ class Evaluator(Protocol):
     async def evaluate(self, exchange: Exchange) -> Score: ...
 
 
-class Workshop(Protocol):
+class EvaluatorContext(Protocol):
     """What an evaluator finds when it gets ready for the cases of an eval file.
 
     The settings of an evaluator are a struct. It is the evaluator itself if `evaluate` is all that it needs; else its
-    `open(workshop)` gives the evaluator, or raises `ConfigError`, before anything is run.
+    `open(context)` gives the evaluator, or raises `ConfigError`, before anything is run.
     """
 
     @property

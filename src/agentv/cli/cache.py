@@ -2,7 +2,7 @@
 
 import click
 
-from agentv.cache import CACHE, clear
+from agentv.calls.cache import CACHE, clear
 from agentv.cli.help import Group
 from agentv.cli.messages import print_lines
 from agentv.errors import OutputError

@@ -12,13 +12,13 @@ import click
 from agentv.cli.help import Command, options
 from agentv.cli.messages import print_warnings, tell, tell_problems
 from agentv.cli.params import Amount, OneOf
-from agentv.columns import By
-from agentv.compared import Comparison
-from agentv.comparison import MARGIN, Gate, Wish, compare_files, exit_code
-from agentv.comparison_report import json_blocks, markdown_lines, table_lines, verdict_lines
+from agentv.compare.columns import By
+from agentv.compare.compare import MARGIN, Gate, Wish, compare_files, exit_code
+from agentv.compare.records import Comparison
 from agentv.errors import OutputError, ResultsError
-from agentv.progress import printable
-from agentv.whole_files import write_whole
+from agentv.formats.printable import printable
+from agentv.report.comparison import json_blocks, markdown_lines, table_lines, verdict_lines
+from agentv.system.atomic_files import write_whole
 
 FORMATS = ("json", "table", "markdown")
 

@@ -17,15 +17,15 @@ from agentv import __version__
 from agentv.cli.help import Command
 from agentv.cli.messages import print_lines
 from agentv.cli.params import OneOf
-from agentv.discovery import NothingFound, eval_files
-from agentv.environment import load_env
 from agentv.errors import ConfigError
-from agentv.folders import searched_folders
-from agentv.progress import printable
-from agentv.readiness import TargetState, read_for_all, target_states
+from agentv.formats.printable import printable
+from agentv.project.discovery import NothingFound, eval_files
 from agentv.records import Problem
 from agentv.redact import clean, secrets_in
-from agentv.targets import find_targets
+from agentv.system.dotenv import load_env
+from agentv.system.folders import searched_folders
+from agentv.targets.read import find_targets
+from agentv.targets.readiness import TargetState, read_for_all, target_states
 
 EXTRAS = {
     "openai": ("openai",),

@@ -11,28 +11,30 @@ from typing import Any, NamedTuple
 
 import click
 
-from agentv.cache import CACHE, Cache
-from agentv.cases import READERS
+from agentv.calls.cache import CACHE, Cache
+from agentv.cases.read import READERS
 from agentv.cli.help import Command, options
 from agentv.cli.messages import print_lines, print_warnings, tell, tell_error, tell_problems
 from agentv.cli.params import Amount, target_names
-from agentv.discovery import eval_files
-from agentv.dumps import Dumps
-from agentv.environment import load_env
 from agentv.errors import AgentvError, OutputError
+from agentv.formats.printable import printable
 from agentv.notices import note
-from agentv.outcome_reports import Annotations, Place, junit
-from agentv.plan import Plan, PlanFailed, Wanted, make_plan
-from agentv.process import kill_all
-from agentv.progress import Progress, printable, progress_for
+from agentv.processes.child import kill_all
+from agentv.project.discovery import eval_files
 from agentv.providers.mock import Mock, MockSettings
 from agentv.records import EvalResult
 from agentv.redact import clean, secrets_in
-from agentv.results import FORMATS, EarlierFile, ResultFile, create, create_new
-from agentv.resume import Resumed, newest_results, resume
-from agentv.runner import RunOptions, check_targets, check_trials, run_plan, worker_limits
-from agentv.summary import Summary, summary_lines
-from agentv.whole_files import write_whole
+from agentv.report.outcomes import Annotations, Place, junit
+from agentv.report.progress import Progress, progress_for
+from agentv.report.summary import summary_lines
+from agentv.results.summary import Summary
+from agentv.results.write import FORMATS, EarlierFile, ResultFile, create, create_new
+from agentv.run.plan import Plan, PlanFailed, Selection, make_plan
+from agentv.run.resume import Resumed, newest_results, resume
+from agentv.run.runner import RunOptions, check_targets, check_trials, run_plan, worker_limits
+from agentv.system.atomic_files import write_whole
+from agentv.system.dotenv import load_env
+from agentv.system.dumps import Dumps
 
 RESULTS, PROMPTS, TRACES = Path(".agentv/results"), Path(".agentv/prompts"), Path(".agentv/traces")
 MAX_WORKERS = 50
@@ -185,13 +187,13 @@ def _check_junit(xml: Path | None, out: Path | None) -> None:
         raise OutputError("--junit needs results in a regular file", file=out, hint="name another --out")
 
 
-def _wanted(flags: dict[str, Any]) -> Wanted:
+def _wanted(flags: dict[str, Any]) -> Selection:
     stand_in = None
     if flags["dry_run"]:
         delays = {name: flags[f"dry_run_{name}"] for name in ("delay", "delay_min", "delay_max")}
         settings = {f"{name}_ms": value for name, value in delays.items()}
         stand_in = Mock(MockSettings(name="dry-run", provider="mock", response="Mock dry-run response", **settings))
-    return Wanted(
+    return Selection(
         target=flags["target"],
         targets=flags["targets"],
         ids=flags["ids"],

@@ -9,8 +9,8 @@ import click
 from agentv.cli.help import Command
 from agentv.cli.messages import print_lines
 from agentv.cli.params import OneOf
-from agentv.progress import printable
-from agentv.scaffold import DEFAULT, TEMPLATES, Scaffolded, missing_lines, scaffold
+from agentv.formats.printable import printable
+from agentv.project.scaffold import DEFAULT, TEMPLATES, Scaffolded, missing_lines, scaffold
 
 IGNORE = ".gitignore"
 

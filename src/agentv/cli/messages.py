@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import click
 
 from agentv.errors import AgentvError
+from agentv.formats.printable import printable
 from agentv.notices import LOGGER
-from agentv.progress import printable
 from agentv.records import Problem
 from agentv.redact import clean
 

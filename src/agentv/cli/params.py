@@ -34,7 +34,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # it is generic only in ne
 def target_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """The names of the targets that `--target` may be given, for a shell to complete."""
     from agentv.errors import AgentvError
-    from agentv.targets import find_targets, read_targets
+    from agentv.targets.read import find_targets, read_targets
 
     paths = ctx.params.get("paths") or ctx.args  # which are not told apart yet, as the option lacks its value
     first = Path(paths[0] if paths else ".")

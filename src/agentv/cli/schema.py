@@ -6,7 +6,7 @@ import click
 
 from agentv.cli.help import Command
 from agentv.cli.params import OneOf
-from agentv.schema import KINDS, json_schema
+from agentv.project.schema import KINDS, json_schema
 
 
 @click.command(cls=Command, examples=("agentv schema eval > eval.schema.json",))

@@ -12,10 +12,10 @@ import msgspec
 from agentv.cli.help import Command
 from agentv.cli.messages import print_lines, print_warnings
 from agentv.cli.params import OneOf
-from agentv.discovery import agentv_files, unique
-from agentv.progress import printable
+from agentv.formats.printable import printable
+from agentv.project.discovery import agentv_files, unique
+from agentv.project.validate import Checked, check_files
 from agentv.records import Problem
-from agentv.validate import Checked, check_files
 
 
 @click.command(cls=Command, examples=("agentv validate .", "agentv validate evals/ .agentv/targets.yaml"))

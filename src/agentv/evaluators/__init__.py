@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import ConfigError, nearest
-from agentv.extensions import extension, extension_names
+from agentv.system.entry_points import extension, extension_names
 
 GROUP = "agentv.evaluators"
 

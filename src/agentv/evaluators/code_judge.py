@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from agentv.judgements import BadJudgement, score_from
-from agentv.payload import payload_of
-from agentv.protocols import Evaluator, JudgeTarget, Workshop
+from agentv.judges.payload import payload_of
+from agentv.judges.program import Script
+from agentv.judges.reply import BadJudgement, score_from
+from agentv.protocols import Evaluator, EvaluatorContext, JudgeTarget
 from agentv.records import Exchange, Json, Score
-from agentv.scripts import Script
 
 TIMEOUT_SECONDS = 60.0
 Text = Annotated[str, Meta(min_length=1)]
@@ -35,9 +35,9 @@ class CodeJudge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     judge_target: str | None = None
     config: Json | None = None
 
-    def open(self, workshop: Workshop) -> Evaluator:
-        script = Script(self.script, workshop.folder / (self.cwd or "."))
-        judge = workshop.judge(self.judge_target) if self.target is not None else None
+    def open(self, context: EvaluatorContext) -> Evaluator:
+        script = Script(self.script, context.folder / (self.cwd or "."))
+        judge = context.judge(self.judge_target) if self.target is not None else None
         return _Script(self, script, judge)
 
 
@@ -59,7 +59,7 @@ class _Script:
         """The door to the judge target, if the script has one."""
         if self._judge is None or self._settings.target is None:
             return nullcontext({})
-        from agentv.target_proxy import Proxy, served
+        from agentv.judges.proxy import Proxy, served
 
         most = self._settings.target.max_calls
         return served(Proxy(self._judge.others(), self._judge.name, most, exchange.request))

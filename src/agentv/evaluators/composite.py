@@ -8,12 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.grading import DATA, filled, judge_request, read_prompt, shown
-from agentv.judgements import MOST_POINTS, BadJudgement, judged, object_in, score_from
-from agentv.protocols import Evaluator, NamedEvaluator, Provider, Workshop
+from agentv.judges.program import Script
+from agentv.judges.prompt import DATA, filled, judge_request, read_prompt, shown
+from agentv.judges.reply import MOST_POINTS, BadJudgement, judged, object_in, score_from
+from agentv.protocols import Evaluator, EvaluatorContext, NamedEvaluator, Provider
 from agentv.records import EvaluatorResult, Exchange, Json, Score, Weight
 from agentv.scoring import weighted_mean
-from agentv.scripts import Script
 
 TIMEOUT_SECONDS = 60.0
 Text = Annotated[str, Meta(min_length=1)]
@@ -60,13 +60,13 @@ class Composite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     evaluators: Annotated[tuple[Json, ...], Meta(min_length=1)]
     aggregator: WeightedAverage | ByScript | ByModel = WeightedAverage()
 
-    def open(self, workshop: Workshop) -> Evaluator:
-        inner = tuple(workshop.evaluator(config) for config in self.evaluators)
+    def open(self, context: EvaluatorContext) -> Evaluator:
+        inner = tuple(context.evaluator(config) for config in self.evaluators)
         names = [evaluator.name for evaluator in inner]
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(f"evaluators: the name {name!r} stands twice", hint="give each a name of its own")
-        return _Composite(inner, _aggregator(self.aggregator, names, workshop))
+        return _Composite(inner, _aggregator(self.aggregator, names, context))
 
 
 class _Composite:
@@ -83,7 +83,7 @@ class _Composite:
         return msgspec.structs.replace(score, details={"results": results, "own": score.details}, failed=failed)
 
 
-def _aggregator(settings: WeightedAverage | ByScript | ByModel, names: list[str], workshop: Workshop) -> Any:
+def _aggregator(settings: WeightedAverage | ByScript | ByModel, names: list[str], context: EvaluatorContext) -> Any:
     match settings:
         case WeightedAverage(weights=weights):
             for name in weights:
@@ -94,10 +94,10 @@ def _aggregator(settings: WeightedAverage | ByScript | ByModel, names: list[str]
             return _Mean(weights)
         case ByScript(path=path, cwd=cwd, timeout_seconds=seconds):
             words = path if isinstance(path, tuple) else _program(path)
-            return _ByScript(Script(words, workshop.folder / (cwd or ".")), seconds)
+            return _ByScript(Script(words, context.folder / (cwd or ".")), seconds)
         case ByModel(prompt=prompt, judge_target=name):
-            template = PROMPT if prompt is None else read_prompt(prompt, workshop, ("results",))
-            return _ByModel(template, workshop.judge(name))
+            template = PROMPT if prompt is None else read_prompt(prompt, context, ("results",))
+            return _ByModel(template, context.judge(name))
 
 
 def _program(path: str) -> str | tuple[str, ...]:

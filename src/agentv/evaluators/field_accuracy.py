@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.figures import date_format, day_of, number_of
-from agentv.matching import json_in, same, short
-from agentv.payload import reference_answer
-from agentv.protocols import Evaluator, Workshop
+from agentv.evaluators.matching import json_in, same, short
+from agentv.evaluators.written_values import date_format, day_of, number_of
+from agentv.judges.payload import reference_answer
+from agentv.protocols import Evaluator, EvaluatorContext
 from agentv.records import Exchange, Json, Score
 
 MOST_SHOWN = 20
@@ -44,7 +44,7 @@ class FieldAccuracy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     fields: Annotated[tuple[Field, ...], Meta(min_length=1)]
     aggregation: Literal["weighted_average", "all_or_nothing"] = "weighted_average"
 
-    def open(self, workshop: Workshop) -> Evaluator:
+    def open(self, context: EvaluatorContext) -> Evaluator:
         checks = tuple(_Check(field, _steps(field.path), _matches(field)) for field in self.fields)
         return _Comparison(checks, self.aggregation == "all_or_nothing")
 

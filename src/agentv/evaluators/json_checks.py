@@ -11,14 +11,14 @@ from typing import Any, ClassVar, NoReturn
 
 import msgspec
 
-from agentv.deadline import can_end_calls, within
-from agentv.documents import read_bytes, read_yaml
 from agentv.errors import AgentvError, ConfigError
-from agentv.matching import json_in
-from agentv.protocols import Evaluator, Workshop
+from agentv.evaluators.matching import json_in
+from agentv.formats.conversion import label
+from agentv.formats.schema_keywords import schema_misfits
+from agentv.formats.yaml import read_bytes, read_yaml
+from agentv.protocols import Evaluator, EvaluatorContext
 from agentv.records import Exchange, Json, Score
-from agentv.schema_form import schema_misfits
-from agentv.shapes import label
+from agentv.system.alarm import can_end_calls, within
 
 SECONDS = 1.0
 MOST_CHARACTERS = 500
@@ -45,10 +45,10 @@ class JsonSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     schema: str | Json
     negate: bool = False
 
-    def open(self, workshop: Workshop) -> Evaluator:
+    def open(self, context: EvaluatorContext) -> Evaluator:
         if not isinstance(self.schema, str):
             return _Validator(_compiled(self.schema, None), self.negate)
-        path = workshop.folder / self.schema
+        path = context.folder / self.schema
         return _Validator(_compiled(_read(path), path), self.negate)
 
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.protocols import Evaluator, Workshop
+from agentv.protocols import Evaluator, EvaluatorContext
 from agentv.records import Exchange, Score, TokenUsage
 
 Limit = Annotated[float, Meta(ge=0, le=1e15)]  # which infinity is not
@@ -45,7 +45,7 @@ class TokenLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_input: Count | None = None
     max_output: Count | None = None
 
-    def open(self, workshop: Workshop) -> Evaluator:
+    def open(self, context: EvaluatorContext) -> Evaluator:
         if self.max_total is None and self.max_input is None and self.max_output is None:
             raise ConfigError("no limit is set", hint="set max_total, max_input or max_output")
         return self

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from agentv.grading import DATA, filled, judge_request, read_prompt, shown
-from agentv.judgements import MOST_POINTS, BadJudgement, judged, object_in, score_from
-from agentv.protocols import Evaluator, Provider, Workshop
+from agentv.judges.prompt import DATA, filled, judge_request, read_prompt, shown
+from agentv.judges.reply import MOST_POINTS, BadJudgement, judged, object_in, score_from
+from agentv.protocols import Evaluator, EvaluatorContext, Provider
 from agentv.records import Exchange, Score
 
 SYSTEM = f"""You grade the answer of an AI agent against what was expected of it. {DATA}
@@ -42,9 +42,9 @@ class LlmJudge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     prompt: str | None = None
     judge_target: str | None = None
 
-    def open(self, workshop: Workshop) -> Evaluator:
-        template = PROMPT if self.prompt is None else read_prompt(self.prompt, workshop)
-        return _Judge(template, workshop.judge(self.judge_target))
+    def open(self, context: EvaluatorContext) -> Evaluator:
+        template = PROMPT if self.prompt is None else read_prompt(self.prompt, context)
+        return _Judge(template, context.judge(self.judge_target))
 
 
 class _Judge:

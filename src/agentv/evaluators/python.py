@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from agentv.functions import UserFunction, load_function
-from agentv.judgements import BadJudgement, number_from, score_from
-from agentv.payload import payload_of
-from agentv.protocols import Evaluator, Workshop
+from agentv.judges.payload import payload_of
+from agentv.judges.reply import BadJudgement, number_from, score_from
+from agentv.protocols import Evaluator, EvaluatorContext
 from agentv.records import Exchange, Json, Score
+from agentv.system.user_functions import UserFunction, load_function
 
 TIMEOUT_SECONDS = 60.0
 OFFERED = (
@@ -40,8 +40,8 @@ class PythonJudge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     config: Json | None = None
     timeout_seconds: Annotated[float, Meta(gt=0)] = TIMEOUT_SECONDS
 
-    def open(self, workshop: Workshop) -> Evaluator:
-        function = load_function(self.function, workshop.folder)
+    def open(self, context: EvaluatorContext) -> Evaluator:
+        function = load_function(self.function, context.folder)
         return _Function(UserFunction(function, OFFERED, "candidate_answer", apart=True), self)
 
 

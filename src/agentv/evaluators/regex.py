@@ -15,12 +15,12 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from agentv.deadline import can_end_calls, within
 from agentv.errors import AgentvError, ConfigError
-from agentv.matching import Require, checked
-from agentv.protocols import Evaluator, Workshop
+from agentv.evaluators.matching import Require, checked
+from agentv.protocols import Evaluator, EvaluatorContext
 from agentv.records import Exchange, Score
-from agentv.threads import in_thread
+from agentv.system.alarm import can_end_calls, within
+from agentv.system.threads import in_thread
 
 SECONDS = 1.0
 START_SECONDS = 1.0
@@ -42,7 +42,7 @@ class Regex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     negate: bool = False
     case_sensitive: bool = True
 
-    def open(self, workshop: Workshop) -> Evaluator:
+    def open(self, context: EvaluatorContext) -> Evaluator:
         flags = 0 if self.case_sensitive else re.IGNORECASE
         values = (self.value,) if isinstance(self.value, str) else self.value
         return _Patterns(tuple(_compiled(value, flags) for value in values), self, all(map(_is_simple, values)))

@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.grading import DATA, filled, judge_request, shown
-from agentv.judgements import BadJudgement, judged, object_in
-from agentv.protocols import Evaluator, Provider, Workshop
+from agentv.judges.prompt import DATA, filled, judge_request, shown
+from agentv.judges.reply import BadJudgement, judged, object_in
+from agentv.protocols import Evaluator, EvaluatorContext, Provider
 from agentv.records import Exchange, Score, Weight
 
 SYSTEM = f"""You check the answer of an AI agent against a list of criteria, each on its own. {DATA}
@@ -69,13 +69,13 @@ class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rubrics: Annotated[tuple[Text | Item, ...], Meta(min_length=1)]
     judge_target: str | None = None
 
-    def open(self, workshop: Workshop) -> Evaluator:
+    def open(self, context: EvaluatorContext) -> Evaluator:
         items = tuple(_items(self.rubrics))
         ids = [item.id for item in items]
         for id_ in ids:
             if ids.count(id_) > 1:
                 raise ConfigError(f"rubrics: the id {id_!r} stands twice", hint="rename one of them")
-        return _Rubric(items, workshop.judge(self.judge_target))
+        return _Rubric(items, context.judge(self.judge_target))
 
 
 def _items(given: Sequence[str | Item]) -> Iterator[Item]:

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from agentv.payload import reference_answer
+from agentv.judges.payload import reference_answer
 from agentv.records import Exchange, Fraction, Score
 
 MOST_CELLS = 400_000_000

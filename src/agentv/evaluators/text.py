@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from agentv.matching import Require, checked
+from agentv.evaluators.matching import Require, checked
 from agentv.records import Exchange, Score
 
 CONTAINS = ("contains", "contain")

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.matching import agrees, short
-from agentv.protocols import Evaluator, Workshop
+from agentv.evaluators.matching import agrees, short
+from agentv.protocols import Evaluator, EvaluatorContext
 from agentv.records import Exchange, Score, TraceEvent
-from agentv.trace import trace_of
+from agentv.telemetry.trace import trace_of
 
 MOST_MISSES = 50
 Mode = Literal["any_order", "in_order", "exact"]
@@ -55,7 +55,7 @@ class ToolTrajectory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     minimums: dict[str, Annotated[int, Meta(ge=0)]] | None = None
     expected: tuple[ExpectedCall, ...] | None = None
 
-    def open(self, workshop: Workshop) -> Evaluator:
+    def open(self, context: EvaluatorContext) -> Evaluator:
         needed, other = ("minimums", "expected") if self.mode == "any_order" else ("expected", "minimums")
         if getattr(self, needed) is None:
             raise ConfigError(f"mode {self.mode!r} needs {needed!r}", hint=HINTS[needed])

@@ -4,24 +4,24 @@ import pkgutil
 from typing import Any
 
 from agentv.errors import ConfigError, nearest
-from agentv.extensions import extension, extension_names
 from agentv.providers.settings import TargetSettings
+from agentv.system.entry_points import extension, extension_names
 
 GROUP = "agentv.providers"
 
 BUILT_IN = {
-    "anthropic": "agentv.providers.anthropic:AnthropicSettings",
-    "azure": "agentv.providers.azure:AzureSettings",
-    "claude-code": "agentv.providers.claude_code:ClaudeCodeSettings",
-    "cli": "agentv.providers.cli:CliSettings",
-    "codex": "agentv.providers.codex:CodexSettings",
-    "gemini": "agentv.providers.gemini:GeminiSettings",
+    "anthropic": "agentv.providers.models.anthropic:AnthropicSettings",
+    "azure": "agentv.providers.models.azure:AzureSettings",
+    "claude-code": "agentv.providers.agents.claude_code:ClaudeCodeSettings",
+    "cli": "agentv.providers.cli.provider:CliSettings",
+    "codex": "agentv.providers.agents.codex:CodexSettings",
+    "gemini": "agentv.providers.models.gemini:GeminiSettings",
     "http": "agentv.providers.http:HttpSettings",
     "mock": "agentv.providers.mock:MockSettings",
-    "openai": "agentv.providers.openai:OpenAISettings",
+    "openai": "agentv.providers.models.openai:OpenAISettings",
     "python": "agentv.providers.python:PythonSettings",
-    "vscode": "agentv.providers.vscode:VscodeSettings",
-    "vscode-insiders": "agentv.providers.vscode:VscodeInsidersSettings",
+    "vscode": "agentv.providers.agents.vscode:VscodeSettings",
+    "vscode-insiders": "agentv.providers.agents.vscode:VscodeInsidersSettings",
 }
 ALIASES = {"azure-openai": "azure", "codex-cli": "codex", "google": "gemini", "google-gemini": "gemini"}
 

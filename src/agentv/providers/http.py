@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ProviderError, nearest
+from agentv.formats.conversion import Misfit
 from agentv.protocols import Provider
-from agentv.providers.connections import Networked, beginning, connection_error
-from agentv.providers.lanes import lanes
+from agentv.providers.network import Networked, beginning, connection_error
 from agentv.providers.settings import RetrySettings, Seconds, Text
+from agentv.providers.transport import lanes
 from agentv.records import Json, Message, ProviderRequest, ProviderResponse
-from agentv.shapes import Misfit
 
 SLOT = re.compile(r"(?<!\$)\{\{\s*([^{}]*?)\s*\}\}")
 STEP = re.compile(r"\.?([^.\[\]\"]+)|\[(\d+)\]|\[\"([^\"]+)\"\]")

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from agentv.errors import ProviderError
-from agentv.functions import UserFunction, load_function
+from agentv.formats.wire import response_from
 from agentv.protocols import Provider
 from agentv.providers.settings import TargetSettings, Text
 from agentv.records import ProviderRequest, ProviderResponse
-from agentv.threads import words
-from agentv.wire import response_from
+from agentv.system.threads import words
+from agentv.system.user_functions import UserFunction, load_function
 
 OFFERED = ("question", "guidelines", "chat_prompt", "eval_id", "files", "request")
 

@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
+from agentv.formats.conversion import Misfit
+from agentv.formats.fingerprint import digest
 from agentv.protocols import BatchProvider, Provider
-from agentv.shapes import Misfit
 
 VARIABLE = r"^\$\{\{.*\}\}$"
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
@@ -95,3 +96,12 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
     system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
     options: Annotated[dict[str, Any] | None, Meta(description="Goes into the vendor's request as it is.")] = None
     pricing: Annotated[Pricing | None, Meta(description="What tokens cost, to report what a run cost.")] = None
+
+
+SECRET_FIELDS = ("api_key", "headers")
+
+
+def target_digest(settings: TargetSettings) -> str:
+    """Stands for a target's settings, without its secrets."""
+    fields = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in SECRET_FIELDS}
+    return digest({name: value for name, value in fields.items() if value is not None})

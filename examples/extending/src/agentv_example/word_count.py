@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from agentv import Score
 from agentv.errors import ConfigError
-from agentv.protocols import Evaluator, Workshop
+from agentv.protocols import Evaluator, EvaluatorContext
 from agentv.records import Exchange
 
 Count = Annotated[int, Meta(ge=0)]
@@ -19,7 +19,7 @@ class WordCount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     least: Count = 0
     most: Count
 
-    def open(self, workshop: Workshop) -> Evaluator:
+    def open(self, workshop: EvaluatorContext) -> Evaluator:
         """Optional: what no type can tell is checked here, before anything runs."""
         if self.least > self.most:
             raise ConfigError(f"no answer has {self.least} words or more, but at most {self.most}")

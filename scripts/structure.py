@@ -1,0 +1,112 @@
+"""Prints the figures of the code's structure, and finds imports that point up.
+
+Run it as `python scripts/structure.py`; the tests use the same functions.
+"""
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "agentv"
+ORDER = (
+    "cli",
+    "run project",
+    "evaluators",
+    "judges",
+    "calls cases targets report",
+    "providers compare",
+    "results system",
+    "formats telemetry notices protocols scoring",
+    "records processes",
+    "errors redact stats judge",
+)
+"""The packages, each row above the next; those in one row do not import each other."""
+
+
+def modules() -> dict[str, ast.Module]:
+    """Return the syntax tree of each module, by its dotted name below `agentv`."""
+    paths = [path for path in sorted(SOURCE.rglob("*.py")) if "templates" not in path.parts]
+    names = [".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__") for path in paths]
+    return {name: ast.parse(path.read_text()) for name, path in zip(names, paths, strict=True)}
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """Yield the modules of ours that a module imports, those aside that only type checkers need."""
+    only_for_types = {node for block in ast.walk(tree) if _is_type_checking(block) for node in ast.walk(block)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node not in only_for_types and node.module:
+            if node.module == "agentv":
+                yield from (alias.name for alias in node.names if not alias.name.startswith("__"))
+            elif node.module.startswith("agentv."):
+                yield node.module.removeprefix("agentv.")
+
+
+def upward_imports(trees: dict[str, ast.Module]) -> list[str]:
+    """Return a line for each import that does not point down the `ORDER`."""
+    row = {package: number for number, line in enumerate(ORDER) for package in line.split()}
+    found = []
+    for name, tree in trees.items():
+        own = name.partition(".")[0]
+        if own in ("__init__", "__main__", "extend"):
+            continue
+        for imported in imports(tree):
+            other = imported.partition(".")[0]
+            if other != own and row[other] <= row[own]:
+                found.append(f"{name} imports {imported}")
+    return found
+
+
+def cycles(trees: dict[str, ast.Module]) -> list[str]:
+    """Return the modules that import themselves, by whatever way."""
+    below = {name: {found for found in imports(tree) if found in trees} for name, tree in trees.items()}
+    for middle, reached in below.items():
+        for found in below.values():
+            if middle in found:
+                found.update(reached)
+    return [name for name, found in below.items() if name in found]
+
+
+def long_functions(trees: dict[str, ast.Module], most: int = 50) -> list[str]:
+    """Return the functions that have more lines than `most`."""
+    return [
+        f"{name}.{node.name} ({lines} lines)"
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > most
+    ]
+
+
+def folder_sizes() -> Counter[str]:
+    """Return how many modules each folder has, empty `__init__.py` files aside."""
+    paths = [path for path in SOURCE.rglob("*.py") if "templates" not in path.parts and path.stat().st_size]
+    return Counter(str(path.parent.relative_to(SOURCE)) for path in paths)
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def main() -> None:
+    trees = modules()
+    sizes = folder_sizes()
+    largest = max(sizes, key=sizes.__getitem__)
+    print(f"modules in the top folder: {sizes['.']} (at most 10)")
+    print(f"modules in the largest folder: {sizes[largest]} in {largest} (at most 16)")
+    wrong = 0
+    for title, found in (
+        ("imports that point up", upward_imports(trees)),
+        ("modules in a cycle", cycles(trees)),
+        ("functions over 50 lines", long_functions(trees)),
+    ):
+        print(f"{title}: {len(found)}")
+        for line in found:
+            print(f"  {line}")
+        wrong += len(found)
+    sys.exit(bool(wrong) or sizes["."] > 10 or sizes[largest] > 16)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""The project's config file, `.agentv/config.yaml` or `.agentv.yaml`, at or above an eval file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from agentv.errors import ConfigError
+from agentv.formats.conversion import read_record
+from agentv.system.folders import first_file, folders_upward
+
+CONFIG_NAMES = (".agentv/config.yaml", ".agentv.yaml")
+GUIDELINE_PATTERNS = ("**/*.instructions.md", "**/instructions/**", "**/*.prompt.md", "**/prompts/**")
+Pattern = Annotated[str, Meta(min_length=1)]
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a project sets for all of its eval files."""
+
+    schema_: Annotated[str | None, Meta(description="For editors.")] = msgspec.field(name="$schema", default=None)
+    guideline_patterns: Annotated[
+        tuple[Pattern, ...] | None,
+        Meta(description="Files that match one of these are guidelines; without a slash, in any folder."),
+    ] = None
+
+
+def guideline_patterns(folder: Path) -> tuple[str, ...]:
+    """The patterns that hold for the eval files in `folder`."""
+    path = first_file(folders_upward(folder), CONFIG_NAMES)
+    if path is None:
+        return GUIDELINE_PATTERNS
+    config, problems = read_record(path, Config, ConfigError)
+    if config is None:
+        raise ConfigError.of(problems[0])
+    return GUIDELINE_PATTERNS if config.guideline_patterns is None else config.guideline_patterns

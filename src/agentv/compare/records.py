@@ -1,0 +1,170 @@
+"""The records of a comparison. Their names are those of its JSON."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from agentv.stats.inference import CONFIDENCE
+
+Word = Literal["better", "worse", "not worse", "cannot tell"]
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields by attribute or, as in the JSON, by name."""
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return getattr(self, name)
+        except AttributeError:
+            raise KeyError(name) from None
+
+
+class Pair(msgspec.Struct, frozen=True, gc=False):
+    """A case that is in both files."""
+
+    eval_id: str
+    score1: float
+    score2: float
+    delta: float
+    outcome: Literal["win", "loss", "tie"]
+
+    __getitem__ = Fields.__getitem__
+
+
+class Counts(Fields, frozen=True, kw_only=True):
+    """A number for each of the two files."""
+
+    file1: int
+    file2: int
+
+
+class Totals(Fields, frozen=True, kw_only=True):
+    """What the pairs come to."""
+
+    total: int
+    matched: int
+    wins: int
+    losses: int
+    ties: int
+    meanDelta: float
+    repeats: Counts
+    """Results besides the first of an id; an id counts with the mean of all that it has."""
+
+
+class Delta(Fields, frozen=True, kw_only=True):
+    """The mean difference and its 95% confidence interval, by Student's t over cases or clusters of them."""
+
+    mean: float
+    se: float | None
+    ci_lower: float | None
+    ci_upper: float | None
+    method: str
+    df: int
+    confidence: float = CONFIDENCE
+    clusters: int | None = None
+    design_effect: float | None = None
+    """By how much clusters widen the variance."""
+    bootstrap: tuple[float, float] | None = None
+    """The interval once more, by resampling: for small samples."""
+
+
+class Test(Fields, frozen=True, kw_only=True, omit_defaults=True):
+    """A test, and how probable so large a difference is if there is none."""
+
+    name: str
+    p_value: float
+    method: str = ""
+    resamples: int = 0
+    seed: int | None = None
+
+
+class Passes(Fields, frozen=True, kw_only=True):
+    """How many pass, how many changed sides, and the interval of the difference of the rates (Agresti and Min)."""
+
+    passed1: int
+    passed2: int
+    gained: int
+    lost: int
+    ci_lower: float
+    ci_upper: float
+
+
+class Bounds(Fields, frozen=True, kw_only=True):
+    """Where the mean difference would be, had all that was not scored gone either way; in how many pairs that is."""
+
+    unscored: int
+    lower: float
+    upper: float
+
+
+class Statistics(Fields, frozen=True, kw_only=True):
+    """What the pairs that have a score on both sides allow to say."""
+
+    pairs: int
+    mean1: float | None = None
+    mean2: float | None = None
+    delta: Delta | None = None
+    tests: tuple[Test, ...] = ()
+    passes: Passes | None = None
+    mde: float | None = None
+    """The smallest difference that this design could have detected, in 80% of such experiments."""
+    bounds: Bounds | None = None
+    interval: tuple[float, float] | None = None
+    """What the verdict rests on: the confidence interval, widened by what pairs without a score could have been."""
+    margin: float
+    verdict: Word
+    notes: tuple[str, ...] = ()
+
+
+class Part(Fields, frozen=True, kw_only=True):
+    """The figures of one evaluator, dataset or target; `p_adjusted` is Holm's, over all of them."""
+
+    name: str
+    p_adjusted: float | None
+    statistics: Statistics
+
+
+class Changed(Fields, frozen=True, kw_only=True):
+    """What is not the same on both sides, in pairs; only the target is meant to differ."""
+
+    cases: int = 0
+    evaluators: int = 0
+    judges: int = 0
+    prompts: int = 0
+    agentv: int = 0
+    target: int = 0
+    mixed: int = 0
+    """Pairs of which a case has results of different texts or evaluators in one file."""
+    unknown: int = 0
+    """Pairs of which a result has no fingerprints."""
+
+
+class Source(Fields, frozen=True, kw_only=True):
+    """A results file."""
+
+    path: str
+    results: int
+    cases: int
+    targets: tuple[str, ...]
+    timestamp: str
+    errors: int
+    judge_failures: int
+    retried: int
+    ambiguous: int
+    """Results with the id of a case in another dataset, or of another target; they count as repeats of it."""
+
+
+class Comparison(Fields, frozen=True, kw_only=True):
+    """How one run compares with another."""
+
+    matched: Sequence[Pair]
+    unmatched: Counts
+    summary: Totals
+    statistics: Statistics
+    changed: Changed
+    unchanged: Statistics | None
+    """The same figures for the pairs of which neither the case nor the evaluators have changed, if any have."""
+    by: Mapping[str, tuple[Part, ...]]
+    files: tuple[Source, Source]
+    threshold: float

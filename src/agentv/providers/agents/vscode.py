@@ -1,0 +1,152 @@
+"""VS Code: a prompt document is opened in its chat, and the agent there writes its answer to a file.
+
+The editor is the user's own. What its command starts is not ours to end: it is no child like others, see `process`.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+from asyncio.subprocess import DEVNULL, STDOUT, Process
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, ClassVar
+
+from agentv.errors import ProviderError
+from agentv.formats.conversion import Misfit
+from agentv.processes.child import GRACE_SECONDS, TAIL_BYTES, Finished, Output
+from agentv.processes.command import MAX_ANSWER_BYTES, ended, said
+from agentv.protocols import Provider
+from agentv.providers.agents.agent import CodingAgentSettings, joined, links
+from agentv.records import ProviderRequest, ProviderResponse
+
+POLL_SECONDS = 0.2
+UNUSED = {
+    "model": "choose the model in the editor",
+    "log_dir": "the editor keeps its own records",
+    "log_format": "the editor keeps its own records",
+}
+"""Settings of coding agents that the editor's command knows nothing of, and what to do."""
+
+
+class VscodeSettings(CodingAgentSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The agent in VS Code's chat."""
+
+    is_alone: ClassVar[bool] = True  # windows would fight for the focus
+    kind: ClassVar[str] = "vscode"
+    program: ClassVar[str] = "code"
+    install: ClassVar[str] = "install VS Code and its 'code' command"
+
+    def misfits(self) -> Iterator[Misfit]:
+        yield from super().misfits()
+        for name, hint in UNUSED.items():
+            if getattr(self, name) is not None:
+                yield Misfit((name,), f"{self.kind} makes no use of this", hint, "warning")
+
+    def open(self, folder: Path) -> Provider:
+        return Vscode(self, folder)
+
+
+class VscodeInsidersSettings(VscodeSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The agent in the chat of VS Code's Insiders build."""
+
+    kind: ClassVar[str] = "vscode-insiders"
+    program: ClassVar[str] = "code-insiders"
+    install: ClassVar[str] = "install VS Code Insiders and its 'code-insiders' command"
+
+
+class Vscode:
+    """Opens a prompt document for each request, and waits for the answer."""
+
+    def __init__(self, settings: VscodeSettings, folder: Path):
+        self._settings = settings
+        self._program = settings.found_program(folder)
+        self._workspaces = settings.workspaces(folder)
+
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        async with self._workspaces.new() as workspace:
+            try:
+                folder = Path(tempfile.mkdtemp(prefix=".agentv-", dir=workspace))
+            except OSError as error:
+                raise ProviderError(f"the prompt cannot be written to {workspace}: {error.strerror}") from error
+            try:
+                return ProviderResponse(text=await self._answer(request, workspace, folder))
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    async def _answer(self, request: ProviderRequest, workspace: Path, folder: Path) -> str:
+        document, response = folder / "prompt.md", folder / "response.md"
+        document.write_bytes(prompt_document(request, self._settings.system_prompt, response).encode())
+        words = ["chat", "--mode", "agent", *(self._settings.args or ()), "--add-file", str(document)]
+        with tempfile.TemporaryFile() as output:
+            async with _opened([self._program, *words, f"Do what {document} says."], workspace, output) as opening:
+                before = None
+                while (now := _state(response)) is None or now != before:
+                    if now is None and opening.returncode:
+                        raise ProviderError(f"{self._settings.kind} {_failed(opening.returncode, output)}")
+                    before = now
+                    await asyncio.sleep(POLL_SECONDS)
+        return _text(response)
+
+
+def prompt_document(request: ProviderRequest, system_prompt: str | None, response: Path) -> str:
+    """The prompt as a document that a person could open as well."""
+    part = response.with_suffix(".part")
+    return joined(
+        system_prompt,
+        links("Read these guidelines before you do anything else, and follow them:", request.guideline_files),
+        links("Read these files before you begin:", request.input_files),
+        request.question,
+        f"When you are done, write your whole answer to the file {part}, and nothing else. Then rename that file "
+        f"to {response}: this tells that the answer is complete.\n",
+    )
+
+
+@asynccontextmanager
+async def _opened(words: list[str], workspace: Path, output: BinaryIO) -> AsyncIterator[Process]:
+    """The editor's command at work. It hands over to the editor; if it is still there at the end, it is ended."""
+    try:
+        opening = await asyncio.create_subprocess_exec(
+            *words, cwd=workspace, stdin=DEVNULL, stdout=output, stderr=STDOUT, start_new_session=True
+        )
+    except (OSError, ValueError) as error:
+        raise ProviderError(f"{words[0]} cannot be started: {error}") from error
+    try:
+        yield opening
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if opening.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(opening.pid, number)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(GRACE_SECONDS):
+                        await opening.wait()
+
+
+def _failed(code: int, output: BinaryIO) -> str:
+    """How the editor's command failed, and what it said."""
+    output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
+    return f"{ended(code)}{said(Finished(code, Output(), Output(tail=output.read())))}"
+
+
+def _state(response: Path) -> tuple[int, int] | None:
+    """The size and the time of an answer; it is done when they stay the same. An empty one has just been begun."""
+    try:
+        found = response.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return (found.st_size, found.st_mtime_ns) if found.st_size else None
+
+
+def _text(response: Path) -> str:
+    """The answer that stands in the response file."""
+    if not response.is_file():
+        raise ProviderError("the agent made something of its response file that is no file")
+    if response.stat().st_size > MAX_ANSWER_BYTES:
+        raise ProviderError(f"the agent answered with more than {MAX_ANSWER_BYTES >> 20} MiB")
+    text = response.read_bytes().decode("utf-8", "replace").removeprefix("\ufeff")
+    if not text.strip():
+        raise ProviderError("the agent wrote an empty answer", may_pass=True)
+    return text

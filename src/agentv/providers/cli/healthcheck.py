@@ -1,0 +1,78 @@
+"""Whether a target is ready, found out before the first case is sent. Equal checks are made once."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentv.errors import ProviderError
+from agentv.processes.command import Command, expect_success
+from agentv.redact import secrets_in_url
+from agentv.system.threads import in_thread
+
+NO_CASE = {
+    "PROMPT": "healthcheck",
+    "GUIDELINES": "",
+    "EVAL_ID": "healthcheck",
+    "ATTEMPT": "1",
+    "FILES": "",
+    "OUTPUT_FILE": os.devnull,
+    "PROMPT_FILE": os.devnull,
+}
+"""What a command gets where a case would give it more."""
+
+
+class CommandSucceeds(NamedTuple):
+    """Ready when a command succeeds."""
+
+    template: str
+    cwd: Path
+    seconds: float
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.timeout(self.seconds):
+                expect_success(await Command(self.template, NO_CASE, self.cwd).run(NO_CASE))
+        except TimeoutError:
+            raise ProviderError(f"the command has not ended after {self.seconds:g} s") from None
+
+
+class AddressAnswers(NamedTuple):
+    """Ready when a URL answers with a status of success."""
+
+    url: str
+    seconds: float
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.timeout(self.seconds):
+                problem = await in_thread(self._problem)
+        except TimeoutError:
+            problem = f"no answer after {self.seconds:g} s"
+        if problem:
+            raise ProviderError(f"{self.url}: {problem}")
+
+    def _problem(self) -> str:
+        from http.client import HTTPException
+        from urllib.error import HTTPError, URLError
+        from urllib.request import urlopen
+
+        try:
+            with urlopen(self._request(), timeout=self.seconds):
+                return ""
+        except HTTPError as error:
+            return f"status {error.code} {error.reason}"
+        except URLError as error:
+            return str(error.reason)
+        except (OSError, ValueError, HTTPException) as error:
+            return str(error) or type(error).__name__
+
+    def _request(self) -> Any:
+        """A request for the URL; a name and a password in it become a header, as in other tools."""
+        from urllib.parse import urlsplit
+        from urllib.request import Request
+
+        *_, authorization = secrets_in_url(self.url) or [""]
+        parts = urlsplit(self.url)
+        url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        return Request(url, headers={"Authorization": f"Basic {authorization}"} if authorization else {})

@@ -1,0 +1,284 @@
+"""A command: one process for each case, or one for all of them."""
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, ClassVar, NamedTuple, Self
+
+import msgspec
+from msgspec import Meta
+
+from agentv.errors import ProviderError
+from agentv.formats.conversion import Misfit
+from agentv.formats.wire import answer_from
+from agentv.notices import say
+from agentv.processes import template as shell
+from agentv.processes.child import TAIL_BYTES, Finished, Keep, Output
+from agentv.processes.command import MAX_ANSWER_BYTES, OF_A_FILE, Command, content, expect_success, said, whole
+from agentv.protocols import BatchProvider, Check, Provider, Requests
+from agentv.providers.cli.batch_output import BatchOutput, read_output
+from agentv.providers.cli.healthcheck import NO_CASE, AddressAnswers, CommandSucceeds
+from agentv.providers.settings import Flag, Seconds, TargetSettings, Text
+from agentv.records import Message, ProviderRequest, ProviderResponse
+from agentv.redact import clean
+from agentv.system.compact_sets import CompactSet
+from agentv.system.dumps import safe_name
+from agentv.system.folders import existing_folder
+
+FOREIGN = ("PROMPT", "GUIDELINES", "EVAL_ID", "FILES")
+"""The placeholders whose values somebody else has written."""
+SINGLE = (*FOREIGN, "ATTEMPT", "OUTPUT_FILE", "PROMPT_FILE")
+BATCH = (*SINGLE, "BATCH_FILE")
+OF_ONE_CASE = ("PROMPT", "GUIDELINES", "PROMPT_FILE")
+CHECK_SECONDS = 10.0
+MOST_LISTED = 1_000_000
+"""How many characters the lists of missing ids may come to in the results of one batch."""
+
+
+class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="http"):
+    """The target is ready when this address answers."""
+
+    url: Text
+    timeout_seconds: Seconds | None = None
+
+
+class CommandCheck(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="command"
+):
+    """The target is ready when this command succeeds."""
+
+    command_template: Text
+    cwd: Text | None = None
+    timeout_seconds: Seconds | None = None
+
+
+class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A command that answers on standard output or in {OUTPUT_FILE}."""
+
+    reads_files: ClassVar[bool] = True
+    answers_batches: ClassVar[bool] = True
+
+    command_template: Annotated[Text, Meta(description="The command, with {PROMPT} and other placeholders.")]
+    cwd: Annotated[Text | None, Meta(description="Its folder, relative to the eval file's.")] = None
+    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take, or the batch.")] = None
+    files_format: Annotated[Text | None, Meta(description="How {FILES} shows each file: {path}, {basename}.")] = None
+    keep_temp_files: Annotated[Flag | None, Meta(description="Keep prompt and output files for a look.")] = None
+    verbose: Annotated[Flag | None, Meta(description="Say what is run.")] = None
+    healthcheck: Annotated[HttpCheck | CommandCheck | None, Meta(description="Tried once before the first case.")] = (
+        None
+    )
+
+    def misfits(self) -> Iterator[Misfit]:
+        known = BATCH if self.provider_batching else SINGLE
+        yield from _template_misfits(("command_template",), self.command_template, known)
+        if self.files_format:
+            yield from _template_misfits(("files_format",), self.files_format, OF_A_FILE, OF_A_FILE)
+        if isinstance(self.healthcheck, HttpCheck) and not self.healthcheck.url.startswith(
+            ("http://", "https://", "${{")
+        ):
+            yield Misfit(("healthcheck", "url"), "no address of http or https", "write http://… or https://…")
+        if isinstance(self.healthcheck, CommandCheck):
+            steps = ("healthcheck", "command_template")
+            yield from _template_misfits(steps, self.healthcheck.command_template, tuple(NO_CASE))
+        for slot in shell.scan(self.command_template).slots:
+            if slot.name == "FILES" and slot.place is not shell.Place.PLAIN:
+                hint = "it becomes a word for each file: write it outside of quotes"
+                yield Misfit(("command_template",), "{FILES} stands in quotes", hint)
+            if slot.name in OF_ONE_CASE and self.provider_batching is True:
+                message, hint = f"{{{slot.name}}} is empty in a batch", "{BATCH_FILE} has the cases"
+                yield Misfit(("command_template",), message, hint, "warning")
+
+    def open(self, folder: Path) -> Provider | BatchProvider:
+        known = BATCH if self.provider_batching else SINGLE
+        cwd = existing_folder(folder, self.cwd, "cwd")
+        command = Command(self.command_template, known, cwd, self.files_format or "{path}")
+        check = self._check(folder, cwd)
+        return CliBatch(self, command, check) if self.provider_batching else Cli(self, command, check)
+
+    def _check(self, folder: Path, cwd: Path) -> Check | None:
+        match self.healthcheck:
+            case HttpCheck(url=url, timeout_seconds=seconds):
+                return AddressAnswers(url, float(seconds or CHECK_SECONDS))
+            case CommandCheck(command_template=template, timeout_seconds=seconds) as check:
+                where = existing_folder(folder, check.cwd, "healthcheck.cwd") if check.cwd else cwd
+                return CommandSucceeds(template, where, float(seconds or CHECK_SECONDS))
+        return None
+
+
+def _template_misfits(
+    steps: tuple[str, ...], template: str, known: Sequence[str], foreign: Sequence[str] = FOREIGN
+) -> Iterator[Misfit]:
+    for message, hint in shell.problems(template, known, foreign):
+        yield Misfit(steps, message, hint)
+
+
+class _Runs:
+    """What both ways to run a command have in common."""
+
+    def __init__(self, settings: CliSettings, command: Command, check: Check | None):
+        self._settings, self._command, self.check = settings, command, check
+
+
+class Cli(_Runs):
+    """Runs the command for each request."""
+
+    _numbers = itertools.count(1)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if "_temporary" not in self.__dict__:
+            return
+        if self._settings.keep_temp_files:
+            say(f"target {self._settings.name!r}: its temporary files are kept in {self._temporary}")
+        else:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    @cached_property
+    def _temporary(self) -> Path:
+        return Path(tempfile.mkdtemp(prefix="agentv-"))
+
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        stem = f"{self._temporary}/{next(self._numbers)}-{safe_name(request.eval_id)}"
+        values = {
+            "PROMPT": request.question,
+            "GUIDELINES": request.guidelines,
+            "EVAL_ID": request.eval_id,
+            "ATTEMPT": str(request.attempt),
+            "OUTPUT_FILE": f"{stem}.output",
+            "PROMPT_FILE": f"{stem}.prompt",
+        }
+        try:
+            return await self._answer(request, values)
+        finally:
+            if not self._settings.keep_temp_files:
+                for name in self._command.names & {"OUTPUT_FILE", "PROMPT_FILE"}:
+                    _remove(values[name])
+
+    async def _answer(self, request: ProviderRequest, values: dict[str, str]) -> ProviderResponse:
+        if "PROMPT_FILE" in self._command.names:
+            Path(values["PROMPT_FILE"]).write_bytes(request.question.encode())
+        if self._settings.verbose:
+            say(f"{request.eval_id}: running {self._command.shown(values)}")
+        in_file = "OUTPUT_FILE" in self._command.names
+        finished = await self._command.run(values, request.input_files, Keep(0 if in_file else MAX_ANSWER_BYTES))
+        expect_success(finished)
+        return answer_from(content(values["OUTPUT_FILE"], finished) if in_file else whole(finished.stdout))
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class CliBatch(_Runs):
+    """Runs the command once for all requests."""
+
+    @property
+    def keeps_output(self) -> bool:
+        return bool(self._settings.keep_temp_files)
+
+    async def invoke_batch(self, requests: Requests, attempt: int, output: Path) -> BatchOutput:
+        batch, prompt = output.with_name("requests.jsonl"), output.with_name("prompt.txt")
+        asked = await _ask(requests, batch if "BATCH_FILE" in self._command.names else None)
+        values = {
+            "PROMPT": "",
+            "GUIDELINES": "",
+            "EVAL_ID": "batch",
+            "ATTEMPT": str(attempt),
+            "OUTPUT_FILE": str(output),
+            "PROMPT_FILE": str(prompt),
+            "BATCH_FILE": str(batch),
+        }
+        if self._settings.verbose:
+            say(f"batch: running {self._command.shown(values)}")
+        prompt.touch()
+        finished = await self._run(values, tuple(asked.files), output)
+        expect_success(finished)
+        if not os.path.lexists(output):
+            raise ProviderError(f"the command succeeded but wrote no {{OUTPUT_FILE}}{said(finished)}")
+        answers = await read_output(output, asked.ids, asked.cases)
+        if len(answers) < asked.cases:
+            answers.close()
+            raise await _missing(requests, answers, asked.cases, output)
+        if self._settings.keep_temp_files:
+            say(f"target {self._settings.name!r}: the files of its batch are kept in {output.parent}")
+        return answers
+
+    async def _run(self, values: dict[str, str], files: tuple[Path, ...], output: Path) -> Finished:
+        """Run the command; what it writes is in `output` then."""
+        if "OUTPUT_FILE" in self._command.names:
+            return await self._command.run(values, files)
+        with output.open("w+b") as file:
+            finished = await self._command.run(values, files, file.fileno())
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            return finished._replace(stdout=Output(tail=file.read()))
+
+
+class _Asked(NamedTuple):
+    """What a batch is asked: how many cases, and with which files."""
+
+    ids: CompactSet
+    cases: int
+    files: dict[Path, None]
+
+
+class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of {BATCH_FILE}."""
+
+    id: str
+    question: str
+    guidelines: str
+    input_files: tuple[str, ...]
+    chat_prompt: tuple[Message, ...]
+
+
+_ENCODE = msgspec.json.Encoder(enc_hook=str).encode
+
+
+async def _ask(requests: Requests, path: Path | None) -> _Asked:
+    """Go through the requests once, and write them to a file if the command wants one."""
+    ids, cases = CompactSet(), 0
+    files: dict[Path, None] = {}
+    with path.open("wb") if path else nullcontext() as file:
+        async for request in requests():
+            ids.add(request.eval_id)
+            cases += 1
+            files.update(dict.fromkeys(request.input_files))
+            if file:
+                file.write(_ENCODE(_line(request)) + b"\n")
+    return _Asked(ids, cases, files)
+
+
+def _line(request: ProviderRequest) -> BatchRequest:
+    return BatchRequest(
+        id=request.eval_id,
+        question=request.question,
+        guidelines=request.guidelines,
+        input_files=tuple(os.fsencode(path).decode("utf-8", "replace") for path in request.input_files),
+        chat_prompt=request.chat_prompt,
+    )
+
+
+async def _missing(requests: Requests, answers: BatchOutput, count: int, output: Path) -> ProviderError:
+    """The error that lists the ids without an answer.
+
+    It stands in every result of the batch, so that a list too long for that goes into a file of its own.
+    """
+    ids = [request.eval_id async for request in requests() if request.eval_id not in answers]
+    listed = ", ".join(ids)
+    if len(ids) > 20 and len(listed) * count > MOST_LISTED:
+        path = output.with_name("missing.txt")
+        path.write_text(clean("\n".join(ids) + "\n"), encoding="utf-8")
+        listed = f"{', '.join(ids[:20])} and {len(ids) - 20} more, see {path}"
+    return ProviderError(f"the output of the batch has no record for {len(ids)} of {count} cases: {listed}")

@@ -1,0 +1,216 @@
+"""A Gemini model, through Google's own SDK.
+
+The SDK closes a client that nothing refers to, and takes aiohttp if that happens to be installed: so we hold on to
+its client, and give it the HTTP client that it has anyway.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from agentv.errors import ProviderError
+from agentv.protocols import Provider
+from agentv.providers.models.conversation import LanguageModel, Said, Turn, value_of, with_system
+from agentv.providers.network import beginning, connection_error
+from agentv.providers.settings import LanguageModelSettings, Text
+from agentv.providers.transport import lanes
+from agentv.records import Json, ProviderRequest, TokenUsage, ToolCall
+
+MODEL = "gemini-3.8-flash"
+GOOD_ENDS = ("", "STOP", "MAX_TOKENS", "CONTINUATION", "FINISH_REASON_UNSPECIFIED")
+
+
+class GeminiSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Gemini model; there is a default one."""
+
+    model: Annotated[Text | None, Meta(description=f"The model's name; {MODEL} if left out.")] = None
+    base_url: Annotated[Text | None, Meta(description="Another server, without a version.")] = None
+
+    def open(self, folder: Path) -> Provider:
+        return Gemini(self)
+
+
+class _Client(NamedTuple):
+    sdk: Any
+    http: Any
+
+
+class Gemini(LanguageModel[GeminiSettings]):
+    """Asks through Google's SDK."""
+
+    package, extra = "google.genai", "gemini"
+
+    def connect(self) -> Any:
+        import httpx2
+
+        settings = self.settings
+        # servers of one's own want no key, and should not get one that was meant for Google
+        key = settings.api_key or ("none" if settings.base_url else None)
+        http = httpx2.AsyncClient(timeout=None, transport=lanes(httpx2))  # no redirections: the key would go with them
+        options = {
+            "base_url": settings.base_url,
+            "httpx_async_client": http,
+            "retry_options": {"attempts": 1},
+            "extra_body": self._unknown(),
+        }
+        try:
+            return _Client(self.module().Client(api_key=key, http_options=options), http)
+        except ValueError as error:
+            raise ProviderError(str(error)) from error
+
+    async def close(self, client: _Client) -> None:
+        await client.sdk.aio.aclose()
+        client.sdk.close()
+        await client.http.aclose()
+
+    async def ask(self, client: _Client, request: ProviderRequest) -> Said:
+        import httpx2
+        from google.genai import errors, types
+
+        system, turns = with_system(request, self.settings.system_prompt)
+        fields = self._config(request, system)
+        model = self.settings.model or MODEL
+        try:
+            config = types.GenerateContentConfig(**fields)
+        except ValueError as error:
+            raise ProviderError(f"options: {_words(error)}") from error
+        try:
+            answer = await client.sdk.aio.models.generate_content(model=model, contents=_contents(turns), config=config)
+        except errors.APIError as error:
+            response: Any = error.response
+            delay = _retry_delay(error.details)
+            raise self.status_error(error.code, response.content, response.headers, delay) from error
+        except httpx2.RequestError as error:
+            raise connection_error(error) from error
+        except (ValueError, TypeError, AttributeError) as error:  # the SDK trusts in the form of what it reads
+            raise ProviderError(f"the model's answer is malformed: {_words(error)}") from error
+        return _said(answer)
+
+    def _config(self, request: ProviderRequest, system: str) -> Json:
+        """What is sent besides the turns; what is not set is not sent."""
+        settings = self.settings
+        fields: Json = {"automatic_function_calling": {"disable": True}}
+        if system:
+            fields["system_instruction"] = system
+        if settings.temperature is not None:
+            fields["temperature"] = settings.temperature
+        if settings.max_output_tokens is not None:
+            fields["max_output_tokens"] = settings.max_output_tokens
+        if request.response_schema is not None:
+            fields |= {"response_mime_type": "application/json", "response_json_schema": request.response_schema}
+        known = _known_options()
+        return fields | {known[name]: value for name, value in (settings.options or {}).items() if name in known}
+
+    def _unknown(self) -> Json | None:
+        """The options that the SDK has no word for: they go into the body of the request as they are."""
+        known = _known_options()
+        return {name: value for name, value in (self.settings.options or {}).items() if name not in known} or None
+
+
+@cache
+def _known_options() -> dict[str, str]:
+    """The settings of a request that the SDK knows, by either of their spellings."""
+    from google.genai import types
+
+    fields = types.GenerateContentConfig.model_fields
+    return {spelling: name for name, field in fields.items() for spelling in (name, field.alias or name)}
+
+
+def _contents(turns: Sequence[Turn]) -> list[Json]:
+    """The turns as user and model have them by turns: what one says in a row is one content."""
+    contents: list[Json] = []
+    for turn in turns:
+        role = "model" if turn.role == "assistant" else "user"
+        if contents and contents[-1]["role"] == role:
+            contents[-1]["parts"] += _parts(turn)
+        else:
+            contents.append({"role": role, "parts": _parts(turn)})
+    return contents
+
+
+def _parts(turn: Turn) -> list[Json]:
+    if turn.answers is not None:
+        return [{"function_response": {"name": turn.answers.tool, "response": _object(value_of(turn.text), "output")}}]
+    said = [{"text": turn.text}] if turn.text else []
+    calls = ({"name": call.tool, "args": _object(call.input, "input")} for call in turn.calls)
+    return [*said, *({"function_call": call} for call in calls)]
+
+
+def _object(value: Any, name: str) -> Json:
+    """The value, which must be an object here."""
+    return value if isinstance(value, dict) else {} if value is None else {name: value}
+
+
+def _said(answer: Any) -> Said:
+    """What the first candidate says. A blocked prompt has none, and one that was broken off is no answer."""
+    feedback = answer.prompt_feedback
+    if feedback is not None and feedback.block_reason is not None:
+        why = f": {feedback.block_reason_message}" if feedback.block_reason_message else ""
+        raise ProviderError(f"the prompt was blocked: {_name(feedback.block_reason)}{why}")
+    if not answer.candidates:
+        raise ProviderError("the model gave no answer: its list of candidates is empty")
+    candidate = answer.candidates[0]
+    stopped = _name(candidate.finish_reason)
+    if stopped not in GOOD_ENDS:
+        blocked = [_name(rating.category) for rating in candidate.safety_ratings or () if rating.blocked]
+        raise ProviderError(
+            ": ".join(filter(None, ["the model broke off", stopped, candidate.finish_message, *blocked]))
+        )
+    parts = (candidate.content.parts if candidate.content else None) or []
+    calls = [part.function_call for part in parts if part.function_call]
+    return Said(
+        text="".join(part.text for part in parts if part.text and not part.thought),
+        calls=tuple(ToolCall(tool=call.name or "", input=call.args, id=call.id) for call in calls),
+        reasoning="\n\n".join(part.text for part in parts if part.text and part.thought),
+        usage=_tokens(answer.usage_metadata),
+        stopped=stopped,
+    )
+
+
+def _tokens(usage: Any) -> TokenUsage | None:
+    """The tokens: what tools put into the prompt is input as well, and thoughts are output."""
+    if usage is None:
+        return None
+    return TokenUsage(
+        input=(usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
+        output=(usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
+        cached=usage.cached_content_token_count,
+    )
+
+
+def _name(reason: Any) -> str:
+    return "" if reason is None else str(getattr(reason, "value", reason))
+
+
+class _Detail(msgspec.Struct):
+    retry_delay: str | None = msgspec.field(name="retryDelay", default=None)
+
+
+class _Error(msgspec.Struct):
+    details: tuple[_Detail, ...] = ()
+
+
+class _Failure(msgspec.Struct):
+    error: _Error
+
+
+def _retry_delay(body: Any) -> float | None:
+    """For how many seconds Google wants to be left alone, which it says in the body."""
+    try:
+        details = msgspec.convert(body, _Failure).error.details
+        return next((float(found.retry_delay.removesuffix("s")) for found in details if found.retry_delay), None)
+    except ValueError:
+        return None
+
+
+def _words(error: Exception) -> str:
+    """What is wrong with a value: pydantic's first complaint, or what else was said."""
+    found = getattr(error, "errors", None)
+    if found is None:
+        return beginning(str(error)) or type(error).__name__
+    first = found()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -1,0 +1,278 @@
+"""Comparisons -> JSON for programs, a table for a terminal, markdown for a pull request."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from agentv.compare.compare import Pairs
+from agentv.compare.records import Changed, Comparison, Delta, Part, Source, Statistics
+from agentv.formats.printable import printable
+from agentv.stats.inference import holm
+
+SHOWN = 10
+LEVEL = 0.05
+_AT_ONCE = 1000
+
+
+def json_blocks(comparisons: Sequence[Comparison]) -> Iterator[bytes]:
+    """The whole as JSON, some at a time: an object, or for several files a list of them."""
+    if len(comparisons) == 1:
+        yield from _json(comparisons[0])
+    else:
+        yield b'{\n"comparisons": [\n'
+        for number, comparison in enumerate(comparisons):
+            yield b",\n" if number else b""
+            yield from _json(comparison)
+        yield b"\n]\n}"
+    yield b"\n"
+
+
+def _json(comparison: Comparison) -> Iterator[bytes]:
+    encode = msgspec.json.Encoder()
+    yield b'{\n  "matched": [\n'
+    pairs = iter(comparison.matched)
+    before = b"    "
+    while some := list(islice(pairs, _AT_ONCE)):
+        yield before + encode.encode_lines(some).rstrip(b"\n").replace(b"\n", b",\n    ")
+        before = b",\n    "
+    rest = msgspec.json.encode(msgspec.structs.replace(comparison, matched=()))
+    yield b"\n  ],\n" + msgspec.json.format(rest, indent=2).split(b"\n", 2)[2]
+
+
+def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """What a person should know at once."""
+    for comparison in comparisons:
+        found = comparison.statistics
+        name = f"{comparison.files[1].path}: " if len(comparisons) > 1 else ""
+        delta = found.delta
+        figures = "" if delta is None else f"Δ {_signed(delta.mean)}, {_interval(delta)}, "
+        pairs = "1 pair" if found.pairs == 1 else f"{found.pairs} pairs"
+        yield f"{name}{found.verdict.upper()}: {figures}{pairs}, margin {found.margin:g}"
+        if changed := _changed(comparison.changed):
+            yield f"changed besides the target: {changed}"
+        yield from _notes(comparison)
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
+    yield from (f"note: {note}" for note in comparison.statistics.notes)
+    for file in dict.fromkeys(comparison.files):
+        if file.ambiguous:
+            results = "1 result has" if file.ambiguous == 1 else f"{file.ambiguous} results have"
+            yield f"note: {file.path}: {results} an id of another dataset or target too: it counts with the mean"
+
+
+def table_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """The whole for a terminal: all that is known of a pair of files, or one line for each of several."""
+    if len(comparisons) == 1:
+        yield from map(printable, _details(comparisons[0]))
+        return
+    yield f"A = {_file(comparisons[0].files[0])}"
+    yield from _aligned(_matrix(comparisons))
+    for comparison in comparisons:
+        yield from _of_several(comparison)
+
+
+def _of_several(comparison: Comparison) -> Iterator[str]:
+    """What else is to be known of one of several comparisons."""
+    yield ""
+    yield printable(f"{comparison.files[1].path}: {' | '.join(_counts(comparison))}")
+    if changed := _changed(comparison.changed):
+        yield f"changed besides the target: {changed}"
+    yield from map(printable, _notes(comparison))
+    for kind, parts in comparison.by.items():
+        yield from _aligned(_rows(kind, parts))
+
+
+def _matrix(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
+    parts = [comparison.statistics for comparison in comparisons]
+    p_values = iter(holm([part.tests[0].p_value for part in parts if part.tests]))
+    names = [printable(comparison.files[1].path) for comparison in comparisons]
+    pairs = zip(names, [next(p_values) if part.tests else None for part in parts], parts, strict=True)
+    return _rows("B", (Part(name=name, p_adjusted=p_value, statistics=part) for name, p_value, part in pairs))
+
+
+def _rows(what: str, parts: Iterable[Part]) -> Iterator[tuple[str, ...]]:
+    """A heading, and a line of figures for each part."""
+    yield what, "pairs", "mean A", "mean B", "Δ", "95% CI", "p (Holm)", "verdict"
+    for part in parts:
+        found = part.statistics
+        if found.delta is None or found.mean1 is None or found.mean2 is None:
+            yield part.name, "0", "", "", "", "", "", found.verdict
+            continue
+        means = f"{found.mean1:.3f}", f"{found.mean2:.3f}", _signed(found.delta.mean)
+        p_value = "" if part.p_adjusted is None else _p(part.p_adjusted)
+        yield part.name, str(found.pairs), *means, _bare_interval(found.delta), p_value, found.verdict
+
+
+def _details(comparison: Comparison) -> Iterator[str]:
+    found, summary, files = comparison.statistics, comparison.summary, comparison.files
+    yield f"A = {_file(files[0])}   B = {_file(files[1])}"
+    yield " | ".join(_counts(comparison))
+    if changed := _changed(comparison.changed):
+        yield f"changed besides the target: {changed}"
+    yield from _figures(found, "")
+    if comparison.unchanged is not None:
+        yield f"only the {comparison.unchanged.pairs} pairs of which nothing else has changed:"
+        yield from _figures(comparison.unchanged, "  ")
+    wins = f"wins {summary.wins}  losses {summary.losses}  ties {summary.ties}"
+    yield f"{wins}   (threshold {_threshold(comparison.threshold)}: a display rule, not a test)"
+    yield from _abilities(found)
+    for kind, parts in comparison.by.items():
+        yield ""
+        yield from _aligned(_rows(kind, parts))
+        yield ""
+    yield from _notes(comparison)
+    yield f"verdict: {found.verdict.upper()}   ({'; '.join(_grounds(comparison))})"
+    worst, best = _pairs(comparison).extremes(SHOWN)
+    for title, pairs in (("largest regressions", worst), ("largest gains", best)):
+        if pairs:
+            yield f"{title}: {', '.join(f'{pair.eval_id} {_signed(pair.delta, 2)}' for pair in pairs)}"
+
+
+def _threshold(value: float) -> str:
+    return f"{value:.2f}" if round(value, 2) == value else f"{value:g}"
+
+
+def _pairs(comparison: Comparison) -> Pairs:
+    assert isinstance(comparison.matched, Pairs)
+    return comparison.matched
+
+
+def _file(source: Source) -> str:
+    about = [", ".join(source.targets)] if source.targets else []
+    about += [source.timestamp[:10]] if source.timestamp else []
+    return f"{source.path} ({', '.join(about)})" if about else source.path
+
+
+def _counts(comparison: Comparison) -> Iterator[str]:
+    summary, unmatched = comparison.summary, comparison.unmatched
+    yield f"cases {summary.total}"
+    yield f"in both {summary.matched}"
+    yield f"only A {unmatched.file1}, only B {unmatched.file2}"
+    yield f"scored in both {comparison.statistics.pairs}"
+    counted = {
+        "errors": [file.errors for file in comparison.files],
+        "judge-failed": [file.judge_failures for file in comparison.files],
+        "retried": [file.retried for file in comparison.files],
+        "repeats": [summary.repeats.file1, summary.repeats.file2],
+    }
+    for what, counts in counted.items():
+        if any(counts):
+            yield f"{what} {', '.join(f'{side} {count}' for side, count in zip('AB', counts, strict=True) if count)}"
+
+
+def _changed(changed: Changed) -> str:
+    """What else has changed, in words."""
+    words = {
+        "the texts or files of {} cases": changed.cases,
+        "the judge's prompt or script ({} pairs)": changed.prompts,
+        "the judge ({} pairs)": changed.judges,
+        "the evaluators ({} pairs)": changed.evaluators if not changed.prompts and not changed.judges else 0,
+        "the results of one case in one file ({} pairs)": changed.mixed,
+        "the version of agentv ({} pairs)": changed.agentv,
+    }
+    return ", ".join(text.format(count) for text, count in words.items() if count)
+
+
+def _figures(found: Statistics, indent: str) -> Iterator[str]:
+    delta, passes = found.delta, found.passes
+    if delta is None or passes is None:
+        yield f"{indent}no pair has a score on both sides"
+        return
+    how = [delta.method.partition(",")[0]]
+    how += [f"{delta.clusters} clusters"] if delta.clusters is not None else []
+    how += [f"deff {delta.design_effect:.1f}"] if delta.design_effect is not None else []
+    means = f"A {found.mean1:.3f}   B {found.mean2:.3f}   Δ {_signed(delta.mean)}"
+    yield f"{indent}mean   {means}   {_interval(delta)}   ({', '.join(how)})"
+    tests = {test.name: test for test in found.tests}
+    flips = tests["sign-flip permutation"]
+    yield f"{indent}       {flips.name} p = {_p(flips.p_value)} ({flips.method})"
+    counts = f"A {passes.passed1:<5}   B {passes.passed2:<5}   flips: +{passes.gained} / −{passes.lost}"
+    yield f"{indent}pass   {counts}   exact McNemar p = {_p(tests['exact McNemar'].p_value)}"
+
+
+def _abilities(found: Statistics) -> Iterator[str]:
+    bounds = found.bounds
+    if bounds is not None and bounds.unscored:
+        between = f"[{_signed(bounds.lower)}, {_signed(bounds.upper)}]"
+        what = "the unscored pair" if bounds.unscored == 1 else f"the {bounds.unscored} unscored pairs"
+        yield f"bounds if {what} went either way: Δ in {between}"
+    if found.mde is not None and found.delta is not None:
+        size = "smaller" if abs(found.delta.mean) < found.mde else "not smaller"
+        yield f"this design can detect |Δ| ≥ {found.mde:.3f} (80% power); observed is {size}"
+
+
+def _grounds(comparison: Comparison) -> Iterator[str]:
+    yield "primary metric: score"
+    yield f"margin {comparison.statistics.margin:g}"
+    for kind, parts in comparison.by.items():
+        significant = [part.name for part in parts if part.p_adjusted is not None and part.p_adjusted <= LEVEL]
+        what = f"{len(parts)} {kind}{'s' if len(parts) != 1 else ''}"
+        yield f"Holm over {what}: {', '.join(significant) or 'none'} significant"
+
+
+def markdown_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """For a comment on a pull request: the verdict, the worst regressions, the figures."""
+    if len(comparisons) > 1:
+        yield f"### agentv: {len(comparisons)} runs against {_code(comparisons[0].files[0].path)}"
+        yield ""
+        yield from _markdown_table(_matrix(comparisons))
+        yield ""
+        yield "```"
+        for comparison in comparisons:
+            yield from (line.replace("```", "'''") for line in _of_several(comparison) if line)
+        yield "```"
+        return
+    comparison = comparisons[0]
+    found = comparison.statistics
+    yield f"### agentv: {found.verdict}"
+    yield ""
+    worst, _ = _pairs(comparison).extremes(SHOWN)
+    if worst:
+        rows = [(_code(pair.eval_id), f"{pair.score1:g}", f"{pair.score2:g}", _signed(pair.delta)) for pair in worst]
+        yield from _markdown_table([("worst regressions", "A", "B", "Δ"), *rows])
+        yield ""
+    for kind, parts in comparison.by.items():
+        yield from _markdown_table(_rows(kind, parts))
+        yield ""
+    yield "```"
+    yield from (line.replace("```", "'''") for line in map(printable, _details(comparison)) if line)
+    yield "```"
+
+
+def _markdown_table(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    for number, row in enumerate(rows):
+        yield f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in row)} |"
+        if number == 0:
+            yield f"|{' --- |' * len(row)}"
+
+
+def _code(text: str) -> str:
+    """Text that markdown leaves alone."""
+    return f"`{printable(text).replace('`', chr(39))}`"
+
+
+def _aligned(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    table = [tuple(map(printable, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _signed(value: float, digits: int = 3) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def _bare_interval(delta: Delta) -> str:
+    if delta.ci_lower is None or delta.ci_upper is None:
+        return "none"
+    return f"[{_signed(delta.ci_lower)}, {_signed(delta.ci_upper)}]"
+
+
+def _interval(delta: Delta) -> str:
+    return f"95% CI {_bare_interval(delta)}"
+
+
+def _p(value: float) -> str:
+    return f"{value:.2g}" if value >= 0.0001 else "< 0.0001"

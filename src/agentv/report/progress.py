@@ -1,0 +1,148 @@
+"""What goes on in a run -> the terminal: a live view for a person, plain lines for a pipe."""
+
+import contextlib
+import sys
+import time
+from typing import Any, TextIO
+
+from agentv.formats.printable import printable
+from agentv.records import EvalResult
+from agentv.redact import Redactor
+
+PACE_SECONDS = 5.0
+
+
+class Progress:
+    """Counts what is done; says nothing."""
+
+    def __init__(self, total: int, done: int, clean: Redactor):
+        self.total, self.done, self.clean = total, done, clean
+        self.errors = 0
+        self.scores = 0.0
+        self.scored = 0
+        self.at_work: dict[int, str] = {}
+        self.start = time.monotonic()
+        self._pace = self.start, 0
+        """Since when cases have been coming in, and how many there were then: a batch is silent for long."""
+        self._in_batch = False
+
+    def started(self, worker: int, what: str) -> None:
+        self.at_work[worker] = what
+        if self._in_batch:
+            self._pace, self._in_batch = (time.monotonic(), self.scored), False
+
+    def batch_started(self, worker: int, target: str) -> None:
+        self.started(worker, _batch(target))
+        self._in_batch = True
+
+    def retried(self, what: str, attempt: int, reason: str) -> None:
+        """Nothing to count."""
+
+    def finished(self, worker: int, result: EvalResult) -> None:
+        self.at_work.pop(worker, None)
+        self.done += 1
+        self.scored += 1
+        self.scores += result.score
+        self.errors += result.error is not None
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to clear away."""
+
+    def line(self) -> str:
+        """How far the run is, in one line."""
+        mean = f", mean {self.scores / self.scored:.3f}" if self.scored else ""
+        errors = f", {self.errors} {'error' if self.errors == 1 else 'errors'}" if self.errors else ""
+        elapsed = time.monotonic() - self.start
+        since, before = self._pace
+        fresh = self.scored - before
+        seconds = (time.monotonic() - since) / max(fresh, 1) * (self.total - self.done)
+        left = f", {_time(seconds)} left" if fresh and self.done < self.total else ""
+        return f"{self.done}/{self.total} done{mean}{errors}, {_time(elapsed)} elapsed{left}"
+
+
+class PlainProgress(Progress):
+    """A line now and then, without control codes."""
+
+    def __init__(self, total: int, done: int, clean: Redactor, stream: TextIO):
+        super().__init__(total, done, clean)
+        self._stream = stream
+        self._next = self.start
+
+    def batch_started(self, worker: int, target: str) -> None:
+        super().batch_started(worker, target)
+        self._say(_batch(target))
+
+    def retried(self, what: str, attempt: int, reason: str) -> None:
+        self._say(_retry(what, attempt, self.clean(reason)))
+
+    def finished(self, worker: int, result: EvalResult) -> None:
+        super().finished(worker, result)
+        if time.monotonic() >= self._next or self.done == self.total:
+            self._next = time.monotonic() + PACE_SECONDS
+            self._say(self.line())
+
+    def _say(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # nobody may be listening any more
+            print(printable(self.clean(text)), file=self._stream, flush=True)
+
+
+class LiveProgress(Progress):
+    """A bar and what each worker is on, drawn anew a few times a second."""
+
+    def __init__(self, total: int, done: int, clean: Redactor, stream: TextIO):
+        super().__init__(total, done, clean)
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=stream)
+        self._live = Live(get_renderable=self._view, console=self._console, refresh_per_second=8, transient=True)
+
+    def __enter__(self) -> "LiveProgress":
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def retried(self, what: str, attempt: int, reason: str) -> None:
+        self._console.print(
+            printable(self.clean(_retry(what, attempt, self.clean(reason)))), markup=False, highlight=False
+        )
+
+    def _view(self) -> Any:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        view = Table.grid()
+        view.add_column(no_wrap=True, overflow="ellipsis")
+        view.add_row(ProgressBar(total=max(self.total, 1), completed=self.done, width=min(self._console.width, 60)))
+        view.add_row(Text(self.line()))
+        for number, case in sorted(self.at_work.items())[: max(1, self._console.height - 4)]:
+            view.add_row(Text(printable(self.clean(f"  {number + 1:2} {case}"))))
+        return view
+
+
+def progress_for(total: int, done: int, clean: Redactor, *, quiet: bool, stream: TextIO | None = None) -> Progress:
+    """The view that suits where it is seen."""
+    stream = stream or sys.stderr
+    if quiet or stream is None:  # a process may be started without any stderr
+        return Progress(total, done, clean)
+    return LiveProgress(total, done, clean, stream) if stream.isatty() else PlainProgress(total, done, clean, stream)
+
+
+def _batch(target: str) -> str:
+    return f"target {target} is answering its cases in one batch"
+
+
+def _retry(what: str, attempt: int, reason: str) -> str:
+    return f"{what}: attempt {attempt} failed, trying again: {' '.join(reason.split())}"
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,232 @@
+"""Results as they come -> a summary in words and figures. What is held is one number a case."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from agentv.records import EvalResult
+from agentv.results.tally import Tally
+from agentv.stats.distributions import t_quantile
+from agentv.stats.pass_rates import bootstrap_interval, pass_all, pass_at, wilson
+
+BINS = ("[0,0.2)", "[0.2,0.4)", "[0.4,0.6)", "[0.6,0.8)", "[0.8,1.0]")
+SHOWN_ERRORS = 50
+Estimate = Callable[[int, int, int], float]
+"""What a case adds to a pass rate, by k, by how many of its trials passed, and by how many there were."""
+
+
+class Known(Protocol):
+    """What counts of a result."""
+
+    @property
+    def score(self) -> float: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def failure(self) -> str | None: ...
+
+
+class Summary:
+    """Counts results and tells what they come to. The unit of all figures is the case, however often it is run.
+
+    `clean` takes secrets out of names, so that results that were read from a file find those that come in.
+    """
+
+    def __init__(self, cases: int, invalid: int = 0, trials: int = 1, clean: Callable[[str], str] = str):
+        self.cases, self.invalid, self.trials = cases, invalid, trials
+        self.target_errors = self.timeouts = self.judge_failures = self.already_done = 0
+        self.unscored_earlier = 0
+        self._scored = 0.0
+        self.errors: list[tuple[str, str]] = []
+        self._tally = Tally(trials)
+        self._clean = clean
+
+    def add(self, result: EvalResult) -> None:
+        """Count a result of this run."""
+        if result.error is not None:
+            if result.failure == "timeout":
+                self.timeouts += 1
+            else:
+                self.target_errors += 1
+            if len(self.errors) < SHOWN_ERRORS:
+                self.errors.append((result.eval_id, result.error))
+        elif result.judge_failed:
+            self.judge_failures += 1
+        unscored = result.error is not None or result.judge_failed
+        names = result.dataset, result.eval_id
+        if self.trials > 1:
+            names = self._clean(result.dataset), self._clean(result.eval_id)
+        self._count(names, result, unscored=unscored)
+
+    def add_earlier(self, names: tuple[str, str], result: Known) -> None:
+        """Count a result of the run that this one resumes; `names` are the dataset and the id."""
+        self.already_done += 1
+        self.unscored_earlier += result.failure is not None
+        self._count(names, result, unscored=result.failure is not None)
+
+    def _count(self, names: tuple[str, str], result: Known, *, unscored: bool) -> None:
+        self._scored += 0.0 if unscored else result.score
+        room = 1 - result.score if unscored else 0.0
+        self._tally.add(names, result.score, room, passed=result.verdict == "pass")
+
+    @property
+    def planned(self) -> int:
+        """How many runs of cases there should have been."""
+        return (self.cases + self.invalid) * self.trials
+
+    @property
+    def done(self) -> int:
+        """How many runs of cases there were."""
+        return self._tally.runs
+
+    @property
+    def unscored(self) -> int:
+        """How many results are no judgement of an answer; they count as 0."""
+        return self.target_errors + self.timeouts + self.judge_failures
+
+    @property
+    def scored_mean(self) -> float | None:
+        """The mean of the runs that were scored."""
+        scored = self.done - self.unscored - self.unscored_earlier
+        return self._scored / scored if scored else None
+
+    @property
+    def failed(self) -> int:
+        """How many runs ended in an error."""
+        return self.target_errors + self.timeouts
+
+    @property
+    def mean(self) -> float | None:
+        means = self._tally.means
+        return math.fsum(means) / len(means) if means else None
+
+    @property
+    def best_mean(self) -> float | None:
+        """What the mean could be at best, had all that ran been scored."""
+        means = self._tally.means
+        return (math.fsum(means) + self._tally.room) / len(means) if means else None
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation of the sample of cases, from two on."""
+        means = self._tally.means
+        return math.sqrt(_variance(means)) if len(means) > 1 else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95% confidence interval of the mean."""
+        mean, deviation, cases = self.mean, self.deviation, len(self._tally.means)
+        if deviation is None or mean is None:
+            return None
+        half = t_quantile(0.975, cases - 1) * deviation / math.sqrt(cases)
+        return max(0.0, mean - half), min(1.0, mean + half)
+
+    @property
+    def median(self) -> float | None:
+        means = self._tally.means
+        if not means:
+            return None
+        low, high = (_ranked(means, rank) for rank in ((len(means) - 1) // 2, len(means) // 2))
+        return (low + high) / 2
+
+    @property
+    def histogram(self) -> tuple[int, ...]:
+        """How many cases fall into each of `BINS`."""
+        counts = [0] * len(BINS)
+        for score in self._tally.means:
+            counts[sum(score >= edge for edge in (0.2, 0.4, 0.6, 0.8))] += 1
+        return tuple(counts)
+
+    @property
+    def top(self) -> list[tuple[str, float]]:
+        """The three best cases, the same ones every time: ties go by id."""
+        return self._tally.top
+
+    @property
+    def bottom(self) -> list[tuple[str, float]]:
+        """The three worst cases."""
+        return self._tally.bottom
+
+    @property
+    def complete(self) -> int:
+        """How many cases have a result for each of their trials; the others have no part in pass@k and pass^k."""
+        return len(self._tally.complete)
+
+    @property
+    def passes(self) -> dict[int, int]:
+        """How many complete cases passed in so many of their trials."""
+        return dict(sorted(self._tally.passes.items()))
+
+    def pass_at(self, k: int) -> float:
+        """pass@k: how probable it is that one of k trials passes, over the cases; NaN if there were fewer than k."""
+        return self._mean_of(pass_at, k)
+
+    def pass_all(self, k: int) -> float:
+        """pass^k: how probable it is that k trials all pass, over the cases; NaN if there were fewer than k."""
+        return self._mean_of(pass_all, k)
+
+    def _mean_of(self, estimate: Estimate, k: int) -> float:
+        total = math.fsum(cases * estimate(k, passes, self.trials) for passes, cases in self.passes.items())
+        return total / self.complete if self.complete else math.nan
+
+    def pass_at_interval(self, k: int) -> tuple[float, float]:
+        """The 95% interval of pass@k."""
+        return self._interval_of(pass_at, k)
+
+    def pass_all_interval(self, k: int) -> tuple[float, float]:
+        """The 95% interval of pass^k."""
+        return self._interval_of(pass_all, k)
+
+    def _interval_of(self, estimate: Estimate, k: int) -> tuple[float, float]:
+        passes = self.passes
+        if not self.complete or not 1 <= k <= self.trials:
+            return math.nan, math.nan
+        if self.trials == 1:
+            return wilson(passes.get(1, 0), self.complete)
+        return bootstrap_interval([*passes.values()], [estimate(k, count, self.trials) for count in passes])
+
+    @property
+    def noise(self) -> tuple[float, float] | None:
+        """The variance between cases, and that of the trials within a case; known from two of each on."""
+        if self.trials < 2 or self.complete < 2:
+            return None
+        within = self._tally.within
+        return max(0.0, _variance(self._tally.complete) - within / self.trials), within
+
+    @property
+    def ledger(self) -> dict[str, int]:
+        """Where every planned run went; the counts add up to `planned`."""
+        scored = self.done - self.unscored - self.already_done
+        counted = {
+            "scored": scored,
+            "target errors": self.target_errors,
+            "judge failures": self.judge_failures,
+            "timeouts": self.timeouts,
+            "skipped as invalid": self.invalid * self.trials,
+            "already done": self.already_done,
+        }
+        if rest := self.planned - sum(counted.values()):
+            counted["not run"] = rest
+        return counted
+
+
+def _variance(values: Sequence[float]) -> float:
+    """The sample's."""
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def _ranked(values: Sequence[float], rank: int) -> float:
+    """The value at this rank. Only the distinct values of one narrow bucket are sorted, to save memory."""
+    buckets = Counter(int(value * 1023) for value in values)
+    for number in sorted(buckets):
+        if rank < buckets[number]:
+            break
+        rank -= buckets[number]
+    inside = Counter(value for value in values if int(value * 1023) == number)
+    for value in sorted(inside):
+        if rank < inside[value]:
+            break
+        rank -= inside[value]
+    return value

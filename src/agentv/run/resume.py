@@ -1,0 +1,168 @@
+"""An earlier results file -> what of a plan is done already."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from agentv.cases.digest import case_digest
+from agentv.cases.request import build_request
+from agentv.errors import AttachmentError, OutputError
+from agentv.records import EvalCase
+from agentv.redact import Redactor
+from agentv.results.write import Earlier, EarlierFile, ResultFile, Skimmed
+from agentv.run.plan import Plan, PlannedFile
+from agentv.system.compact_sets import CompactSet, Repeats
+
+NAMES = ("eval_*.jsonl", "eval_*.yaml")
+
+
+class Stamp(NamedTuple):
+    """Stands for a case as it is now: where it belongs, and the fingerprints of what it asks and how it is scored."""
+
+    dataset: str
+    eval_id: str
+    case: str
+    target: str
+    evaluators: str
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.dataset, self.eval_id
+
+    @property
+    def asked(self) -> tuple[str, str, str]:
+        return self.dataset, self.eval_id, self.case
+
+
+class Resumed(NamedTuple):
+    """What a resumed run goes on from: the results that stand, and what was found on the way."""
+
+    file: ResultFile
+    plan: Plan
+    clean: Redactor
+    stands: CompactSet
+    found: Counter[str]
+
+    def is_done(self, case: EvalCase, file: PlannedFile, trial: int) -> bool:
+        """Whether the results hold one for this trial of the case as it is now."""
+        return (*_stamp(case, file, self.plan, self.clean).asked, trial) in self.stands
+
+    def words(self) -> str:
+        """What was found, for the person who asked to resume."""
+        told = {
+            "failed": "that ended in an error run again",
+            "changed": "changed since run again",
+            "other": "of those done came from another target or other evaluators, and are kept",
+        }
+        parts = [f"{self.found[what]} {words}" for what, words in told.items() if self.found[what]]
+        return ", ".join([f"{self.found['done']} done already", *parts])
+
+
+def newest_results(folder: Path) -> Path | None:
+    """The results file in `folder` that was written to last."""
+    found = [path for name in NAMES for path in folder.glob(name)]
+    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
+
+
+OnKept = Callable[[tuple[str, str], Skimmed], None]
+"""Is told of a run of a planned case that is done already: whose it is, and what is known of it."""
+
+
+def resume(earlier: EarlierFile, plan: Plan, trials: int, clean: Redactor, on_kept: OnKept) -> Resumed:
+    """Go on with an earlier results file. Results that do not stand any more are taken out first."""
+    try:
+        planned = _Planned(plan, trials, clean)
+        keep = _Keep(planned, on_kept)
+        for result in earlier.results():
+            keep.learn(result)
+    except BaseException:
+        earlier.close()
+        raise
+    return Resumed(earlier.go_on(keep), plan, clean, keep.stands, keep.found)
+
+
+class _Planned:
+    """The cases of a plan, as they would stand in a results file, each with so many trials."""
+
+    def __init__(self, plan: Plan, trials: int, clean: Redactor):
+        self._trials = trials
+        self._cases, self._asked, self._exact = CompactSet(), CompactSet(), CompactSet()
+        repeats = Repeats()
+        for file in plan.files:
+            for case in plan.cases_of(file):
+                stamp = _stamp(case, file, plan, clean)
+                self._cases.add(stamp.names)
+                self._asked.add(stamp.asked)
+                self._exact.add(tuple(stamp))
+                repeats.add([stamp.names])
+        if repeats.hashes():
+            hint = "give one of the files another 'dataset:', so that their results can be told apart"
+            raise OutputError("cannot resume: two eval files have the same dataset name and the same ids", hint=hint)
+
+    def concerns(self, result: Earlier) -> bool:
+        """Whether the result is one of a planned case and trial."""
+        return result.result.trial <= self._trials and result.case in self._cases
+
+    def wants(self, result: Earlier) -> bool:
+        """Whether the result is one of a planned case, as that case is now."""
+        return not result.failed and result.asked in self._asked
+
+    def is_exact(self, result: Earlier) -> bool:
+        """Whether the target and the evaluators are the same as well."""
+        digests = result.result.digests
+        return (*result.asked, *(digests.get(name, "") for name in ("target", "evaluators"))) in self._exact
+
+
+class _Keep:
+    """Says which earlier results stand: those of runs that are not planned, and one for each that is done."""
+
+    def __init__(self, planned: _Planned, on_kept: OnKept):
+        self._planned, self._on_kept = planned, on_kept
+        self.stands = CompactSet()
+        self.found: Counter[str] = Counter()
+        self._done, self._failed, self._repeats = CompactSet(), CompactSet(), Repeats()
+        self._repeated: set[int] | None = None
+        self._seen: set[int] = set()
+
+    def learn(self, result: Earlier) -> None:
+        """See a result once before any is judged."""
+        if not self._planned.concerns(result):
+            return
+        if self._planned.wants(result):
+            self.stands.add((*result.asked, result.result.trial))
+            self._done.add(result.key)
+            self._repeats.add([result.key])
+        elif result.failed:
+            self._failed.add(result.key)
+
+    def __call__(self, result: Earlier) -> bool:
+        if not self._planned.concerns(result):
+            return True
+        if not self._planned.wants(result):
+            if result.key not in self._done:
+                is_stale = not result.failed and result.key not in self._failed
+                self.found["failed"] += result.failed
+                self.found["changed"] += is_stale
+            return False
+        if self._repeated is None:
+            self._repeated = self._repeats.hashes()
+        number = hash(result.key)
+        if number in self._seen:
+            return False
+        if number in self._repeated:
+            self._seen.add(number)
+        self.found["done"] += 1
+        self.found["other"] += not self._planned.is_exact(result)
+        self._on_kept(result.case, result.result)
+        return True
+
+
+def _stamp(case: EvalCase, file: PlannedFile, plan: Plan, clean: Redactor) -> Stamp:
+    target = file.targets[plan.wanted.target_of(case)]
+    try:
+        request = build_request(case, file.patterns, target.files)
+    except AttachmentError:
+        request = None
+    evaluators = plan.builder.judges(case, target.name).digests["evaluators"]
+    return Stamp(clean(case.dataset), clean(case.id), case_digest(case, request), target.digest, evaluators)

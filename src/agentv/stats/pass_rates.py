@@ -1,0 +1,82 @@
+"""How often cases pass -> rates, what several trials come to, and how far chance could move that."""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from operator import mul
+from random import Random
+
+from agentv.stats.distributions import RESAMPLES, SEED, Z
+
+LARGE = 20
+
+
+def wilson(passes: int, n: int) -> tuple[float, float]:
+    """The 95% interval of a pass rate, which holds for few cases and for rates near 0 and 1 as well."""
+    if n == 0:
+        return 0.0, 1.0
+    rate, extra = passes / n, Z * Z / n
+    half = Z * math.sqrt(rate * (1 - rate) / n + extra / n / 4)
+    low, high = ((rate + extra / 2 + side) / (1 + extra) for side in (-half, half))
+    return max(0.0, low), min(1.0, high)
+
+
+def pass_at(k: int, passes: int, trials: int) -> float:
+    """pass@k: how probable it is that one of k trials passes, by those that did; NaN if k is more than there were."""
+    if not 1 <= k <= trials:
+        return math.nan
+    return 1 - math.comb(trials - passes, k) / math.comb(trials, k)
+
+
+def pass_all(k: int, passes: int, trials: int) -> float:
+    """pass^k: how probable it is that k trials all pass, by those that did; NaN if k is more than there were."""
+    if not 1 <= k <= trials:
+        return math.nan
+    return math.comb(passes, k) / math.comb(trials, k)
+
+
+def bootstrap_interval(counts: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
+    """The 95% interval of the mean over cases, of which `counts[i]` have the value `values[i]`.
+
+    Cases are drawn anew, `RESAMPLES` times. Only how many there are of each kind matters, and only that is drawn.
+    """
+    n = sum(counts)
+    means = sorted(sum(map(mul, drawn, values)) / n for drawn in _resampled(tuple(counts)))
+    cut = round(RESAMPLES * 0.025)
+    return means[cut], means[-1 - cut]
+
+
+@lru_cache(maxsize=1)
+def _resampled(counts: tuple[int, ...]) -> list[list[int]]:
+    """As many counts again and again, of as many cases drawn from these with replacement; always the same ones."""
+    dice = Random(SEED)
+    left = list(accumulate(reversed(counts)))[::-1]
+    shares = [count / rest if rest else 0.0 for count, rest in zip(counts, left, strict=True)]
+    return [_drawn(dice, left[0], shares) for _ in range(RESAMPLES)]
+
+
+def _drawn(dice: Random, n: int, shares: Sequence[float]) -> list[int]:
+    """How many of n fall to each kind, given the share that each has of what those before it leave."""
+    drawn = []
+    for share in shares:
+        count = _binomial(dice, n, share)
+        drawn.append(count)
+        n -= count
+    return drawn
+
+
+def _binomial(dice: Random, n: int, chance: float) -> int:
+    """How many of n come off. Of many, a normal number is as good."""
+    if chance > 0.5:
+        return n - _binomial(dice, n, 1 - chance)
+    mean = n * chance
+    if mean > LARGE:
+        return min(n, max(0, round(dice.gauss(mean, math.sqrt(mean * (1 - chance))))))
+    rest, odds = dice.random(), chance / (1 - chance)
+    here, count = (1 - chance) ** n, 0
+    while rest > here and count < n:
+        rest -= here
+        here *= odds * (n - count) / (count + 1)
+        count += 1
+    return count

@@ -1,0 +1,297 @@
+"""`eval --cache`: what was answered once is not paid for twice."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kits.model_servers import VENDORS, Says, model_server
+from tests.kits.project import PRINT_PEAK_KB, Write, a_case, agentv
+
+
+def project(write: Write, target: dict[str, Any], cases: int = 3, **also: Any) -> None:
+    write("targets.yaml", json.dumps({"targets": [target, *also.values()]}))
+    write("cases.jsonl", [a_case(f"c{number}") for number in range(cases)])
+    write("cases.yaml", "evaluators: [{type: contains, value: fine}]\n")
+
+
+def run(*args: str, code: int = 0) -> tuple[list[dict[str, Any]], str]:
+    ran = agentv("eval", "cases.jsonl", "--out", "out.jsonl", "--cache", *args)
+    assert ran.returncode == code, ran.stderr
+    results = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    return sorted(results, key=lambda result: (result["eval_id"], result.get("trial", 1))), ran.stderr
+
+
+def entries() -> list[Path]:
+    return sorted(Path(".agentv/cache").glob("*/*.json"))
+
+
+@pytest.mark.parametrize("vendor", [*VENDORS, "http"])
+def test_a_second_run_makes_no_call_and_gives_the_same(write: Write, vendor: str) -> None:
+    with model_server(lambda _: Says("fine", calls=(("search", {"q": 1}),)) if vendor != "http" else "fine") as server:
+        project(write, server.target(vendor))
+        first, said = run()
+        assert "came from the cache" not in said
+        again, said = run("--workers", "3")
+        assert len(server.asked) == 3
+    assert "3 answers came from the cache" in said
+    for before, after in zip(first, again, strict=True):
+        for result in (before, after):
+            del result["timestamp"]
+        assert before == after
+
+
+def test_without_the_flag_nothing_is_kept_or_used(write: Write) -> None:
+    with model_server(lambda _: "fine") as server:
+        project(write, server.target("openai"))
+        run()
+        assert agentv("eval", "cases.jsonl", "--out", "o.jsonl").returncode == 0
+        assert len(server.asked) == 6
+    assert len(entries()) == 3
+
+
+def test_what_is_sent_makes_the_difference_and_what_is_not_does_not(write: Write) -> None:
+    with model_server(lambda _: "fine") as server:
+        target = server.target("openai")
+        project(write, target, cases=1)
+        run()
+        for more in ({"api_key": "another-key"}, {"workers": 2}, {"max_retries": 9}, {"requests_per_minute": 9999}):
+            project(write, target | more, cases=1)
+            run()
+        assert len(server.asked) == 1
+        others: list[dict[str, Any]] = [{"temperature": 1}, {"model": "m2"}, {"system_prompt": "Hm."}]
+        for number, other in enumerate(others, 2):
+            project(write, target | other, cases=1)
+            run()
+            assert len(server.asked) == number
+        write("cases.jsonl", [a_case("c0", input_messages=[{"role": "user", "content": "Another query"}])])
+        run()
+        assert len(server.asked) == 5
+
+
+def test_the_content_of_files_is_part_of_what_is_sent(write: Write) -> None:
+    with model_server(lambda _: "fine") as server:
+        project(write, server.target("openai"))
+        block = [{"type": "text", "value": "Look"}, {"type": "file", "value": "notes.txt"}]
+        write("cases.jsonl", [a_case("c0", input_messages=[{"role": "user", "content": block}])])
+        for content, asked in (("one", 1), ("one", 1), ("two", 2)):
+            write("notes.txt", content)
+            run()
+            assert len(server.asked) == asked
+
+
+def test_a_changed_function_or_command_is_asked_again(write: Write) -> None:
+    targets = (
+        {"name": "default", "provider": "python", "function": "agent.py:answer"},
+        {"name": "default", "provider": "cli", "command_template": f"{sys.executable} agent.py"},
+    )
+    source = "open('calls', 'a').write('x')\ndef answer(q):\n    open('calls', 'a').write('x')\n    return 'fine'\nprint('fine')\n"
+    for target in targets:
+        calls = []
+        project(write, target, cases=1)
+        for code in (source, source, source + "# changed\n"):
+            write("agent.py", code)
+            write("calls", "")
+            run()
+            calls.append(len(Path("calls").read_text()))
+        assert calls[1] < calls[0] == calls[2], target["provider"]
+
+
+def test_errors_are_not_kept(write: Write) -> None:
+    with model_server(lambda _: 400) as server:
+        project(write, server.target("openai"), cases=1)
+        run(code=1)
+        run(code=1)
+        assert len(server.asked) == 2
+    assert entries() == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"text": 5}', b"\xff\xfe", b'{"text": "fi'])
+def test_a_damaged_entry_is_a_miss(write: Write, content: bytes) -> None:
+    with model_server(lambda _: "fine") as server:
+        project(write, server.target("openai"), cases=1)
+        run()
+        entries()[0].write_bytes(content)
+        (result,), _ = run()
+        assert (result["score"], len(server.asked)) == (1.0, 2)
+        run()
+        assert len(server.asked) == 2
+
+
+def test_trials_are_answers_of_their_own(write: Write) -> None:
+    with model_server(lambda _: "fine") as server:
+        project(write, server.target("openai"), cases=2)
+        run("--trials", "3")
+        run("--trials", "3")
+        assert len(server.asked) == 6
+
+
+def test_judges_are_remembered_but_not_what_they_failed_to_say(write: Write) -> None:
+    """A judge that said nothing of use is asked again, in this run; in the next, both answers are known."""
+    said = iter(["no idea", '{"score": 0.9}'])
+    with model_server(lambda _: next(said)) as server:
+        mock = {"name": "default", "provider": "mock", "response": "fine", "judge_target": "judge"}
+        project(write, mock, cases=1, judge=server.target("openai") | {"name": "judge"})
+        write("cases.yaml", "evaluators: [{type: llm_judge}]\n")
+        for _ in range(2):
+            (result,), _ = run()
+            assert result["score"] == 0.9
+        assert len(server.asked) == 2
+
+
+def test_batches_are_asked_only_for_what_is_not_known(write: Write) -> None:
+    write(
+        "all.py",
+        "import json, sys\n"
+        "asked = [json.loads(line)['id'] for line in open(sys.argv[1])]\n"
+        "open('calls', 'a').write(' '.join(asked) + '\\n')\n"
+        "open(sys.argv[2], 'w').writelines(json.dumps({'id': i, 'text': 'fine'}) + '\\n' for i in asked)\n",
+    )
+    command = f"{sys.executable} all.py {{BATCH_FILE}} {{OUTPUT_FILE}}"
+    target = {"name": "default", "provider": "cli", "command_template": command, "provider_batching": True}
+    project(write, target, cases=2)
+    run()
+    write("cases.jsonl", [a_case(f"c{number}") for number in range(4)])
+    results, said = run()
+    assert [result["score"] for result in results] == [1.0] * 4
+    assert Path("calls").read_text() == "c0 c1\nc2 c3\n"
+    assert "2 answers came from the cache" in said
+    run()
+    assert Path("calls").read_text() == "c0 c1\nc2 c3\n"
+
+
+def test_two_runs_at_once_do_each_other_no_harm(write: Write) -> None:
+    with model_server(lambda _: "fine") as server:
+        project(write, server.target("openai"), cases=60)
+        line = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--cache", "--workers", "10", "--out"]
+        runs = [subprocess.Popen([*line, f"{name}.jsonl"], stdout=subprocess.DEVNULL) for name in "ab"]
+        assert [process.wait(60) for process in runs] == [0, 0]
+        before = len(server.asked)
+        results, _ = run("--workers", "10")
+        assert len(server.asked) == before
+    assert [result["score"] for result in results] == [1.0] * 60
+    assert len(entries()) == 60
+    assert sum(len(files) for _, _, files in os.walk(".agentv/cache")) == 60
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(write: Write) -> None:
+    with model_server(lambda _: "fine") as server:
+        project(write, server.target("openai"), cases=2)
+        write(".agentv/cache", "in the way")
+        results, said = run()
+    assert [result["score"] for result in results] == [1.0, 1.0]
+    assert said.count("responses cannot be cached") == 1
+
+
+def test_cache_clear(write: Write) -> None:
+    with model_server(lambda _: "fine") as server:
+        project(write, server.target("openai"))
+        run()
+        ran = agentv("cache", "clear")
+        assert (ran.returncode, ran.stdout) == (0, "3 responses forgotten (0.0 MB)\n")
+        assert not Path(".agentv/cache").exists()
+        run()
+        assert len(server.asked) == 6
+    assert agentv("cache", "clear", cwd=Path("/")).stdout == "0 responses forgotten (0.0 MB)\n"
+    assert agentv("cache").returncode == 2
+
+
+def test_a_dry_run_leaves_the_cache_alone(write: Write) -> None:
+    project(write, {"name": "default", "provider": "mock", "response": "fine"})
+    run("--dry-run")
+    assert entries() == []
+
+
+def changed_answers(*files: tuple[str, str]) -> list[int]:
+    """How often a project's agent is called, run after run, as these files are written."""
+    counts = []
+    for name, content in files:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(content)
+        Path("calls").write_text("")
+        run()
+        counts.append(len(Path("calls").read_text()))
+    return counts
+
+
+CODE = "def answer(question):\n    open('calls', 'a').write('x')\n    return 'fine'\n"
+
+
+@pytest.mark.parametrize(("function", "file"), [("mod:answer", "mod.py"), ("pk.mod:answer", "pk/mod.py")])
+def test_a_changed_module_is_asked_again(write: Write, function: str, file: str) -> None:
+    write("pk/__init__.py", "")
+    project(write, {"name": "default", "provider": "python", "function": function}, cases=1)
+    assert changed_answers((file, CODE), (file, CODE), (file, CODE + "# changed\n")) == [1, 0, 1]
+
+
+def test_a_changed_script_in_the_folder_of_a_command_is_asked_again(write: Write) -> None:
+    target = {"name": "default", "provider": "cli", "command_template": "sh agent.sh {PROMPT}", "cwd": "agents"}
+    project(write, target, cases=1)
+    script = "printf x >> ../calls; echo fine\n"
+    file = "agents/agent.sh"
+    assert changed_answers((file, script), (file, script), (file, script + "# changed\n")) == [1, 0, 1]
+
+
+@pytest.mark.parametrize("setting", ["workspace_template", "cwd"])
+def test_what_a_coding_agent_works_on_is_part_of_what_is_sent(write: Write, setting: str) -> None:
+    events = json.dumps({"type": "result", "subtype": "success", "result": "fine"})
+    agent = write("claude", f"#!/bin/sh\ncat >/dev/null; printf x >> '{os.getcwd()}/calls'; echo '{events}'\n")
+    agent.chmod(0o755)
+    write("work/a.txt", "one")
+    project(write, {"name": "default", "provider": "claude-code", "executable": "./claude", setting: "work"}, cases=1)
+    counts = changed_answers(("work/a.txt", "one"), ("work/a.txt", "one"), ("work/a.txt", "two"))
+    assert counts == [1, 0, 1]
+
+
+def test_headers_make_a_difference(write: Write) -> None:
+    with model_server(lambda _: "fine") as server:
+        for model, asked in (("a-model", 1), ("a-model", 1), ("b-model", 2)):
+            project(write, server.target("http", headers={"X-Model": model}), cases=1)
+            run()
+            assert len(server.asked) == asked
+
+
+def test_an_answer_with_a_secret_in_it_is_not_kept(write: Write) -> None:
+    """Without it, it would be another answer, with another score."""
+    with model_server(lambda _: "fine, your key is secret-key-123") as server:
+        project(write, server.target("openai"), cases=1)
+        write("cases.yaml", "evaluators: [{type: contains, value: secret-key-123}]\n")
+        for asked in (1, 2):
+            (result,), _ = run()
+            assert (result["score"], len(server.asked)) == (1.0, asked)
+    assert entries() == []
+
+
+def test_clear_goes_through_a_link(write: Write) -> None:
+    write("elsewhere/ab/abc.json", "{}")
+    write(".agentv/x", "")
+    Path(".agentv/cache").symlink_to("../elsewhere")
+    assert agentv("cache", "clear").stdout.startswith("1 response forgotten")
+    assert list(Path("elsewhere").iterdir()) == []
+    assert Path(".agentv/cache").is_symlink()
+
+
+def test_large_files_that_a_command_names_are_not_read_without_the_cache(write: Write) -> None:
+    with Path(write("model.gguf", "")).open("wb") as file:
+        file.truncate(400 << 20)
+    project(write, {"name": "default", "provider": "cli", "command_template": "echo fine ./model.gguf"}, cases=1)
+    code = (
+        "import sys\nfrom agentv.__main__ import main\n"
+        "sys.argv = ['agentv', 'eval', 'cases.jsonl', '--out', 'o.jsonl', *sys.argv[1:]]\n"
+        f"try:\n    main()\nexcept SystemExit:\n    {PRINT_PEAK_KB}\n"
+    )
+    for args in ([], ["--cache"]):
+        ran = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
+        assert int(ran.stdout.split()[-1]) < 100 << 10
+
+
+def test_folders_that_a_command_names_are_not_read(write: Write) -> None:
+    """Somebody may mount a disk of theirs."""
+    write("data/huge.bin", "one")
+    script = f"printf x >> '{os.getcwd()}/calls'; echo fine {os.getcwd()}/data"
+    project(write, {"name": "default", "provider": "cli", "command_template": script}, cases=1)
+    assert changed_answers(("data/huge.bin", "one"), ("data/huge.bin", "two")) == [1, 0]

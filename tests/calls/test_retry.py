@@ -1,0 +1,263 @@
+"""Retries, waiting and rate limits: what is repeated, when, how that is seen, and who waits with whom."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentv.calls.rate_limit import RateLimiter
+from agentv.calls.retry import Backoff
+from tests.kits.model_servers import Answer, Reply, model_server
+from tests.kits.project import Write, a_case, agentv
+
+QUICK = {"initial_delay_ms": 1, "max_delay_ms": 2}
+
+
+def project(write: Write, target: dict[str, Any], cases: int = 1) -> None:
+    write("targets.yaml", json.dumps({"targets": [target]}))
+    write("cases.jsonl", [a_case(f"c{number}") for number in range(cases)])
+    write("cases.yaml", "evaluators: [{type: contains, value: fine}]\n")
+
+
+def outcome(*args: str, code: int = 0) -> tuple[list[dict[str, Any]], str]:
+    ran = agentv("eval", "cases.jsonl", "--out", "out.jsonl", *args)
+    assert ran.returncode == code, ran.stderr
+    return [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()], ran.stderr
+
+
+def first(*faults: Answer) -> Callable[[dict[str, Any]], Answer]:
+    """Answers with these first, and then well."""
+    left = list(faults)
+    return lambda _: left.pop(0) if left else "fine"
+
+
+@pytest.mark.parametrize("vendor", ["openai", "azure", "anthropic", "gemini"])
+@pytest.mark.parametrize("fault", [429, 500, 529, Reply(cut=True, body=b'{"a"')], ids=str)
+def test_what_may_pass_is_tried_again_and_every_retry_is_seen(write: Write, vendor: str, fault: Answer) -> None:
+    with model_server(first(fault, fault)) as server:
+        project(write, server.target(vendor, **QUICK))
+        (result,), said = outcome()
+        assert len(server.asked) == 3
+    assert (result["score"], result["attempt"]) == (1.0, 3)
+    assert said.count("failed, trying again") == 2
+    assert "c0: attempt 1 failed, trying again: " in said
+
+
+def test_language_models_have_three_retries_unless_told_otherwise(write: Write) -> None:
+    for settings, args, asked in (
+        ({}, (), 4),
+        ({"max_retries": 1}, (), 2),
+        ({"retry_max_retries": 0}, (), 1),
+        ({"max_retries": 1}, ("--max-retries", "2"), 3),
+        ({}, ("--max-retries", "0"), 1),
+    ):
+        with model_server(lambda _: 503) as server:
+            project(write, server.target("openai", **QUICK, **settings))
+            (result,), _ = outcome(*args, code=1)
+            assert (len(server.asked), result["attempt"]) == (asked, asked)
+            assert "status 503" in result["error"]
+
+
+def test_http_has_none_unless_they_are_set(write: Write) -> None:
+    for settings, asked in (({}, 1), ({"max_retries": 2, **QUICK}, 3)):
+        with model_server(lambda _: 500) as server:
+            project(write, server.target("http", **settings))
+            outcome(code=1)
+            assert len(server.asked) == asked
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_what_will_not_pass_is_not_tried_again(write: Write, status: int) -> None:
+    with model_server(lambda _: status) as server:
+        project(write, server.target("openai"))
+        (result,), said = outcome(code=1)
+        assert len(server.asked) == 1
+    assert f"status {status}" in result["error"]
+    assert "trying again" not in said
+
+
+def test_the_statuses_can_be_chosen(write: Write) -> None:
+    with model_server(first(418)) as server:
+        project(write, server.target("openai", retryable_status_codes=[418], **QUICK))
+        (result,), _ = outcome()
+    assert result["attempt"] == 2
+
+
+def test_retry_after_is_obeyed(write: Write) -> None:
+    times: list[float] = []
+
+    def answer(_: dict[str, Any]) -> Answer:
+        times.append(time.monotonic())
+        return Reply(429, {"error": {"message": "slowly"}}, {"Retry-After": "0.7"}) if len(times) == 1 else "fine"
+
+    with model_server(answer) as server:
+        project(write, server.target("openai", **QUICK))
+        outcome()
+    assert times[1] - times[0] >= 0.7
+
+
+def test_a_retry_after_that_the_time_limit_does_not_allow_ends_the_case(write: Write) -> None:
+    with model_server(lambda _: Reply(429, b"{}", {"Retry-After": "3600"})) as server:
+        project(write, server.target("openai"))
+        (result,), _ = outcome("--agent-timeout", "5", code=1)
+        assert len(server.asked) == 1
+    assert "to wait 3600 s more would take longer than the time limit of 5 s" in result["error"]
+
+
+def test_a_429_slows_the_whole_target(write: Write) -> None:
+    """One of the workers is told to wait: none of the others asks meanwhile."""
+    times: list[float] = []
+    refused: list[float] = []
+
+    def answer(_: dict[str, Any]) -> Answer:
+        times.append(time.monotonic())
+        if len(times) == 5:
+            refused.append(time.monotonic())
+            return Reply(429, b"{}", {"Retry-After": "1"})
+        return "fine"
+
+    with model_server(answer, seconds=0.05) as server:
+        project(write, server.target("openai"), cases=30)
+        results, _ = outcome("--workers", "4")
+    assert len(results) == 30
+    in_flight = 4
+    early = [moment for moment in times if refused[0] < moment < refused[0] + 0.95]
+    assert len(early) <= in_flight
+    assert max(times) > refused[0] + 1
+
+
+def test_judges_are_asked_again_as_well_and_that_is_seen(write: Write) -> None:
+    with model_server(first(500, '{"score": 0.9, "reasoning": "good"}')) as server:
+        judge = server.target("openai", **QUICK) | {"name": "judge"}
+        mock = {"name": "default", "provider": "mock", "response": "fine", "judge_target": "judge"}
+        write("targets.yaml", json.dumps({"targets": [mock, judge]}))
+        write("cases.jsonl", [a_case()])
+        (result,), said = outcome()
+    assert result["score"] == 0.9
+    assert "judge judge: attempt 1 failed, trying again: status 500" in said
+
+
+def test_waits_grow_up_to_a_limit_and_differ() -> None:
+    backoff = Backoff(retries=9, initial=1, most=60, factor=2)
+    for attempt, longest in ((1, 1), (2, 2), (3, 4), (7, 60), (5000, 60)):
+        waits = {backoff.delay(attempt, None) for _ in range(50)}
+        assert longest / 2 <= min(waits) < max(waits) <= longest
+    assert backoff.delay(1, 33.0) == 33
+    assert Backoff().delay(1, None) == 0
+
+
+class Clock:
+    """A time that passes only while somebody sleeps."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.now = 100.0
+        monkeypatch.setattr("agentv.calls.rate_limit.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("agentv.calls.rate_limit.asyncio.sleep", self.sleep)
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_requests_per_minute_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, pace = Clock(monkeypatch), RateLimiter(requests_per_minute=30)
+    times = []
+    for _ in range(4):
+        asyncio.run(pace.turn())
+        times.append(clock.now - 100)
+    assert times == pytest.approx([0, 2, 4, 6])
+
+
+def test_tokens_per_minute_are_kept_by_what_was_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, pace = Clock(monkeypatch), RateLimiter(tokens_per_minute=600)
+    asyncio.run(pace.turn(10))
+    pace.answered(10, 10)
+    asyncio.run(pace.turn(10))
+    assert clock.now - 100 == pytest.approx(1)
+    pace.answered(40, 10)
+    asyncio.run(pace.turn(10))
+    assert clock.now - 100 == pytest.approx(1 + 1 + 3)
+
+
+def test_after_a_rest_requests_come_one_by_one_until_answers_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, pace = Clock(monkeypatch), RateLimiter()
+    pace.hold(5)
+    times = []
+    for _ in range(3):
+        asyncio.run(pace.turn())
+        times.append(clock.now - 100)
+    assert times == pytest.approx([5, 5.01, 5.02])
+    for _ in range(30):
+        pace.answered(0, 0)
+    asyncio.run(pace.turn())
+    here = clock.now
+    asyncio.run(pace.turn())
+    assert clock.now == here
+
+
+def test_limits_of_ones_own_are_kept_in_a_run(write: Write) -> None:
+    times: list[float] = []
+
+    def answer(_: dict[str, Any]) -> Answer:
+        times.append(time.monotonic())
+        return "fine"
+
+    with model_server(answer) as server:
+        project(write, server.target("openai", requests_per_minute=600), cases=6)
+        outcome("--workers", "6")
+    assert len(times) == 6
+    assert times[-1] - times[0] >= 0.25  # the first is held up by connecting
+
+
+def test_a_burst_of_refusals_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, pace = Clock(monkeypatch), RateLimiter()
+    for _ in range(30):
+        pace.hold(1)
+    asyncio.run(pace.turn())
+    asyncio.run(pace.turn())
+    assert clock.now - 100 == pytest.approx(1.01)
+
+
+def test_a_refused_request_that_does_not_come_back_slows_the_others_as_well(write: Write) -> None:
+    times: list[float] = []
+
+    def answer(_: dict[str, Any]) -> Answer:
+        times.append(time.monotonic())
+        return Reply(429, b"{}", {"Retry-After": "1"}) if len(times) == 1 else "fine"
+
+    with model_server(answer) as server:
+        project(write, server.target("openai"), cases=3)
+        outcome("--max-retries", "0", code=1)
+    assert times[1] - times[0] >= 1
+
+
+@pytest.mark.parametrize("name", ["requests_per_minute", "tokens_per_minute", "requestsPerMinute"])
+def test_a_limit_of_nothing_is_an_error(write: Write, name: str) -> None:
+    with model_server(lambda _: "fine") as server:
+        project(write, server.target("openai", **{name: 0}))
+    ran = agentv("eval", "cases.jsonl", "--out", "out.jsonl")
+    assert ran.returncode == 2
+    assert "_per_minute: must be more than 0, got 0" in ran.stderr
+
+
+def test_odd_retry_afters_are_no_reason_to_break(write: Write) -> None:
+    for odd in ("Mon, 01 Jan 2024 00:00:00 +99999999999999999", "soon", "-5", "1e999"):
+        with model_server(first(Reply(503, b"{}", {"Retry-After": odd}))) as server:
+            project(write, server.target("openai", **QUICK))
+            (result,), _ = outcome()
+        assert result["attempt"] == 2
+
+
+def test_a_judge_that_is_limited_is_asked_by_so_many_at_once(write: Write) -> None:
+    with model_server(lambda _: '{"score": 1}', seconds=0.05) as server:
+        judge = server.target("openai", workers=1) | {"name": "judge"}
+        mock = {"name": "default", "provider": "mock", "response": "fine", "judge_target": "judge", "workers": 6}
+        write("targets.yaml", json.dumps({"targets": [mock, judge]}))
+        write("cases.jsonl", [a_case(f"c{number}") for number in range(8)])
+        outcome()
+        assert server.most == 1
+        outcome("--workers", "4")
+        assert server.most == 4

@@ -1,0 +1,90 @@
+"""Evaluators: the checks on text, weights, and what happens when one breaks."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agentv.evaluators.build import EvaluatorBuilder, Judge
+from agentv.evaluators.text import Contains, Equals
+from agentv.records import EvalCase, Exchange, Message, ProviderRequest, ProviderResponse, Score
+from agentv.scoring import verdict_of, weighted_mean
+
+
+def an_exchange(text: str) -> Exchange:
+    case = EvalCase("id", "outcome", (Message(role="user", content="q"),))
+    return Exchange(
+        case=case, request=ProviderRequest(eval_id="id", question="q"), response=ProviderResponse(text=text)
+    )
+
+
+def score(evaluator: Any, text: str) -> Score:
+    found: Score = asyncio.run(evaluator.evaluate(an_exchange(text)))
+    return found
+
+
+def test_contains() -> None:
+    assert score(Contains(value="Paris"), "It is Paris.") == Score(score=1.0, hits=("contains 'Paris'",))
+    assert score(Contains(value="Paris"), "paris") == Score(score=0.0, misses=("does not contain 'Paris'",))
+    assert score(Contains(value="PARIS", case_sensitive=False), "paris").score == 1.0
+    assert score(Contains(value=("a", "b")), "a") == Score(
+        score=0.0, hits=("contains 'a'",), misses=("does not contain 'b'",)
+    )
+    assert score(Contains(value=("a", "b"), require="any"), "a").score == 1.0
+    assert score(Contains(value="x", negate=True), "abc") == Score(score=1.0, hits=("does not contain 'x'",))
+    assert score(Contains(value="a", negate=True), "abc") == Score(score=0.0, misses=("contains 'a'",))
+
+
+def test_equals() -> None:
+    assert score(Equals(value="42"), " 42\n").score == 1.0
+    assert score(Equals(value="42"), "42.") == Score(score=0.0, misses=("does not equal '42'",))
+    assert score(Equals(value=("yes", "no"), require="any", case_sensitive=False), "NO").score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [(1.0, "pass"), (0.8, "pass"), (0.79, "borderline"), (0.6, "borderline"), (0.59, "fail"), (0, "fail")],
+)
+def test_verdicts(value: float, verdict: str) -> None:
+    assert verdict_of(value) == verdict
+
+
+class Fixed:
+    def __init__(self, given: Any):
+        self._given = given
+
+    async def evaluate(self, exchange: Exchange) -> Score:
+        if isinstance(self._given, Exception):
+            raise self._given
+        return Score(score=self._given)
+
+
+def judged(given: Any, weight: float = 1.0) -> Any:
+    return asyncio.run(Judge("n", "t", weight, Fixed(given)).result(an_exchange("x")))
+
+
+def test_the_weighted_mean() -> None:
+    assert weighted_mean([judged(1.0, 3), judged(0.0, 1)]) == 0.75
+    assert weighted_mean([judged(1.0, 0), judged(1.0, 0)]) == 0.0
+    assert weighted_mean([]) == 0.0
+
+
+@pytest.mark.parametrize("broken", [ValueError("oops"), float("nan"), float("inf")])
+def test_an_evaluator_that_breaks_scores_zero_and_says_why(broken: Any) -> None:
+    result = judged(broken)
+    assert (result.score, result.failed, result.verdict) == (0.0, True, "fail")
+    assert result.misses[0].startswith("the evaluator failed: ")
+
+
+@pytest.mark.parametrize(("given", "kept"), [(1.5, 1.0), (-2.0, 0.0)])
+def test_a_score_out_of_range_is_cut_and_said_so(given: float, kept: float) -> None:
+    result = judged(given)
+    assert result.score == kept
+    assert result.misses == (f"the score {given} was cut to lie between 0 and 1",)
+
+
+def test_evaluators_that_are_set_up_alike_are_made_once() -> None:
+    bench = EvaluatorBuilder(dry_run=True)
+    case = an_exchange("x").case
+    assert bench.judges(case, "default") is bench.judges(case, "default")
+    assert [judge.kind for judge in bench.judges(case, "default").judges] == ["llm_judge"]

@@ -1,0 +1,247 @@
+"""Fields of an answer, compared with those of the expected one."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from agentv.errors import ConfigError
+from agentv.evaluators.field_accuracy import FieldAccuracy
+from agentv.evaluators.written_values import number_of
+from agentv.records import Score
+from tests.kits.evaluators import made, misfit, score
+
+
+def compared(expected: Any, answer: Any, *fields: Any, **settings: Any) -> Score:
+    text = answer if isinstance(answer, str) else json.dumps(answer)
+    written = [{"path": field} if isinstance(field, str) else field for field in fields]
+    return score(made(FieldAccuracy, fields=written, **settings), text, expected=expected)
+
+
+def met(expected: Any, given: Any, **field: Any) -> bool:
+    return compared({"a": expected}, {"a": given}, {"path": "a", **field}).score == 1.0
+
+
+def test_every_field_has_its_hit_or_miss_and_its_details() -> None:
+    expected = {"invoice": {"no": "A-1", "total": 10}}
+    answer = {"invoice": {"no": " A-1 ", "total": 11}}
+    assert compared(expected, answer, "invoice.no", {"path": "invoice.total", "weight": 3}) == Score(
+        score=0.25,
+        hits=('invoice.no: " A-1 "',),
+        misses=("invoice.total: expected 10, got 11",),
+        details=[
+            {"path": "invoice.no", "score": 1.0, "expected": "A-1", "actual": " A-1 "},
+            {"path": "invoice.total", "score": 0.0, "expected": 10, "actual": 11},
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "given", "equal"),
+    [
+        (1, 1.0, True),
+        (1, True, False),
+        (True, True, True),
+        (None, None, True),
+        (None, 0, False),
+        ("a", "A", False),
+        ("1", 1, False),
+        ([1, {"b": " x"}], [1.0, {"b": "x "}], True),
+        ({"b": 1}, {"b": 1, "c": 2}, False),
+        ([1], [1, 2], False),
+    ],
+)
+def test_exact(expected: Any, given: Any, equal: bool) -> None:
+    assert met(expected, given) is equal
+
+
+@pytest.mark.parametrize("path", ["a.b[1].c", 'a["b"][1].c', "a['b'][1]['c']", '["a"].b[1].c'])
+def test_paths(path: str) -> None:
+    value = {"a": {"b": [0, {"c": "x"}]}}
+    assert compared(value, value, path).score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [('["odd key"]["a.b"]', 1), ("odd key['*']", 2), ('odd key[""]', 3), ("odd key.*", 2)]
+)
+def test_odd_keys(path: str, value: int) -> None:
+    whole = {"odd key": {"a.b": 1, "*": 2, "": 3}}
+    assert compared(whole, whole, path).hits == (f"{path}: {value}",)
+
+
+@pytest.mark.parametrize("path", ["a..b", "a.", "a[x]", "a[-1]", "a[0", "a]b", "a[0]b", 'a["b]'])
+def test_an_invalid_path_is_told_before_the_run(path: str) -> None:
+    with pytest.raises(ConfigError, match="invalid path"):
+        made(FieldAccuracy, fields=[{"path": path}])
+
+
+def test_items_are_compared_one_by_one() -> None:
+    expected = {"lines": [{"n": 1}, {"n": 2}, {"n": 3}]}
+    found = compared(expected, {"lines": [{"n": 1}, {"n": 5}]}, "lines[*].n")
+    assert found.score == pytest.approx(1 / 3)
+    assert found.misses == ("lines[*].n: expected 2, got 5", "lines[*].n: missing in the answer, expected 3")
+    assert found.details[0]["expected"] == [1, 2, 3]
+    assert found.details[0]["actual"] == [1, 5, None]
+
+
+@pytest.mark.parametrize(
+    ("expected", "given", "value"),
+    [
+        ([], [], 1.0),
+        ([], [{"n": 1}], 0.0),
+        ([], None, 0.0),
+        ([{"n": 1}], [{"n": 1}, {"n": 2}], 0.5),
+        ([{"n": 1}], "text", 0.0),
+        ("text", [{"n": 1}], 0.0),
+    ],
+)
+def test_lists_of_other_lengths_and_no_lists(expected: Any, given: Any, value: float) -> None:
+    assert compared({"l": expected}, {"l": given}, "l[*].n").score == value
+
+
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [
+        ("1,234.50", "1234.5"),
+        ("1.234,50", "1234.5"),
+        ("€ 1 234,50", "1234.5"),
+        ("1\u00a0234,50 €", "1234.5"),
+        ("1'234.50", "1234.5"),
+        ("(5.00)", "-5"),
+        ("($1,000)", "-1000"),
+        ("-5", "-5"),
+        ("−5", "-5"),
+        ("-$5", "-5"),
+        ("1,234", "1234"),
+        ("1.234", "1.234"),
+        ("1,234,567", "1234567"),
+        ("1.234.567", "1234567"),
+        ("12,34,567.5", "1234567.5"),
+        ("0,234", "0.234"),
+        ("1,5", "1.5"),
+        ("USD 5", "5"),
+        ("1e3", "1000"),
+        (7, "7"),
+        (0.1, "0.1"),
+        (10**400, None),
+    ],
+)
+def test_numbers_as_people_write_them(written: Any, number: str | None) -> None:
+    found = number_of(written)
+    assert found is not None
+    assert found == (10**400 if number is None else type(found)(number))
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "abc", "5%", "nan", "inf", "1,2,3", "1.2,3.4", "1,23.4", "--5", "-(5)", "٣", "1e99999", "1" * 101, True, None, [], {}, float("inf"), float("nan")],
+)  # fmt: skip
+def test_what_is_no_number(written: Any) -> None:
+    assert number_of(written) is None
+
+
+def test_numeric_tolerance() -> None:
+    assert met("1.234,50 €", 1234.5, match="numeric_tolerance")
+    assert not met(10, 10.01, match="numeric_tolerance")
+    assert met(1.0, 1.1, match="numeric_tolerance", tolerance=0.1)
+    assert met(-200, -198, match="numeric_tolerance", tolerance=0.01, relative=True)
+    assert not met(200, 197.9, match="numeric_tolerance", tolerance=0.01, relative=True)
+    assert not met(10, "ten", match="numeric_tolerance", tolerance=100)
+    assert not compared('{"a": 1}', '{"a": 1e999}', {"path": "a", "match": "numeric_tolerance", "tolerance": 9}).score
+
+
+@pytest.mark.parametrize(
+    ("expected", "given", "formats", "same"),
+    [
+        ("2024-01-15", "2024-01-15T10:00:00Z", [], True),
+        ("2024-01-15", "15/01/2024", ["DD/MM/YYYY"], True),
+        ("15-JAN-2024", "January 15, 2024", ["DD-MMM-YYYY", "MMMM D, YYYY"], True),
+        ("2024-01-05", "Jan 5, 2024", ["MMM D, YYYY"], True),
+        ("2024-01-15", "15.01.24", ["%d.%m.%y"], True),
+        ("2024-01-15", "2024-01-16", [], False),
+        ("2024-01-15", "15/01/2024", [], False),
+        ("2024-01-15", 20240115, [], False),
+        ("soon", "soon", [], False),
+        ("2024-01-15", "2024-02-31", [], False),
+        ("2024-01-15", "2" * 1_000_000, ["DD/MM/YYYY"], False),
+    ],
+)
+def test_dates(expected: Any, given: Any, formats: list[str], same: bool) -> None:
+    assert met(expected, given, match="date", formats=formats) is same
+
+
+@pytest.mark.parametrize("written", ["MM/YYYY", "%Q", "%", "", "today", "%H:%M"])
+def test_a_format_that_makes_no_date_is_told_before_the_run(written: str) -> None:
+    with pytest.raises(ConfigError, match="is no format of a whole date"):
+        made(FieldAccuracy, fields=[{"path": "a", "match": "date", "formats": [written]}])
+
+
+def test_what_is_missing_is_told() -> None:
+    found = compared({"a": 1}, {"b": 1}, "a", "b")
+    assert found.score == 0.0
+    assert found.misses == ("a: missing in the answer, expected 1", "b: missing in the expected answer")
+    assert found.details[1] == {"path": "b", "score": 0.0, "expected": None, "actual": 1}
+
+
+def test_fields_that_are_not_required_are_skipped_if_not_expected() -> None:
+    optional = {"path": "b", "required": False}
+    assert compared({"a": 1}, {"a": 1, "b": 2}, "a", optional).score == 1.0
+    assert compared({"a": 1, "b": 3}, {"a": 1}, "a", optional).score == 0.5
+    assert compared({"a": 1}, {}, optional).misses == ("the expected answer has none of the fields",)
+
+
+def test_all_or_nothing() -> None:
+    def whole(answer: Any) -> float:
+        optional = {"path": "b", "required": False}
+        return compared({"a": 1, "b": 2}, answer, "a", optional, aggregation="all_or_nothing").score
+
+    assert [whole({"a": 1, "b": 2}), whole({"a": 1}), whole({"a": 1, "b": 3}), whole({"b": 2})] == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_the_expected_answer_may_be_text_and_the_answer_fenced() -> None:
+    assert compared('{"a": 1}', 'So:\n```json\n{"a": 1}\n```', "a").score == 1.0
+    assert compared('[{"a": 1}]', [{"a": 1}], "[0].a").score == 1.0
+
+
+def test_no_json_on_either_side() -> None:
+    assert compared({"a": 1}, "sorry", "a") == Score(
+        score=0.0, misses=("the answer is no JSON: expecting value, line 1, column 1",)
+    )
+    broken = compared("sorry", "{}", "a")
+    assert (broken.score, broken.failed) == (0.0, True)
+    assert compared(None, "{}", "a").misses == ("the expected answer is no JSON: it is empty",)
+
+
+@pytest.mark.parametrize("answer", ["1", "null", '"text"', "[]", '{"a": {"b": 1}}'])
+def test_odd_answers_are_misses(answer: str) -> None:
+    assert compared({"a": [1]}, answer, "a[0]").score == 0.0
+
+
+def test_weights_of_zero_score_zero() -> None:
+    assert compared({"a": 1}, {"a": 1}, {"path": "a", "weight": 0}).score == 0.0
+
+
+def test_a_huge_answer_is_bounded() -> None:
+    start = time.monotonic()
+    found = compared({"l": [1]}, {"l": [1] * 300_000}, "l[*]")
+    assert found.score == pytest.approx(1 / 300_000)
+    assert len(found.misses) == len(found.details[0]["actual"]) == 20
+    long = compared({"a": 1}, {"a": "x" * 1_000_000}, "a")
+    assert len(long.misses[0]) < 200
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("number", [-1, float("inf"), float("nan"), "1"])
+def test_weights_and_tolerances_are_finite_numbers(number: Any) -> None:
+    assert misfit(FieldAccuracy, fields=[{"path": "a", "weight": number}])
+    assert misfit(FieldAccuracy, fields=[{"path": "a", "tolerance": number}])
+
+
+def test_settings_that_do_not_fit_are_told() -> None:
+    assert misfit(FieldAccuracy, fields=[]) == "must not be empty"
+    assert misfit(FieldAccuracy, fields=[{"path": "a", "match": "fuzzy"}]) == "unknown match 'fuzzy'"
+    with pytest.raises(ConfigError, match="tolerance needs"):
+        made(FieldAccuracy, fields=[{"path": "a", "tolerance": 1}])
+    with pytest.raises(ConfigError, match="formats need"):
+        made(FieldAccuracy, fields=[{"path": "a", "formats": ["%Y"]}])

@@ -1,0 +1,92 @@
+"""Regular expressions: what they find, and that none of them takes for ever."""
+
+import asyncio
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from agentv.errors import AgentvError, ConfigError
+from agentv.evaluators.regex import LONG_TEXT, Regex
+from agentv.records import Score
+from tests.kits.evaluators import an_exchange, made, score
+
+ENDLESS = r"(a+)+$"
+NASTY = "a" * 40 + "b"
+
+
+def in_another_thread(evaluator: Any, text: str) -> Any:
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(asyncio.run(evaluator.evaluate(an_exchange(text))))
+        except AgentvError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(timeout=20)
+    return found[0]
+
+
+def test_a_pattern_is_searched_for_anywhere() -> None:
+    assert score(made(Regex, value=r"\d+"), "it is 42.") == Score(score=1.0, hits=(r"matches '\\d+'",))
+    assert score(made(Regex, value=r"^\d+$"), "it is 42.") == Score(score=0.0, misses=(r"does not match '^\\d+$'",))
+    assert score(made(Regex, value="PARIS", case_sensitive=False), "paris").score == 1.0
+    assert score(made(Regex, value=["a", "x"], require="any"), "abc").score == 1.0
+    assert score(made(Regex, value=["a", "x"]), "abc").score == 0.0
+    assert score(made(Regex, value="a", negate=True), "abc") == Score(score=0.0, misses=("matches 'a'",))
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999999999999}", "(?<=a*)b", "*"])
+def test_an_invalid_pattern_is_told_before_the_run(pattern: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        made(Regex, value=["fine", pattern])
+    assert caught.value.message.startswith(f"invalid pattern {pattern!r}: ")
+
+
+def test_an_endless_pattern_is_given_up_in_the_main_thread() -> None:
+    start = time.monotonic()
+    with pytest.raises(AgentvError, match=r"no end to matching '\(a\+\)\+\$' within 1 s"):
+        score(made(Regex, value=ENDLESS), NASTY)
+    assert 0.9 < time.monotonic() - start < 5
+
+
+def test_an_endless_pattern_is_given_up_in_any_other_thread() -> None:
+    start = time.monotonic()
+    error = in_another_thread(made(Regex, value=ENDLESS), NASTY)
+    assert isinstance(error, AgentvError)
+    assert time.monotonic() - start < 10
+
+
+def test_another_thread_finds_the_same() -> None:
+    evaluator = made(Regex, value=["B", "\ud800"], case_sensitive=False, require="any")
+    assert in_another_thread(evaluator, "abc \ud83d") == score(evaluator, "abc \ud83d")
+
+
+def test_a_long_text_is_searched_and_bounded_as_well() -> None:
+    long = "a" * LONG_TEXT * 20
+    assert score(made(Regex, value="b$"), long + "b").score == 1.0
+    start = time.monotonic()
+    with pytest.raises(AgentvError):
+        score(made(Regex, value="(?:.*x|.*y)"), long)
+    assert time.monotonic() - start < 10
+
+
+def test_alarms_of_others_are_left_as_they_were() -> None:
+    rung: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, _frame: rung.append(number))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 100)
+        score(made(Regex, value="a"), "a")
+        with pytest.raises(AgentvError):
+            score(made(Regex, value=ENDLESS), NASTY)
+        assert 90 < signal.getitimer(signal.ITIMER_REAL)[0] <= 100
+        signal.raise_signal(signal.SIGALRM)
+        assert rung == [signal.SIGALRM]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,26 @@
+"""Checks on words that test_evaluating.py does not have."""
+
+from agentv.evaluators.text import IContains, StartsWith
+from agentv.records import Score
+from tests.kits.evaluators import made, misfit, score
+
+
+def test_icontains_does_not_care_about_capitals() -> None:
+    assert score(made(IContains, value="PARIS"), "paris") == Score(score=1.0, hits=("contains 'PARIS'",))
+    assert score(made(IContains, value="STRASSE"), "Hauptstraße").score == 1.0
+    assert score(made(IContains, value=["x", "PARIS"]), "paris").misses == ("does not contain 'x'",)
+    assert score(made(IContains, value="paris", negate=True), "PARIS").score == 0.0
+
+
+def test_starts_with_looks_at_the_beginning_only() -> None:
+    assert score(made(StartsWith, value="Yes"), "\n Yes, it is") == Score(score=1.0, hits=("starts with 'Yes'",))
+    assert score(made(StartsWith, value="Yes"), "Oh. Yes") == Score(score=0.0, misses=("does not start with 'Yes'",))
+    assert score(made(StartsWith, value="yes", case_sensitive=False), "YES").score == 1.0
+    assert score(made(StartsWith, value=["No", "Yes"], require="any"), "Yes").score == 1.0
+    assert score(made(StartsWith, value="Yes"), "").score == 0.0
+
+
+def test_settings_that_do_not_fit_are_told() -> None:
+    assert misfit(StartsWith, value=[]) == "must not be empty"
+    assert misfit(IContains, value="a", require="some") == "unknown require 'some'"
+    assert misfit(IContains, value="a", values="b") == "unknown field"

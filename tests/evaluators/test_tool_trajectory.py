@@ -1,0 +1,163 @@
+"""Which tools were called, in which order and with what."""
+
+import time
+from typing import Any
+
+import pytest
+
+from agentv.errors import ConfigError
+from agentv.evaluators.tool_trajectory import ToolTrajectory
+from agentv.records import Message, Score, ToolCall, TraceEvent
+from tests.kits.evaluators import made, misfit, score
+
+
+def called(*tools: Any) -> tuple[TraceEvent, ...]:
+    """A trace of tool calls, each a name or a name with its arguments."""
+    pairs = [tool if isinstance(tool, tuple) else (tool, None) for tool in tools]
+    return tuple(TraceEvent(type="tool_call", name=name, input=args) for name, args in pairs)
+
+
+def in_order(trace: Any, *expected: Any, mode: str = "in_order") -> Score:
+    calls = [{"tool": call} if isinstance(call, str) else call for call in expected]
+    return score(made(ToolTrajectory, mode=mode, expected=calls), "", trace=trace)
+
+
+def exact(trace: Any, *expected: Any) -> Score:
+    return in_order(trace, *expected, mode="exact")
+
+
+@pytest.mark.parametrize("settings", [{"mode": "any_order", "minimums": {"a": 1}}, {"mode": "exact", "expected": []}])
+def test_no_trace_at_all_scores_zero(settings: Any) -> None:
+    found = score(made(ToolTrajectory, **settings), "answer")
+    assert found == Score(score=0.0, misses=("No trace available for evaluation",))
+
+
+def test_any_order_counts_calls() -> None:
+    evaluator = made(ToolTrajectory, mode="any_order", minimums={"search": 2, "fetch": 1, "other": 0})
+    assert score(evaluator, "", trace=called("fetch", "search")) == Score(
+        score=2 / 3,
+        hits=("fetch called once, at least 1 expected", "other called 0 times, at least 0 expected"),
+        misses=("search called once, at least 2 expected",),
+    )
+    assert score(made(ToolTrajectory, mode="any_order", minimums={}), "", trace=called("a")).score == 1.0
+
+
+def test_in_order_allows_other_calls_between() -> None:
+    found = in_order(called("a", "x", "b"), "a", "b")
+    assert found == Score(score=1.0, hits=("a found at call 1", "b found at call 3"))
+
+
+@pytest.mark.parametrize(
+    ("trace", "expected", "met"),
+    [
+        ("ab", "ba", 1 / 2),
+        ("abc", "cab", 2 / 3),
+        ("bc", "abc", 2 / 3),
+        ("a", "aa", 1 / 2),
+        ("aaa", "aa", 1.0),
+        ("", "ab", 0.0),
+        ("", "", 1.0),
+        ("xaybzc", "abc", 1.0),
+        ("bacab", "abcab", 4 / 5),
+    ],
+)
+def test_in_order_scores_the_longest_run(trace: str, expected: str, met: float) -> None:
+    found = in_order(called(*trace), *expected)
+    assert found.score == pytest.approx(met)
+    assert len(found.hits) + len(found.misses) == len(expected)
+
+
+def test_exact_compares_position_by_position() -> None:
+    assert exact(called("a", "b"), "a", "b") == Score(score=1.0, hits=("call 1 is a", "call 2 is b"))
+    assert exact(called("a", "b", "c"), "a", "c") == Score(
+        score=1 / 3,
+        hits=("call 1 is a",),
+        misses=("call 2: expected c, got b", "call 3: c was not expected"),
+    )
+    assert exact(called("a"), "a", "b").misses == ("call 2: expected b, got none",)
+    assert exact((), *[]).score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "met"),
+    [
+        ({"q": "x"}, {"q": "x", "limit": 5}, True),
+        ({"q": {"a": 1}}, {"q": {"a": 1.0, "b": 2}}, True),
+        ({"q": "x"}, {"limit": 5}, False),
+        ({"q": None}, {}, False),
+        ({"q": [1, {"a": 1}]}, {"q": [1, {"a": 1, "b": 2}]}, True),
+        ({"q": [1]}, {"q": [1, 2]}, False),
+        ({"n": 1}, {"n": True}, False),
+        ("any", {"whatever": 1}, True),
+        ("any", None, True),
+        ({}, {"a": 1}, True),
+        ({"a": 1}, None, False),
+        ({"a": 1}, "text", False),
+        ({"a": 1}, [1], False),
+        ({"a": 1}, float("nan"), False),
+    ],
+)
+def test_arguments_match_partly_and_deeply(wanted: Any, given: Any, met: bool) -> None:
+    assert (exact(called(("t", given)), {"tool": "t", "args": wanted}).score == 1.0) is met
+    assert (exact(called(("t", given)), {"tool": "t", "input": wanted}).score == 1.0) is met
+
+
+def test_args_win_over_input() -> None:
+    assert exact(called(("t", {"a": 1})), {"tool": "t", "args": {"a": 1}, "input": {"a": 2}}).score == 1.0
+
+
+def test_an_output_is_that_of_the_call_or_of_its_result() -> None:
+    trace = (
+        TraceEvent(type="tool_call", id="1", name="t"),
+        TraceEvent(type="tool_result", id="1", output={"ok": True, "n": 1}),
+        TraceEvent(type="tool_call", id="1", name="t"),
+        TraceEvent(type="tool_result", id="1", output={"ok": False}),
+        TraceEvent(type="tool_call", name="t", output="own"),
+        TraceEvent(type="tool_result", output="of nobody"),
+        TraceEvent(type="tool_call", name="t"),
+        TraceEvent(type="message", name="t"),
+    )
+    outputs = ({"ok": True}, {"ok": False}, "own", "any")
+    assert exact(trace, *({"tool": "t", "output": output} for output in outputs)).score == 1.0
+    assert exact(trace[:2], {"tool": "t", "output": {"ok": False}}).score == 0.0
+
+
+def test_tool_calls_in_messages_are_a_trace() -> None:
+    messages = (Message(role="assistant", tool_calls=(ToolCall(tool="a"), ToolCall(tool="b"))),)
+    evaluator = made(ToolTrajectory, mode="exact", expected=[{"tool": "a"}, {"tool": "b"}])
+    assert score(evaluator, "", output_messages=messages).score == 1.0
+
+
+def test_a_call_without_a_name_is_no_expected_one() -> None:
+    found = exact((TraceEvent(type="tool_call", input=b"\xff"),), "a")
+    assert found.score == 0.0
+    assert found.misses[0].startswith("call 1: expected a, got a tool without a name ")
+
+
+def test_a_huge_trace_is_bounded_in_time_and_words() -> None:
+    start = time.monotonic()
+    trace = called(*["a", "b"] * 50_000)
+    assert in_order(trace, *["a", "b", "c"] * 5).score == pytest.approx(10 / 15)
+    assert len(exact(trace, "a").misses) == 51
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mode": "any_order"}, "mode 'any_order' needs 'minimums'"),
+        ({"mode": "in_order"}, "mode 'in_order' needs 'expected'"),
+        ({"mode": "exact", "expected": [], "minimums": {}}, "mode 'exact' has no use for 'minimums'"),
+        ({"mode": "any_order", "expected": [], "minimums": {}}, "mode 'any_order' has no use for 'expected'"),
+    ],
+)
+def test_settings_that_do_not_belong_together_are_told_before_the_run(settings: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        made(ToolTrajectory, **settings)
+    assert caught.value.message == message
+
+
+def test_settings_that_do_not_fit_are_told() -> None:
+    assert misfit(ToolTrajectory, mode="sorted") == "unknown mode 'sorted'"
+    assert misfit(ToolTrajectory, mode="any_order", minimums={"a": -1}) == "must be 0 or more, got -1"
+    assert misfit(ToolTrajectory, mode="exact", expected=[{"args": 1}]) == "missing tool"

@@ -1,0 +1,65 @@
+"""What runs the examples of pages: their blocks, and the commands in them."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import yaml
+
+from agentv import cli
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*found) for found in re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)]
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """The commands of a console block, each with what stands below it."""
+    return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
+
+
+def run_console(text: str) -> None:
+    """Commands must print what stands below them, errors first; a line of `…` stands for the rest of it."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for line, expected in commands(text):
+        ran = subprocess.run(
+            ["/bin/sh", "-c", line],
+            env={**os.environ, "PATH": path, "GITHUB_ACTIONS": ""},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        printed = undated(ran.stderr + ran.stdout)
+        shown, rest, _ = undated(expected).partition("…\n")
+        assert printed.startswith(shown) if rest else printed == shown
+        into = re.search(r" > ([^\s;]+)", line)
+        assert Path(into[1]).read_text() if into else printed
+
+
+def undated(text: str) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\d", "DATE", text)
+
+
+def check_workflow(text: str) -> list[str]:
+    """The commands of a workflow, which must be ones that the command line understands."""
+    steps = yaml.safe_load(text)["jobs"]["evals"]["steps"]
+    lines = [step["run"] for step in steps if step.get("run", "").startswith("agentv ")]
+    for line in lines:
+        _, name, *args = shlex.split(line)
+        found = cli.agentv.get_command(click.Context(cli.agentv), name)
+        assert found is not None
+        assert found.make_context(name, args).params
+    return lines

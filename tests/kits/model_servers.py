@@ -1,0 +1,251 @@
+"""A server on loopback that speaks the formats of the vendors of language models, with answers that a test chooses."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from agentv.errors import ProviderError
+from agentv.formats.conversion import converted
+from agentv.providers import settings_type
+from agentv.records import Message, ProviderRequest, ProviderResponse
+
+VENDORS = ("openai", "azure", "anthropic", "gemini")
+
+
+class Says(NamedTuple):
+    """What a model says, in nobody's format. It is given 11 tokens, of which some may be cached, and uses 7."""
+
+    text: str | None = None
+    calls: tuple[tuple[str, Any], ...] = ()
+    thinking: str = ""
+    refusal: str = ""
+    cached: int = 0
+
+
+class Reply(NamedTuple):
+    """What goes over the wire, be it ever so odd; `cut` ends the connection in the middle of it."""
+
+    status: int = 200
+    body: Any = b""
+    headers: dict[str, str] | None = None
+    cut: bool = False
+
+
+Answer = str | dict[str, Any] | int | Says | Reply
+"""What is said: a text, a message in the format of the vendor, only an HTTP status, or one of the above."""
+
+
+class Asked(NamedTuple):
+    method: str
+    path: str
+    headers: dict[str, str]
+    content: bytes
+
+
+class Server:
+    """Remembers what it was asked."""
+
+    def __init__(self, answer: Callable[[dict[str, Any]], Answer], seconds: float):
+        self.answer, self.seconds = answer, seconds
+        self.asked: list[dict[str, Any]] = []
+        self.requests: list[Asked] = []
+        self.at_work = self.most = self.connections = 0
+        self.lock = threading.Lock()
+        self.url = ""
+
+    def target(self, vendor: str, **settings: Any) -> dict[str, Any]:
+        """The settings of a target that is this server."""
+        own: dict[str, dict[str, Any]] = {
+            "openai": {"model": "gpt-5", "base_url": f"{self.url}/v1"},
+            "azure": {"deployment": "mine", "endpoint": self.url},
+            "anthropic": {"model": "claude-5", "base_url": self.url},
+            "gemini": {"base_url": self.url},
+            "http": {"url": f"{self.url}/agent"},
+        }
+        key = {"api_key": "secret-key-123"} if vendor in VENDORS else {}
+        return {"name": "default", "provider": vendor, **own[vendor], **key, **settings}
+
+
+@contextmanager
+def openai_server(answer: Callable[[dict[str, Any]], Answer], seconds: float = 0.0) -> Iterator[Server]:
+    """Serve answers to chat completions; the URL is that of the API."""
+    with model_server(answer, seconds) as server:
+        server.url += "/v1"
+        yield server
+
+
+@contextmanager
+def model_server(answer: Callable[[dict[str, Any]], Answer], seconds: float = 0.0) -> Iterator[Server]:
+    """Serve answers in the format of whichever vendor is asked; any other path is a plain JSON endpoint."""
+    state = Server(answer, seconds)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            with state.lock:
+                state.connections += 1
+
+        def do_POST(self) -> None:
+            content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = json.loads(content) if content else {}
+            with state.lock:
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                state.requests.append(Asked(self.command, self.path, headers, content))
+                state.asked.append(body)
+                state.at_work += 1
+                state.most = max(state.most, state.at_work)
+            time.sleep(state.seconds)
+            reply = _reply(self.path, state.answer(body))
+            with state.lock:
+                state.at_work -= 1
+            data = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+            self.send_response(reply.status)
+            for name, value in {"Content-Type": "application/json", **(reply.headers or {})}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(data) + reply.cut))
+            self.end_headers()
+            self.wfile.write(data)
+            self.close_connection = reply.cut
+
+        do_GET = do_PUT = do_POST
+
+        def log_message(self, *_: object) -> None:
+            """Not to the terminal."""
+
+    class Quiet(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 128
+
+        def handle_error(self, *_: object) -> None:
+            """Clients may go away."""
+
+    with Quiet(("127.0.0.1", 0), Handler) as server:
+        state.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        yield state
+        server.shutdown()
+        thread.join()
+
+
+def _reply(path: str, said: Answer) -> Reply:
+    if isinstance(said, Reply):
+        return said
+    if isinstance(said, int):
+        return Reply(said, {"error": {"message": "no luck"}})
+    path = path.partition("?")[0]
+    if path.endswith("/chat/completions"):
+        return Reply(body=completion(said))
+    if path.endswith("/messages"):
+        return Reply(body=anthropic_message(said))
+    if ":generateContent" in path:
+        return Reply(body=gemini_content(said))
+    return Reply(body=said)
+
+
+def completion(said: str | dict[str, Any] | Says) -> dict[str, Any]:
+    """An answer as OpenAI gives it."""
+    says = Says(said) if isinstance(said, str) else said
+    message: dict[str, Any] = {"role": "assistant"}
+    usage: dict[str, Any] = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+    if isinstance(says, dict):
+        message |= says
+    else:
+        message |= {"content": says.text, "refusal": says.refusal or None}
+        if says.thinking:
+            message["reasoning_content"] = says.thinking
+        if says.calls:
+            message["tool_calls"] = [
+                {"id": f"id-{name}", "type": "function", "function": {"name": name, "arguments": json.dumps(given)}}
+                for name, given in says.calls
+            ]
+        if says.cached:
+            usage["prompt_tokens_details"] = {"cached_tokens": says.cached}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "judge",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": usage,
+    }
+
+
+def anthropic_message(said: str | dict[str, Any] | Says) -> dict[str, Any]:
+    """An answer as Anthropic gives it."""
+    if isinstance(said, dict):
+        return {**anthropic_message(""), **said}
+    says = Says(said) if isinstance(said, str) else said
+    content: list[dict[str, Any]] = []
+    if says.thinking:
+        content.append({"type": "thinking", "thinking": says.thinking, "signature": "abc"})
+    if says.text is not None:
+        content.append({"type": "text", "text": says.text})
+    content += [{"type": "tool_use", "id": f"id-{name}", "name": name, "input": given} for name, given in says.calls]
+    refused = {"stop_reason": "refusal", "stop_details": {"type": "refusal", "explanation": says.refusal}}
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-5",
+        "content": content,
+        "stop_reason": "tool_use" if says.calls else "end_turn",
+        "usage": {"input_tokens": 11 - says.cached, "output_tokens": 7, "cache_read_input_tokens": says.cached},
+        **(refused if says.refusal else {}),
+    }
+
+
+def gemini_content(said: str | dict[str, Any] | Says) -> dict[str, Any]:
+    """An answer as Google gives it."""
+    if isinstance(said, dict):
+        return said
+    says = Says(said) if isinstance(said, str) else said
+    parts: list[dict[str, Any]] = []
+    if says.thinking:
+        parts.append({"text": says.thinking, "thought": True})
+    if says.text is not None:
+        parts.append({"text": says.text})
+    parts += [{"functionCall": {"id": f"id-{name}", "name": name, "args": given}} for name, given in says.calls]
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+    rating = {"category": "HARM_CATEGORY_HARASSMENT", "probability": "HIGH", "blocked": True}
+    refused = {"finishReason": "SAFETY", "finishMessage": says.refusal, "safetyRatings": [rating], "index": 0}
+    usage: dict[str, Any] = {"promptTokenCount": 11, "candidatesTokenCount": 4, "thoughtsTokenCount": 3}
+    if says.cached:
+        usage["cachedContentTokenCount"] = says.cached
+    return {"candidates": [refused if says.refusal else candidate], "usageMetadata": usage}
+
+
+async def asked(target: dict[str, Any], *requests: ProviderRequest | str) -> list[ProviderResponse]:
+    """What a target answers to requests, one after another, through the client that a run would have."""
+    settings: Any = converted(target, settings_type(target["provider"]))
+    async with settings.open(Path()) as provider:
+        return [
+            await provider.invoke(request if isinstance(request, ProviderRequest) else a_request(request))
+            for request in requests
+        ]
+
+
+def ask(target: dict[str, Any], request: ProviderRequest | str = "Capital of France?") -> ProviderResponse:
+    """What a target answers."""
+    return asyncio.run(asked(target, request))[0]
+
+
+def failing(target: dict[str, Any], request: ProviderRequest | str = "Capital of France?") -> ProviderError:
+    """Why a target gives no answer."""
+    with pytest.raises(ProviderError) as failed:
+        ask(target, request)
+    return failed.value
+
+
+def a_request(question: str = "Capital of France?", *turns: Message) -> ProviderRequest:
+    return ProviderRequest(eval_id="case-1", question=question, chat_prompt=turns)

@@ -1,0 +1,27 @@
+"""A project folder, a case as it is written, and the command line as a user has it."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Write = Callable[..., Path]
+
+
+PRINT_PEAK_KB = "print(next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+
+
+"""Not `ru_maxrss`, which a child begins with at the size of the process that started it."""
+
+
+def a_case(id_: str = "test-1", **fields: Any) -> dict[str, Any]:
+    """A case as it is written, complete unless told otherwise."""
+    message = {"role": "user", "content": "Query"}
+    return {"id": id_, "expected_outcome": "Goal", "input_messages": [message]} | fields
+
+
+def agentv(*args: str | Path, cwd: Path | None = None, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """The command line in a process of its own."""
+    command = [sys.executable, "-m", "agentv", *map(str, args)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=120, **options)

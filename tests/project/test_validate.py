@@ -1,0 +1,271 @@
+"""`agentv validate`, as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentv.project.validate import check_file
+from tests.kits.cases import yaml_case
+from tests.kits.project import Write, a_case, agentv
+
+
+def test_every_problem_of_every_file_in_one_pass(write: Write) -> None:
+    write(
+        "evals/bad.yaml",
+        """description: 5
+evalcases:
+  - id: 42
+    expected_outcome: [x]
+    input:
+      - role: usr
+        content: hi
+  - id: b
+    input: hi
+  - id: c
+    outcome: x
+    input:
+      - role: user
+        content:
+          - {type: file, value: nowhere.md}
+          - {type: file, value: empty.md}
+    metdata: {}
+""",
+    )
+    write("evals/empty.md", "")
+    write("evals/bad.jsonl", json.dumps(a_case("x")) + '\n{"id": 7}\nnope\n' + json.dumps(a_case("x")) + "\n")
+    write("evals/.agentv/targets.yaml", "targets:\n  - {name: a, provider: moc}\n")
+    write("evals/.agentv/config.yaml", "guidelines_patterns: []\n")
+    write("evals/.agentv/results/eval_1.jsonl", "not an eval file")
+    write("evals/docker-compose.yaml", "services: {}")
+
+    ran = agentv("validate", "evals")
+
+    assert ran.stdout.splitlines() == [
+        "evals/.agentv/config.yaml:1:1: error: guidelines_patterns: unknown field (did you mean 'guideline_patterns'?)",
+        "evals/.agentv/targets.yaml:2:15: error: target 'a': provider: unknown provider 'moc' (did you mean 'mock'?)",
+        "evals/bad.jsonl:2:2: error: id: expected a string, got an integer (put quotes around it)",
+        "evals/bad.jsonl:3:1: error: Invalid JSON: Expecting value",
+        "evals/bad.jsonl:4:2: error: duplicate id 'x', first on line 1 (give each case an id of its own)",
+        "evals/bad.yaml:1:1: error: description: expected a string, got an integer (put quotes around it)",
+        "evals/bad.yaml:3:5: error: id: expected a string, got an integer (put quotes around it)",
+        "evals/bad.yaml:4:5: error: expected_outcome: expected a string, got an array",
+        "evals/bad.yaml:6:9: error: input[0].role: unknown role 'usr' (did you mean 'user'? one of assistant, system, tool, user)",
+        "evals/bad.yaml:8:5: error: missing expected_outcome; case 'b' is left out",
+        f"evals/bad.yaml:15:26: error: no such file: nowhere.md (looked in {Path.cwd()}/evals, {Path.cwd()})",
+        "evals/bad.yaml:16:26: warning: empty file: empty.md",
+        "evals/bad.yaml:17:5: warning: metdata: unknown field, ignored (did you mean 'metadata'?)",
+        "4 files, 3 cases: 11 errors, 2 warnings",
+    ]
+    assert (ran.stderr, ran.returncode) == ("", 1)
+
+
+def test_no_problems(write: Write) -> None:
+    write("a.yaml", yaml_case())
+    ran = agentv("validate", "a.yaml")
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("1 file, 1 case: 0 errors, 0 warnings\n", "", 0)
+
+
+def test_warnings_alone_are_no_failure(write: Write) -> None:
+    write("a.jsonl", [a_case(input_messages=[{"role": "user", "content": [{"type": "file", "value": "e.txt"}]}])])
+    write("e.txt", "")
+    ran = agentv("validate", "a.jsonl")
+    assert ran.stdout == "a.jsonl:1:111: warning: empty file: e.txt\n1 file, 1 case: 0 errors, 1 warning\n"
+    assert ran.returncode == 0
+
+
+def test_a_slip_is_told_once_in_a_file(write: Write) -> None:
+    path = write("a.jsonl", [a_case("a", inputs=1, notes=2), a_case("b", inputs=1)])
+    assert [(p.line, p.message, p.hint) for p in check_file(path).problems] == [
+        (1, "inputs: unknown field, ignored", "did you mean 'input'?")
+    ]
+
+
+def test_json_for_tools(write: Write) -> None:
+    write("a.yaml", yaml_case(id="42"))
+    ran = agentv("validate", "a.yaml", "--format", "json")
+    assert json.loads(ran.stdout) == {
+        "problems": [
+            {
+                "message": "id: expected a string, got an integer",
+                "severity": "error",
+                "file": "a.yaml",
+                "line": 2,
+                "column": 5,
+                "hint": "put quotes around it",
+            }
+        ],
+        "summary": {"files": 1, "cases": 0, "errors": 1, "warnings": 0},
+    }
+    assert ran.returncode == 1
+
+
+@pytest.mark.parametrize("path", ["nope.yaml", "nope/", "no/*.yaml"])
+def test_a_path_that_does_not_exist(write: Write, path: str) -> None:
+    write("a.yaml", yaml_case())
+    ran = agentv("validate", "a.yaml", path)
+    assert (ran.stdout, ran.returncode) == ("", 2)
+    assert ran.stderr.startswith(f"error: no file matches {path!r}\nhint: ")
+
+
+def test_an_empty_folder(write: Write) -> None:
+    write("folder/x.txt", "")
+    ran = agentv("validate", "folder")
+    assert ran.returncode == 2
+    assert "no eval, targets or config file under 'folder'" in ran.stderr
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.txt", "a"])
+def test_an_extension_that_is_not_ours(write: Write, name: str) -> None:
+    write(name, "{}")
+    ran = agentv("validate", name)
+    assert ran.returncode == 1
+    assert "eval files end in .yaml, .yml, .jsonl" in ran.stdout
+
+
+def test_globs_and_files_named_twice(write: Write) -> None:
+    write("evals/a.yaml", yaml_case())
+    write("evals/deep/b.yaml", yaml_case())
+    ran = agentv("validate", "evals/**/*.yaml", "evals/a.yaml", "evals")
+    assert ran.stdout == "2 files, 2 cases: 0 errors, 0 warnings\n"
+
+
+def test_a_sidecar_alone_and_with_its_dataset(write: Write) -> None:
+    write("a.jsonl", [a_case()])
+    write("a.yaml", "execution: x\nevaluatr: y\n")
+    expected = (
+        "a.yaml:1:1: error: execution: expected an object, got a string\n"
+        "a.yaml:2:1: warning: evaluatr: unknown field, ignored (did you mean 'evaluator'?)\n"
+    )
+    assert agentv("validate", "a.yaml").stdout == expected + "1 file, 0 cases: 1 error, 1 warning\n"
+    both = agentv("validate", ".").stdout
+    assert both == expected + "2 files, 1 case: 1 error, 1 warning\n"
+
+
+def test_a_missing_sidecar_is_mentioned_when_verbose(write: Write) -> None:
+    write("a.jsonl", [a_case()])
+    assert agentv("validate", "a.jsonl").stderr == ""
+    assert agentv("validate", "a.jsonl", "--verbose").stderr == (
+        "warning: a.jsonl: no sidecar a.yaml beside this file: using the defaults\n"
+    )
+
+
+@pytest.mark.parametrize("value", ["5", "true", "[{id: a, outcome: x, input: hi}, 5]"])
+def test_evalcases_of_a_wrong_kind(write: Write, value: str) -> None:
+    write("a.yaml", f"evalcases: {value}\n")
+    ran = agentv("validate", "a.yaml")
+    assert ran.returncode == 1
+    assert "a.yaml:1:" in ran.stdout
+
+
+def test_cases_on_one_line_are_told_apart(write: Write) -> None:
+    file = "[{role: user, content: [{type: file, value: nope}]}]"
+    text = f"evalcases: [{{id: a, outcome: x, input: {file}}}, {{id: b, outcome: x, input: hi, inputt: 3}}]\n"
+    problems = check_file(write("a.yaml", text)).problems
+    assert [text[(p.column or 0) - 1 :].split(":", maxsplit=1)[0] for p in problems] == ["value", "inputt"]
+
+
+def test_a_slip_in_a_case_that_is_left_out(write: Write) -> None:
+    for name, text in (
+        ("a.yaml", "evalcases:\n  - id: a\n    expected_outcom: x\n    input: hi\n"),
+        ("b.jsonl", '{"id": "a", "expected_outcom": "x", "input": "hi"}\n'),
+    ):
+        hints = [problem.hint for problem in check_file(write(name, text)).problems]
+        assert "did you mean 'expected_outcome'?" in hints
+
+
+def test_a_line_with_very_many_problems(write: Write) -> None:
+    path = write("a.jsonl", [a_case(input_messages=[1] * 20_000)])
+    problems = check_file(path).problems
+    assert len(problems) == 51
+    assert problems[0].message == "more than 50 things are wrong here"
+
+
+def test_a_file_with_very_many_problems(write: Write) -> None:
+    path = write("a.jsonl", "x\n" * 5000)
+    problems = check_file(path).problems
+    assert len(problems) == 1001
+    assert problems[-1].message == "1000 problems: the rest of the file was not checked"
+
+
+def test_files_that_a_prompt_cannot_take(write: Write, tmp_path: Path) -> None:
+    write("binary.dat", b"\xff\x00")
+    os.mkfifo(tmp_path / "pipe")
+    blocks = [{"type": "file", "value": "binary.dat"}, {"type": "file", "value": "pipe"}]
+    path = write("a.jsonl", [a_case(input_messages=[{"role": "user", "content": blocks}])])
+    assert [(p.severity, p.message) for p in check_file(path).problems] == [
+        ("warning", "not a text file: binary.dat"),
+        ("error", "not a regular file: pipe"),
+    ]
+
+
+def test_the_root_does_not_depend_on_where_one_stands(write: Write, tmp_path: Path) -> None:
+    write("a/.git/HEAD", "")
+    write("b/code.py", "x")
+    write("b/x.jsonl", [a_case(input_messages=[{"role": "user", "content": [{"type": "file", "value": "code.py"}]}])])
+    assert agentv("validate", "../b/x.jsonl", cwd=tmp_path / "a").returncode == 0
+
+
+def test_one_file_by_several_names(write: Write, tmp_path: Path) -> None:
+    write("a.yaml", yaml_case())
+    (tmp_path / "loop").symlink_to(".")
+    ran = agentv("validate", "a.yaml", tmp_path / "a.yaml", "**/*.yaml")
+    assert ran.stdout == "1 file, 1 case: 0 errors, 0 warnings\n"
+
+
+def test_an_empty_argument_is_no_path(write: Write) -> None:
+    write("a.yaml", yaml_case())
+    assert agentv("validate", "").returncode == 2
+
+
+def test_from_inside_the_agentv_folder(write: Write, tmp_path: Path) -> None:
+    write(".agentv/config.yaml", "nonsense: 1\n")
+    write(".agentv/results/r.jsonl", "{}\n")
+    ran = agentv("validate", ".", cwd=tmp_path / ".agentv")
+    assert ran.stdout.startswith("config.yaml:1:1: error: nonsense: unknown field")
+    assert ran.stdout.endswith("1 file, 0 cases: 1 error, 0 warnings\n")
+
+
+def test_what_a_file_says_cannot_pass_for_a_line_of_ours(write: Write) -> None:
+    write("targets.yaml", 'targets:\n- {name: a, provider: mock, "x\\ny.yaml:1:1: error: fake": 1}\n')
+    ran = agentv("validate", "targets.yaml")
+    assert len(ran.stdout.splitlines()) == 2
+
+
+def test_a_file_name_that_is_not_utf8(write: Write, tmp_path: Path) -> None:
+    write("a.yaml", "evalcases: []\n").rename(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.yaml"))
+    ran = agentv("validate", "--format", "json", ".")
+    assert ran.returncode == 1
+    assert json.loads(ran.stdout)["problems"][0]["file"] == "caf\ufffd.yaml"
+
+
+def test_variables_in_dotenv_count(write: Write) -> None:
+    write("targets.yaml", "targets:\n- {name: a, provider: openai, model: m, api_key: '${{ SOME_KEY_HERE }}'}\n")
+    assert "SOME_KEY_HERE is not set" in agentv("validate", "targets.yaml").stdout
+    write(".env", "SOME_KEY_HERE=12345678\n")
+    assert agentv("validate", "targets.yaml").stdout == "1 file, 0 cases: 0 errors, 0 warnings\n"
+
+
+def test_a_broken_sidecar_does_not_hide_its_dataset(write: Write) -> None:
+    write("a.yaml", "x: [\n")
+    path = write("a.jsonl", '{"id": 5}\n')
+    assert {problem.file and problem.file.name for problem in check_file(path).problems} == {"a.yaml", "a.jsonl"}
+
+
+def test_a_reader_who_has_seen_enough(write: Write) -> None:
+    write("a.jsonl", "x\n" * 900)
+    line = f"{sys.executable} -m agentv validate a.jsonl 2>err.txt | head -n 1; exit ${{PIPESTATUS[0]}}"
+    run = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert run.stdout == "a.jsonl:1:1: error: Invalid JSON: Expecting value\n"
+    assert run.returncode == 1
+    assert Path("err.txt").read_text() == ""
+
+
+def test_secrets_are_masked(write: Write) -> None:
+    write("a.jsonl", [a_case(input_messages=[{"role": "hunter2hunter2", "content": "x"}])])
+    ran = agentv("validate", "a.jsonl", env={**os.environ, "MY_TOKEN": "hunter2hunter2"})
+    assert "unknown role '***'" in ran.stdout
+    assert "hunter2" not in ran.stdout + ran.stderr

@@ -1,0 +1,169 @@
+"""VS Code, as far as a program in the place of its command can tell."""
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kits.agents import Agents
+from tests.kits.processes import living, wait_until
+from tests.kits.project import Write, a_case, agentv
+from tests.kits.runs import results
+
+EDITOR = """
+document = Path(sys.argv[sys.argv.index("--add-file") + 1])
+text = document.read_text()
+with open(HERE / "documents", "a") as file:
+    file.write(text + "\\0")
+part, response = re.search(r"to the file (\\S+), and nothing else. Then rename that file to (\\S+): ", text).groups()
+def answer(content):
+    Path(part).write_text(content)
+    os.rename(part, response)
+"""
+
+
+@pytest.fixture
+def vscode(write: Write) -> Agents:
+    return Agents(write, "vscode")
+
+
+def edits(agents: Agents, script: str) -> Agents:
+    return agents.does(f"import re{EDITOR}{script}")
+
+
+def document() -> str:
+    return Path("documents").read_text().partition("\0")[0]
+
+
+def test_the_prompt_document_is_opened_and_the_response_file_is_the_answer(vscode: Agents) -> None:
+    vscode.settings |= {"system_prompt": "Be brief.", "args": ["--new-window"]}
+    (found,) = edits(vscode, "answer('Paris, é\\n')").run()
+    assert found["candidate_answer"] == "Paris, é\n"
+    (call,) = vscode.calls
+    folder = Path(call["cwd"])
+    assert call["args"][:5] == ["chat", "--mode", "agent", "--new-window", "--add-file"]
+    path = Path(call["args"][5])
+    assert path.parent.parent == folder
+    assert call["args"][6:] == [f"Do what {path} says."]
+    assert document().startswith("Be brief.\n\nQuery\n\nWhen you are done, write your whole answer to the file ")
+    assert not folder.exists()
+
+
+def test_guidelines_and_files_stand_as_links_before_the_question(vscode: Agents) -> None:
+    style = vscode.write("my style.instructions.md", "Use British spelling.")
+    loop = vscode.write("loop.py", "pass")
+    blocks = [{"type": "file", "value": path.name} for path in (style, loop)]
+    vscode.case = {"input_messages": [{"role": "user", "content": [{"type": "text", "value": "Explain"}, *blocks]}]}
+    edits(vscode, "answer('done')").run()
+    assert style.as_uri().endswith("/my%20style.instructions.md")
+    assert document().startswith(
+        "Read these guidelines before you do anything else, and follow them:\n"
+        f"* [my style.instructions.md]({style.as_uri()})\n\n"
+        f"Read these files before you begin:\n* [loop.py]({loop.as_uri()})\n\n"
+        'Explain\n<Attached: my style.instructions.md>\n<file: path="loop.py">\n\nWhen you are done,'
+    )
+
+
+def test_a_half_written_answer_is_never_read(vscode: Agents) -> None:
+    """The command is gone when the agent writes; what it has left running is the editor, and stays."""
+    late = (
+        "if os.fork(): os._exit(0)\nos.setsid()\nPath(part).write_text('Par')\ntime.sleep(0.5)\nanswer('Paris')\n"
+        "time.sleep(0.5)\n(HERE / 'alive').touch()"
+    )
+    (found,) = edits(vscode, late).run()
+    assert found["candidate_answer"] == "Paris"
+    wait_until(Path("alive").exists)
+
+
+def test_cases_run_one_after_another(vscode: Agents) -> None:
+    script = "(HERE / 'open').mkdir()\ntime.sleep(0.2)\n(HERE / 'open').rmdir()\nanswer('Paris')"
+    found = edits(vscode, script).run("--workers", "3", ids=("a", "b", "c"))
+    assert [entry["candidate_answer"] for entry in found] == ["Paris"] * 3
+    assert "warning: target 'default' can only do one thing at a time: using 1 worker" in vscode.ran.stderr
+
+
+def test_a_folder_of_the_user_s_is_left_as_it_was(vscode: Agents) -> None:
+    vscode.write("work/kept.txt", "kept")
+    vscode.settings |= {"cwd": "work"}
+    edits(vscode, "answer('Paris')").run()
+    (call,) = vscode.calls
+    assert Path(call["cwd"]) == Path("work").resolve()
+    assert [path.name for path in Path("work").iterdir()] == ["kept.txt"]
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("sys.exit('no display')", "vscode failed with exit code 1: no display"),
+        ("answer(' \\n')", "the agent wrote an empty answer"),
+        ("os.mkdir(response)", "the agent made something of its response file that is no file"),
+        ("answer('x' * (17 << 20))", "the agent answered with more than 16 MiB"),
+    ],
+)
+def test_what_can_go_wrong_is_an_error_of_the_case(vscode: Agents, script: str, error: str) -> None:
+    (found,) = edits(vscode, script).run(expect=1)
+    assert (found["error"], found["failure"]) == (error, "target")
+
+
+def test_an_answer_that_does_not_come_is_a_timeout_and_the_command_is_ended(vscode: Agents) -> None:
+    nap = f"sleep 9{time.time_ns() % 10**9}.{os.getpid()}"
+    vscode.settings |= {"timeout_seconds": 0.5}
+    edits(vscode, f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsubprocess.run({nap.split()!r})")
+    (found,) = vscode.run(expect=1)
+    assert (found["error"], found["failure"]) == ("timed out after 0.5 s", "timeout")
+    assert living(nap) == []
+    vscode.settings |= {"executable": "./gone"}
+    edits(vscode, "")
+    Path("stand-in").rename("gone")
+    (found,) = vscode.run(expect=1)
+    assert found["failure"] == "timeout"
+
+
+@pytest.mark.parametrize(("provider", "program"), [("vscode", "code"), ("vscode-insiders", "code-insiders")])
+def test_a_missing_editor_stops_the_run_before_it_starts(
+    write: Write, monkeypatch: pytest.MonkeyPatch, provider: str, program: str
+) -> None:
+    agents = Agents(write, provider)
+    del agents.settings["executable"]
+    edits(agents, "answer('Paris')")
+    empty = write("bin/nothing", "").parent
+    monkeypatch.setenv("PATH", str(empty))
+    with pytest.raises(FileNotFoundError):
+        agents.run(expect=2)
+    assert f"no such program: {program}\n" in agents.ran.stderr
+    Path("stand-in").rename(empty / program)
+    (found,) = agents.run()
+    assert found["candidate_answer"] == "Paris"
+
+
+@pytest.mark.parametrize("setting", [{"model": "gpt-5"}, {"log_dir": "logs"}, {"log_format": "json"}])
+def test_settings_that_the_editor_makes_no_use_of_are_told(write: Write, setting: dict[str, Any]) -> None:
+    (name,) = setting
+    target = {"name": "a", "provider": "vscode", **setting}
+    path = write("targets.yaml", f"targets:\n  - {target}\n")
+    ran = agentv("validate", path)
+    assert ran.returncode == 0
+    assert re.search(rf"warning: target 'a': {name}: vscode makes no use of this \(", ran.stdout)
+
+
+def test_an_answer_that_is_still_being_written_is_waited_for(vscode: Agents) -> None:
+    slowly = "file = open(response, 'w')\ntime.sleep(0.5)\nfile.write('first half, ')\nfile.flush()\n"
+    (found,) = edits(vscode, slowly + "time.sleep(0.1)\nfile.write('second half')\nfile.close()").run()
+    assert found["candidate_answer"] == "first half, second half"
+
+
+def test_editors_that_judge_are_not_opened_side_by_side(vscode: Agents) -> None:
+    edits(
+        vscode,
+        "lock = HERE / 'open'\nassert not lock.exists()\nlock.touch()\ntime.sleep(0.1)\nlock.unlink()\nanswer('{\"score\": 1}')",
+    )
+    editor = {"name": "judge", "provider": "vscode", "executable": "./stand-in"}
+    mock = {"name": "default", "provider": "mock", "response": "x", "judge_target": "judge"}
+    vscode.write("targets.yaml", json.dumps({"targets": [mock, editor]}))
+    vscode.write("cases.jsonl", [a_case(f"c{number}") for number in range(3)])
+    assert agentv("eval", "cases.jsonl", "--workers", "3", "--out", "out.jsonl").returncode == 0
+    assert [result["score"] for result in results("out.jsonl")] == [1.0] * 3

@@ -1,0 +1,320 @@
+"""Batches: one process answers all the cases of a file that use the target."""
+
+import asyncio
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentv.calls.caller import TIMEOUT_SECONDS, Caller, CallPolicy
+from tests.kits.batches import COUNTED, PYTHON, project, runs
+from tests.kits.processes import ANY, living, wait_until
+from tests.kits.project import PRINT_PEAK_KB, Write, a_case
+from tests.kits.runs import ECHO, Batch, batch, evaluate, results, target
+
+__all__ = ["batch"]
+
+
+def answers(path: str = "out.jsonl") -> dict[str, str]:
+    return {result["eval_id"]: result["candidate_answer"] for result in results(path)}
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        ((7, {"id": "a"}), "line 1: a record without an 'id': 7"),
+        (({"id": "a", "text": "A"}, {"text": "B"}), 'line 2: a record without an \'id\': {"text": "B"}'),
+        (({"id": 1, "text": "A"},), 'line 1: \'id\' is no string: {"id": 1, "text": "A"}'),
+        (({"id": "a"}, "", {"id": "b"}, {"id": "a"}), "line 4: the id 'a' stands twice, first on line 1"),
+        (('{"id": "a", "text": NaN}',), 'line 1: Invalid JSON: NaN is not a JSON value: {"id": "a", "text": NaN}'),
+        (('{"id": "a"} x',), 'line 1: Invalid JSON: Extra data: {"id": "a"} x'),
+        (("[" * 5000,), "line 1: "),
+    ],
+)
+def test_what_fails_a_batch_is_told_with_its_line(batch: Batch, lines: tuple[Any, ...], error: str) -> None:
+    text = [line if isinstance(line, dict | str) else json.dumps(line) for line in lines]
+    assert batch.fails(*text).startswith(f"the output of the batch, {error}")
+
+
+def test_the_raw_output_of_a_failed_batch_is_kept_and_named(batch: Batch) -> None:
+    error = batch.fails({"id": "a", "text": "paid for"})
+    path = Path(error.rpartition(": ")[2])
+    assert path.parent.parent == Path(".agentv/batches").absolute()
+    assert path.read_text() == '{"id": "a", "text": "paid for"}\n'
+
+
+def test_nothing_is_kept_of_a_batch_that_went_well(batch: Batch) -> None:
+    batch.run({"id": "a", "text": "A"}, {"id": "b", "text": "B"})
+    assert not Path(".agentv").exists()
+
+
+def test_nothing_is_named_when_there_is_nothing_to_keep(write: Write) -> None:
+    project(write, command="exit 3 # {OUTPUT_FILE}")
+    evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
+    assert {r["error"] for r in results("out.jsonl")} == {"the command failed with exit code 3, and said nothing"}
+    assert not Path(".agentv").exists()
+
+
+def test_kept_files_are_kept_after_a_batch_that_went_well_too(write: Write) -> None:
+    project(write, keep_temp_files=True)
+    evaluate("cases.jsonl", "--out", "out.jsonl")
+    (folder,) = Path(".agentv/batches").iterdir()
+    assert {"requests.jsonl", "output.jsonl"} <= {path.name for path in folder.iterdir()}
+
+
+def test_a_case_whose_record_cannot_be_used_fails_alone(batch: Batch) -> None:
+    batch.expected = 1
+    found = batch.run({"id": "a", "note": "paid for"}, {"id": "b", "text": "B"})
+    assert found["a"]["error"].startswith(
+        "the answer has neither 'text' nor 'output_messages'; its raw output is kept: "
+    )
+    assert "paid for" in Path(found["a"]["error"].rpartition(": ")[2]).read_text()
+    assert found["b"]["candidate_answer"] == "B"
+
+
+def test_figures_that_are_none_do_not_cost_the_answer(batch: Batch) -> None:
+    usage = {"input": "5", "output": 2.0, "cached": "many"}
+    odd = {"cost_usd": True, "duration_ms": "12", "token_usage": usage, "e": 1}
+    found = batch.run({"id": "a", "text": "A", **odd}, ids=("a",))
+    assert found["a"]["candidate_answer"] == "A"
+    assert found["a"]["execution_metrics"] == {"token_usage": {"input": 5, "output": 2}, "duration_ms": 12.0}
+
+
+def test_messages_of_another_kind_do_not_cost_the_answer(batch: Batch) -> None:
+    calls = [{"tool": "search", "id": 7}, {"name": "no tool"}, {"tool": "read"}]
+    messages = [
+        {"role": "developer"},
+        7,
+        {"role": "assistant", "content": [{"type": "text", "text": "x"}], "toolCalls": calls},
+    ]
+    found = batch.run({"id": "a", "text": "A", "output_messages": messages}, ids=("a",), args=("--include-trace",))
+    assert found["a"]["trace"] == [
+        {"type": "tool_call", "id": "7", "name": "search"},
+        {"type": "tool_call", "name": "read"},
+    ]
+
+
+def test_an_empty_trace_gives_way_to_tool_calls(batch: Batch) -> None:
+    messages = [{"role": "assistant", "tool_calls": [{"tool": "x"}]}]
+    found = batch.run(
+        {"id": "a", "text": "A", "trace": [], "output_messages": messages}, {"id": "b", "text": "B", "trace": [{}]}
+    )
+    assert found["a"]["trace_summary"]["eventCount"] == 1
+    assert found["b"]["trace_summary"]["eventCount"] == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("ln -s /nonexistent/x {OUTPUT_FILE}", "the output of the batch: no such file"),
+        ("ln -s output.jsonl {OUTPUT_FILE}; exit 2", "the command failed with exit code 2, and said nothing"),
+        ('rm -rf "$(dirname {OUTPUT_FILE})"; exit 3', "the command failed with exit code 3, and said nothing"),
+        ("mkdir {OUTPUT_FILE}", "the output of the batch: this is a folder, not a file"),
+        ("mkfifo {OUTPUT_FILE}", "the output of the batch: this is no regular file"),
+        (": {OUTPUT_FILE}", "the command succeeded but wrote no {OUTPUT_FILE}, and said nothing"),
+        (
+            "cat {BATCH_FILE} > /dev/null; exit 4 # {OUTPUT_FILE}",
+            "the command failed with exit code 4, and said nothing",
+        ),
+        ("echo boom; exit 4", "the command failed with exit code 4: boom"),
+    ],
+)
+def test_outputs_that_are_none(write: Write, command: str, error: str) -> None:
+    project(write, command=command)
+    evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
+    errors = [result["error"] for result in results("out.jsonl")]
+    assert len(errors) == 5
+    assert len(set(errors)) == 1
+    assert errors[0].startswith(error)
+    assert "requests.jsonl" not in errors[0]
+
+
+def test_nothing_is_asked_when_there_is_nothing_to_ask(write: Write) -> None:
+    blocks = [{"type": "file", "value": "gone.txt"}]
+    project(write)
+    write("cases.jsonl", [a_case("lost", input_messages=[{"role": "user", "content": blocks}], evaluators=[ANY])])
+    evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
+    assert not Path("count").exists()
+
+
+def test_the_first_of_two_batches_is_scored_while_the_second_is_at_work(write: Write) -> None:
+    project(write)
+    slow = {"name": "slow", "provider": "cli", "provider_batching": True}
+    slow["command_template"] = f"while ! grep -q c4 out.jsonl; do sleep 0.05; done; {COUNTED}"
+    alone = {"name": "alone", "provider": "cli", "command_template": "echo {PROMPT}"}
+    targets = json.loads(Path("targets.yaml").read_text())["targets"]
+    write("targets.yaml", json.dumps({"targets": [slow, *targets, alone]}))
+    first = [
+        a_case("s", execution={"target": "slow"}, evaluators=[ANY]),
+        a_case("o", execution={"target": "alone"}, evaluators=[ANY]),
+    ]
+    lines = "".join(json.dumps(case) + "\n" for case in first)
+    write("cases.jsonl", lines + Path("cases.jsonl").read_text())
+    evaluate("cases.jsonl", "--out", "out.jsonl", "--agent-timeout", "60")
+    assert [result["eval_id"] for result in results("out.jsonl")] == ["o", "c0", "c1", "c2", "c3", "c4", "s"]
+
+
+def test_secrets_are_masked_in_what_we_write(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "c1234-secret")
+    project(write, 3, command="printf '%070d' 0 > {OUTPUT_FILE}; echo $MY_API_KEY >> {OUTPUT_FILE}")
+    evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
+    assert "***" in results("out.jsonl")[0]["error"]
+    assert "c1234" not in Path("out.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '\ufeff{"id": "a", "text": "A"}\r\n\r\n  \n{"id":"b","text":"B"}',
+        '{"id":"b","text":"B"}\n{"id": "a", "text": "A"}',
+    ],
+)
+def test_line_ends_blank_lines_and_marks_do_not_matter(batch: Batch, text: str) -> None:
+    found = batch.run(text)
+    assert {id_: result["candidate_answer"] for id_, result in found.items()} == {"a": "A", "b": "B"}
+
+
+def test_a_batch_may_answer_on_standard_output(write: Write) -> None:
+    project(write, command=f"echo noise >&2; {PYTHON} all.py {{BATCH_FILE}} /dev/stdout")
+    evaluate("cases.jsonl", "--out", "out.jsonl")
+    assert answers() == {f"c{n}": f"Q{n}" for n in range(5)}
+
+
+def test_the_requests_of_a_batch(write: Write) -> None:
+    write("a.txt", "A")
+    write("x.instructions.md", "Be brief")
+    blocks = [
+        {"type": "text", "value": "Hi"},
+        *({"type": "file", "value": name} for name in ("a.txt", "x.instructions.md")),
+    ]
+    write("targets.yaml", target("cp {BATCH_FILE} asked; exit 1", provider_batching=True))
+    write("cases.jsonl", [a_case("é/1", input_messages=[{"role": "user", "content": blocks}], evaluators=[ANY])])
+    evaluate("cases.jsonl", expect=1)
+    text = 'Hi\n<file: path="a.txt">\n<Attached: x.instructions.md>'
+    assert results("asked") == [
+        {
+            "id": "é/1",
+            "question": text,
+            "guidelines": "Be brief",
+            "input_files": [str(Path("a.txt").absolute())],
+            "chat_prompt": [
+                {"role": "system", "content": "[[ ## Guidelines ## ]]\n\nBe brief"},
+                {"role": "user", "content": text},
+            ],
+        }
+    ]
+
+
+def test_a_case_whose_file_is_missing_does_not_fail_the_batch(write: Write) -> None:
+    project(write, 2)
+    with Path("cases.jsonl").open("a") as file:
+        blocks = [{"type": "file", "value": "gone.txt"}]
+        file.write(
+            json.dumps(a_case("lost", input_messages=[{"role": "user", "content": blocks}], evaluators=[ANY])) + "\n"
+        )
+    evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
+    assert [result.get("error", "")[:12] for result in results("out.jsonl")] == ["", "", "no such file"]
+    assert runs() == 1
+
+
+def test_one_process_for_each_file_and_target(write: Write) -> None:
+    project(write)
+    write("more.jsonl", Path("cases.jsonl").read_text().replace('"id": "c', '"id": "d'))
+    other = {"name": "other", "provider": "mock", "response": "mock"}
+    targets = json.loads(Path("targets.yaml").read_text())["targets"]
+    write("targets.yaml", json.dumps({"targets": [*targets, other]}))
+    with Path("cases.jsonl").open("a") as file:
+        file.write(json.dumps(a_case("alone", execution={"target": "other"}, evaluators=[ANY])) + "\n")
+    evaluate("cases.jsonl", "more.jsonl", "--workers", "4", "--out", "out.jsonl")
+    assert runs() == 2
+    assert len(answers()) == 11
+    assert answers()["alone"] == "mock"
+
+
+def test_a_resumed_batch_asks_for_what_is_missing_only(write: Write) -> None:
+    project(write)
+    evaluate("cases.jsonl", "--out", "out.jsonl")
+    lines = Path("out.jsonl").read_text().splitlines(keepends=True)
+    Path("out.jsonl").write_text("".join(lines[:2]))
+    write("targets.yaml", target(COUNTED + "; cp {BATCH_FILE} asked", provider_batching=True))
+    evaluate("cases.jsonl", "--out", "out.jsonl", "--resume")
+    assert [request["id"] for request in results("asked")] == ["c2", "c3", "c4"]
+    assert sorted(answers()) == [f"c{n}" for n in range(5)]
+    evaluate("cases.jsonl", "--out", "out.jsonl", "--resume")
+    assert runs() == 2
+
+
+def test_a_batch_that_takes_too_long_is_tried_again_and_then_failed(write: Write) -> None:
+    project(
+        write,
+        command=f"echo run >> count; [ {{ATTEMPT}} = 2 ] || sleep 60; {PYTHON} all.py {{BATCH_FILE}} {{OUTPUT_FILE}}",
+        timeout_seconds=1,
+    )
+    ran = evaluate("cases.jsonl", "--out", "out.jsonl", "--max-retries", "1")
+    assert "target default: attempt 1 failed, trying again: timed out after 1 s" in ran.stderr
+    assert {result["attempt"] for result in results("out.jsonl")} == {2}
+    project(write, command="echo '{\"half' > {OUTPUT_FILE}; sleep 60", timeout_seconds=0.3)
+    evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
+    (error,) = {result["error"] for result in results("out.jsonl")}
+    assert error.startswith("timed out after 0.3 s; its raw output is kept: /")
+    assert {result["failure"] for result in results("out.jsonl")} == {"timeout"}
+
+
+def test_without_a_limit_of_its_own_a_batch_has_the_time_of_all_its_cases() -> None:
+    """So that hours of work are not cut off after ten minutes."""
+    slots, of_its_own = asyncio.Semaphore(1), CallPolicy(seconds=7)
+    assert Caller(slots).batch_seconds(CallPolicy(), 1000) == 1000 * TIMEOUT_SECONDS
+    assert Caller(slots).batch_seconds(of_its_own, 1000) == 7
+    assert Caller(slots, seconds=5).batch_seconds(of_its_own, 1000) == 5
+
+
+def test_an_interrupted_batch_keeps_what_was_written(write: Write) -> None:
+    project(write, command='echo \'{"id": "c1"}\' > {OUTPUT_FILE}; exec sleep 98765.4321')
+    line = [PYTHON, "-m", "agentv", "eval", "cases.jsonl", "--out", "out.jsonl"]
+    run = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: bool(living("sleep 98765.4321")))
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert (run.returncode, living("sleep 98765.4321")) == (130, [])
+    path = err.partition("a batch was broken off; its raw output is kept: ")[2].split("\n")[0]
+    assert Path(path).read_text() == '{"id": "c1"}\n'
+
+
+def test_a_kill_while_scoring_loses_no_output(write: Write) -> None:
+    project(write, 50)
+    write(
+        "run.py",
+        "import os, agentv.evaluators.text as text\n"
+        "async def evaluate(self, exchange):\n    os.kill(os.getpid(), 9)\n"
+        "text.Contains.evaluate = evaluate\nfrom agentv.__main__ import main\nmain()\n",
+    )
+    run = subprocess.run([PYTHON, "run.py", "eval", "cases.jsonl"], capture_output=True, check=False)
+    assert run.returncode == -signal.SIGKILL
+    (folder,) = Path(".agentv/batches").iterdir()
+    assert len(results(folder / "output.jsonl")) == 50
+
+
+def test_a_long_list_of_missing_ids_goes_into_a_file(write: Write) -> None:
+    project(write, 3000, command=": > {OUTPUT_FILE}")
+    ran = evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
+    error = results("out.jsonl")[0]["error"]
+    assert error.startswith("the output of the batch has no record for 3000 of 3000 cases: c0, c1, c2, ")
+    path = Path(error.partition("2980 more, see ")[2].partition(";")[0])
+    assert path.read_text().split() == [f"c{n}" for n in range(3000)]
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_batch_is_read_as_a_stream(write: Write) -> None:
+    """The answers of the longer run take 80 MB on disk."""
+    peaks = []
+    for count in (1_000, 41_000):
+        project(write, count)
+        write("all.py", ECHO.replace('request["question"]', '"x" * 2000'))
+        code = "import sys; from agentv.__main__ import main\nsys.argv[1:] = ['eval', 'cases.jsonl', '--quiet']\n"
+        code += f"try:\n    main()\nfinally:\n    {PRINT_PEAK_KB}"
+        run = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True)
+        peaks.append(int(run.stdout.split()[-1]))
+    assert peaks[1] - peaks[0] < 15_000

@@ -1,0 +1,96 @@
+"""What is special about Anthropic."""
+
+import subprocess
+import sys
+from typing import Any
+
+from agentv.records import Message, TokenUsage, ToolCall
+from tests.kits.model_servers import a_request, ask, failing, model_server
+
+
+def test_the_default_limit_of_tokens() -> None:
+    with model_server(lambda _: "Paris") as server:
+        ask(server.target("anthropic"))
+    assert server.asked[0]["max_tokens"] == 4096
+    assert server.requests[0].path == "/v1/messages"
+
+
+def test_a_limit_for_which_the_sdk_would_want_to_stream() -> None:
+    with model_server(lambda _: "Paris") as server:
+        assert ask(server.target("anthropic", max_output_tokens=1_000_000)).text == "Paris"
+
+
+def test_options_win_over_settings() -> None:
+    with model_server(lambda _: "Paris") as server:
+        thinking = {"type": "enabled", "budget_tokens": 2000}
+        ask(server.target("anthropic", temperature=0.5, options={"temperature": 1, "thinking": thinking}))
+    assert (server.asked[0]["temperature"], server.asked[0]["thinking"]) == (1, thinking)
+
+
+def test_tokens_that_went_into_the_cache_are_input() -> None:
+    usage = {
+        "input_tokens": 1,
+        "output_tokens": 2,
+        "cache_read_input_tokens": 10,
+        "cache_creation_input_tokens": 100,
+    }
+    with model_server(lambda _: {"content": [{"type": "text", "text": "Paris"}], "usage": usage}) as server:
+        assert ask(server.target("anthropic")).token_usage == TokenUsage(input=111, output=2, cached=10)
+
+
+def test_blocks_of_all_kinds() -> None:
+    """Tools that the vendor runs have an output; what is redacted is left out."""
+    found = [{"type": "web_search_result", "title": "Paris", "url": "https://example.com"}]
+    content: list[dict[str, Any]] = [
+        {"type": "thinking", "thinking": "Let me see.", "signature": "x"},
+        {"type": "redacted_thinking", "data": "abc"},
+        {"type": "text", "text": "It is "},
+        {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "France"}},
+        {"type": "web_search_tool_result", "tool_use_id": "s1", "content": found},
+        {"type": "thinking", "thinking": "Found it.", "signature": "x"},
+        {"type": "text", "text": "Paris."},
+        {"type": "tool_use", "id": "t1", "name": "save", "input": {"city": "Paris"}},
+    ]
+    with model_server(lambda _: {"content": content}) as server:
+        got = ask(server.target("anthropic"))
+    assert got.text == "It is Paris."
+    calls = (
+        ToolCall(tool="web_search", input={"query": "France"}, output=found, id="s1"),
+        ToolCall(tool="save", input={"city": "Paris"}, id="t1"),
+    )
+    assert got.output_messages == (
+        Message(role="assistant", name="reasoning", content="Let me see.\n\nFound it."),
+        Message(role="assistant", content="It is Paris.", tool_calls=calls),
+    )
+
+
+def test_a_refusal_without_an_explanation() -> None:
+    refused = {"content": [], "stop_reason": "refusal", "stop_details": {"type": "refusal", "category": "bio"}}
+    with model_server(lambda _: refused) as server:
+        assert failing(server.target("anthropic")).message == "the model refused: bio"
+    with model_server(lambda _: {"content": [], "stop_reason": "refusal"}) as server:
+        assert failing(server.target("anthropic")).message == "the model refused: no reason given"
+
+
+def test_an_input_that_is_no_object_becomes_one() -> None:
+    turns = (
+        Message(role="user", content="Hi"),
+        Message(role="assistant", tool_calls=(ToolCall(tool="search", input="France", output="Paris"),)),
+    )
+    with model_server(lambda _: "Yes") as server:
+        ask(server.target("anthropic"), a_request("", *turns))
+    assert server.asked[0]["messages"][1]["content"][0]["input"] == {"input": "France"}
+
+
+def test_no_key_anywhere_is_an_error_in_words() -> None:
+    """In a home of its own, since the SDK looks for profiles there."""
+    code = """
+import asyncio, sys, tests.model_servers as m
+try:
+    m.ask({"name": "a", "provider": "anthropic", "model": "m"})
+except m.ProviderError as error:
+    print(error.message)
+"""
+    environment = {"HOME": "/nonexistent", "PATH": "", "PYTHONPATH": "."}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert "authentication" in ran.stdout

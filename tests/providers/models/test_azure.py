@@ -1,0 +1,67 @@
+"""A model on Azure: where it is asked, and what is wrong with its settings."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agentv.project.validate import check_file
+from tests.kits.model_servers import Reply, ask, completion, failing, model_server
+from tests.kits.project import Write
+
+
+@pytest.mark.parametrize(
+    ("settings", "deployment", "model", "version"),
+    [
+        ({}, "mine", "mine", "2024-10-21"),
+        ({"version": "2025-01-01-preview"}, "mine", "mine", "2025-01-01-preview"),
+        ({"api_version": "2025-04-01"}, "mine", "mine", "2025-04-01"),
+        ({"deployment": None, "model": "gpt-5"}, "gpt-5", "gpt-5", "2024-10-21"),
+        ({"model": "gpt-5"}, "mine", "gpt-5", "2024-10-21"),
+    ],
+)
+def test_the_deployment_and_the_version_are_in_the_url(
+    settings: dict[str, Any], deployment: str, model: str, version: str
+) -> None:
+    with model_server(lambda _: "Paris") as server:
+        assert ask(server.target("azure", **settings)).text == "Paris"
+    assert server.requests[0].path == f"/openai/deployments/{deployment}/chat/completions?api-version={version}"
+    assert server.asked[0]["model"] == model
+
+
+def test_an_endpoint_may_end_with_a_slash() -> None:
+    with model_server(lambda _: "Paris") as server:
+        ask(server.target("azure", endpoint=f"{server.url}/"))
+    assert server.requests[0].path.startswith("/openai/deployments/mine/")
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem", "hint"),
+    [
+        ({}, "target 'a': missing deployment", "name the deployment on Azure with 'deployment' or 'model'"),
+        (
+            {"model": "m", "version": "1", "api_version": "2"},
+            "target 'a': api_version: another version than in 'version'",
+            "leave one of them out",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit(write: Write, settings: dict[str, Any], problem: str, hint: str) -> None:
+    target = {"name": "a", "provider": "azure", "endpoint": "https://x.openai.azure.com", **settings}
+    (found,) = check_file(write("targets.yaml", json.dumps({"targets": [target]}))).problems
+    assert (found.message, found.hint) == (problem, hint)
+
+
+def test_a_filter_that_stops_an_answer_is_a_refusal() -> None:
+    body = completion("How to")
+    body["choices"][0]["finish_reason"] = "content_filter"
+    with model_server(lambda _: Reply(body=body)) as server:
+        error = failing(server.target("azure"))
+    assert error.message == "the model refused: a content filter stopped it after 'How to'"
+
+
+def test_a_filter_that_stops_a_prompt_is_told_in_azure_s_words() -> None:
+    body = {"error": {"code": "content_filter", "message": "The prompt triggered the content policy"}}
+    with model_server(lambda _: Reply(400, body)) as server:
+        error = failing(server.target("azure"))
+    assert (error.message, error.may_pass) == ("status 400: The prompt triggered the content policy", False)

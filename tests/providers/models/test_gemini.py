@@ -1,0 +1,132 @@
+"""What is special about Gemini."""
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from agentv.formats.conversion import converted
+from agentv.providers import settings_type
+from agentv.records import Message, ToolCall
+from tests.kits.model_servers import Reply, a_request, ask, failing, model_server
+
+
+def test_there_is_a_default_model() -> None:
+    with model_server(lambda _: "Paris") as server:
+        ask(server.target("gemini"))
+        ask(server.target("gemini", model="gemini-9-pro"))
+    assert [asked.path.rpartition("/models/")[2] for asked in server.requests] == [
+        "gemini-3.8-flash:generateContent",
+        "gemini-9-pro:generateContent",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}},
+            "the prompt was blocked: PROHIBITED_CONTENT",
+        ),
+        (
+            {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "index": 0}]},
+            "the model broke off: MALFORMED_FUNCTION_CALL",
+        ),
+        (
+            {"candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS"}]},
+            "the model gave an empty answer (it stopped for the reason 'MAX_TOKENS')",
+        ),
+    ],
+)
+def test_answers_that_are_none(body: dict[str, Any], words: str) -> None:
+    with model_server(lambda _: body) as server:
+        assert failing(server.target("gemini")).message == words
+
+
+def test_a_candidate_that_was_broken_off_names_what_was_found_in_it() -> None:
+    rating = {"category": "HARM_CATEGORY_HARASSMENT", "probability": "HIGH", "blocked": True}
+    with model_server(lambda _: {"candidates": [{"finishReason": "SAFETY", "safetyRatings": [rating]}]}) as server:
+        error = failing(server.target("gemini"))
+    assert error.message == "the model broke off: SAFETY: HARM_CATEGORY_HARASSMENT"
+
+
+def test_how_long_google_wants_to_be_left_alone_stands_in_the_body() -> None:
+    details = [{"@type": "x/google.rpc.Help"}, {"@type": "x/google.rpc.RetryInfo", "retryDelay": "34.5s"}]
+    body = {"error": {"code": 429, "message": "too many", "status": "RESOURCE_EXHAUSTED", "details": details}}
+    with model_server(lambda _: Reply(429, body)) as server:
+        error = failing(server.target("gemini"))
+    assert (error.retry_after, error.message) == (34.5, "status 429: too many")
+    with model_server(lambda _: Reply(429, body, {"Retry-After": "7"})) as server:
+        assert failing(server.target("gemini")).retry_after == 7
+    with model_server(lambda _: Reply(429, [{"error": {"message": "no"}}])) as server:
+        assert failing(server.target("gemini")).retry_after is None
+
+
+def test_the_key_does_not_follow_a_redirection() -> None:
+    with model_server(lambda _: Reply(307, b"", {"Location": "/elsewhere"})) as server:
+        assert failing(server.target("gemini")).status == 307
+    assert len(server.requests) == 1
+
+
+def test_options_by_either_spelling_and_those_that_the_sdk_does_not_know() -> None:
+    tools = [{"function_declarations": [{"name": "search", "description": "Finds pages"}]}]
+    options = {
+        "thinkingConfig": {"includeThoughts": True},
+        "top_k": 3,
+        "tools": tools,
+        "generationConfig": {"newKnob": 1},
+    }
+    with model_server(lambda _: "Paris") as server:
+        assert ask(server.target("gemini", options=options)).text == "Paris"
+    (sent,) = server.asked
+    config = sent["generationConfig"]
+    assert (list(config["thinkingConfig"].values()), config["topK"], config["newKnob"]) == ([True], 3, 1)
+    assert sent["tools"][0]["functionDeclarations"][0]["name"] == "search"
+
+
+def test_an_option_of_the_wrong_kind_is_told_before_anything_is_sent() -> None:
+    with model_server(lambda _: "Paris") as server:
+        error = failing(server.target("gemini", options={"top_k": "many"}))
+    assert error.message.startswith("options: top_k: ")
+    assert server.asked == []
+
+
+def test_a_judge_s_schema_is_sent() -> None:
+    with model_server(lambda _: "{}") as server:
+        request = a_request()
+        schema = {"type": "object", "properties": {"score": {"type": "number"}}}
+        ask(server.target("gemini"), type(request)(eval_id="a", question="q", response_schema=schema))
+    config = server.asked[0]["generationConfig"]
+    assert (config["responseMimeType"], config["responseJsonSchema"]) == ("application/json", schema)
+
+
+def test_an_output_that_is_no_object_becomes_one() -> None:
+    call = ToolCall(tool="search", input=["France"], output="Paris")
+    with model_server(lambda _: "Yes") as server:
+        ask(server.target("gemini"), a_request("", Message(role="assistant", tool_calls=(call,))))
+    asked, answered = (content["parts"][0] for content in server.asked[0]["contents"])
+    assert asked["functionCall"]["args"] == {"input": ["France"]}
+    assert answered["functionResponse"]["response"] == {"output": "Paris"}
+
+
+def test_the_client_outlives_the_garbage_collector() -> None:
+    async def twice(target: dict[str, Any]) -> str:
+        settings: Any = converted(target, settings_type("gemini"))
+        async with settings.open(None) as provider:
+            await provider.invoke(a_request())
+            gc.collect()
+            await asyncio.sleep(0)  # which is when a client would be closed that nothing refers to
+            return str((await provider.invoke(a_request())).text)
+
+    with model_server(lambda _: "Paris") as server:
+        assert asyncio.run(twice(server.target("gemini"))) == "Paris"
+
+
+def test_aiohttp_is_not_taken_even_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its errors are others, and the SDK would repeat what failed behind our back."""
+    import google.genai._api_client as sdk
+
+    monkeypatch.setattr(sdk, "has_aiohttp", True, raising=False)
+    with model_server(lambda _: "Paris") as server:
+        assert ask(server.target("gemini")).text == "Paris"

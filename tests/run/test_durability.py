@@ -1,0 +1,459 @@
+"""Nothing that was paid for is lost: kills, interruptions, resuming, full disks, two runs at once."""
+
+import fcntl
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.kits.project import PRINT_PEAK_KB, Write, a_case
+from tests.kits.runs import HELLO, MOCK, SLOW, evaluate, results, start, wait_for_results
+
+
+@pytest.fixture
+def cases(write: Write) -> Path:
+    write("targets.yaml", SLOW)
+    return write("a.jsonl", [a_case(f"case-{n}", evaluators=[HELLO]) for n in range(300)])
+
+
+@pytest.mark.parametrize("form", ["jsonl", "yaml"])
+def test_a_run_that_is_killed_many_times_ends_with_every_id_exactly_once(cases: Path, form: str) -> None:
+    out = Path(f"out.{form}")
+    dice = random.Random(7)
+    kills = 0
+    while kills < 12:
+        run = start(str(cases), "--workers", "8", "--out", str(out), "--resume", "--quiet")
+        try:
+            run.communicate(timeout=0.45 + dice.random() * 0.25)
+            break
+        except subprocess.TimeoutExpired:
+            run.send_signal(signal.SIGKILL)
+            run.communicate()
+            kills += 1
+    assert kills >= 2
+    ran = evaluate(cases, "--workers", "8", "--out", out, "--resume")
+    if form == "jsonl":
+        ids = [result["eval_id"] for result in results(out)]
+    else:
+        ids = [line.split()[1] for line in out.read_text().splitlines() if line.startswith("eval_id: ")]
+    assert Counter(ids) == Counter(f"case-{n}" for n in range(300))
+    assert "300 planned = " in ran.stdout
+    assert "mean 1.000" in ran.stdout
+    assert sorted(path.name for path in Path.cwd().glob("out.*")) == [out.name]
+
+
+def test_resume_runs_exactly_the_rest_and_says_what_it_skipped(write: Write) -> None:
+    write("targets.yaml", MOCK + "  - {name: bad, provider: python, function: 'agent.py:answer'}\n")
+    write("agent.py", "def answer(question):\n    raise ValueError('not today')\n")
+    write("calls.py", "")
+    entries = [a_case(name, evaluators=[HELLO]) for name in ("done", "failed", "changed", "new")]
+    entries[1]["execution"] = {"target": "bad"}
+    evaluate(write("a.jsonl", entries[:3]), "--out", "o.jsonl", expect=1)
+    before = {result["eval_id"]: result for result in results("o.jsonl")}
+
+    write("agent.py", "def answer(question):\n    return 'hello again'\n")
+    entries[2]["expected_outcome"] = "Something else"
+    ran = evaluate(write("a.jsonl", entries), "--out", "o.jsonl", "--resume")
+
+    after = results("o.jsonl")
+    assert sorted(result["eval_id"] for result in after) == ["changed", "done", "failed", "new"]
+    assert next(result for result in after if result["eval_id"] == "done") == before["done"]
+    assert "1 done already, 1 that ended in an error run again, 1 changed since run again" in ran.stderr
+    assert "4 planned = 3 scored + 0 target errors" in ran.stdout
+    assert "1 already done" in ran.stdout
+    assert not Path("o.jsonl.bak").exists()
+
+
+def test_a_changed_file_is_a_changed_case(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    write("data.txt", "one")
+    block = {"type": "file", "value": "data.txt"}
+    path = write("a.jsonl", [a_case(input_messages=[{"role": "user", "content": [block]}], evaluators=[HELLO])])
+    evaluate(path, "--out", "o.jsonl")
+    assert "1 done already" in evaluate(path, "--out", "o.jsonl", "--resume").stderr
+    write("data.txt", "two")
+    assert "1 changed since run again" in evaluate(path, "--out", "o.jsonl", "--resume").stderr
+    assert len(results("o.jsonl")) == 1
+
+
+def test_two_resumed_runs_do_not_get_into_each_others_way(cases: Path) -> None:
+    evaluate(cases, "--limit", "200", "--workers", "50", "--out", "o.jsonl", "--quiet")
+    runs = [start(str(cases), "--workers", "8", "--out", "o.jsonl", "--resume", "--quiet") for _ in range(4)]
+    for run in runs:
+        run.communicate(timeout=60)
+    assert sorted(run.returncode for run in runs)[0] == 0
+    assert {run.returncode for run in runs} <= {0, 2}
+    ids = [result["eval_id"] for result in results("o.jsonl")]
+    assert Counter(ids) == Counter(f"case-{n}" for n in range(300))
+    assert [path.name for path in Path.cwd().glob("o.*")] == ["o.jsonl"]
+
+
+@pytest.mark.parametrize("flags", [[], ["--resume"]])
+def test_an_eval_file_is_never_written_to(write: Write, flags: list[str]) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    before = path.read_bytes()
+    ran = evaluate(path, "--out", "./a.jsonl", *flags, expect=2)
+    assert "--out is one of the eval files" in ran.stderr
+    assert path.read_bytes() == before
+
+
+def test_resume_leaves_files_alone_that_are_not_its_own(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    for diary in ("dear diary\n", "dear diary", "---\ndear: diary\n", "--- dear diary", "{}\n", '{"a": 1}', "{"):
+        write("diary.txt", diary)
+        ran = evaluate(path, "--out", "diary.txt", "--resume", expect=0 if diary == "{" else 2)
+        if diary != "{":  # which is how a result begins
+            assert "1 is no result of agentv" in ran.stderr
+            assert Path("diary.txt").read_text() == diary
+
+
+def test_resume_goes_by_what_is_in_the_file_not_by_its_name(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
+    evaluate(path, "--out", "odd.jsonl", "--output-format", "yaml", "--limit", "2")
+    ran = evaluate(path, "--out", "odd.jsonl", "--resume")
+    assert "2 done already" in ran.stderr
+    assert Path("odd.jsonl").read_text().count("\n...\n") == 3
+
+
+def test_resume_of_a_part_leaves_the_rest_alone(write: Write) -> None:
+    write("targets.yaml", MOCK + "  - {name: bad, provider: python, function: 'agent.py:answer'}\n")
+    write("agent.py", "def answer(question):\n    raise ValueError('no')\n")
+    path = write("a.jsonl", [a_case(str(n), execution={"target": "bad"}, evaluators=[HELLO]) for n in range(4)])
+    evaluate(path, "--out", "o.jsonl", expect=1)
+    ran = evaluate(path, "--out", "o.jsonl", "--resume", "--eval-id", "1", expect=1)
+    assert "1 planned = 0 scored + 1 target errors" in ran.stdout
+    assert sorted(result["eval_id"] for result in results("o.jsonl")) == ["0", "1", "2", "3"]
+    write("targets.yaml", MOCK + "  - {name: bad, provider: mock, response: hello}\n")
+    evaluate(path, "--out", "o.jsonl", "--resume")
+    ran = evaluate(path, "--out", "o.jsonl", "--resume", "--limit", "2")
+    assert (
+        "2 planned = 0 scored + 0 target errors + 0 judge failures + 0 timeouts + 0 skipped as invalid + 2 already done\n"
+        in ran.stdout
+    )
+    assert len(results("o.jsonl")) == 4
+
+
+def test_resume_says_when_results_came_from_another_target(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
+    evaluate(path, "--out", "o.jsonl")
+    write("targets.yaml", MOCK.replace("from default", "from another"))
+    ran = evaluate(path, "--out", "o.jsonl", "--resume")
+    assert "3 done already, 3 of those done came from another target or other evaluators, and are kept" in ran.stderr
+
+
+def test_resume_says_when_results_came_from_a_dry_run(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    evaluate(path, "--out", "o.jsonl", "--dry-run")
+    ran = evaluate(path, "--out", "o.jsonl", "--resume")
+    assert "1 of those done came from another target or other evaluators" in ran.stderr
+
+
+def test_of_several_results_the_one_of_the_case_as_it_is_stands(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    evaluate(write("a.jsonl", [a_case("x", expected_outcome="old", evaluators=[HELLO])]), "--out", "old.jsonl")
+    path = write("a.jsonl", [a_case("x", expected_outcome="new", evaluators=[HELLO])])
+    evaluate(path, "--out", "new.jsonl")
+    old, new = Path("old.jsonl").read_text(), Path("new.jsonl").read_text()
+    write("both.jsonl", old + new + new)
+    ran = evaluate(path, "--out", "both.jsonl", "--resume")
+    assert "1 done already\n" in ran.stderr
+    assert Path("both.jsonl").read_text() == new
+
+
+def test_datasets_of_one_name_cannot_be_told_apart(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    for folder in ("a", "b"):
+        write(f"{folder}/x.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
+    evaluate("a", "b", "--out", "o.jsonl", "--dump-prompts=prompts")
+    assert len(results("o.jsonl")) == 6
+    assert len(list(Path("prompts").iterdir())) == 6
+    ran = evaluate("a", "b", "--out", "o.jsonl", "--resume", expect=2)
+    assert "two eval files have the same dataset name and the same ids" in ran.stderr
+    assert len(results("o.jsonl")) == 6
+
+
+def test_resuming_keeps_the_mode_and_the_link(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    evaluate(path, "--out", "real.jsonl")
+    Path("real.jsonl").chmod(0o600)
+    Path("link.jsonl").symlink_to("real.jsonl")
+    evaluate(path, "--out", "link.jsonl", "--resume")
+    assert Path("link.jsonl").is_symlink()
+    assert Path("real.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_torn_last_line_is_repaired(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
+    evaluate(path, "--out", "o.jsonl")
+    whole = Path("o.jsonl").read_bytes()
+    Path("o.jsonl").write_bytes(whole[:-40])
+    evaluate(path, "--out", "o.jsonl", "--resume")
+    assert [result["eval_id"] for result in results("o.jsonl")] == ["0", "1", "2"]
+
+
+def test_resume_without_an_earlier_run_starts_afresh(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    assert "nothing to resume at o.jsonl: starting afresh" in evaluate(path, "--out", "o.jsonl", "--resume").stderr
+    assert "nothing to resume: starting afresh" in evaluate(path, "--resume").stderr
+    ran = evaluate(path, "--resume")
+    assert "1 done already" in ran.stderr
+    assert len(list(Path(".agentv/results").iterdir())) == 1
+
+
+def test_an_out_file_that_exists_is_kept(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    write("o.jsonl", "precious\n")
+    ran = evaluate(path, "--out", "o.jsonl")
+    assert "o.jsonl was there already: it is now o.jsonl.bak" in ran.stderr
+    assert Path("o.jsonl.bak").read_text() == "precious\n"
+    assert len(results("o.jsonl")) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption_stops_cleanly(write: Write, number: signal.Signals) -> None:
+    write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 30}\n")
+    path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(500)])
+    run = start(str(path), "--workers", "5", "--out", "o.jsonl")
+    wait_for_results(Path("o.jsonl"), 10)
+    run.send_signal(number)
+    out, err = run.communicate(timeout=20)
+    assert run.returncode == 130
+    assert "Traceback" not in err
+    assert "interrupted: what was done is in the results; go on with --resume" in err
+    done = len(results("o.jsonl"))
+    assert f"500 planned = {done} scored" in out
+    assert f"{500 - done} not run" in out
+
+
+def test_a_target_that_never_waits_does_not_shut_signals_out(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(100_000)])
+    run = start(str(path), "--out", "o.jsonl", "--quiet")
+    wait_for_results(Path("o.jsonl"), 10)
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=20)
+    assert run.returncode == 130
+    assert len(results("o.jsonl")) < 100_000
+
+
+STUBBORN = """
+import asyncio
+
+async def answer(question):
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    "source", [STUBBORN, STUBBORN.replace("await asyncio.sleep(60)", "__import__('time').sleep(60)")]
+)
+def test_a_target_that_will_not_stop_holds_nobody_up(write: Write, source: str) -> None:
+    write("agent.py", source)
+    write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    run = start(str(path), "--out", "o.jsonl")
+    while not Path("o.jsonl").exists():
+        time.sleep(0.02)
+    time.sleep(0.3)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=20)
+    assert run.returncode == 130
+    assert "1 not run" in out
+    assert "Traceback" not in err
+    ran = evaluate(path, "--out", "o.jsonl", "--agent-timeout", "0.3", expect=1)
+    assert "timed out after 0.3 s" in ran.stdout
+
+
+def test_a_second_interruption_leaves_at_once(write: Write) -> None:
+    write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 60000}\n")
+    write("slow.py", BLOCKED)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    run = subprocess.Popen([sys.executable, "slow.py", str(path)], stderr=subprocess.DEVNULL)
+    while not Path("o.jsonl").exists():
+        time.sleep(0.02)
+    time.sleep(0.3)
+    run.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert run.poll() is None
+    run.send_signal(signal.SIGINT)
+    assert run.wait(timeout=10) == 130
+
+
+BLOCKED = """
+import asyncio, sys
+from agentv.__main__ import main
+from agentv.providers.mock import Mock
+
+async def stubborn(self, request):
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+Mock.invoke = stubborn
+sys.argv = ["agentv", "eval", sys.argv[1], "--out", "o.jsonl"]
+main()
+"""
+
+
+def test_an_interruption_while_starting_shows_no_traceback(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(20_000)])
+    seen = set()
+    for wait in (0.04, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.35):
+        run = start(str(path), "--out", "o.jsonl", "--quiet")
+        time.sleep(wait)
+        run.send_signal(signal.SIGTERM)
+        _, err = run.communicate(timeout=20)
+        assert "Traceback" not in err
+        seen.add(run.returncode)
+    assert seen <= {130, -signal.SIGTERM}  # the latter before Python itself has started
+    assert 130 in seen
+
+
+def test_two_runs_at_the_same_moment_have_files_of_their_own(cases: Path) -> None:
+    runs = [start(str(cases), "--workers", "4", "--limit", "60") for _ in range(4)]
+    assert [run.wait(timeout=60) for run in runs] == [0, 0, 0, 0]
+    for run in runs:
+        run.communicate()
+    files = list(Path(".agentv/results").iterdir())
+    assert len(files) == 4
+    assert {len(results(file)) for file in files} == {60}
+
+
+def test_a_file_that_another_run_writes_to_is_refused(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    write("o.jsonl", "")
+    with Path("o.jsonl").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        for flags in ([], ["--resume"]):
+            ran = evaluate(path, "--out", "o.jsonl", *flags, expect=2)
+            assert "another run is writing to this file" in ran.stderr
+    assert Path("o.jsonl").exists()
+
+
+def test_a_full_disk_stops_the_run_cleanly(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(100)])
+
+    def small_files_only() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+
+    run = start(str(path), "--out", "o.jsonl", preexec_fn=small_files_only)
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 1
+    assert "o.jsonl: results cannot be written: File too large" in err
+    assert "go on with --resume" in err
+    found = results("o.jsonl")
+    assert 0 < len(found) < 100
+    assert f"100 planned = {len(found)} scored" in out
+    evaluate(path, "--out", "o.jsonl", "--resume")
+    assert len(results("o.jsonl")) == 100
+
+
+def test_places_that_cannot_be_written_to(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    write("folder/x", "")
+    ran = evaluate(path, "--out", "folder", expect=2)
+    assert "folder: --out is a folder" in ran.stderr
+    ran = evaluate(path, "--out", "folder/x/y.jsonl", expect=2)
+    assert "results cannot be written there: " in ran.stderr
+    ran = evaluate(path, "--dump-prompts=folder/x", expect=2)
+    assert "this folder cannot be made: File exists" in ran.stderr
+
+
+def test_a_run_goes_on_when_nobody_listens(write: Write) -> None:
+    write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 20}\n")
+    path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(10)])
+    for ends in ("2>&1 | head -c 1", "2>&-", ">&-", "2>/dev/full", ">/dev/full", "2>&- >&-"):
+        line = f"{sys.executable} -m agentv eval {path} --out o.jsonl {ends}; exit ${{PIPESTATUS[0]}}"
+        run = subprocess.run(["bash", "-c", line], capture_output=True, check=False)
+        assert (ends, run.returncode) == (ends, 0)
+        assert len(results("o.jsonl")) == 10
+
+
+def test_results_may_go_to_a_pipe(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    ran = evaluate(path, "--out", "/dev/stdout", "--quiet")
+    assert json.loads(ran.stdout.splitlines()[0])["eval_id"] == "test-1"
+
+
+def test_a_reader_who_has_seen_enough(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    line = f"{sys.executable} -m agentv eval {path} --out o.jsonl 2>err.txt | head -c 1; exit ${{PIPESTATUS[0]}}"
+    run = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert run.returncode == 0
+    assert "Traceback" not in Path("err.txt").read_text()
+    read, closed = os.pipe()
+    os.close(read)
+    ran = subprocess.run(
+        [sys.executable, "-m", "agentv", "eval", path, "--quiet"], stdout=closed, stderr=subprocess.PIPE, check=False
+    )
+    os.close(closed)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+PEAK = f"""
+import sys
+from agentv.__main__ import main
+sys.argv = ["agentv", "eval", sys.argv[1], "--workers", "4", "--quiet", "--out", "out.jsonl"]
+try:
+    main()
+finally:
+    {PRINT_PEAK_KB}
+"""
+
+
+def peak_kb(path: Path) -> int:
+    run = subprocess.run([sys.executable, "-c", PEAK, path], capture_output=True, text=True, check=True)
+    return int(run.stdout.split()[-1])
+
+
+def test_memory_stays_flat_whatever_the_answers_size(write: Write) -> None:
+    write("agent.py", "def answer(question):\n    return 'hello' * 20_000\n")
+    write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
+    few, many = (
+        peak_kb(write(f"{count}.jsonl", [a_case(f"case-{n}", evaluators=[HELLO]) for n in range(count)]))
+        for count in (100, 1500)
+    )
+    assert many - few < 10_000
+
+
+def test_memory_stays_flat_when_each_case_has_evaluators_of_its_own(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    few, many = (
+        peak_kb(
+            write(
+                f"{count}.jsonl",
+                [a_case(f"case-{n}", evaluators=[{"type": "contains", "value": str(n)}]) for n in range(count)],
+            )
+        )
+        for count in (1000, 25_000)
+    )
+    assert many - few < 10_000

@@ -1,0 +1,35 @@
+"""The house keeps its rooms: which package may import which, and how large things get."""
+
+import importlib.util
+from pathlib import Path
+
+_spec = importlib.util.spec_from_file_location("structure", Path(__file__).parent.parent / "scripts" / "structure.py")
+assert _spec is not None and _spec.loader is not None
+structure = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(structure)
+
+
+def test_a_package_imports_only_packages_below_it() -> None:
+    assert structure.upward_imports(structure.modules()) == []
+
+
+def test_no_module_imports_itself_by_any_way() -> None:
+    assert structure.cycles(structure.modules()) == []
+
+
+def test_no_function_is_longer_than_50_lines() -> None:
+    assert structure.long_functions(structure.modules()) == []
+
+
+def test_folders_stay_small() -> None:
+    sizes = structure.folder_sizes()
+    assert sizes["."] <= 10
+    assert {folder: size for folder, size in sizes.items() if size > 16} == {}
+
+
+def test_tests_import_nothing_from_other_tests() -> None:
+    tests = Path(__file__).parent
+    for path in tests.rglob("*.py"):
+        assert "import test_" not in path.read_text() or path.name == Path(__file__).name, path
+        lines = [line for line in path.read_text().splitlines() if line.startswith(("from tests.", "import tests."))]
+        assert [line for line in lines if not line.startswith("from tests.kits.")] == [], path
