@@ -12,7 +12,8 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "agentv"
 ORDER = (
     "cli",
-    "run project",
+    "run",
+    "project",
     "evaluators",
     "judges",
     "calls cases targets report",

@@ -3,9 +3,10 @@
 The public names are resolved on first use, so that `agentv --help` pays for none of them.
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from agentv.cases.read import load_eval_cases
     from agentv.compare.compare import compare_results
     from agentv.errors import AgentvError
@@ -44,7 +45,7 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """The public name, imported from its module now and not before."""
     if name not in _HOME:
         raise AttributeError(f"module 'agentv' has no attribute {name!r}")

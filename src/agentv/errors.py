@@ -70,13 +70,25 @@ class OutputError(AgentvError):
     """What a run produces cannot be written."""
 
 
-class ResultsError(AgentvError):
-    """Results files cannot be compared as they stand. `problems` is all that is wrong; the first stands for them."""
+class SeveralProblems(AgentvError):
+    """Several things are wrong: `problems` is all of them, and the text names each."""
 
     def __init__(self, problems: Sequence[Problem]):
         first = problems[0]
         super().__init__(first.message, file=first.file, line=first.line, column=first.column, hint=first.hint)
         self.problems = problems
+
+    def __str__(self) -> str:
+        lines = [placed(problem.message, problem.file, problem.line) for problem in self.problems]
+        return lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} problems:", *lines])
+
+
+class ResultsError(SeveralProblems):
+    """Results files cannot be compared as they stand."""
+
+
+class PlanFailed(SeveralProblems):
+    """A run cannot start."""
 
 
 class AttachmentError(AgentvError):

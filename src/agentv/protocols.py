@@ -5,7 +5,7 @@ To add one is to write one small class with one of these methods; nothing else n
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from agentv.records import EvalResult, EvaluatorResult, Exchange, Json, ProviderRequest, ProviderResponse, Score
 
@@ -104,6 +104,11 @@ class JudgeTarget(Provider, Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def settings(self) -> Any:
+        """How the target is set up, if that is known."""
+        ...
 
     def others(self) -> Mapping[str, Provider]:
         """All the targets that could be asked, by name."""

@@ -166,19 +166,19 @@ def test_requests_per_minute_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, pace = Clock(monkeypatch), RateLimiter(requests_per_minute=30)
     times = []
     for _ in range(4):
-        asyncio.run(pace.turn())
+        asyncio.run(pace.wait())
         times.append(clock.now - 100)
     assert times == pytest.approx([0, 2, 4, 6])
 
 
 def test_tokens_per_minute_are_kept_by_what_was_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, pace = Clock(monkeypatch), RateLimiter(tokens_per_minute=600)
-    asyncio.run(pace.turn(10))
+    asyncio.run(pace.wait(10))
     pace.answered(10, 10)
-    asyncio.run(pace.turn(10))
+    asyncio.run(pace.wait(10))
     assert clock.now - 100 == pytest.approx(1)
     pace.answered(40, 10)
-    asyncio.run(pace.turn(10))
+    asyncio.run(pace.wait(10))
     assert clock.now - 100 == pytest.approx(1 + 1 + 3)
 
 
@@ -187,14 +187,14 @@ def test_after_a_rest_requests_come_one_by_one_until_answers_come(monkeypatch: p
     pace.hold(5)
     times = []
     for _ in range(3):
-        asyncio.run(pace.turn())
+        asyncio.run(pace.wait())
         times.append(clock.now - 100)
     assert times == pytest.approx([5, 5.01, 5.02])
     for _ in range(30):
         pace.answered(0, 0)
-    asyncio.run(pace.turn())
+    asyncio.run(pace.wait())
     here = clock.now
-    asyncio.run(pace.turn())
+    asyncio.run(pace.wait())
     assert clock.now == here
 
 
@@ -216,8 +216,8 @@ def test_a_burst_of_refusals_counts_once(monkeypatch: pytest.MonkeyPatch) -> Non
     clock, pace = Clock(monkeypatch), RateLimiter()
     for _ in range(30):
         pace.hold(1)
-    asyncio.run(pace.turn())
-    asyncio.run(pace.turn())
+    asyncio.run(pace.wait())
+    asyncio.run(pace.wait())
     assert clock.now - 100 == pytest.approx(1.01)
 
 

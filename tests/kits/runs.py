@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.kits.project import Write, a_case, agentv
 
 MOCK = "targets:\n  - {name: default, provider: mock, response: hello from default}\n"
@@ -54,11 +52,6 @@ def wait_for_results(path: Path, count: int) -> None:
 def target(command: str, **settings: Any) -> str:
     entry = {"name": "default", "provider": "cli", "command_template": command, **settings}
     return json.dumps({"targets": [entry]})
-
-
-@pytest.fixture
-def batch(write: Write) -> "Batch":
-    return Batch(write)
 
 
 class Batch:

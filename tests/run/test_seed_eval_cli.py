@@ -178,13 +178,13 @@ def test_worker_limits_and_validation(project: Write, count: str) -> None:
 
 
 def test_file_level_worker_balancing(project: Write) -> None:
-    from agentv.run.runner import shares
+    from agentv.run.jobs import divide
 
-    assert shares(1, 3) == [1]
-    assert shares(2, 5) == [1, 1]
-    assert shares(6, 3) == [2, 2, 2]
-    assert shares(8, 3) == [3, 3, 2]
-    assert shares(4, 1) == [4]
+    assert divide(1, 3) == [1]
+    assert divide(2, 5) == [1, 1]
+    assert divide(6, 3) == [2, 2, 2]
+    assert divide(8, 3) == [3, 3, 2]
+    assert divide(4, 1) == [4]
     for name in ("a", "b", "c"):
         project(f"evals/{name}.jsonl", [a_case(f"{name}{n}", evaluators=[HELLO]) for n in range(6)])
     evaluate(

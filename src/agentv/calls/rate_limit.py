@@ -1,6 +1,6 @@
-"""Requests to a target -> the moment at which each may be sent.
+"""Limit how fast a target is asked: by the limits that its user has set, and when its server answers 429.
 
-What slows a target slows everybody who asks it: the limits that its user has set, and a server that has had enough.
+What slows a target slows everybody who asks it.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ LOOK_SECONDS = 0.05
 
 
 class RateLimiter:
-    """When a target may be asked next. Those who have to wait do so in line."""
+    """Spaces the requests to one target. Requests that have to wait are sent in the order in which they came."""
 
     def __init__(self, requests_per_minute: float | None = None, tokens_per_minute: float | None = None):
         self._gap = 60 / requests_per_minute if requests_per_minute else 0.0
@@ -22,13 +22,20 @@ class RateLimiter:
         self._usual: float | None = None
         """How many tokens a request takes, by those that were answered."""
         self._is_first_out = False
-        self._line = asyncio.Lock()
+        self._queue = asyncio.Lock()
 
-    async def turn(self, tokens: float = 0.0) -> None:
+    @property
+    def is_needed(self) -> bool:
+        """Whether requests have to wait: there are limits, or the server has had enough lately."""
+        if self._gap or self._token or self._strain:
+            return True
+        return bool(self._held) and time.monotonic() < self._held
+
+    async def wait(self, tokens: float = 0.0) -> None:
         """Wait for the moment at which a request of about so many tokens may be sent."""
-        if not (self._gap or self._token or self._strain) and time.monotonic() >= self._held:
+        if not self.is_needed:
             return
-        async with self._line:
+        async with self._queue:
             while (wait := self._wait()) > 0:
                 await asyncio.sleep(min(wait, LOOK_SECONDS))  # it may become less, or more
             self._is_first_out = True

@@ -1,16 +1,12 @@
-"""A call of a provider -> what it gave, or why it gave nothing, however often it had to be made."""
+"""Repeat a call that failed, when that may help."""
 
 import asyncio
-import itertools
 import random
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple
 
-from agentv.errors import ProviderError
 from agentv.records import Failure
 
-T = TypeVar("T")
 TOO_MANY_REQUESTS = 429
 
 
@@ -25,20 +21,20 @@ class FailedCall(NamedTuple):
 
 
 class Backoff(NamedTuple):
-    """How often a call is repeated, and after how many seconds: ever more, up to a limit."""
+    """How often a call is repeated, and after how many seconds: longer each time, up to a limit."""
 
     retries: int = 0
     initial: float = 0.0
     most: float = 0.0
     factor: float = 1.0
 
-    def delay(self, attempt: int, asked: float | None) -> float:
-        """How long to wait after an attempt: as long as a server asks for, else about as long as is set up.
+    def delay(self, attempt: int, retry_after: float | None) -> float:
+        """Return the seconds to wait after an attempt: what the server asks for, else what is set up.
 
-        By chance it is less, so that those who failed together do not come back together.
+        The latter is shortened at random, so that calls that failed together do not come back together.
         """
-        if asked is not None:
-            return asked
+        if retry_after is not None:
+            return retry_after
         try:
             longest = min(self.most, self.initial * self.factor ** (attempt - 1))
         except OverflowError:
@@ -50,52 +46,36 @@ class RetryPolicy(NamedTuple):
     """How long a call may take, how often it is repeated, and who is told when it is."""
 
     seconds: float
+    """Seconds that one attempt may take; all waiting together may not take longer."""
     backoff: Backoff
-    turn: AbstractAsyncContextManager[object]
-    """Entered before each attempt, again and again; waiting for it is on nobody's time."""
     on_retry: Callable[[int, FailedCall], None]
     hold: Callable[[float], None] = lambda _seconds: None
-    """Keeps everybody from asking for a while."""
+    """Keeps everybody from calling the target for so many seconds."""
 
 
-async def call_with_retries(call: Callable[[int], Awaitable[T]], policy: RetryPolicy) -> tuple[int, T | FailedCall]:
-    """Make a call, and make it again when that may help: the number of the last attempt, and how it ended."""
-    left = policy.seconds
-    for attempt in itertools.count(1):
-        async with policy.turn:
-            got = await _once(call(attempt), policy.seconds)
-        if not isinstance(got, FailedCall):
-            break
-        delay = policy.backoff.delay(attempt, got.retry_after)
-        if got.status == TOO_MANY_REQUESTS and delay <= left:
-            policy.hold(delay)  # whether or not it is this request that comes back
-        if not got.may_pass or attempt > policy.backoff.retries:
-            break
-        left -= delay
-        if left < 0:
+class Attempts:
+    """Counts the attempts at one call, and waits between them."""
+
+    def __init__(self, policy: RetryPolicy):
+        self._policy = policy
+        self._left = policy.seconds
+        self.number = 1
+
+    async def another(self, failed: FailedCall) -> FailedCall | None:
+        """Return None after waiting for the next attempt; return the final failure if there is to be none."""
+        policy = self._policy
+        delay = policy.backoff.delay(self.number, failed.retry_after)
+        is_busy = failed.status == TOO_MANY_REQUESTS
+        if is_busy and delay <= self._left:
+            policy.hold(delay)  # whether or not this call is repeated
+        if not failed.may_pass or self.number > policy.backoff.retries:
+            return failed
+        self._left -= delay
+        if self._left < 0:
             limit = f"to wait {delay:.0f} s more would take longer than the time limit of {policy.seconds:g} s"
-            got = got._replace(error=f"{got.error}; {limit}")
-            break
-        policy.on_retry(attempt, got)
-        if got.status != TOO_MANY_REQUESTS and delay:
+            return failed._replace(error=f"{failed.error}; {limit}")
+        policy.on_retry(self.number, failed)
+        self.number += 1
+        if delay and not is_busy:
             await asyncio.sleep(delay)
-    return attempt, got
-
-
-async def _once(call: Awaitable[T], seconds: float) -> T | FailedCall:
-    limit = asyncio.timeout(seconds)
-    try:
-        async with limit:
-            return await call
-    except ProviderError as error:
-        return FailedCall(error.message, may_pass=error.may_pass, status=error.status, retry_after=error.retry_after)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise  # this run is being stopped
-        return FailedCall("the target cancelled itself", may_pass=True)
-    except Exception as error:
-        if limit.expired():
-            notes = "".join(getattr(error.__cause__, "__notes__", ()))  # what a command had said by then
-            return FailedCall(f"timed out after {seconds:g} s{notes}", "timeout", may_pass=True)
-        return FailedCall(f"{type(error).__name__}: {error}")
+        return None

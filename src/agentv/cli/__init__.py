@@ -10,7 +10,7 @@ import click
 
 from agentv import __version__
 from agentv.cli.help import Group, hint_for, message_of
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, SeveralProblems
 
 COMMANDS = {
     "cache": "Forget the responses that 'agentv eval --cache' has kept.",
@@ -76,8 +76,10 @@ def run() -> None:
     """Run the command line and leave with its exit code. The one place where errors are caught."""
     try:
         agentv(prog_name="agentv", standalone_mode=False)
-    except click.Abort:
-        raise KeyboardInterrupt from None
+    except (click.Abort, KeyboardInterrupt):
+        from agentv.processes.interrupts import leave
+
+        leave()
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)
@@ -90,6 +92,11 @@ def run() -> None:
         if hint := hint_for(error):
             tell(f"hint: {hint}")
         sys.exit(error.exit_code)
+    except SeveralProblems as error:
+        from agentv.cli.messages import tell_problems
+
+        tell_problems(error.problems)
+        sys.exit(2)
     except AgentvError as error:
         from agentv.cli.messages import tell_error
 

@@ -2,43 +2,33 @@
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Collection
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
+import msgspec
 
-from agentv.calls.cache import CACHE, Cache
 from agentv.cases.read import READERS
 from agentv.cli.help import Command, options
-from agentv.cli.messages import print_lines, print_warnings, tell, tell_error, tell_problems
+from agentv.cli.messages import print_lines, print_warnings, tell, tell_error
 from agentv.cli.params import Amount, target_names
-from agentv.errors import AgentvError, OutputError
+from agentv.errors import OutputError
 from agentv.formats.printable import printable
-from agentv.notices import note
 from agentv.processes.child import kill_all
-from agentv.project.discovery import eval_files
-from agentv.providers.mock import Mock, MockSettings
-from agentv.records import EvalResult
-from agentv.redact import clean, secrets_in
+from agentv.processes.interrupts import EXIT_CODE, cleanup
+from agentv.redact import clean
 from agentv.report.outcomes import Annotations, Place, junit
-from agentv.report.progress import Progress, progress_for
+from agentv.report.progress import progress_for
 from agentv.report.summary import summary_lines
-from agentv.results.summary import Summary
-from agentv.results.write import FORMATS, EarlierFile, ResultFile, create, create_new
-from agentv.run.plan import Plan, PlanFailed, Selection, make_plan
-from agentv.run.resume import Resumed, newest_results, resume
-from agentv.run.runner import RunOptions, check_targets, check_trials, run_plan, worker_limits
+from agentv.results.write import FORMATS
+from agentv.run.evaluate import DryRun, EvalOptions, RunEnd, RunReport, evaluate
+from agentv.run.plan import Plan
 from agentv.system.atomic_files import write_whole
-from agentv.system.dotenv import load_env
-from agentv.system.dumps import Dumps
 
 RESULTS, PROMPTS, TRACES = Path(".agentv/results"), Path(".agentv/prompts"), Path(".agentv/traces")
 MAX_WORKERS = 50
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Command(Command):
@@ -157,28 +147,35 @@ def command(**flags: Any) -> None:
     PATHS are eval files, folders or globs. Exit code 0: all cases ran; 1: a case ended in an error, or the
     mean is under --fail-under; 2: bad usage or bad files, and nothing was run; 130: interrupted.
     """
-    print_warnings(flags["verbose"])
-    paths = eval_files(flags["paths"])
-    for path, variables in load_env([path.parent for path in paths]).items():
-        note(f"variables are read from {path}")
-        clean.learn(secrets_in(variables))
-    out = flags["out"]
-    _check_junit(flags["junit"], out)
-    if out is not None and any(os.path.realpath(path) == os.path.realpath(out) for path in paths):
-        raise OutputError("--out is one of the eval files", file=out, hint="results go into a file of their own")
-    try:
-        plan = make_plan(paths, _wanted(flags))
-    except PlanFailed as failed:
-        tell_problems(failed.problems)
-        sys.exit(2)
-    clean.learn(plan.secrets)
-    check_trials(plan, flags["trials"])
-    asyncio.run(check_targets(plan))
-    sys.exit(_run(plan, flags))
+    shown = Shown(**{name: flags.pop(name) for name in Shown.__struct_fields__})
+    print_warnings(shown.verbose)
+    _check_junit(shown.junit, flags["out"])
+    progress = progress_for(clean, quiet=shown.quiet)
+    with cleanup(kill_all), cleanup(progress.end):
+        report = asyncio.run(evaluate(_options(flags), None, progress))
+        sys.exit(_tell(report, shown))
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What is shown and told of a run besides its results."""
+
+    junit: Path | None
+    fail_under: float | None
+    quiet: bool
+    verbose: bool
+
+
+def _options(flags: dict[str, Any]) -> EvalOptions:
+    """Return what was asked for."""
+    delays = {name: flags.pop(f"dry_run_{name}") for name in ("delay", "delay_min", "delay_max")}
+    dry_run = DryRun(*delays.values()) if flags.pop("dry_run") else None
+    traces = TRACES if flags.pop("dump_traces") else None
+    seconds = flags.pop("agent_timeout")
+    return EvalOptions(**flags, dry_run=dry_run, dump_traces=traces, timeout_seconds=seconds, results_folder=RESULTS)
 
 
 def _check_junit(xml: Path | None, out: Path | None) -> None:
-    """What would keep the report from being written is found before anything is paid for."""
+    """Raise `OutputError` if the report could not be written: before anything is paid for."""
     if xml is None:
         return
     if xml.is_dir():
@@ -187,58 +184,23 @@ def _check_junit(xml: Path | None, out: Path | None) -> None:
         raise OutputError("--junit needs results in a regular file", file=out, hint="name another --out")
 
 
-def _wanted(flags: dict[str, Any]) -> Selection:
-    stand_in = None
-    if flags["dry_run"]:
-        delays = {name: flags[f"dry_run_{name}"] for name in ("delay", "delay_min", "delay_max")}
-        settings = {f"{name}_ms": value for name, value in delays.items()}
-        stand_in = Mock(MockSettings(name="dry-run", provider="mock", response="Mock dry-run response", **settings))
-    return Selection(
-        target=flags["target"],
-        targets=flags["targets"],
-        ids=flags["ids"],
-        limit=flags["limit"],
-        stand_in=stand_in,
-        dry_run=flags["dry_run"],
-        workers=flags["workers"],
-    )
-
-
-class _Opened(NamedTuple):
-    """Where results go, and what of the run is done already."""
-
-    file: ResultFile
-    resumed: Resumed | None = None
-
-
-def _run(plan: Plan, flags: dict[str, Any]) -> int:
-    summary = Summary(plan.cases, plan.invalid, flags["trials"], clean)
-    options = _options(plan, flags)
-    opened = _open_results(plan, flags, summary)
-    ended = "done"
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    with opened.file as file:
-        progress = progress_for(plan.cases * summary.trials, summary.already_done, clean, quiet=flags["quiet"])
-        try:
-            with progress:
-                ended = asyncio.run(_until_stopped(plan, options, _Sink(file, summary), progress, opened.resumed))
-        except* AgentvError as group:
-            tell_error(_first(group))
-            ended = "broken"
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)  # asyncio has put others in their place
-    lines = [*summary_lines(summary, clean), "", f"Results: {opened.file.path}"]
+def _tell(report: RunReport, shown: Shown) -> int:
+    """Print what became of a run, and return the exit code."""
+    summary = report.summary
+    if report.error is not None:
+        tell_error(report.error)
+    lines = [*summary_lines(summary, clean), "", f"Results: {report.path}"]
     print_lines(map(printable, lines))
-    _report(plan, opened.file.path, flags["junit"])
-    if ended == "stopped":
+    if report.path is not None:
+        _report(report.plan, report.path, shown.junit)
+    if report.end is RunEnd.INTERRUPTED:
         tell("interrupted: what was done is in the results; go on with --resume")
-        return 130
-    under = flags["fail_under"] is not None and (summary.mean or 0.0) < flags["fail_under"]
+        return EXIT_CODE
+    under = shown.fail_under is not None and (summary.mean or 0.0) < shown.fail_under
     if under:
-        tell(f"error: the mean {summary.mean or 0.0:.3f} is under {flags['fail_under']:g}")
+        tell(f"error: the mean {summary.mean or 0.0:.3f} is under {shown.fail_under:g}")
     incomplete = summary.ledger.get("not run", 0) > 0
-    return 1 if ended == "broken" or summary.failed or under or incomplete else 0
+    return 1 if report.end is RunEnd.FAILED or summary.failed or under or incomplete else 0
 
 
 def _report(plan: Plan, results: Path, xml: Path | None) -> None:
@@ -259,102 +221,3 @@ def _report(plan: Plan, results: Path, xml: Path | None) -> None:
         }
         for line in annotations.lines(found):
             tell(line)
-
-
-def _first(group: BaseExceptionGroup[AgentvError]) -> AgentvError:
-    error: Any = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    found: AgentvError = error
-    return found
-
-
-class _Sink:
-    """Writes a result, and counts it once it is written."""
-
-    def __init__(self, file: ResultFile, summary: Summary):
-        self._file, self._summary = file, summary
-
-    def write(self, result: EvalResult) -> None:
-        self._file.write(result)
-        self._summary.add(result)
-
-
-def _options(plan: Plan, flags: dict[str, Any]) -> RunOptions:
-    workers, limits = worker_limits(plan, flags["workers"])
-    for name, limit in limits.items():
-        if limit < (flags["workers"] or 1):
-            tell(f"warning: target {name!r} can only do one thing at a time: using 1 worker for it")
-    return RunOptions(
-        workers=workers,
-        limits=limits,
-        timeout_seconds=flags["agent_timeout"],
-        max_retries=flags["max_retries"],
-        cache=Cache(CACHE, clean) if flags["cache"] and not flags["dry_run"] else None,
-        include_trace=flags["include_trace"],
-        prompts=Dumps(flags["dump_prompts"], clean) if flags["dump_prompts"] else None,
-        traces=Dumps(TRACES, clean) if flags["dump_traces"] else None,
-        trials=flags["trials"],
-    )
-
-
-def _format(flags: dict[str, Any]) -> str:
-    """The format that was asked for, else that of the file's name; what we do not know is jsonl."""
-    asked, out = flags["output_format"], flags["out"]
-    if asked is None:
-        return "yaml" if out is not None and out.suffix.lower() in (".yaml", ".yml") else "jsonl"
-    if asked not in FORMATS:
-        tell(f"warning: the output format {asked!r} is not known: using jsonl")
-    return asked if asked in FORMATS else "jsonl"
-
-
-def _open_results(plan: Plan, flags: dict[str, Any], summary: Summary) -> _Opened:
-    form, out = _format(flags), flags["out"]
-    if flags["resume"]:
-        earlier = out if out is not None else newest_results(RESULTS)
-        if earlier is not None and earlier.is_file():
-            resumed = resume(EarlierFile(earlier, form, clean), plan, summary.trials, clean, summary.add_earlier)
-            tell(f"resuming {earlier}: {resumed.words()}")
-            return _Opened(resumed.file, resumed)
-        tell(f"nothing to resume{f' at {out}' if out else ''}: starting afresh")
-    if out is None:
-        stem = f"eval_{datetime.now():%Y%m%d_%H%M%S}"
-        return _Opened(create_new(RESULTS, stem, form, clean))
-    file, kept = create(out, form, clean)
-    if kept is not None:
-        tell(f"{out} was there already: it is now {kept}")
-    return _Opened(file)
-
-
-async def _until_stopped(
-    plan: Plan, options: RunOptions, sink: _Sink, progress: Progress, resumed: Resumed | None
-) -> str:
-    """Run the plan to its end, or until a signal: then nothing is left running."""
-    running = asyncio.current_task()
-    assert running is not None
-    signals: list[int] = []
-
-    def stop(number: int) -> None:
-        if signals and number == signal.SIGINT:
-            kill_all()
-            progress.__exit__()
-            os._exit(130)
-        if not signals:
-            running.cancel()
-        signals.append(number)
-
-    loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
-            loop.add_signal_handler(number, stop, number)
-    try:
-        await run_plan(plan, options, sink, progress, resumed.is_done if resumed else _nothing_is_done)
-    except asyncio.CancelledError:
-        if not signals:
-            raise
-        return "stopped"
-    return "done"
-
-
-def _nothing_is_done(*_: object) -> bool:
-    return False

@@ -1,12 +1,10 @@
 """The evaluators that a case asks for -> instances of them, and their scores of an answer.
 
-They are made before the targets are known, since they say which targets are needed to judge: what asks a judge
-is a line that is connected later, by `connect`.
+They are built while a run is planned, to find what is wrong and who is needed to judge, and again when it starts.
 """
 
 import asyncio
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -19,9 +17,9 @@ from agentv.evaluators import evaluator_type
 from agentv.formats.conversion import Misfit, converted, field_names, label
 from agentv.formats.fingerprint import digest
 from agentv.judges.reply import BadJudgement, sound, writable
-from agentv.judges.target import JudgeCalls, JudgeRef, JudgeTargets
+from agentv.judges.target import JudgeSource, NeededJudges
 from agentv.notices import warn
-from agentv.protocols import Evaluator, Provider
+from agentv.protocols import Evaluator, JudgeTarget
 from agentv.providers.settings import target_digest
 from agentv.records import EvalCase, EvaluatorResult, Exchange, Json, Problem, Score
 from agentv.scoring import verdict_of
@@ -91,7 +89,7 @@ class Judges:
     @cached_property
     def digests(self) -> dict[str, str]:
         """The part of `Digests` that tells how answers are scored; known once the lines to judges are connected."""
-        settings = [target_digest(line.settings) for line in self._behind.lines if line.settings is not None]
+        settings = [target_digest(judge.settings) for judge in self._behind.judges if judge.settings is not None]
         judges = digest(settings) if settings else ""
         prompts = digest(self._behind.prints) if self._behind.prints else ""
         return {"evaluators": digest(self._configs, judges, prompts), "judges": judges, "prompts": prompts}
@@ -109,7 +107,7 @@ class _Behind(NamedTuple):
     """What evaluators rest on besides their settings: what their prompts and scripts say, and whom they ask."""
 
     prints: list[Any]
-    lines: list[JudgeRef]
+    judges: list[JudgeTarget]
 
 
 class Unjudged:
@@ -122,15 +120,13 @@ class Unjudged:
 class EvaluatorBuilder:
     """Makes the evaluators of cases; those that are set up alike share one set."""
 
-    def __init__(self, *, dry_run: bool = False, only_check: bool = False):
+    def __init__(self, judges: JudgeSource | None = None, *, dry_run: bool = False, only_check: bool = False):
+        self.judge_source = judges or NeededJudges()
         self._dry_run, self._only_check = dry_run, only_check
-        self._made: dict[tuple[bytes, str, str], Judges] = {}
-        self._failed: dict[tuple[bytes, str, str], ConfigError] = {}
+        self._made: dict[tuple[bytes, Path, str], Judges] = {}
+        self._failed: dict[tuple[bytes, Path, str], ConfigError] = {}
         self._last: tuple[object, object, str, Judges] | None = None
-        self._lines: dict[tuple[str, str, str | None], JudgeRef] = {}
-        self._targets: list[JudgeTargets] = []
         self._warned: set[Problem] = set()
-        self.calls = JudgeCalls()
 
     def judges(self, case: EvalCase, target: str) -> Judges:
         """The evaluators of a case. What is wrong with their settings is a `ConfigError`."""
@@ -140,7 +136,7 @@ class EvaluatorBuilder:
         if plain and last is not None and last[0] is asked and last[1] is case.file and last[2] == target:
             return last[3]  # most cases share their file's
         configs = _configs(case)
-        key = msgspec.json.encode(configs), os.path.abspath(case.file.path), target
+        key = msgspec.json.encode(configs), case.file.path, target
         if key in self._failed:
             raise self._failed[key]  # once for all the cases that share it
         if key not in self._made:
@@ -191,32 +187,6 @@ class EvaluatorBuilder:
             return found  # type: ignore[no-any-return]
         return opened(found, context, "evaluate")  # type: ignore[no-any-return]
 
-    def line(self, case: EvalCase, target: str, asked: str | None) -> JudgeRef:
-        """The way to the judge of a file's cases; it is connected once the targets are known."""
-        key = os.path.abspath(case.file.path), target, asked  # which is relative while planning
-        if key not in self._lines:
-            self._lines[key] = JudgeRef(self.calls, case, target, asked)
-        return self._lines[key]
-
-    def lines_of(self, path: Path) -> list[JudgeRef]:
-        """The lines of a file that must lead to somebody."""
-        if self._dry_run:
-            return []
-        return [line for (file, _, _), line in self._lines.items() if file == os.path.abspath(path)]
-
-    def connect(self, path: Path, targets: JudgeTargets) -> Iterator[Problem]:
-        """Connect the lines of a file with its targets; what is wrong with that."""
-        self._targets.append(targets)
-        for line in self.lines_of(path):
-            try:
-                line.connect(targets)
-            except ConfigError as error:
-                yield Problem.of(error)
-
-    def opened(self) -> list[tuple[str, Provider]]:
-        """The targets that are known to be asked for judgements, by name."""
-        return [entry for targets in self._targets for entry in targets.opened.items()]
-
     def warn_once(self, problem: Problem) -> None:
         if problem not in self._warned:
             self._warned.add(problem)
@@ -236,10 +206,10 @@ class _EvaluatorContext:
         self.folder = Path(case.file.path).parent.absolute()
         self._inside = 0
 
-    def judge(self, name: str | None) -> JudgeRef:
-        line = self._builder.line(self._case, self._target, name)
-        self._behind.lines.append(line)
-        return line
+    def judge(self, name: str | None) -> JudgeTarget:
+        judge = self._builder.judge_source.judge(self._case, self._target, name)
+        self._behind.judges.append(judge)
+        return judge
 
     def warn(self, message: str, hint: str = "") -> None:
         text = f"{label(self._steps)}: {message}"

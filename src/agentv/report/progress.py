@@ -15,8 +15,8 @@ PACE_SECONDS = 5.0
 class Progress:
     """Counts what is done; says nothing."""
 
-    def __init__(self, total: int, done: int, clean: Redactor):
-        self.total, self.done, self.clean = total, done, clean
+    def __init__(self, clean: Redactor):
+        self.total, self.done, self.clean = 0, 0, clean
         self.errors = 0
         self.scores = 0.0
         self.scored = 0
@@ -45,11 +45,14 @@ class Progress:
         self.scores += result.score
         self.errors += result.error is not None
 
-    def __enter__(self) -> "Progress":
-        return self
+    def begin(self, total: int, done: int) -> None:
+        """Begin to count: there are so many runs of cases, and so many of them are done already."""
+        self.total, self.done = total, done
+        self.start = time.monotonic()
+        self._pace = self.start, 0
 
-    def __exit__(self, *_: object) -> None:
-        """Nothing to clear away."""
+    def end(self) -> None:
+        """Clear away what is shown."""
 
     def line(self) -> str:
         """How far the run is, in one line."""
@@ -66,8 +69,8 @@ class Progress:
 class PlainProgress(Progress):
     """A line now and then, without control codes."""
 
-    def __init__(self, total: int, done: int, clean: Redactor, stream: TextIO):
-        super().__init__(total, done, clean)
+    def __init__(self, clean: Redactor, stream: TextIO):
+        super().__init__(clean)
         self._stream = stream
         self._next = self.start
 
@@ -92,19 +95,19 @@ class PlainProgress(Progress):
 class LiveProgress(Progress):
     """A bar and what each worker is on, drawn anew a few times a second."""
 
-    def __init__(self, total: int, done: int, clean: Redactor, stream: TextIO):
-        super().__init__(total, done, clean)
+    def __init__(self, clean: Redactor, stream: TextIO):
+        super().__init__(clean)
         from rich.console import Console
         from rich.live import Live
 
         self._console = Console(file=stream)
         self._live = Live(get_renderable=self._view, console=self._console, refresh_per_second=8, transient=True)
 
-    def __enter__(self) -> "LiveProgress":
+    def begin(self, total: int, done: int) -> None:
+        super().begin(total, done)
         self._live.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
         self._live.stop()
 
     def retried(self, what: str, attempt: int, reason: str) -> None:
@@ -126,12 +129,12 @@ class LiveProgress(Progress):
         return view
 
 
-def progress_for(total: int, done: int, clean: Redactor, *, quiet: bool, stream: TextIO | None = None) -> Progress:
+def progress_for(clean: Redactor, *, quiet: bool, stream: TextIO | None = None) -> Progress:
     """The view that suits where it is seen."""
     stream = stream or sys.stderr
     if quiet or stream is None:  # a process may be started without any stderr
-        return Progress(total, done, clean)
-    return LiveProgress(total, done, clean, stream) if stream.isatty() else PlainProgress(total, done, clean, stream)
+        return Progress(clean)
+    return LiveProgress(clean, stream) if stream.isatty() else PlainProgress(clean, stream)
 
 
 def _batch(target: str) -> str:

@@ -14,6 +14,10 @@ OUTPUT = "output.jsonl"
 MISSING = "missing.txt"
 
 
+_created: set[Path] = set()
+"""The folders that this process has made: they are removed when they are empty, whichever batch is the last."""
+
+
 class RawOutput:
     """The folders that a batch writes to, one for each attempt. What was paid for is not thrown away.
 
@@ -23,13 +27,12 @@ class RawOutput:
     def __init__(self, name: str):
         self._name = f"{datetime.now():%Y%m%d_%H%M%S}_{safe_name(name)}_"
         self._folders: list[Path] = []
-        self._made: list[Path] = []
         self._is_kept = False
 
     def new(self) -> Path:
         """An output file in an empty folder: in the project, or if that cannot be written to, among temporary files."""
         try:
-            self._made += [folder for folder in (BATCHES, BATCHES.parent) if not folder.exists()]
+            _created.update(folder.absolute() for folder in (BATCHES, BATCHES.parent) if not folder.exists())
             BATCHES.mkdir(parents=True, exist_ok=True)
             folder = Path(tempfile.mkdtemp(prefix=self._name, dir=BATCHES))
         except OSError:
@@ -52,7 +55,7 @@ class RawOutput:
         for folder in self._folders:
             if not self._is_kept or not any(_is_written(folder / name) for name in (OUTPUT, MISSING)):
                 shutil.rmtree(folder, ignore_errors=True)
-        for folder in self._made:
+        for folder in sorted(_created, reverse=True):  # those inside first
             with contextlib.suppress(OSError):  # somebody may have something in it
                 folder.rmdir()
 

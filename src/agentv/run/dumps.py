@@ -12,6 +12,11 @@ class CaseDumps:
     def __init__(self, prompts: Dumps | None, traces: Dumps | None, *, several: bool, trials: bool):
         self._prompts, self._traces, self._several, self._trials = prompts, traces, several, trials
 
+    @property
+    def has_traces(self) -> bool:
+        """Whether anybody wants traces."""
+        return self._traces is not None
+
     def prompt(self, case: EvalCase, request: ProviderRequest) -> None:
         """Write down what is asked."""
         if self._prompts is not None:

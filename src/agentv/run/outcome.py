@@ -35,14 +35,17 @@ def outcome_of(attempt: int, got: ProviderResponse | FailedCall) -> Outcome:
     return Outcome(attempt, got)
 
 
-def result_of(
+def result_of(  # noqa: PLR0913
     case: EvalCase,
     target: str,
     outcome: Outcome,
     digests: Digests,
     scores: tuple[EvaluatorResult, ...] = (),
+    *,
+    trial: int | None = None,
+    include_trace: bool = False,
 ) -> EvalResult:
-    """All that is known of a case; weights that are all zero give a score of 0."""
+    """Return all that is known of a case. Weights that are all zero give a score of 0."""
     response = outcome.response
     trace = trace_of(response) if response else None
     score = weighted_mean(scores)
@@ -53,6 +56,7 @@ def result_of(
         conversation_id=case.conversation_id,
         target=target,
         attempt=outcome.attempt,
+        trial=trial,
         score=score,
         verdict="fail" if any(map(_is_failed, scores)) else verdict_of(score),
         hits=sum((part.hits for part in scores), ()),
@@ -64,10 +68,24 @@ def result_of(
         execution_metrics=_metrics(response) if response else None,
         error=outcome.error,
         failure=_failure(outcome, scores),
-        trace=trace,
+        trace=trace if include_trace else None,
         description=case.description or None,
         metadata=case.metadata,
         digests=digests,
+    )
+
+
+def unwritable_result(result: EvalResult, error: Exception) -> EvalResult:
+    """Return what is written in the place of a result that cannot be encoded."""
+    names = ("timestamp", "eval_id", "dataset", "target", "attempt", "trial")
+    return EvalResult(
+        **{name: getattr(result, name) for name in names},
+        score=0.0,
+        verdict="fail",
+        candidate_answer="",
+        error=f"the answer cannot be written down: {type(error).__name__}: {str(error)!a}",
+        failure="target",
+        digests=result.digests,
     )
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentv.cases.digest import case_digest
-from agentv.cases.request import build_request
-from agentv.errors import AttachmentError, OutputError
+from agentv.errors import OutputError
+from agentv.evaluators.build import EvaluatorBuilder
 from agentv.records import EvalCase
-from agentv.redact import Redactor
+from agentv.redact import clean
 from agentv.results.write import Earlier, EarlierFile, ResultFile, Skimmed
+from agentv.run.jobs import build_or_explain
 from agentv.run.plan import Plan, PlannedFile
 from agentv.system.compact_sets import CompactSet, Repeats
 
@@ -18,7 +19,7 @@ NAMES = ("eval_*.jsonl", "eval_*.yaml")
 
 
 class Stamp(NamedTuple):
-    """Stands for a case as it is now: where it belongs, and the fingerprints of what it asks and how it is scored."""
+    """A case as it is now: where it belongs, and the digests of what it asks and how it is scored."""
 
     dataset: str
     eval_id: str
@@ -39,23 +40,22 @@ class Resumed(NamedTuple):
     """What a resumed run goes on from: the results that stand, and what was found on the way."""
 
     file: ResultFile
-    plan: Plan
-    clean: Redactor
     stands: CompactSet
+    """The runs of cases that need not be run again, by dataset, id and trial."""
     found: Counter[str]
 
-    def is_done(self, case: EvalCase, file: PlannedFile, trial: int) -> bool:
-        """Whether the results hold one for this trial of the case as it is now."""
-        return (*_stamp(case, file, self.plan, self.clean).asked, trial) in self.stands
+    def is_done(self, case: EvalCase, trial: int) -> bool:
+        """Return whether the results hold one for this trial of the case as it is now."""
+        return (clean(case.dataset), clean(case.id), trial) in self.stands
 
-    def words(self) -> str:
-        """What was found, for the person who asked to resume."""
+    def describe(self) -> str:
+        """Return what was found, for the person who asked to resume."""
         told = {
             "failed": "that ended in an error run again",
             "changed": "changed since run again",
             "other": "of those done came from another target or other evaluators, and are kept",
         }
-        parts = [f"{self.found[what]} {words}" for what, words in told.items() if self.found[what]]
+        parts = [f"{self.found[what]} {text}" for what, text in told.items() if self.found[what]]
         return ", ".join([f"{self.found['done']} done already", *parts])
 
 
@@ -69,29 +69,29 @@ OnKept = Callable[[tuple[str, str], Skimmed], None]
 """Is told of a run of a planned case that is done already: whose it is, and what is known of it."""
 
 
-def resume(earlier: EarlierFile, plan: Plan, trials: int, clean: Redactor, on_kept: OnKept) -> Resumed:
+def resume(earlier: EarlierFile, plan: Plan, evaluators: EvaluatorBuilder, trials: int, on_kept: OnKept) -> Resumed:
     """Go on with an earlier results file. Results that do not stand any more are taken out first."""
     try:
-        planned = _Planned(plan, trials, clean)
+        planned = _Planned(plan, evaluators, trials)
         keep = _Keep(planned, on_kept)
         for result in earlier.results():
             keep.learn(result)
     except BaseException:
         earlier.close()
         raise
-    return Resumed(earlier.go_on(keep), plan, clean, keep.stands, keep.found)
+    return Resumed(earlier.go_on(keep), keep.stands, keep.found)
 
 
 class _Planned:
     """The cases of a plan, as they would stand in a results file, each with so many trials."""
 
-    def __init__(self, plan: Plan, trials: int, clean: Redactor):
+    def __init__(self, plan: Plan, evaluators: EvaluatorBuilder, trials: int):
         self._trials = trials
         self._cases, self._asked, self._exact = CompactSet(), CompactSet(), CompactSet()
         repeats = Repeats()
         for file in plan.files:
             for case in plan.cases_of(file):
-                stamp = _stamp(case, file, plan, clean)
+                stamp = _stamp(case, file, plan, evaluators)
                 self._cases.add(stamp.names)
                 self._asked.add(stamp.asked)
                 self._exact.add(tuple(stamp))
@@ -130,7 +130,7 @@ class _Keep:
         if not self._planned.concerns(result):
             return
         if self._planned.wants(result):
-            self.stands.add((*result.asked, result.result.trial))
+            self.stands.add(result.key)
             self._done.add(result.key)
             self._repeats.add([result.key])
         elif result.failed:
@@ -158,11 +158,8 @@ class _Keep:
         return True
 
 
-def _stamp(case: EvalCase, file: PlannedFile, plan: Plan, clean: Redactor) -> Stamp:
-    target = file.targets[plan.wanted.target_of(case)]
-    try:
-        request = build_request(case, file.patterns, target.files)
-    except AttachmentError:
-        request = None
-    evaluators = plan.builder.judges(case, target.name).digests["evaluators"]
+def _stamp(case: EvalCase, file: PlannedFile, plan: Plan, builder: EvaluatorBuilder) -> Stamp:
+    target = file.targets[plan.selection.target_of(case)]
+    request, _ = build_or_explain(case, file, target)
+    evaluators = builder.judges(case, target.name).digests["evaluators"]
     return Stamp(clean(case.dataset), clean(case.id), case_digest(case, request), target.digest, evaluators)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from agentv.errors import OutputError
+from agentv.processes.interrupts import cleanup
 
 
 def write_whole(path: Path, blocks: Iterable[bytes]) -> None:
@@ -29,7 +30,7 @@ def write_whole(path: Path, blocks: Iterable[bytes]) -> None:
 def _replace(path: Path, blocks: Iterable[bytes]) -> None:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file, cleanup(lambda: os.unlink(name)):
             file.writelines(blocks)
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)

@@ -13,9 +13,7 @@ from agentv.calls.caller import TIMEOUT_SECONDS, Caller, CallPolicy
 from tests.kits.batches import COUNTED, PYTHON, project, runs
 from tests.kits.processes import ANY, living, wait_until
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case
-from tests.kits.runs import ECHO, Batch, batch, evaluate, results, target
-
-__all__ = ["batch"]
+from tests.kits.runs import ECHO, Batch, evaluate, results, target
 
 
 def answers(path: str = "out.jsonl") -> dict[str, str]:

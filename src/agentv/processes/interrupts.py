@@ -1,0 +1,95 @@
+"""Signals that end the process: INT, TERM and HUP give exit code 130, no traceback, whenever they arrive.
+
+`install` is called before anything heavy is imported, so this module imports nothing of ours. A signal ends the
+process at once, after the cleanups that are registered. While a run is under way it asks the run to stop instead,
+so that what is done is written and told; a second Ctrl-C ends it at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import contextmanager, suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator
+    from typing import NoReturn
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EXIT_CODE = 130
+_cleanups: list[Callable[[], object]] = []
+_runs: list[Stop] = []
+
+
+def install() -> None:
+    """Handle the signals from now on, those aside that the parent wants to be ignored, as `nohup` does."""
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _on_signal)
+
+
+def block() -> None:
+    """Keep signals away: the exit code stands, and Python is about to restore what they do by default."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+@contextmanager
+def cleanup(call: Callable[[], object]) -> Iterator[None]:
+    """Make the call should a signal end the process inside this block."""
+    _cleanups.append(call)
+    try:
+        yield
+    finally:
+        _cleanups.remove(call)
+
+
+class Stop:
+    """Asks a task to stop when a signal arrives."""
+
+    def __init__(self, task: asyncio.Task[object]):
+        self._task, self._loop = task, task.get_loop()
+        self.is_requested = False
+
+    def request(self, number: int) -> None:
+        """Cancel the task; leave at once if it has been cancelled, and Ctrl-C is pressed once more."""
+        if self.is_requested:
+            if number == signal.SIGINT:
+                leave()
+            return
+        self.is_requested = True
+        try:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        except RuntimeError:  # the loop is closed: there is nothing left to stop
+            leave()
+
+
+@contextmanager
+def stop_on_signal(task: asyncio.Task[object]) -> Iterator[Stop]:
+    """Ask the task to stop when a signal arrives inside this block, where `install` was called."""
+    stop = Stop(task)
+    _runs.append(stop)
+    try:
+        yield stop
+    finally:
+        _runs.remove(stop)
+
+
+def _on_signal(number: int, _frame: object) -> None:
+    if _runs:
+        _runs[-1].request(number)
+    else:
+        leave()
+
+
+def leave() -> NoReturn:
+    """Clean up and end the process at once."""
+    for call in reversed(_cleanups):
+        with suppress(Exception):
+            call()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # nobody may be listening
+            stream.flush()
+    os._exit(EXIT_CODE)

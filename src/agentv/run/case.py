@@ -1,0 +1,86 @@
+"""The path of a case: request -> response -> scores -> result."""
+
+from functools import partial
+
+from agentv import __version__
+from agentv.calls.retry import FailedCall
+from agentv.errors import AgentvError
+from agentv.evaluators.build import EvaluatorBuilder
+from agentv.protocols import BatchProvider
+from agentv.records import Digests, EvalResult, EvaluatorResult, Exchange
+from agentv.redact import clean
+from agentv.run.batch import Batch
+from agentv.run.dumps import CaseDumps
+from agentv.run.jobs import Job
+from agentv.run.outcome import Outcome, outcome_of, result_of
+from agentv.run.plan import Plan, PlannedFile
+from agentv.run.targets import OpenTargets
+from agentv.run.watcher import Watcher
+from agentv.system.dumps import Dumps
+
+
+class CaseRunner:
+    """Runs cases, each by itself. Whatever goes wrong with a case is in its result, and nobody else's trouble."""
+
+    def __init__(self, plan: Plan, targets: OpenTargets, evaluators: EvaluatorBuilder, watcher: Watcher):
+        options = targets.options
+        self._plan, self._caller, self._evaluators, self._watcher = plan, targets.caller, evaluators, watcher
+        self._trials, self._include_trace = options.trials, options.include_trace
+        self._dumps = CaseDumps(
+            Dumps(options.dump_prompts, clean) if options.dump_prompts else None,
+            Dumps(options.dump_traces, clean) if options.dump_traces else None,
+            several=len(plan.files) > 1,
+            trials=options.trials > 1,
+        )
+
+    async def run_case(self, job: Job) -> EvalResult:
+        """Return the result of one job, be the answer ever so odd."""
+        try:
+            evaluators = self._evaluators.judges(job.case, job.planned.name)
+            digests = Digests(case=job.digest, target=job.planned.digest, agentv=__version__, **evaluators.digests)
+            if job.request is None:
+                return self._result(job, Outcome(1, error=job.problem), digests)
+            if job.is_first:  # the prompt is the same in all trials
+                self._dumps.prompt(job.case, job.request)
+            if job.batch is not None:
+                outcome = outcome_of(*job.batch.answer(job.request, self._caller))
+            else:
+                provider, policy = job.target.provider, job.target.policy
+                assert not isinstance(provider, BatchProvider)
+                outcome = outcome_of(
+                    *await self._caller.call(provider, policy, job.request, partial(self._on_retry, job))
+                )
+            self._dumps.trace(job.case, job.planned.name, outcome, job.trial)
+            if outcome.response is None:
+                return self._result(job, outcome, digests)
+            exchange = Exchange(case=job.case, request=job.request, response=outcome.response)
+            return self._result(job, outcome, digests, await evaluators.results(exchange))
+        except AgentvError:
+            raise  # what cannot be written concerns all cases
+        except Exception as error:
+            digests = Digests(case="", target=job.planned.digest, evaluators="", agentv=__version__)
+            odd = f"the answer cannot be used: {type(error).__name__}: {error}"
+            return self._result(job, Outcome(1, error=odd), digests)
+
+    def _on_retry(self, job: Job, attempt: int, failed: FailedCall) -> None:
+        self._dumps.trace(job.case, job.planned.name, outcome_of(attempt, failed), job.trial)
+        self._watcher.retried(label(job, self._trials), attempt, failed.error)
+
+    def dump_failed_batch(self, file: PlannedFile, batch: Batch, attempt: int, failed: FailedCall) -> None:
+        """Write down how an attempt at a batch ended, for each of its cases."""
+        if self._dumps.has_traces:
+            for case in self._plan.cases_of(file):
+                self._dumps.trace(case, batch.target.name, outcome_of(attempt, failed), batch.trial)
+
+    def _result(
+        self, job: Job, outcome: Outcome, digests: Digests, scores: tuple[EvaluatorResult, ...] = ()
+    ) -> EvalResult:
+        trial = job.trial if self._trials > 1 else None
+        return result_of(
+            job.case, job.planned.name, outcome, digests, scores, trial=trial, include_trace=self._include_trace
+        )
+
+
+def label(job: Job, trials: int) -> str:
+    """Return how a job is called: with its trial, if there are several."""
+    return f"{job.case.id}, trial {job.trial}" if trials > 1 else job.case.id

@@ -1,0 +1,201 @@
+"""The one use case: eval files in, results out.
+
+The command line, `agentv.evaluate` and all that runs evaluations go through `evaluate`, so that a promise that is
+kept here is kept everywhere: `.env`, folders and globs, masking, resuming, and nothing lost when a run is stopped.
+"""
+
+import asyncio
+import enum
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agentv.calls.cache import CACHE
+from agentv.errors import AgentvError, OutputError
+from agentv.evaluators.build import EvaluatorBuilder
+from agentv.notices import note
+from agentv.processes.interrupts import stop_on_signal
+from agentv.project.discovery import eval_files
+from agentv.protocols import Provider, ResultSink
+from agentv.providers.mock import Mock, MockSettings
+from agentv.providers.python import PythonFunction
+from agentv.records import EvalResult
+from agentv.redact import clean, secrets_in
+from agentv.results.summary import Summary
+from agentv.results.write import ResultFile
+from agentv.run.case import CaseRunner
+from agentv.run.output import OutputOptions, mask_result, open_output
+from agentv.run.plan import Plan, RunOptions, Selection
+from agentv.run.planner import PlanOptions, make_plan
+from agentv.run.runner import run_jobs
+from agentv.run.targets import OpenTargets, RunJudges
+from agentv.run.watcher import Watcher
+from agentv.system.dotenv import load_env
+
+
+class DryRun(NamedTuple):
+    """A mock answers in the place of every target, after a fixed or a random delay."""
+
+    delay_ms: float = 0
+    delay_min_ms: float | None = None
+    delay_max_ms: float | None = None
+
+    def provider(self) -> Provider:
+        """Return the mock."""
+        delays = self._asdict()
+        return Mock(MockSettings(name="dry-run", provider="mock", response="Mock dry-run response", **delays))
+
+
+class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """All that can be asked of an evaluation."""
+
+    paths: tuple[str, ...]
+    target: str | None = None
+    function: Callable[..., Any] | None = None
+    """A Python function that answers in the place of every target."""
+    targets: Path | None = None
+    """The targets file, or a folder that has one."""
+    ids: tuple[str, ...] = ()
+    limit: int | None = None
+    trials: int = 1
+    dry_run: DryRun | None = None
+    workers: int | None = None
+    timeout_seconds: float | None = None
+    max_retries: int | None = None
+    cache: bool = False
+    resume: bool = False
+    out: Path | None = None
+    """Where results are written; a new file in `results_folder` if that is given instead, else nowhere."""
+    results_folder: Path | None = None
+    output_format: str | None = None
+    include_trace: bool = False
+    dump_prompts: Path | None = None
+    dump_traces: Path | None = None
+
+    @property
+    def output(self) -> OutputOptions:
+        """Where results go."""
+        return OutputOptions(self.out, self.results_folder, self.output_format, self.resume, self.trials)
+
+    @property
+    def run_options(self) -> RunOptions:
+        """How cases are run."""
+        return RunOptions(
+            workers=self.workers,
+            timeout_seconds=self.timeout_seconds,
+            max_retries=self.max_retries,
+            cache=CACHE if self.cache and self.dry_run is None else None,
+            include_trace=self.include_trace,
+            dump_prompts=self.dump_prompts,
+            dump_traces=self.dump_traces,
+            trials=self.trials,
+        )
+
+
+class RunEnd(enum.Enum):
+    """How a run ended."""
+
+    COMPLETED = "completed"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    """Results could not be written, say."""
+
+
+class RunReport(NamedTuple):
+    """What became of a run."""
+
+    plan: Plan
+    summary: Summary
+    end: RunEnd
+    path: Path | None = None
+    """The results file."""
+    error: AgentvError | None = None
+    """Why the run failed."""
+
+
+async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watcher) -> RunReport:
+    """Run the cases of eval files. Raise `AgentvError` if the run cannot start; then nothing was run or written.
+
+    Each result is written to the results file, if there is one, and then given to the sink, without secrets.
+    """
+    plan = plan_evaluation(options)
+    async with OpenTargets(plan, options.run_options) as targets:
+        await targets.check()
+        targets.warn_of_limits()
+        evaluators = EvaluatorBuilder(RunJudges(plan, targets, watcher), dry_run=plan.dry_run)
+        cases = CaseRunner(plan, targets, evaluators, watcher)
+        summary = Summary(plan.cases, plan.invalid, options.trials, clean)
+        with open_output(options.output, plan, evaluators, summary) as output:
+            results = _Results(output.file, summary, sink)
+            watcher.begin(plan.cases * options.trials, summary.already_done)
+            end, error = RunEnd.COMPLETED, None
+            task = asyncio.current_task()
+            assert task is not None
+            try:
+                with stop_on_signal(task) as stop:
+                    await run_jobs(plan, targets, cases, sink=results, watcher=watcher, is_done=output.is_done)
+            except asyncio.CancelledError:
+                if not stop.is_requested:
+                    raise
+                task.uncancel()
+                end = RunEnd.INTERRUPTED
+            except BaseExceptionGroup as group:
+                end, error = RunEnd.FAILED, _only_error(group)
+            finally:
+                watcher.end()
+    return RunReport(plan, summary, end, output.path, error)
+
+
+def _only_error(group: BaseExceptionGroup[BaseException]) -> AgentvError:
+    """Return the first of our errors in a group; raise the group if it holds anything else."""
+    ours, others = group.split(AgentvError)
+    if ours is None or others is not None:
+        raise group
+    error: Any = ours
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    found: AgentvError = error
+    return found
+
+
+def plan_evaluation(options: EvalOptions) -> Plan:
+    """Return what an evaluation will do. From here on the secrets of the project are masked."""
+    paths = eval_files(options.paths)
+    for path, variables in load_env([path.parent for path in paths]).items():
+        note(f"variables are read from {path}")
+        clean.learn(secrets_in(variables))
+    if options.out is not None and any(os.path.realpath(path) == os.path.realpath(options.out) for path in paths):
+        hint = "results go into a file of their own"
+        raise OutputError("--out is one of the eval files", file=options.out, hint=hint)
+    selection = Selection(options.target, options.ids, options.limit)
+    dry_run = options.dry_run is not None
+    plan, secrets = make_plan(
+        paths, PlanOptions(selection, options.targets, _stand_in(options), dry_run, options.trials)
+    )
+    clean.learn(secrets)
+    return plan
+
+
+def _stand_in(options: EvalOptions) -> Provider | None:
+    """Return what answers in the place of every target, if anything does."""
+    if options.dry_run is not None:
+        return options.dry_run.provider()
+    return PythonFunction(options.function) if options.function is not None else None
+
+
+class _Results:
+    """Takes each result through the one door: to the file, to the summary, and to whoever else wants it."""
+
+    def __init__(self, file: ResultFile | None, summary: Summary, sink: ResultSink | None):
+        self._file, self._summary, self._sink = file, summary, sink
+
+    def write(self, result: EvalResult) -> None:
+        if self._file is not None:
+            self._file.write(result)
+        masked = mask_result(result, clean) if self._sink is not None else result
+        self._summary.add(result)
+        if self._sink is not None:
+            self._sink.write(masked)

@@ -1,0 +1,98 @@
+"""Where the results of a run go: a new file, or an earlier one that is gone on with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from agentv.evaluators.build import EvaluatorBuilder
+from agentv.notices import say, warn
+from agentv.records import EvalResult, Problem
+from agentv.redact import Redactor, clean
+from agentv.results.summary import Summary
+from agentv.results.write import FORMATS, EarlierFile, ResultFile, create, create_new
+from agentv.run.jobs import IsDone
+from agentv.run.outcome import unwritable_result
+from agentv.run.plan import Plan
+from agentv.run.resume import newest_results, resume
+
+
+class OutputOptions(NamedTuple):
+    """Where results go: to `out`, else to a new file in `folder`, else nowhere."""
+
+    out: Path | None = None
+    folder: Path | None = None
+    form: str | None = None
+    resume: bool = False
+    trials: int = 1
+
+
+class Output(NamedTuple):
+    """The results file of a run, if it has one, and what of the run is done already."""
+
+    file: ResultFile | None = None
+    is_done: IsDone | None = None
+
+    @property
+    def path(self) -> Path | None:
+        return self.file.path if self.file is not None else None
+
+
+@contextmanager
+def open_output(options: OutputOptions, plan: Plan, evaluators: EvaluatorBuilder, summary: Summary) -> Iterator[Output]:
+    """Open the results file. Results of an earlier run that stand are counted in the summary."""
+    output = _open(options, plan, evaluators, summary)
+    if output.file is None:
+        yield output
+        return
+    with output.file:
+        yield output
+
+
+def _open(options: OutputOptions, plan: Plan, evaluators: EvaluatorBuilder, summary: Summary) -> Output:
+    out, folder, form = options.out, options.folder, _format(options)
+    if out is None and folder is None:
+        return Output()
+    if options.resume:
+        earlier = out if out is not None else newest_results(folder) if folder is not None else None
+        if earlier is not None and earlier.is_file():
+            found = EarlierFile(earlier, form, clean)
+            resumed = resume(found, plan, evaluators, options.trials, summary.add_earlier)
+            say(f"resuming {earlier}: {resumed.describe()}")
+            return Output(resumed.file, resumed.is_done)
+        say(f"nothing to resume{f' at {out}' if out else ''}: starting afresh")
+    if out is None:
+        assert folder is not None
+        return Output(create_new(folder, f"eval_{datetime.now():%Y%m%d_%H%M%S}", form, clean))
+    file, kept = create(out, form, clean)
+    if kept is not None:
+        say(f"{out} was there already: it is now {kept}")
+    return Output(file)
+
+
+def _format(options: OutputOptions) -> str:
+    """Return the format that was asked for, else that of the file's name; `jsonl` for one that we do not know."""
+    form, out = options.form, options.out
+    if form is None:
+        return "yaml" if out is not None and out.suffix.lower() in (".yaml", ".yml") else "jsonl"
+    if form not in FORMATS:
+        warn(Problem(message=f"the output format {form!r} is not known: using jsonl", severity="warning"))
+    return form if form in FORMATS else "jsonl"
+
+
+def mask_result(result: EvalResult, clean: Redactor) -> EvalResult:
+    """Return the result without secrets; the same object if it holds none."""
+    raw = _ENCODE(result)
+    text = raw.decode()
+    if clean(text) == text:
+        return result
+    try:
+        return msgspec.convert(clean.values(msgspec.json.decode(raw)), EvalResult)
+    except msgspec.ValidationError as error:  # a number of ours that is a secret
+        return unwritable_result(result, error)
+
+
+_ENCODE = msgspec.json.Encoder(enc_hook=str).encode

@@ -1,0 +1,223 @@
+"""Eval files and targets -> a plan.
+
+All that can be wrong is found here, in one pass over the files, before anything is paid for.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from agentv.cases.guidelines import guideline_patterns
+from agentv.cases.read import read_eval_file
+from agentv.cases.request import Files
+from agentv.errors import AgentvError, ConfigError, PlanFailed, nearest
+from agentv.evaluators.build import EvaluatorBuilder
+from agentv.formats.fingerprint import digest
+from agentv.judges.target import JudgeRef, NeededJudges, judge_error, judge_name
+from agentv.notices import note, warn
+from agentv.protocols import BatchProvider, Provider
+from agentv.providers.settings import TargetSettings, target_digest
+from agentv.records import EvalCase, Problem
+from agentv.run.plan import Plan, PlannedFile, PlannedTarget, Selection, matches
+from agentv.system.compact_sets import Repeats
+from agentv.system.entry_points import opened
+from agentv.targets.read import TargetsRead, find_targets, read_targets
+
+MOST_PROBLEMS = 20
+STAND_IN = digest("stand-in")
+
+
+class PlanOptions(NamedTuple):
+    """What a user asks for, besides the eval files."""
+
+    selection: Selection = Selection()
+    targets: Path | None = None
+    stand_in: Provider | None = None
+    dry_run: bool = False
+    trials: int = 1
+
+
+def make_plan(paths: Sequence[Path], options: PlanOptions) -> tuple[Plan, tuple[str, ...]]:
+    """Return the plan for these eval files, and the secrets of its targets; raise `PlanFailed` if it cannot be run."""
+    planner = _Planner(options)
+    files = [planner.plan_file(path) for path in paths]
+    for id_ in options.selection.ids:
+        if id_ not in planner.found:
+            planner.report(Problem(message=f"no case has the id {id_!r}", hint="--eval-id takes an id or a glob"))
+    if not planner.problems and not any(file.cases for file in files if file):
+        planner.report(Problem(message="no valid case to run", file=paths[0], hint="see the warnings above"))
+    if planner.problems:
+        raise PlanFailed(planner.problems)
+    used = tuple(file for file in files if file and file.cases)
+    plan = Plan(used, options.selection, planner.invalid, Path.cwd(), options.stand_in, options.dry_run)
+    _check_trials(plan, options.trials)
+    return plan, tuple(planner.secrets)
+
+
+def _check_trials(plan: Plan, trials: int) -> None:
+    """Raise `ConfigError` if the trials of two cases could not be told apart."""
+    if trials == 1 or len(plan.files) == 1:
+        return
+    repeats = Repeats()
+    for file in plan.files:
+        repeats.add((case.dataset, case.id) for case in plan.cases_of(file))
+    if repeats.hashes():
+        hint = "give one of the files another 'dataset:', so that their trials can be told apart"
+        raise ConfigError("--trials: two eval files have the same dataset name and the same ids", hint=hint)
+
+
+class _Planner:
+    def __init__(self, options: PlanOptions):
+        self._options, self._selection = options, options.selection
+        self._left = options.selection.limit
+        self.problems: list[Problem] = []
+        self.found: set[str] = set()
+        self.invalid = 0
+        self.secrets: set[str] = set()
+        self._told: set[Problem] = set()
+
+    def report(self, problem: Problem) -> None:
+        """Tell of a warning, keep an error; more errors than anyone will read end the planning."""
+        if problem.severity == "warning":
+            warn(problem)
+        elif problem not in self.problems:
+            self.problems.append(problem)
+            if len(self.problems) >= MOST_PROBLEMS:
+                raise PlanFailed(self.problems)
+
+    def plan_file(self, path: Path) -> PlannedFile | None:
+        """Return the plan of one eval file; None if something is wrong, which is kept in `problems`."""
+        try:
+            judges = NeededJudges()
+            used, cases = self._read_cases(path, judges)
+            if self.problems:
+                return None
+            planned = PlannedFile(path, cases, guideline_patterns(path.parent), {})
+            return self._with_targets(planned, used, judges) if cases else planned
+        except PlanFailed:
+            raise
+        except AgentvError as error:
+            self.report(Problem.of(error))
+            return None
+
+    def _read_cases(self, path: Path, judges: NeededJudges) -> tuple[dict[str, EvalCase], int]:
+        """Return the targets that the cases use, each with the first case that does, and the number of cases."""
+        builder = EvaluatorBuilder(judges, dry_run=self._options.dry_run)
+        used: dict[str, EvalCase] = {}
+        cases = 0
+        for case in read_eval_file(path, self._report_case):
+            if not self._selection.includes(case):
+                continue
+            self.found.update(id_ for id_ in self._selection.ids if matches(case, id_))
+            if self._left is not None:
+                if self._left <= 0:
+                    continue  # not run, but still checked
+                self._left -= 1
+            cases += 1
+            name = self._selection.target_of(case)
+            if name not in used:
+                used[name] = case
+            for problem in builder.problems(case, name):
+                self.report(problem)
+        return used, cases
+
+    def _report_case(self, problem: Problem) -> None:
+        if problem.severity == "warning" and not self._selection.ids and self._left != 0:
+            self.invalid += 1
+        self.report(problem)
+
+    def _with_targets(self, planned: PlannedFile, used: Mapping[str, EvalCase], judges: NeededJudges) -> PlannedFile:
+        """Return the plan of a file with its targets and judges."""
+        path, stand_in = planned.path, self._options.stand_in
+        refs = {} if self._options.dry_run else judges.cases
+        file = self._find_targets(path, needed=bool(refs))
+        if file is None:
+            return planned._replace(targets={name: PlannedTarget(name, None, STAND_IN) for name in used})
+        note(f"{path}: targets are read from {file}")
+        named = {ref.name for ref in refs if ref.name}
+        read = read_targets(file, os.environ, named.union(used if stand_in is None else ()))
+        self.secrets.update(read.secrets)
+        for problem in read.problems:
+            if problem not in self._told:  # several eval files may share a targets file
+                self._told.add(problem)
+                self.report(problem)
+        folder = path.parent.absolute()
+        resolved = {} if self.problems else self._resolve_judges(refs, read.targets, folder, file)
+        targets = dict(self._targets(path, used, read, file))
+        return planned._replace(
+            targets=targets, targets_file=file.absolute(), settings=read.targets, judges=dict(resolved)
+        )
+
+    def _resolve_judges(
+        self, refs: Mapping[JudgeRef, EvalCase], settings: Mapping[str, TargetSettings], folder: Path, file: Path
+    ) -> dict[JudgeRef, str]:
+        """Return who judges; report what is wrong with that."""
+        resolved: dict[JudgeRef, str] = {}
+        for ref, case in refs.items():
+            try:
+                name = judge_name(ref, settings, case)
+                _check_judge(name, settings[name], folder, file)
+            except ConfigError as error:
+                placed_error = error if error.file else judge_error(case, error.message, error.hint)
+                self.report(Problem.of(placed_error))
+            else:
+                resolved[ref] = name
+        return resolved
+
+    def _targets(
+        self, path: Path, used: Mapping[str, EvalCase], read: TargetsRead, file: Path
+    ) -> Iterable[tuple[str, PlannedTarget]]:
+        """Yield the targets that answer cases, by name; report those that cannot."""
+        stand_in, dry_run = self._options.stand_in, self._options.dry_run
+        for name, case in used.items():
+            note(f"{path}: target {name!r}: {self._why(case)}")
+            settings = read.targets.get(name)
+            if name not in read.names and (stand_in is None or dry_run):
+                if self.problems and not read.names:
+                    continue  # the file itself is wrong, and that has been told
+                message, hint = f"unknown target {name!r}: {file} has none of that name", nearest(name, read.names)
+                self.report(Problem(message=message, file=path, line=case.line, column=1, hint=hint))
+            elif settings is not None:
+                if stand_in is None:
+                    open_provider(name, settings, path.parent.absolute(), file)  # to find what is wrong with it
+                stamp = STAND_IN if stand_in else target_digest(settings)  # whose answers these are
+                yield name, PlannedTarget(name, settings, stamp, _files(settings))
+            elif stand_in is not None:
+                yield name, PlannedTarget(name, None, STAND_IN)
+
+    def _find_targets(self, path: Path, *, needed: bool) -> Path | None:
+        """Return the targets file of an eval file. A function of the user's needs none, a dry run can do without."""
+        options = self._options
+        if options.stand_in is None or options.targets is not None or needed:
+            return find_targets(path.parent, options.targets)
+        try:
+            return find_targets(path.parent) if options.dry_run else None
+        except ConfigError:
+            return None
+
+    def _why(self, case: EvalCase) -> str:
+        if self._selection.target and self._selection.target != "default":
+            return "asked for with --target"
+        return (
+            f"asked for by case {case.id!r} or its file" if case.target != "default" else "nothing else was asked for"
+        )
+
+
+def _files(settings: TargetSettings) -> Files:
+    return Files.REFERENCE if settings.reads_files else Files.INLINE
+
+
+def open_provider(name: str, settings: TargetSettings, folder: Path, file: Path | None) -> Provider | BatchProvider:
+    """Return the provider of a target for the eval files in a folder; raise `ConfigError` if there can be none."""
+    try:
+        return opened(settings, folder, "invoke", "invoke_batch")  # type: ignore[no-any-return]
+    except ConfigError as error:
+        raise ConfigError(f"target {name!r}: {error.message}", file=file, hint=error.hint) from error
+
+
+def _check_judge(name: str, settings: TargetSettings, folder: Path, file: Path) -> None:
+    """Raise `ConfigError` if the target cannot be asked to judge."""
+    if isinstance(open_provider(name, settings, folder, file), BatchProvider):
+        hint = "name another target with 'judge_target'"
+        raise ConfigError(f"target {name!r} answers in batches, and cannot judge", hint=hint)

@@ -1,0 +1,179 @@
+"""The targets of a plan -> providers that can be called, for the time of one run.
+
+Connections, semaphores and judges are made here, when a run starts, and closed when it ends.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
+from typing import Self
+
+from agentv.calls.cache import Cache
+from agentv.calls.caller import Caller, CallPolicies, CallPolicy
+from agentv.calls.retry import FailedCall
+from agentv.errors import ConfigError, ProviderError
+from agentv.judges.target import JudgeRef, NoJudge
+from agentv.notices import warn
+from agentv.processes.child import end_strays
+from agentv.protocols import BatchProvider, Check, Checked, JudgeTarget, Provider
+from agentv.providers.settings import RetrySettings, TargetSettings
+from agentv.records import EvalCase, Problem, ProviderRequest, ProviderResponse
+from agentv.redact import clean
+from agentv.run.plan import Plan, PlannedFile, PlannedTarget, RunOptions
+from agentv.run.planner import open_provider
+from agentv.run.watcher import Watcher
+
+
+class OpenTarget:
+    """A target that can be called: its provider, and the limits on calling it."""
+
+    def __init__(self, name: str, provider: Provider | BatchProvider, policy: CallPolicy):
+        self.name, self.provider, self.policy = name, provider, policy
+        self._entering = asyncio.Lock()
+        self._is_entered = False
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether one call answers many cases."""
+        return isinstance(self.provider, BatchProvider)
+
+    async def enter(self, stack: AsyncExitStack) -> None:
+        """Get the provider ready; the stack closes it. It may be called again and again."""
+        if self._is_entered or not isinstance(self.provider, AbstractAsyncContextManager):
+            return
+        async with self._entering:
+            if not self._is_entered:
+                await stack.enter_async_context(self.provider)
+                self._is_entered = True
+
+
+class OpenTargets:
+    """All the targets of one run. Each is opened once, whoever uses it: cases of several files, or judges."""
+
+    def __init__(self, plan: Plan, options: RunOptions):
+        self._plan, self.options = plan, options
+        self._asked, self.workers = options.workers, plan.workers(options.workers)
+        cache = Cache(options.cache, clean) if options.cache is not None else None
+        slots = asyncio.Semaphore(self.workers)
+        self.caller = Caller(slots, options.timeout_seconds, options.max_retries, cache)
+        """Calls all that is outside, be it for an answer or for a judgement."""
+        self._policies = CallPolicies()
+        self._open: dict[tuple[object, ...], OpenTarget] = {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        self._stack.push_async_callback(end_strays)
+        for file in self._plan.files:
+            for target in file.targets.values():
+                self.target(file, target)
+            for name in dict.fromkeys(file.judges.values()):
+                self.judge_target(file, name)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def check(self) -> None:
+        """Raise `ConfigError` for a target that is not ready."""
+        checks: dict[Check, str] = {}
+        for target in self._open.values():
+            if isinstance(target.provider, Checked) and target.provider.check is not None:
+                checks.setdefault(target.provider.check, target.name)
+        for check, name in checks.items():
+            try:
+                await check.run()
+            except ProviderError as error:
+                hint = "this is what was found before the start; nothing was run"
+                raise ConfigError(f"target {name!r} is not ready: {error.message}", hint=hint) from error
+
+    async def start(self) -> None:
+        """Get all providers ready to be called."""
+        for target in list(self._open.values()):
+            await self.enter(target)
+
+    async def enter(self, target: OpenTarget) -> None:
+        """Get the provider of a target ready, if that has not been done yet."""
+        await target.enter(self._stack)
+
+    def warn_of_limits(self) -> None:
+        """Warn of targets that take fewer cases at once than were asked for."""
+        for name in dict.fromkeys(target.name for target in self._plan.targets if target.is_alone):
+            if (self._asked or 1) > 1:
+                message = f"target {name!r} can only do one thing at a time: using 1 worker for it"
+                warn(Problem(message=message, severity="warning"))
+
+    def target(self, file: PlannedFile, target: PlannedTarget) -> OpenTarget:
+        """Return the target that answers cases of a file."""
+        limit = target.limit(self._asked)
+        return self._opened(file, target.name, target.settings, self._plan.stand_in, limit)
+
+    def judge_target(self, file: PlannedFile, name: str) -> OpenTarget:
+        """Return the target of this name, to be asked to judge; raise `ConfigError` if it cannot be."""
+        settings = file.settings[name]
+        own = settings.workers if self._asked is None and isinstance(settings.workers, int) else self.workers
+        return self._opened(file, name, settings, None, own)
+
+    def _opened(
+        self, file: PlannedFile, name: str, settings: TargetSettings | None, stand_in: Provider | None, limit: int
+    ) -> OpenTarget:
+        folder = (self._plan.folder / file.path).parent
+        at = None if isinstance(settings, RetrySettings) else folder  # what is on the network is in no folder
+        key = file.targets_file, name, at, stand_in is None
+        if key not in self._open:
+            policy = CallPolicy()
+            if settings is not None:
+                most = limit if limit < self.workers else None
+                policy = self._policies.policy(settings, folder, (file.targets_file, name), most)
+                provider = stand_in or open_provider(name, settings, folder, file.targets_file)
+            else:
+                assert stand_in is not None
+                provider = stand_in
+            self._open[key] = OpenTarget(name, provider, policy)
+        return self._open[key]
+
+
+class RunJudges:
+    """Gives the evaluators of a run the targets that judge."""
+
+    def __init__(self, plan: Plan, targets: OpenTargets, watcher: Watcher):
+        self._plan, self._targets, self._caller, self._watcher = plan, targets, targets.caller, watcher
+        self._files = {plan.folder / file.path: file for file in plan.files}
+
+    def judge(self, case: EvalCase, target: str, name: str | None) -> JudgeTarget:
+        if self._plan.dry_run:
+            return NoJudge(name or "")
+        file = self._files[case.file.path]
+        return _Judge(self, file, file.judges[JudgeRef(target, name)])
+
+    async def ask(self, file: PlannedFile, name: str, request: ProviderRequest) -> ProviderResponse:
+        """Return the answer of a target that is asked to judge; raise `ProviderError` if there is none."""
+        try:
+            target = self._targets.judge_target(file, name)
+        except ConfigError as error:
+            raise ProviderError(error.message) from error
+        if isinstance(target.provider, BatchProvider):
+            raise ProviderError(f"target {name!r} answers in batches, and cannot judge")
+        await self._targets.enter(target)
+        _, got = await self._caller.call(target.provider, target.policy, request, partial(self._retried, name))
+        if isinstance(got, FailedCall):
+            may_pass = got.may_pass and not self._caller.backoff(target.policy).retries  # else it was asked again
+            raise ProviderError(f"the judge {got.error}" if got.failure == "timeout" else got.error, may_pass=may_pass)
+        return got
+
+    def _retried(self, name: str, attempt: int, failed: FailedCall) -> None:
+        self._watcher.retried(f"judge {name}", attempt, failed.error)
+
+
+class _Judge:
+    """A target of an eval file that can be asked to judge."""
+
+    def __init__(self, judges: RunJudges, file: PlannedFile, name: str):
+        self._judges, self._file, self.name = judges, file, name
+        self.settings: TargetSettings = file.settings[name]
+
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        return await self._judges.ask(self._file, self.name, request)
+
+    def others(self) -> Mapping[str, Provider]:
+        return {name: _Judge(self._judges, self._file, name) for name in self._file.settings}
