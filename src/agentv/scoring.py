@@ -16,7 +16,9 @@ def verdict_of(score: float) -> Verdict:
 
 def weighted_mean(scored: Iterable[EvaluatorResult]) -> float:
     """Mean of the scores by weight; 0 when nothing weighs anything."""
-    parts = list(scored)
+    parts = tuple(scored)
+    if len(parts) == 1:
+        return round(parts[0].score, 12) if parts[0].weight else 0.0
     heaviest = max((part.weight for part in parts), default=0.0)
     if not heaviest:
         return 0.0

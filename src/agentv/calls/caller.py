@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -13,12 +13,11 @@ from agentv.calls.cache import Cache
 from agentv.calls.cache_key import sent_with_every_request
 from agentv.calls.rate_limit import RateLimiter
 from agentv.calls.retry import Attempts, Backoff, FailedCall, RetryPolicy
-from agentv.errors import ProviderError
+from agentv.calls.timeout import within
 from agentv.protocols import Provider
 from agentv.providers.settings import RetrySettings, TargetSettings
 from agentv.records import ProviderRequest, ProviderResponse
 
-T = TypeVar("T")
 TIMEOUT_SECONDS = 600.0
 INITIAL_MS, MOST_MS, FACTOR = 1000, 60_000, 2
 OnRetry = Callable[[int, FailedCall], None]
@@ -191,26 +190,6 @@ class Caller:
         """Put an answer into the cache, if there is one."""
         if self._cache is not None:
             self._cache.put(self._cache.name(policy.cache_key, request), response)
-
-
-async def within(seconds: float, call: Awaitable[T]) -> T | FailedCall:
-    """Return what a call gives; whatever it raises, a timeout included, becomes a `FailedCall`."""
-    limit = asyncio.timeout(seconds)
-    try:
-        async with limit:
-            return await call
-    except ProviderError as error:
-        return FailedCall(error.message, may_pass=error.may_pass, status=error.status, retry_after=error.retry_after)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise  # the run is being stopped
-        return FailedCall("the target cancelled itself", may_pass=True)
-    except Exception as error:
-        if limit.expired():
-            notes = "".join(getattr(error.__cause__, "__notes__", ()))  # what a command had printed by then
-            return FailedCall(f"timed out after {seconds:g} s{notes}", "timeout", may_pass=True)
-        return FailedCall(f"{type(error).__name__}: {error}")
 
 
 def _tokens(response: ProviderResponse, expected: float) -> float:

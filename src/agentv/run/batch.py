@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import TypeVar
 
-from agentv.calls.caller import Caller, within
+from agentv.calls.caller import Caller
 from agentv.calls.retry import Attempts, FailedCall, RetryPolicy
+from agentv.calls.timeout import within
 from agentv.errors import ProviderError
-from agentv.protocols import Answers, BatchProvider, Requests
+from agentv.protocols import Answers, Requests
 from agentv.records import ProviderRequest, ProviderResponse
 from agentv.run.batch_files import RawOutput
 from agentv.run.targets import OpenTarget
@@ -31,8 +32,8 @@ class Batch:
 
     async def ask(self, requests: Requests, caller: Caller, on_retry: Callable[[int, FailedCall], None]) -> None:
         """Ask the target for all the requests, and ask again when that may help."""
-        provider, policy = self.target.provider, self.target.policy
-        assert isinstance(provider, BatchProvider)
+        provider, policy = self.target.batch_provider, self.target.policy
+        assert provider is not None
         seconds = caller.batch_seconds(policy, self._cases)
         attempts = Attempts(RetryPolicy(seconds, caller.backoff(policy), on_retry))
         while True:

@@ -6,7 +6,6 @@ from agentv import __version__
 from agentv.calls.retry import FailedCall
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
-from agentv.protocols import BatchProvider
 from agentv.records import Digests, EvalResult, EvaluatorResult, Exchange
 from agentv.redact import clean
 from agentv.run.batch import Batch
@@ -45,11 +44,9 @@ class CaseRunner:
             if job.batch is not None:
                 outcome = outcome_of(*job.batch.answer(job.request, self._caller))
             else:
-                provider, policy = job.target.provider, job.target.policy
-                assert not isinstance(provider, BatchProvider)
-                outcome = outcome_of(
-                    *await self._caller.call(provider, policy, job.request, partial(self._on_retry, job))
-                )
+                target, on_retry = job.target, partial(self._on_retry, job)
+                called = await self._caller.call(target.provider, target.policy, job.request, on_retry)
+                outcome = outcome_of(*called)
             self._dumps.trace(job.case, job.planned.name, outcome, job.trial)
             if outcome.response is None:
                 return self._result(job, outcome, digests)

@@ -49,6 +49,15 @@ def result_of(  # noqa: PLR0913
     response = outcome.response
     trace = trace_of(response) if response else None
     score = weighted_mean(scores)
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    verdict, failure = verdict_of(score), outcome.failure if outcome.error is not None else None
+    for part in scores:
+        hits, misses = hits + part.hits, misses + part.misses
+        if part.failed and failure is None:
+            failure = "judge"
+        if part.verdict == "fail" and part.weight > 0 and verdict_of(part.score) != "fail":
+            verdict = "fail"  # an evaluator that counts says so, be its score what it may
     return EvalResult(
         timestamp=_now(),
         eval_id=case.id,
@@ -58,16 +67,16 @@ def result_of(  # noqa: PLR0913
         attempt=outcome.attempt,
         trial=trial,
         score=score,
-        verdict="fail" if any(map(_is_failed, scores)) else verdict_of(score),
-        hits=sum((part.hits for part in scores), ()),
-        misses=sum((part.misses for part in scores), ()),
+        verdict=verdict,
+        hits=hits,
+        misses=misses,
         reasoning="\n".join([part.reasoning for part in scores if part.reasoning]) or None,
         candidate_answer=response.text if response else "",
         evaluator_results=scores,
         trace_summary=summary_of(trace, response) if response and trace is not None else None,
         execution_metrics=_metrics(response) if response else None,
         error=outcome.error,
-        failure=_failure(outcome, scores),
+        failure=failure,
         trace=trace if include_trace else None,
         description=case.description or None,
         metadata=case.metadata,
@@ -87,18 +96,6 @@ def unwritable_result(result: EvalResult, error: Exception) -> EvalResult:
         failure="target",
         digests=result.digests,
     )
-
-
-def _failure(outcome: Outcome, scores: tuple[EvaluatorResult, ...]) -> Failure | None:
-    """Why the score is no judgement of an answer, if it is none."""
-    if outcome.error is not None:
-        return outcome.failure
-    return "judge" if any(part.failed for part in scores) else None
-
-
-def _is_failed(part: EvaluatorResult) -> bool:
-    """Whether an evaluator that counts says that the answer fails, be its score what it may."""
-    return part.verdict == "fail" and part.weight > 0 and verdict_of(part.score) != "fail"
 
 
 def _now() -> str:

@@ -29,23 +29,41 @@ class OpenTarget:
     """A target that can be called: its provider, and the limits on calling it."""
 
     def __init__(self, name: str, provider: Provider | BatchProvider, policy: CallPolicy):
-        self.name, self.provider, self.policy = name, provider, policy
+        self.name, self.policy = name, policy
+        self._any: object = provider
+        self.batch_provider = provider if isinstance(provider, BatchProvider) else None
+        self.provider: Provider = _NoSingleAnswers(name) if isinstance(provider, BatchProvider) else provider
         self._entering = asyncio.Lock()
         self._is_entered = False
 
     @property
     def is_batch(self) -> bool:
         """Whether one call answers many cases."""
-        return isinstance(self.provider, BatchProvider)
+        return self.batch_provider is not None
+
+    @property
+    def check(self) -> Check | None:
+        """What finds out whether the target is ready, if anything does."""
+        return self._any.check if isinstance(self._any, Checked) else None
 
     async def enter(self, stack: AsyncExitStack) -> None:
         """Get the provider ready; the stack closes it. It may be called again and again."""
-        if self._is_entered or not isinstance(self.provider, AbstractAsyncContextManager):
+        if self._is_entered or not isinstance(self._any, AbstractAsyncContextManager):
             return
         async with self._entering:
             if not self._is_entered:
-                await stack.enter_async_context(self.provider)
+                await stack.enter_async_context(self._any)
                 self._is_entered = True
+
+
+class _NoSingleAnswers:
+    """Stands for the provider of a target that only answers in batches."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        raise ProviderError(f"target {self._name!r} answers in batches, and cannot judge")
 
 
 class OpenTargets:
@@ -78,8 +96,8 @@ class OpenTargets:
         """Raise `ConfigError` for a target that is not ready."""
         checks: dict[Check, str] = {}
         for target in self._open.values():
-            if isinstance(target.provider, Checked) and target.provider.check is not None:
-                checks.setdefault(target.provider.check, target.name)
+            if (check := target.check) is not None:
+                checks.setdefault(check, target.name)
         for check, name in checks.items():
             try:
                 await check.run()
@@ -152,8 +170,6 @@ class RunJudges:
             target = self._targets.judge_target(file, name)
         except ConfigError as error:
             raise ProviderError(error.message) from error
-        if isinstance(target.provider, BatchProvider):
-            raise ProviderError(f"target {name!r} answers in batches, and cannot judge")
         await self._targets.enter(target)
         _, got = await self._caller.call(target.provider, target.policy, request, partial(self._retried, name))
         if isinstance(got, FailedCall):

@@ -1,0 +1,59 @@
+"""A signal at any moment, from the first line of Python on, gives exit code 130 and no traceback."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kits.processes import started
+from tests.kits.project import Write, a_case
+from tests.kits.runs import HELLO
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+def _handles(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler of its own for a signal: the first line of agentv has been run."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="tells by /proc when a handler is set")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_at_any_moment_ends_with_130(write: Write, number: signal.Signals) -> None:
+    write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 2}\n")
+    write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(40)])
+    command = [sys.executable, "-m", "agentv", "eval", "a.jsonl", "--out", "o.jsonl", "--workers", "4"]
+    whole = _seconds(command)
+    rng = random.Random(int(number))
+    for moment in range(16):
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=default_signals
+        )
+        while process.poll() is None and not _is_ready(process.pid, number):
+            time.sleep(0.0005)
+        time.sleep(whole * 1.2 * (moment + rng.random()) / 16)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode in (130, 0), (process.returncode, out, err)
+        assert "Traceback" not in err
+        assert "Error" not in err
+        if process.returncode == 0:
+            assert "Results: o.jsonl" in out
+
+
+def _is_ready(pid: int, number: signal.Signals) -> bool:
+    # Python itself handles SIGINT from the start, in its own way: SIGTERM tells when ours are set
+    return _handles(pid, signal.SIGTERM) and _handles(pid, number)
+
+
+def _seconds(command: list[str]) -> float:
+    start = time.monotonic()
+    subprocess.run(command, capture_output=True, check=True)
+    return time.monotonic() - start
