@@ -64,7 +64,7 @@ def check_file(path: Path) -> Checked:
         for case in _checker(path)(path, report):
             cases += 1
             for problem in builder.problems(case, case.target):
-                report(msgspec.structs.replace(problem, column=1))
+                report(problem)
     except AgentvError as error:
         problems[Problem.of(error)] = None
     except _Enough:
