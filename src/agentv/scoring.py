@@ -8,14 +8,14 @@ PASS, BORDERLINE = 0.8, 0.6
 
 
 def verdict_of(score: float) -> Verdict:
-    """`pass` from 0.8 on, `borderline` from 0.6 on, else `fail`."""
+    """Return `pass` from 0.8 on, `borderline` from 0.6 on, else `fail`."""
     if score >= PASS:
         return "pass"
     return "borderline" if score >= BORDERLINE else "fail"
 
 
 def weighted_mean(scored: Iterable[EvaluatorResult]) -> float:
-    """Mean of the scores by weight; 0 when nothing weighs anything."""
+    """Return the mean of the scores by weight; 0 if all weights are 0."""
     parts = list(scored)
     heaviest = max((part.weight for part in parts), default=0.0)
     if not heaviest:

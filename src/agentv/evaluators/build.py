@@ -15,7 +15,7 @@ from agentv.cases.origin import Origin, OriginFinder
 from agentv.errors import ConfigError, SettingError
 from agentv.evaluators import evaluator_type, open_evaluator
 from agentv.evaluators.score import CaseEvaluators, ConfiguredEvaluator, Dependencies, DryRunEvaluator
-from agentv.formats.conversion import Misfit, converted, field_names, label
+from agentv.formats.conversion import Misfit, convert, field_names, label
 from agentv.formats.yaml import Steps
 from agentv.judges.target import JudgeSource, NeededJudges
 from agentv.notices import warn
@@ -156,12 +156,12 @@ class _Context:
 
     def build(self, config: Json) -> ConfiguredEvaluator:
         """Return the evaluator; raise `InvalidEvaluators`, with the places of the errors, if it cannot be built."""
-        common = converted(config, CommonSettings)
+        common = convert(config, CommonSettings)
         if isinstance(common, list):
             raise self._invalid(common)
         try:
             type_ = evaluator_type(common.type)
-            settings = converted(_own_settings(config, type_), type_)
+            settings = convert(_own_settings(config, type_), type_)
             if isinstance(settings, list):
                 raise self._invalid(settings)
             evaluator = self._builder.open(settings, self)
