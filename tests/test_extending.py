@@ -42,7 +42,7 @@ class Number(msgspec.Struct, frozen=True):
         return 1.0
 
 class Unready(msgspec.Struct, frozen=True):
-    def open(self, workshop):
+    def open(self, context):
         raise ValueError("no such thing")
 
 class Bare(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ from agentv.protocols import NamedEvaluator, Provider
 from agentv.records import EvalCase, Exchange, Json, Message, ProviderRequest, ProviderResponse, Score
 
 
-class FakeWorkshop:
-    """A workshop that has a folder and nothing else."""
+class FakeContext:
+    """A context that has a folder and nothing else."""
 
     def __init__(self, folder: Path = Path()):
         self.folder = folder
@@ -33,7 +33,7 @@ def made(kind: Any, folder: Path = Path(), **settings: Any) -> Any:
     """The evaluator with these settings, as they would stand in a file."""
     found = convert(settings, kind)
     assert not isinstance(found, list), found
-    return found.open(FakeWorkshop(folder)) if hasattr(found, "open") else found
+    return found.open(FakeContext(folder))
 
 
 def misfit(kind: Any, **settings: Any) -> str:
