@@ -184,6 +184,7 @@ def test_a_warning_is_told_in_its_place(write: Write) -> None:
     write("e.jsonl", LINES)
     write("e.yaml", "evaluators:\n  - type: llm_judge\n    prompt: '{{ candidate_answer }} {{ taste }}'\n")
     ran = agentv("eval", "e.jsonl", "--dry-run")
+    assert ran.stderr.count("unknown variable") == 1
     assert ran.stderr.count("warning: e.yaml: Line 3: evaluators[0]: prompt: unknown variable {{ taste }}") == 1
 
 

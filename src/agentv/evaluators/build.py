@@ -3,7 +3,7 @@
 They are built while a run is planned, to find what is wrong and who is needed to judge, and again when it starts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, NamedTuple, cast
@@ -43,10 +43,17 @@ class InvalidEvaluators(ConfigError):
 
 
 class EvaluatorBuilder:
-    """Builds the evaluators of cases; cases with equal settings share them."""
+    """Builds the evaluators of cases; cases with equal settings share them. Each warning goes to `warn` once."""
 
-    def __init__(self, judges: JudgeSource | None = None, *, dry_run: bool = False, only_check: bool = False):
-        self.judge_source = judges or NeededJudges()
+    def __init__(
+        self,
+        judges: JudgeSource | None = None,
+        *,
+        dry_run: bool = False,
+        only_check: bool = False,
+        warn: Callable[[Problem], None] = warn,
+    ):
+        self.judge_source, self._warn = judges or NeededJudges(), warn
         self._dry_run, self._only_check = dry_run, only_check
         self._built: dict[tuple[bytes, Path, str], CaseEvaluators] = {}
         self._failed: dict[tuple[bytes, Path, str], InvalidEvaluators] = {}
@@ -114,7 +121,7 @@ class EvaluatorBuilder:
         """Warn the user of a problem, unless that has been done."""
         if problem not in self._warned:
             self._warned.add(problem)
-            warn(problem)
+            self._warn(problem)
 
 
 class _Setting(NamedTuple):
