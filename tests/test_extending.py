@@ -17,6 +17,9 @@ from tests.kits.runs import results
 EXAMPLE = ROOT / "examples" / "extending"
 WRONG = """
 import msgspec
+from agentv import Score
+from agentv.errors import SettingError
+from agentv.protocols import EvaluatorSettings
 from agentv.providers.settings import TargetSettings
 
 class Settings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,7 +42,7 @@ class Number(msgspec.Struct, frozen=True):
         return 1.0
 
 class Unready(msgspec.Struct, frozen=True):
-    def open(self, workshop):
+    def open(self, context):
         raise ValueError("no such thing")
 
 class Bare(msgspec.Struct, frozen=True):
@@ -47,6 +50,28 @@ class Bare(msgspec.Struct, frozen=True):
 
 class Plain:
     pass
+
+class Half:
+    async def evaluate(self, exchange):
+        return Score(score=0.5)
+
+class Opens(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    passes_on = "more"
+    more: dict = {}
+
+    def open(self, context):
+        if "wrong" in self.more:
+            raise SettingError("wrong: not that", "more", "wrong")
+        return Half()
+
+class Nothing(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+class Model(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    asks_model = True
+
+    async def evaluate(self, exchange):
+        return Score(score=1.0)
 """
 ENTRY_POINTS = """
 [agentv.providers]
@@ -61,6 +86,9 @@ unready = wrong:Unready
 bare = wrong:Bare
 plain = wrong:Plain
 gone = nowhere:Gone
+opens = wrong:Opens
+nothing = wrong:Nothing
+model = wrong:Model
 """
 
 
@@ -155,6 +183,7 @@ def test_a_provider_that_cannot_be_used_is_told_in_the_name_of_its_package(
         ("plain", "the entry point leads to wrong:Plain; it should lead to a subclass of msgspec.Struct"),
         ("unready", "evaluators[0]: wrong.Unready cannot be opened: ValueError: no such thing"),
         ("bare", "evaluators[0]: wrong.Bare gave Bare, which has no 'evaluate'"),
+        ("nothing", "evaluators[0]: wrong.Nothing gave Nothing, which has no 'evaluate'"),
     ],
 )
 def test_an_evaluator_that_cannot_be_used_is_told_in_the_name_of_its_package(
@@ -174,6 +203,22 @@ def test_what_a_package_returns_is_checked(write: Write) -> None:
     a, b = results("o.jsonl")
     assert a["error"] == "the provider returned str, and no ProviderResponse"
     assert b["misses"] == ["the evaluator failed: it returned float, and no Score"]
+
+
+@pytest.mark.usefixtures("wrong")
+def test_settings_of_a_package_say_what_they_pass_on_and_whether_a_model_is_asked(write: Write) -> None:
+    write("targets.yaml", "targets:\n  - {name: default, provider: mock}\n")
+    file = write(
+        "a.yaml", "evaluators: [{type: opens, of: mine}, {type: model}]\nevalcases: [{id: a, outcome: b, input: c}]"
+    )
+    agentv("eval", file, "--out", "o.jsonl")
+    assert [part["score"] for part in results("o.jsonl")[0]["evaluator_results"]] == [0.5, 1.0]
+    agentv("eval", file, "--dry-run", "--out", "dry.jsonl")
+    assert [part["misses"] for part in results("dry.jsonl")[0]["evaluator_results"] if "misses" in part] == [
+        ["dry run: no judge was asked"]
+    ]
+    file.write_text("evaluators:\n- type: opens\n  wrong: 1\nevalcases: [{id: a, outcome: b, input: c}]")
+    assert f"{file}:2:3: error: evaluators[0]: wrong: not that" in agentv("validate", file).stdout
 
 
 def test_the_package_passes_its_own_tests(extension: Path) -> None:

@@ -1,5 +1,6 @@
 """Whatever the bytes are, loading yields cases or raises an AgentvError that says where; nothing else, ever."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agentv import AgentvError, EvalCase, collect_warnings, load_eval_cases
+from agentv import AgentvError, EvalCase, Problem, collect_warnings, load_eval_cases
+from agentv.cases.read import read_eval_file
+from agentv.evaluators.build import EvaluatorBuilder
 from agentv.project.validate import check_file
 from tests.kits.project import a_case
 
@@ -78,11 +81,21 @@ def verdicts(folder: Path, suffix: str, data: bytes) -> tuple[bool, bool]:
             loaded = True
     assert all(warning.line for warning in warnings)
     checked = check_file(path)
-    errors = [p.message for p in checked.problems if p.severity == "error"]
     # attachments and evaluators are not looked at by loading
-    errors = [message for message in errors if "no such file" not in message and not message.startswith("case ")]
+    unseen = evaluator_problems(path)
+    errors = [p for p in checked.problems if p.severity == "error" and p not in unseen]
+    errors = [problem for problem in errors if "no such file" not in problem.message]
     assert all(problem.line and problem.column for problem in checked.problems)
     return not loaded or bool(warnings), bool(errors)
+
+
+def evaluator_problems(path: Path) -> set[Problem]:
+    """What is wrong with the evaluators of a file's cases."""
+    builder, found = EvaluatorBuilder(only_check=True), set[Problem]()
+    with contextlib.suppress(AgentvError):
+        for case in read_eval_file(path, lambda _: None):
+            found.update(builder.problems(case, case.target))
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -46,9 +46,14 @@ _HOME = {
 
 
 def __getattr__(name: str) -> "Any":
-    """The public name, imported from its module now and not before."""
+    """Return a public name, imported from its module now and not before."""
     if name not in _HOME:
         raise AttributeError(f"module 'agentv' has no attribute {name!r}")
     from importlib import import_module
 
     return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, for `dir(agentv)` and completion in editors and shells."""
+    return sorted({*globals(), *__all__})

@@ -47,6 +47,14 @@ class ConfigError(AgentvError):
     """A targets file, a config file or a setting cannot be used as it stands."""
 
 
+class SettingError(ConfigError):
+    """A setting cannot be used; `steps` lead to it from the settings that are being opened."""
+
+    def __init__(self, message: str, *steps: str | int, hint: str = ""):
+        super().__init__(message, hint=hint)
+        self.steps = steps
+
+
 class ProviderError(AgentvError):
     """A target gave no answer: an error of that case alone. `may_pass` says that a second try may help.
 

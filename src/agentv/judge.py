@@ -35,7 +35,7 @@ def main(function: Callable[..., Any]) -> None:
 
 
 def ask(question: str, system_prompt: str | None = None, target: str | None = None) -> str:
-    """What the judge target says to a question; for a judge that is set up with `target: {max_calls: …}`."""
+    """Return the judge target's answer to a question; the judge must be set up with `target: {max_calls: …}`."""
     from urllib.error import HTTPError
     from urllib.request import ProxyHandler, Request, build_opener
 

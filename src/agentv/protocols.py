@@ -5,7 +5,9 @@ To add one is to write one small class with one of these methods; nothing else n
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+
+import msgspec
 
 from agentv.records import EvalResult, EvaluatorResult, Exchange, Json, ProviderRequest, ProviderResponse, Score
 
@@ -65,21 +67,54 @@ class Check(Protocol):
         ...
 
 
+@runtime_checkable
 class Evaluator(Protocol):
-    """Judges one exchange. Holds no state: one instance serves all cases at once.
+    """Scores one exchange. It holds no state: one instance serves all cases at once.
 
-    One that never waits for anything may say so with `waits = False`: then it costs no task of its own.
+    A class that inherits from this one gets `waits` and `fingerprint`, and has to write `evaluate` only.
     """
 
-    async def evaluate(self, exchange: Exchange) -> Score: ...
+    waits: ClassVar[bool] = True
+    """Whether `evaluate` may wait for something. One that never does needs no task of its own."""
+
+    async def evaluate(self, exchange: Exchange) -> Score:
+        """Return the score of an answer. An exception is a failure of this evaluator, not of the run."""
+        ...
+
+    def fingerprint(self) -> Any:
+        """Return what decides the scores besides the settings, such as a prompt's text; None if nothing does."""
+        return None
+
+
+class EvaluatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of one type of evaluator, besides `type`, `name` and `weight`.
+
+    A subclass that has `evaluate` is the evaluator itself; any other has `open`, which returns the evaluator.
+    """
+
+    passes_on: ClassVar[str | None] = None
+    """The field that takes the settings that are no fields; without one they are errors."""
+
+    asks_model: ClassVar[bool] = False
+    """Whether the score is a language model's: a dry run then asks nobody."""
+
+    imports_code: ClassVar[bool] = False
+    """Whether `open` runs the user's code: `agentv validate` then does not call it."""
+
+    waits: ClassVar[bool] = True
+    """The same as in `Evaluator`."""
+
+    def open(self, context: "EvaluatorContext") -> Evaluator:
+        """Return the evaluator; raise `ConfigError` if the settings cannot be used. Called before anything is run."""
+        return cast(Evaluator, self)
+
+    def fingerprint(self) -> Any:
+        """The same as in `Evaluator`."""
+        return None
 
 
 class EvaluatorContext(Protocol):
-    """What an evaluator finds when it gets ready for the cases of an eval file.
-
-    The settings of an evaluator are a struct. It is the evaluator itself if `evaluate` is all that it needs; else its
-    `open(context)` gives the evaluator, or raises `ConfigError`, before anything is run.
-    """
+    """What an evaluator may use when it is opened for the cases of an eval file."""
 
     @property
     def folder(self) -> Path:
@@ -87,15 +122,15 @@ class EvaluatorContext(Protocol):
         ...
 
     def judge(self, name: str | None) -> "JudgeTarget":
-        """The target that judges: the one of this name, else the one that is set up for the case's target."""
+        """Return the target of this name; without a name, the judge of the case's target."""
         ...
 
-    def warn(self, message: str, hint: str = "") -> None:
-        """Tell the user of something in the settings that can be survived."""
+    def warn(self, message: str, hint: str = "", at: tuple[str | int, ...] = ()) -> None:
+        """Tell the user of something in the settings that is no error; `at` are the steps to the setting."""
         ...
 
     def evaluator(self, config: Json) -> "NamedEvaluator":
-        """Another evaluator, made from its settings."""
+        """Return another evaluator, built from its settings."""
         ...
 
 
@@ -111,12 +146,12 @@ class JudgeTarget(Provider, Protocol):
         ...
 
     def others(self) -> Mapping[str, Provider]:
-        """All the targets that could be asked, by name."""
+        """Return all the targets that can be asked, by name."""
         ...
 
 
 class NamedEvaluator(Protocol):
-    """An evaluator at work under its own name."""
+    """An evaluator with its name and its weight."""
 
     @property
     def name(self) -> str: ...
@@ -125,7 +160,7 @@ class NamedEvaluator(Protocol):
     def weight(self) -> float: ...
 
     async def result(self, exchange: Exchange) -> EvaluatorResult:
-        """Its score; one that breaks scores 0 and says why."""
+        """Return its result; an evaluator that fails scores 0 and says why."""
         ...
 
 

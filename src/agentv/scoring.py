@@ -8,14 +8,14 @@ PASS, BORDERLINE = 0.8, 0.6
 
 
 def verdict_of(score: float) -> Verdict:
-    """`pass` from 0.8 on, `borderline` from 0.6 on, else `fail`."""
+    """Return `pass` from 0.8 on, `borderline` from 0.6 on, else `fail`."""
     if score >= PASS:
         return "pass"
     return "borderline" if score >= BORDERLINE else "fail"
 
 
 def weighted_mean(scored: Iterable[EvaluatorResult]) -> float:
-    """Mean of the scores by weight; 0 when nothing weighs anything."""
+    """Return the mean of the scores by weight; 0 if all weights are 0."""
     parts = tuple(scored)
     if len(parts) == 1:
         return round(parts[0].score, 12) if parts[0].weight else 0.0

@@ -78,3 +78,9 @@ def test_an_interruption_inside_exec_exits_with_130_as_well(write: Write) -> Non
     write("late.py", code + "from agentv.__main__ import main\nmain()\n")
     run = subprocess.run([sys.executable, "-m", "late"], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (130, "")
+
+
+def test_dir_lists_the_public_names() -> None:
+    code = "import agentv; print(set(agentv.__all__) <= set(dir(agentv)))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert ran.stdout == "True\n", ran.stderr

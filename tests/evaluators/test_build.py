@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from agentv.evaluators.build import EvaluatorBuilder, Judge
+from agentv.evaluators.build import EvaluatorBuilder
+from agentv.evaluators.score import ConfiguredEvaluator
 from agentv.evaluators.text import Contains, Equals
+from agentv.protocols import Evaluator
 from agentv.records import EvalCase, Exchange, Message, ProviderRequest, ProviderResponse, Score
 from agentv.scoring import verdict_of, weighted_mean
 
@@ -49,7 +51,7 @@ def test_verdicts(value: float, verdict: str) -> None:
     assert verdict_of(value) == verdict
 
 
-class Fixed:
+class Fixed(Evaluator):
     def __init__(self, given: Any):
         self._given = given
 
@@ -59,32 +61,32 @@ class Fixed:
         return Score(score=self._given)
 
 
-def judged(given: Any, weight: float = 1.0) -> Any:
-    return asyncio.run(Judge("n", "t", weight, Fixed(given)).result(an_exchange("x")))
+def result(given: Any, weight: float = 1.0) -> Any:
+    return asyncio.run(ConfiguredEvaluator("n", "t", weight, Fixed(given)).result(an_exchange("x")))
 
 
 def test_the_weighted_mean() -> None:
-    assert weighted_mean([judged(1.0, 3), judged(0.0, 1)]) == 0.75
-    assert weighted_mean([judged(1.0, 0), judged(1.0, 0)]) == 0.0
+    assert weighted_mean([result(1.0, 3), result(0.0, 1)]) == 0.75
+    assert weighted_mean([result(1.0, 0), result(1.0, 0)]) == 0.0
     assert weighted_mean([]) == 0.0
 
 
 @pytest.mark.parametrize("broken", [ValueError("oops"), float("nan"), float("inf")])
 def test_an_evaluator_that_breaks_scores_zero_and_says_why(broken: Any) -> None:
-    result = judged(broken)
-    assert (result.score, result.failed, result.verdict) == (0.0, True, "fail")
-    assert result.misses[0].startswith("the evaluator failed: ")
+    found = result(broken)
+    assert (found.score, found.failed, found.verdict) == (0.0, True, "fail")
+    assert found.misses[0].startswith("the evaluator failed: ")
 
 
 @pytest.mark.parametrize(("given", "kept"), [(1.5, 1.0), (-2.0, 0.0)])
 def test_a_score_out_of_range_is_cut_and_said_so(given: float, kept: float) -> None:
-    result = judged(given)
-    assert result.score == kept
-    assert result.misses == (f"the score {given} was cut to lie between 0 and 1",)
+    found = result(given)
+    assert found.score == kept
+    assert found.misses == (f"the score {given} was cut to lie between 0 and 1",)
 
 
 def test_evaluators_that_are_set_up_alike_are_made_once() -> None:
-    bench = EvaluatorBuilder(dry_run=True)
+    builder = EvaluatorBuilder(dry_run=True)
     case = an_exchange("x").case
-    assert bench.judges(case, "default") is bench.judges(case, "default")
-    assert [judge.kind for judge in bench.judges(case, "default").judges] == ["llm_judge"]
+    assert builder.build(case, "default") is builder.build(case, "default")
+    assert [evaluator.type for evaluator in builder.build(case, "default").evaluators] == ["llm_judge"]

@@ -8,7 +8,7 @@ import pytest
 
 from agentv.errors import ConfigError
 from agentv.evaluators.field_accuracy import FieldAccuracy
-from agentv.evaluators.written_values import number_of
+from agentv.formats.written_values import parse_number
 from agentv.records import Score
 from tests.kits.evaluators import made, misfit, score
 
@@ -128,7 +128,7 @@ def test_lists_of_other_lengths_and_no_lists(expected: Any, given: Any, value: f
     ],
 )
 def test_numbers_as_people_write_them(written: Any, number: str | None) -> None:
-    found = number_of(written)
+    found = parse_number(written)
     assert found is not None
     assert found == (10**400 if number is None else type(found)(number))
 
@@ -138,7 +138,7 @@ def test_numbers_as_people_write_them(written: Any, number: str | None) -> None:
     ["", "abc", "5%", "nan", "inf", "1,2,3", "1.2,3.4", "1,23.4", "--5", "-(5)", "٣", "1e99999", "1" * 101, True, None, [], {}, float("inf"), float("nan")],
 )  # fmt: skip
 def test_what_is_no_number(written: Any) -> None:
-    assert number_of(written) is None
+    assert parse_number(written) is None
 
 
 def test_numeric_tolerance() -> None:

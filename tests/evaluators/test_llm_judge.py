@@ -183,7 +183,8 @@ def test_wrong_settings_are_told_before_anything_runs(write: Write, settings: di
         ran = evaluate("cases.jsonl", "--out", "out.jsonl", expect=2)
     assert f"cases.jsonl: Line 1: case 'a': {error}" in ran.stderr
     if "unknown target" not in error:  # which only the targets file tells
-        assert f"cases.jsonl:1:1: error: case 'a': {error}" in agentv("validate", "cases.jsonl").stdout
+        column = Path("cases.jsonl").read_text().rindex(f'"{next(iter(settings))}"') + 1
+        assert f"cases.jsonl:1:{column}: error: case 'a': {error}" in agentv("validate", "cases.jsonl").stdout
     assert (server.asked, Path("out.jsonl").exists()) == ([], False)
 
 
@@ -299,7 +300,7 @@ def test_two_items_of_one_id_are_refused(write: Write) -> None:
     with openai_server(lambda body: GOOD) as server:
         item = {"id": "x", "description": "d"}
         project(write, server, a_case("a", rubrics=[item, item]))
-        assert "case 'a': rubrics: rubrics: the id 'x' stands twice" in evaluate("cases.jsonl", expect=2).stderr
+        assert "case 'a': rubrics: the id 'x' stands twice" in evaluate("cases.jsonl", expect=2).stderr
 
 
 def test_a_judge_that_is_not_ready_stops_the_run_before_it_starts(write: Write) -> None:

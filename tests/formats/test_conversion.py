@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agentv.cases.guidelines import Config
 from agentv.cases.schema import CaseRecord, FileRecord
-from agentv.formats.conversion import converted, label, misfits
+from agentv.formats.conversion import convert, find_misfits, label
 from agentv.providers import BUILT_IN, settings_type
 from tests.kits.generated import junk, spoiled
 
@@ -25,7 +25,7 @@ def fits(value: Any, type_: Any) -> bool:
 @settings(max_examples=500, deadline=None)
 @given(spoiled())
 def test_cases(case: dict[str, Any]) -> None:
-    assert fits(case, CaseRecord) == (not list(misfits(case, CaseRecord)))
+    assert fits(case, CaseRecord) == (not list(find_misfits(case, CaseRecord)))
 
 
 @settings(max_examples=500, deadline=None)
@@ -35,11 +35,11 @@ def test_settings(data: st.DataObject) -> None:
     names = [field.encode_name for field in msgspec.structs.fields(type_)]
     value = {"name": "n", "provider": "p"} if "provider" in names else {}
     value |= data.draw(st.dictionaries(st.sampled_from([*names, "unknown"]), junk, max_size=4))
-    assert fits(value, type_) == (not list(misfits(value, type_)))
+    assert fits(value, type_) == (not list(find_misfits(value, type_)))
 
 
 def test_every_misfit_is_found() -> None:
-    found = converted({"id": 1, "rubrics": [2, "x", []], "input_messages": [{"role": "r"}, {}]}, CaseRecord)
+    found = convert({"id": 1, "rubrics": [2, "x", []], "input_messages": [{"role": "r"}, {}]}, CaseRecord)
     assert isinstance(found, list)
     assert [(label(misfit.steps), misfit.message) for misfit in found] == [
         ("id", "expected a string, got an integer"),

@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from agentv.formats.conversion import converted
+from agentv.formats.conversion import convert
 from agentv.protocols import NamedEvaluator, Provider
 from agentv.records import EvalCase, Exchange, Json, Message, ProviderRequest, ProviderResponse, Score
 
 
-class FakeWorkshop:
-    """A workshop that has a folder and nothing else."""
+class FakeContext:
+    """A context that has a folder and nothing else."""
 
     def __init__(self, folder: Path = Path()):
         self.folder = folder
@@ -31,14 +31,14 @@ def an_exchange(text: str, expected: Any = None, **response: Any) -> Exchange:
 
 def made(kind: Any, folder: Path = Path(), **settings: Any) -> Any:
     """The evaluator with these settings, as they would stand in a file."""
-    found = converted(settings, kind)
+    found = convert(settings, kind)
     assert not isinstance(found, list), found
-    return found.open(FakeWorkshop(folder)) if hasattr(found, "open") else found
+    return found.open(FakeContext(folder))
 
 
 def misfit(kind: Any, **settings: Any) -> str:
     """What is wrong with settings whose types do not fit."""
-    found = converted(settings, kind)
+    found = convert(settings, kind)
     assert isinstance(found, list)
     return str(found[0].message)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from agentv.errors import ProviderError
-from agentv.formats.conversion import converted
+from agentv.formats.conversion import convert
 from agentv.providers import settings_type
 from agentv.records import Message, ProviderRequest, ProviderResponse
 
@@ -227,7 +227,7 @@ def gemini_content(said: str | dict[str, Any] | Says) -> dict[str, Any]:
 
 async def asked(target: dict[str, Any], *requests: ProviderRequest | str) -> list[ProviderResponse]:
     """What a target answers to requests, one after another, through the client that a run would have."""
-    settings: Any = converted(target, settings_type(target["provider"]))
+    settings: Any = convert(target, settings_type(target["provider"]))
     async with settings.open(Path()) as provider:
         return [
             await provider.invoke(request if isinstance(request, ProviderRequest) else a_request(request))

@@ -1,24 +1,24 @@
-"""The path in a file block -> the file that it means, and its text."""
+"""The path in a file block -> the file, and its text."""
 
 import os
 from pathlib import Path
 
 from agentv.errors import AttachmentError
-from agentv.formats.yaml import unreadable
+from agentv.formats.yaml import read_error
 from agentv.records import EvalFile
 
 
-def attached_file(value: str, eval_file: EvalFile) -> Path:
-    """The file that a block's path means: beside the eval file, from the repo's root, or as given.
+def find_attachment(value: str, eval_file: EvalFile) -> Path:
+    """Return the file that a block names, relative to the eval file, to the repo's root or to the current folder.
 
-    Raises `AttachmentError` when there is none, when it is no file, or when it is outside the repo.
+    Raise `AttachmentError` if there is none, if it is not a file, or if it is outside the repo.
     """
     if "\0" in value:
         raise AttachmentError("a file's path cannot hold a NUL character")
     if len(value.encode()) > 4000:
         raise AttachmentError(f"no such file: {value[:40]}…", hint="the path is too long; text goes into a text block")
-    tried = [Path(os.path.abspath(eval_file.path)).parent, *([eval_file.root] if eval_file.root else []), Path.cwd()]
-    paths = [Path(os.path.normpath(folder / value)) for folder in tried]
+    folders = [Path(os.path.abspath(eval_file.path)).parent, *([eval_file.root] if eval_file.root else []), Path.cwd()]
+    paths = [Path(os.path.normpath(folder / value)) for folder in folders]
     path = next((path for path in paths if os.path.lexists(path)), None)
     if path is None:
         places = ", ".join(dict.fromkeys(str(path.parent) for path in paths))
@@ -26,7 +26,7 @@ def attached_file(value: str, eval_file: EvalFile) -> Path:
     try:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError) as problem:
-        raise AttachmentError(f"not a file that can be read: {value}", hint=_why(problem)) from problem
+        raise AttachmentError(f"not a file that can be read: {value}", hint=_reason(problem)) from problem
     if eval_file.root and not real.is_relative_to(eval_file.root.resolve()):
         raise AttachmentError(f"outside the repo: {value}", hint=f"copy it to a place under {eval_file.root}")
     if real.is_dir():
@@ -36,18 +36,18 @@ def attached_file(value: str, eval_file: EvalFile) -> Path:
     return path
 
 
-def attached_text(value: str, path: Path) -> str:
-    """The content of an attached file; it must be text."""
+def read_attachment(value: str, path: Path) -> str:
+    """Return the text of an attached file; raise `AttachmentError` if it cannot be read, or is not UTF-8."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise AttachmentError(f"not a text file: {value}", hint="only UTF-8 text can go into a prompt") from problem
     except OSError as problem:
-        error = unreadable(problem, path, AttachmentError)
+        error = read_error(problem, path, AttachmentError)
         raise AttachmentError(f"{error.message}: {value}", hint=error.hint) from problem
 
 
-def _why(problem: OSError | RuntimeError) -> str:
+def _reason(problem: OSError | RuntimeError) -> str:
     if isinstance(problem, RuntimeError) or "symbolic links" in (problem.strerror or ""):
         return "its symbolic links lead in a circle"
     return problem.strerror or str(problem)

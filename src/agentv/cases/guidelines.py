@@ -16,7 +16,7 @@ Pattern = Annotated[str, Meta(min_length=1)]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a project sets for all of its eval files."""
+    """The settings of a project for all of its eval files."""
 
     schema_: Annotated[str | None, Meta(description="For editors.")] = msgspec.field(name="$schema", default=None)
     guideline_patterns: Annotated[
@@ -26,7 +26,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def guideline_patterns(folder: Path) -> tuple[str, ...]:
-    """The patterns that hold for the eval files in `folder`."""
+    """Return the patterns of guideline files for the eval files in a folder; raise `ConfigError` if they are wrong."""
     path = first_file(folders_upward(folder), CONFIG_NAMES)
     if path is None:
         return GUIDELINE_PATTERNS

@@ -1,7 +1,7 @@
-"""EvalCase -> ProviderRequest: what exactly is sent.
+"""EvalCase -> ProviderRequest.
 
-Files are read here, when the case runs, and not when it is loaded. A file that is a guideline leaves
-the message: its content goes to `guidelines`, and a marker stays where it was.
+Files are read here, when the case runs, and not when it is loaded. The content of a guideline file goes to
+`guidelines`; a marker takes its place in the message.
 """
 
 import enum
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agentv.cases.attachments import attached_file, attached_text
+from agentv.cases.attachments import find_attachment, read_attachment
 from agentv.errors import AttachmentError
 from agentv.records import EvalCase, EvalFile, FileBlock, Message, ProviderRequest, TextBlock
 
@@ -21,14 +21,14 @@ GUIDELINES_HEADING = "[[ ## Guidelines ## ]]"
 
 
 class Files(enum.Enum):
-    """How a file goes into a prompt: its content, or its path for a target that reads files itself."""
+    """What goes into a prompt for a file: its content, or its path for a target that reads files itself."""
 
     INLINE = "inline"
     REFERENCE = "reference"
 
 
 class _Turn(NamedTuple):
-    """One message as text. `visible` is False for one that only attaches guidelines, or is empty."""
+    """A message as text; `visible` is False if it is empty, or only attaches guidelines."""
 
     message: Message
     text: str
@@ -36,27 +36,27 @@ class _Turn(NamedTuple):
 
 
 def build_request(case: EvalCase, guideline_patterns: Sequence[str], files: Files) -> ProviderRequest:
-    """What is sent to a target for `case`. A file that cannot be read raises `AttachmentError`."""
-    if (text := _only_text(case.input_messages)) is not None:  # most cases are this simple
+    """Return what is sent to a target for a case; raise `AttachmentError` if a file cannot be read."""
+    if (text := _single_text(case.input_messages)) is not None:  # most cases are this simple
         return ProviderRequest(eval_id=case.id, question=text, chat_prompt=case.input_messages)
-    reader = _Reader(case.file, guideline_patterns, files)
+    renderer = _Renderer(case.file, guideline_patterns, files)
     try:
-        turns = [reader.turn(message) for message in case.input_messages]
+        turns = [renderer.turn(message) for message in case.input_messages]
     except AttachmentError as error:
         raise AttachmentError(error.message, file=case.file.path, line=case.line, hint=error.hint) from error
-    guidelines = reader.guidelines()
+    guidelines = renderer.guidelines()
     return ProviderRequest(
         eval_id=case.id,
         question=_question(turns),
         guidelines=guidelines,
         chat_prompt=_chat_prompt(turns, guidelines),
-        input_files=tuple(reader.input_files),
-        guideline_files=tuple(reader.guideline_files),
+        input_files=tuple(renderer.input_files),
+        guideline_files=tuple(renderer.guideline_files),
     )
 
 
-def _only_text(messages: Sequence[Message]) -> str | None:
-    """The text of a conversation that is one plain question."""
+def _single_text(messages: Sequence[Message]) -> str | None:
+    """Return the text of a conversation that is one message of plain text, else None."""
     message = messages[0]
     if len(messages) > 1 or message.tool_calls or message.role not in ("user", "system"):
         return None
@@ -64,14 +64,14 @@ def _only_text(messages: Sequence[Message]) -> str | None:
 
 
 def is_guideline(value: str, path: Path, eval_file: EvalFile, patterns: Sequence[str]) -> bool:
-    """Whether a file block is a guideline, by its path as written or by its path from the repo's root."""
+    """Return whether a file is a guideline, by its path as written or by its path from the repo's root."""
     root = eval_file.root
     names = [value, path.relative_to(root).as_posix()] if root and path.is_relative_to(root) else [value]
     return any(_glob(pattern).fullmatch(name.removeprefix("./")) for pattern in patterns for name in names)
 
 
-class _Reader:
-    """Turns messages into text and remembers the files it met on the way, each once."""
+class _Renderer:
+    """Turns messages into text, and collects the files that they attach, each once."""
 
     def __init__(self, eval_file: EvalFile, patterns: Sequence[str], files: Files):
         self._eval_file, self._patterns, self._files = eval_file, patterns, files
@@ -82,30 +82,31 @@ class _Reader:
         parts, visible = [], bool(message.tool_calls)
         for block in _blocks(message):
             if isinstance(block, TextBlock):
-                text, shown = block.value, bool(block.value.strip())
+                text, is_shown = block.value, bool(block.value.strip())
             else:
-                text, shown = self._file(block.value)
+                text, is_shown = self._file(block.value)
             parts.append(text)
-            visible = visible or shown
+            visible = visible or is_shown
         return _Turn(message, "\n".join(part for part in parts if part), visible)
 
     def guidelines(self) -> str:
-        """The content of the guideline files; several are each headed by their name."""
+        """Return the content of the guideline files; if there are several, each under its name."""
         if len(self.guideline_files) == 1:
             return next(iter(self.guideline_files.values()))
         return "\n\n".join(f"=== {path.name} ===\n{text}" for path, text in self.guideline_files.items())
 
     def _file(self, value: str) -> tuple[str, bool]:
-        path = attached_file(value, self._eval_file)
-        shown = value.replace('"', "&quot;")
+        """Return the text for a file block, and whether it makes the message visible."""
+        path = find_attachment(value, self._eval_file)
+        name = value.replace('"', "&quot;")
         if is_guideline(value, path, self._eval_file, self._patterns):
             if path not in self.guideline_files:
-                self.guideline_files[path] = attached_text(value, path)
+                self.guideline_files[path] = read_attachment(value, path)
             return f"<Attached: {value}>", False
         self.input_files[path] = None
         if self._files is Files.REFERENCE:
-            return f'<file: path="{shown}">', True
-        return f'<file path="{shown}">\n{attached_text(value, path)}\n</file>', True
+            return f'<file: path="{name}">', True
+        return f'<file path="{name}">\n{read_attachment(value, path)}\n</file>', True
 
 
 def _blocks(message: Message) -> Sequence[TextBlock | FileBlock]:
@@ -121,12 +122,12 @@ def _blocks(message: Message) -> Sequence[TextBlock | FileBlock]:
 
 
 def _question(turns: Sequence[_Turn]) -> str:
-    """The prompt as one text: the only message's own, or all turns under the names of their roles."""
+    """Return the prompt as one text: that of a single message, or all turns under the names of their roles."""
     visible = [turn for turn in turns if turn.visible]
     if len(visible) <= 1 and all(turn.message.role in ("system", "user") for turn in turns):
         return "\n\n".join(text for turn in visible or turns if (text := _with_calls(turn)))
-    spoken = ((turn.message.role, _with_calls(turn)) for turn in turns)
-    return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in spoken if text.strip())
+    parts = ((turn.message.role, _with_calls(turn)) for turn in turns)
+    return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in parts if text.strip())
 
 
 def _with_calls(turn: _Turn) -> str:
@@ -135,7 +136,7 @@ def _with_calls(turn: _Turn) -> str:
 
 
 def _chat_prompt(turns: Sequence[_Turn], guidelines: str) -> tuple[Message, ...]:
-    """The turns for a language model, with the guidelines in the (first) system message."""
+    """Return the messages for a language model, with the guidelines in the first system message."""
     chat = [msgspec.structs.replace(turn.message, content=turn.text) for turn in turns if turn.visible]
     if not guidelines:
         return tuple(chat)
@@ -152,7 +153,7 @@ _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 @cache
 def _glob(pattern: str) -> re.Pattern[str]:
-    """A glob as a regular expression. `**` crosses folders; without a slash any folder will do."""
+    """Return a glob as a regular expression. `**` crosses folders; a glob without a slash matches in any folder."""
     pattern = pattern.removeprefix("./")
     anywhere = "" if "/" in pattern else "(?:.*/)?"
     parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)

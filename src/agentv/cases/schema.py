@@ -1,6 +1,6 @@
-"""A case as it is written, aliases and all -> EvalCase.
+"""A case as it is written, with aliases -> EvalCase.
 
-These structs are what the loaders decode into and what `agentv schema` prints.
+The loaders decode into these structs, and `agentv schema` prints their JSON Schema.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ Evaluators = tuple[Json, ...]
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a YAML eval file says besides its cases, and all that a sidecar says."""
+    """The settings of a YAML eval file besides its cases, and all of a sidecar."""
 
     schema_: Annotated[str | None, Meta(description="For editors.")] = msgspec.field(name="$schema", default=None)
 
@@ -65,7 +65,7 @@ class EvalFileRecord(FileRecord, frozen=True, kw_only=True):
 
 
 class Defaults(msgspec.Struct, frozen=True):
-    """What the cases of a file take from it when they say nothing themselves."""
+    """What cases take from their file for the fields that they leave out."""
 
     file: EvalFile
     execution: Execution
@@ -73,32 +73,32 @@ class Defaults(msgspec.Struct, frozen=True):
     description: str
 
 
-def complete(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | list[Misfit]:
-    """The case that a record describes, or what it lacks. A field's own name wins over its alias."""
+def build_case(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | list[Misfit]:
+    """Return the case that a record describes, or what is wrong with it. A field's own name wins over its alias."""
     outcome = record.expected_outcome
     if outcome is None:
         outcome = record.outcome
     messages, given = record.input_messages, record.input
     if given is not None:
         if messages is None:
-            messages = _one_or_more(given, "user")
-        elif silent := _silent(record):
-            return silent
+            messages = _as_messages(given, "user")
+        elif misfits := _missing_content(record):
+            return misfits
     expected, output = record.expected_messages, record.expected_output
     if output is not None:
         if expected is None:
-            expected = _one_or_more(output, "assistant")
-        elif silent := _silent(record):
-            return silent
+            expected = _as_messages(output, "assistant")
+        elif misfits := _missing_content(record):
+            return misfits
     expected = expected or ()
     if record.id is None or outcome is None or messages is None:
-        return _missing(record.id, outcome, messages)
+        return _missing_fields(record.id, outcome, messages)
     for message in messages + expected:
-        if message.content is None and not _may_be_silent(message):
-            return _silent(record)
+        if message.content is None and not _may_lack_content(message):
+            return _missing_content(record)
     execution = defaults.execution
     if record.execution is not None or record.evaluators is not None:
-        execution = _overriding(record, execution)
+        execution = _override(record, execution)
     return EvalCase(
         record.id,
         outcome,
@@ -115,20 +115,20 @@ def complete(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | li
     )
 
 
-def _one_or_more(given: str | Json | tuple[Message, ...], role: Role) -> tuple[Message, ...]:
-    """Messages as they are; anything else is what one message of `role` says."""
+def _as_messages(given: str | Json | tuple[Message, ...], role: Role) -> tuple[Message, ...]:
+    """Return messages as they are, and anything else as the content of one message of this role."""
     return given if isinstance(given, tuple) else (Message(role=role, content=given),)
 
 
-def _missing(id_: str | None, outcome: str | None, messages: tuple[Message, ...] | None) -> list[Misfit]:
+def _missing_fields(id_: str | None, outcome: str | None, messages: tuple[Message, ...] | None) -> list[Misfit]:
     needed = {"id": id_, "expected_outcome": outcome, "input_messages": messages}
     lacking = ", ".join(name for name, value in needed.items() if value is None)
     case = f"case {id_!r}" if id_ else "the case"
     return [Misfit((), f"missing {lacking}; {case} is left out", severity="warning")]
 
 
-def _silent(record: CaseRecord) -> list[Misfit]:
-    """The messages that say nothing, by the field that they were written in."""
+def _missing_content(record: CaseRecord) -> list[Misfit]:
+    """Return the messages that have no content, by the field that they are written in."""
     fields = {
         "input_messages": record.input_messages,
         "input": record.input,
@@ -140,16 +140,16 @@ def _silent(record: CaseRecord) -> list[Misfit]:
         for field, messages in fields.items()
         if isinstance(messages, tuple)
         for index, message in enumerate(messages)
-        if message.content is None and not _may_be_silent(message)
+        if message.content is None and not _may_lack_content(message)
     ]
 
 
-def _may_be_silent(message: Message) -> bool:
+def _may_lack_content(message: Message) -> bool:
     return message.role == "assistant" and bool(message.tool_calls)
 
 
-def _overriding(record: CaseRecord | FileRecord, base: Execution) -> Execution:
-    """`base` with what the record sets; `evaluators` wins over `execution.evaluators`."""
+def _override(record: CaseRecord | FileRecord, base: Execution) -> Execution:
+    """Return `base` with what the record sets; `evaluators` wins over `execution.evaluators`."""
     own = record.execution or Execution()
     evaluators = own.evaluators if record.evaluators is None else record.evaluators
     return Execution(
@@ -158,24 +158,29 @@ def _overriding(record: CaseRecord | FileRecord, base: Execution) -> Execution:
     )
 
 
-def defaults_of(path: Path, record: FileRecord) -> Defaults:
+def build_defaults(path: Path, record: FileRecord) -> Defaults:
+    """Return the defaults for the cases of a file, from its record or from its sidecar's."""
     file = EvalFile(path=path, dataset=record.dataset or path.stem, root=repo_root(path.parent))
-    execution = _overriding(record, Execution(target="default", evaluators=()))
+    execution = _override(record, Execution(target="default", evaluators=()))
     return Defaults(file, execution, record.evaluator or "llm_judge", record.description or "")
 
 
-def _given(*names: str) -> Json:
-    """Schema: one of these fields is there, and not null."""
+def _require_one(*names: str) -> Json:
+    """Return the schema of an object that has one of these fields, and not null."""
     return {"anyOf": [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names]}
 
 
 RULES: dict[str, Json] = {
     "CaseRecord": {
-        "allOf": [_given("id"), _given("expected_outcome", "outcome"), _given("input_messages", "input")],
+        "allOf": [
+            _require_one("id"),
+            _require_one("expected_outcome", "outcome"),
+            _require_one("input_messages", "input"),
+        ],
     },
     "Message": {
         "anyOf": [
-            _given("content"),
+            _require_one("content"),
             {
                 "required": ["tool_calls"],
                 "properties": {"role": {"const": "assistant"}, "tool_calls": {"type": "array", "minItems": 1}},
@@ -183,4 +188,4 @@ RULES: dict[str, Json] = {
         ]
     },
 }
-"""What `complete` asks of a record beyond the types of its fields, for its JSON Schema."""
+"""What `build_case` asks of a record beyond the types of its fields, for its JSON Schema."""

@@ -33,11 +33,11 @@ EXTRAS = {
     "gemini": ("google-genai", "httpx2"),
     "http": ("httpx2",),
 }
-"""Our extras, and the packages that each brings."""
+"""The extras of agentv, and the packages that each installs."""
 
 
 class Extra(msgspec.Struct, frozen=True, kw_only=True):
-    """An extra of ours: the packages that it brings with their versions, if they are all there."""
+    """An extra, and the versions of its packages; None if one is not installed."""
 
     name: str
     packages: dict[str, str] | None
@@ -45,7 +45,7 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetsFileState(msgspec.Struct, frozen=True, kw_only=True):
-    """A targets file, the folders whose eval files use it, and how its targets are."""
+    """A targets file, the folders whose eval files use it, and the state of its targets."""
 
     file: str
     used_in: tuple[str, ...]
@@ -54,7 +54,7 @@ class TargetsFileState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """All that can be told from here."""
+    """All that `agentv doctor` finds out."""
 
     agentv: str
     python: str
@@ -78,15 +78,15 @@ def command(targets: Path | None, check: bool, form: str) -> None:
     1: one is not, or there is none; 2: bad usage.
     """
     with contextlib.redirect_stdout(sys.stderr):  # the user's functions are loaded, and may say something
-        found = _diagnosis(targets, check)
+        found = _diagnose(targets, check)
     if form == "json":
         print_lines([msgspec.json.format(msgspec.json.encode(found, enc_hook=str), indent=2).decode()])
     else:
-        print_lines(map(printable, _fitted(_lines(found))))
+        print_lines(map(printable, _fold(_lines(found))))
     sys.exit(0 if found.ready else 1)
 
 
-def _diagnosis(given: Path | None, check: bool) -> Diagnosis:
+def _diagnose(given: Path | None, check: bool) -> Diagnosis:
     try:
         folders = list(dict.fromkeys(path.parent for path in eval_files(["."])))
     except NothingFound:
@@ -106,7 +106,7 @@ def _diagnosis(given: Path | None, check: bool) -> Diagnosis:
         python=platform.python_version(),
         executable=sys.executable,
         extras=tuple(_extra(name, packages) for name, packages in EXTRAS.items()),
-        env_files=tuple(map(_shown, env_files)),
+        env_files=tuple(map(_relative, env_files)),
         targets_files=states,
         looked_in=tuple(dict.fromkeys(str(place) for folder in folders for place in searched_folders(folder))),
         problems=tuple(problems),
@@ -144,12 +144,12 @@ def _file_state(file: Path, folders: Sequence[Path], check: bool) -> TargetsFile
     except ConfigError as error:
         problems = (Problem.of(error),)
     return TargetsFileState(
-        file=_shown(file), used_in=tuple(map(_shown, folders)), targets=tuple(states), problems=problems
+        file=_relative(file), used_in=tuple(map(_relative, folders)), targets=tuple(states), problems=problems
     )
 
 
-def _shown(path: Path) -> str:
-    """The path, from here if it is below."""
+def _relative(path: Path) -> str:
+    """Return the path, relative to the current folder if it is inside."""
     here = Path(os.path.abspath(path))
     return str(here.relative_to(Path.cwd())) if here.is_relative_to(Path.cwd()) else str(here)
 
@@ -198,8 +198,8 @@ def _problem_lines(problem: Problem) -> Iterator[str]:
         yield f"{'':13}hint: {problem.hint}"
 
 
-def _fitted(lines: Iterator[str]) -> Iterator[str]:
-    """The lines, folded to the width of a terminal; for anybody else they stay whole."""
+def _fold(lines: Iterator[str]) -> Iterator[str]:
+    """Yield the lines, folded to the width of the terminal; unchanged if stdout is not a terminal."""
     if not sys.stdout.isatty():
         yield from lines
         return

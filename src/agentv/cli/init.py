@@ -10,7 +10,7 @@ from agentv.cli.help import Command
 from agentv.cli.messages import print_lines
 from agentv.cli.params import OneOf
 from agentv.formats.printable import printable
-from agentv.project.scaffold import DEFAULT, TEMPLATES, Scaffolded, missing_lines, scaffold
+from agentv.project.scaffold import DEFAULT, TEMPLATES, ScaffoldResult, missing_lines, scaffold
 
 IGNORE = ".gitignore"
 
@@ -31,13 +31,13 @@ def command(folder: Path, template: str) -> None:
     print_lines(map(printable, _lines(folder, scaffold(folder, template))))
 
 
-def _lines(folder: Path, made: Scaffolded) -> Iterator[str]:
-    yield from (f"written  {path}" for path in made.written)
-    yield from (f"kept     {path}" for path in made.kept)
+def _lines(folder: Path, result: ScaffoldResult) -> Iterator[str]:
+    yield from (f"written  {path}" for path in result.written)
+    yield from (f"kept     {path}" for path in result.kept)
     yield ""
     ignored = folder / IGNORE
-    if ignored in made.kept and (missing := missing_lines(ignored)):
+    if ignored in result.kept and (missing := missing_lines(ignored)):
         yield f"Your {IGNORE} lacks: {' '.join(missing)}"
     if folder.resolve() != Path.cwd():
         yield f"Go there:  cd {shlex.quote(str(folder))}"
-    yield from made.next_steps.splitlines()
+    yield from result.next_steps.splitlines()

@@ -14,7 +14,7 @@ from agentv.cli.messages import print_lines, print_warnings
 from agentv.cli.params import OneOf
 from agentv.formats.printable import printable
 from agentv.project.discovery import agentv_files, unique
-from agentv.project.validate import Checked, check_files
+from agentv.project.validate import CheckedFile, check_files
 from agentv.records import Problem
 
 
@@ -39,14 +39,14 @@ def command(paths: tuple[str, ...], form: str, verbose: bool) -> None:
 _COUNTED = ("files", "cases", "errors", "warnings")
 
 
-def _print_text(checked: Iterable[Checked]) -> Counter[str]:
+def _print_text(checked: Iterable[CheckedFile]) -> Counter[str]:
     total: Counter[str] = Counter()
     print_lines(_lines(checked, total))
     return total
 
 
-def _lines(checked: Iterable[Checked], total: Counter[str]) -> Iterator[str]:
-    """A line a problem, as files are checked, and a last one that counts them."""
+def _lines(checked: Iterable[CheckedFile], total: Counter[str]) -> Iterator[str]:
+    """Yield a line for each problem while files are checked, and a last line with the numbers."""
     for file in checked:
         total.update(_counts(file))
         yield from (printable(_line(problem)) for problem in file.problems)
@@ -55,13 +55,13 @@ def _lines(checked: Iterable[Checked], total: Counter[str]) -> Iterator[str]:
 
 
 def _line(problem: Problem) -> str:
-    """`file:line:column: message`, as compilers print it and editors read it."""
+    """Return `file:line:column: severity: message`, as compilers print it and editors read it."""
     hint = f" ({problem.hint})" if problem.hint else ""
     place = f"{problem.file}:{problem.line or 1}:{problem.column or 1}"
     return f"{place}: {problem.severity}: {problem.message}{hint}"
 
 
-def _print_json(checked: Iterable[Checked]) -> Counter[str]:
+def _print_json(checked: Iterable[CheckedFile]) -> Counter[str]:
     files = list(checked)
     total = sum(map(_counts, files), Counter[str]())
     form = {
@@ -73,10 +73,10 @@ def _print_json(checked: Iterable[Checked]) -> Counter[str]:
 
 
 def _path(path: Any) -> str:
-    """A path as text, even one that is not UTF-8."""
+    """Return a path as text, also one that is not UTF-8."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def _counts(file: Checked) -> Counter[str]:
+def _counts(file: CheckedFile) -> Counter[str]:
     severities = Counter(f"{problem.severity}s" for problem in file.problems)
     return Counter(files=1, cases=file.cases) + severities

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from agentv.errors import AgentvError, ResultsError
-from agentv.formats.yaml import unreadable
+from agentv.formats.yaml import read_error
 from agentv.records import Problem
 from agentv.results.read import Digests, Row, WholeRow, result_rows
 from agentv.scoring import PASS as PASSING_SCORE
@@ -346,4 +346,4 @@ def _unreadable(error: OSError, path: Path) -> AgentvError:
         newest = max(path.glob("eval_*"), key=lambda file: file.stat().st_mtime, default=None)
         hint = f"name a results file in it, such as {newest}" if newest else "name a results file"
         return AgentvError("this is a folder, not a results file", file=path, hint=hint)
-    return unreadable(error, path, AgentvError)
+    return read_error(error, path, AgentvError)

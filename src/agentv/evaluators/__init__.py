@@ -1,12 +1,15 @@
-"""What scores answers. Each kind is a file here, or comes from an installed package by an entry point."""
+"""The types of evaluators: each is a file here, or comes from an installed package by an entry point."""
 
 import pkgutil
+from functools import cache
 from typing import Any
 
 import msgspec
 
-from agentv.errors import ConfigError, nearest
-from agentv.system.entry_points import extension, extension_names
+from agentv.errors import SettingError, nearest
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
+from agentv.records import Exchange, Score
+from agentv.system.entry_points import extension, extension_names, opened
 
 GROUP = "agentv.evaluators"
 
@@ -32,12 +35,43 @@ BUILT_IN = {
 }
 
 
-def evaluator_type(kind: str) -> Any:
-    """The class for `kind`: ours, else an installed package's. Imported now and not before."""
-    if kind in BUILT_IN:
-        return pkgutil.resolve_name(BUILT_IN[kind])
-    found = extension(GROUP, kind, msgspec.Struct)
-    if found is None:
-        hint = nearest(kind, {*BUILT_IN, *extension_names(GROUP)})
-        raise ConfigError(f"unknown evaluator type {kind!r}", hint=hint)
-    return found
+def evaluator_type(name: str) -> type[EvaluatorSettings]:
+    """Return the settings of a type of evaluator: ours, else an installed package's. Imported now and not before.
+
+    Raise `SettingError` if there is no such type, `ConfigError` if the package cannot be used.
+    """
+    if name in BUILT_IN:
+        found: type[EvaluatorSettings] = pkgutil.resolve_name(BUILT_IN[name])
+        return found
+    brought = extension(GROUP, name, msgspec.Struct)
+    if brought is None:
+        hint = nearest(name, {*BUILT_IN, *extension_names(GROUP)})
+        raise SettingError(f"unknown evaluator type {name!r}", "type", hint=hint)
+    return brought if issubclass(brought, EvaluatorSettings) else _with_defaults(brought)
+
+
+def open_evaluator(settings: EvaluatorSettings, context: EvaluatorContext) -> Evaluator:
+    """Return the evaluator with these settings; raise `ConfigError` if they cannot be used."""
+    evaluator = opened(settings, context, "evaluate")
+    return evaluator if isinstance(evaluator, Evaluator) else _Adapter(evaluator)
+
+
+@cache
+def _with_defaults(struct: type[msgspec.Struct]) -> type[EvaluatorSettings]:
+    """Return a struct of a package that is no `EvaluatorSettings` as a subclass of both."""
+    config = struct.__struct_config__
+    options: Any = {"frozen": config.frozen, "forbid_unknown_fields": config.forbid_unknown_fields}
+    bases = (struct, EvaluatorSettings)
+    both: Any = msgspec.defstruct(struct.__name__, [], bases=bases, module=struct.__module__, **options)
+    return both  # type: ignore[no-any-return]
+
+
+class _Adapter(Evaluator):
+    """An evaluator of a package that has `evaluate` and nothing else."""
+
+    def __init__(self, inner: Any):
+        self._inner = inner
+
+    async def evaluate(self, exchange: Exchange) -> Score:
+        score: Score = await self._inner.evaluate(exchange)
+        return score

@@ -1,274 +1,231 @@
-"""The evaluators that a case asks for -> instances of them, and their scores of an answer.
+"""The settings of a case's evaluators -> the evaluators.
 
 They are built while a run is planned, to find what is wrong and who is needed to judge, and again when it starts.
 """
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
 
-from agentv.errors import AgentvError, ConfigError
-from agentv.evaluators import evaluator_type
-from agentv.formats.conversion import Misfit, converted, field_names, label
-from agentv.formats.fingerprint import digest
-from agentv.judges.reply import BadJudgement, sound, writable
+from agentv.cases.origin import Origin, OriginFinder
+from agentv.errors import ConfigError, SettingError
+from agentv.evaluators import evaluator_type, open_evaluator
+from agentv.evaluators.score import CaseEvaluators, ConfiguredEvaluator, Dependencies, DryRunEvaluator
+from agentv.formats.conversion import Misfit, convert, field_names, label
+from agentv.formats.yaml import Steps
 from agentv.judges.target import JudgeSource, NeededJudges
 from agentv.notices import warn
-from agentv.protocols import Evaluator, JudgeTarget
-from agentv.providers.settings import target_digest
-from agentv.records import EvalCase, EvaluatorResult, Exchange, Json, Problem, Score
-from agentv.scoring import verdict_of
-from agentv.system.entry_points import opened
-from agentv.system.threads import words
+from agentv.protocols import Evaluator, EvaluatorSettings, JudgeTarget
+from agentv.records import EvalCase, Json, Problem, Severity
 
-MOST_KEPT = 256
-JUDGED = ("llm_judge", "rubric")
-"""The kinds that ask a language model."""
+MAX_CACHED = 256
 
 
-class Heading(msgspec.Struct, frozen=True, kw_only=True):
-    """What every evaluator has."""
+class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that evaluators of all types have."""
 
     type: Annotated[str, Meta(min_length=1)]
     name: Annotated[str, Meta(min_length=1)] | None = None
     weight: Annotated[float, Meta(ge=0)] = 1.0
 
 
-class Judge(msgspec.Struct, frozen=True):
-    """An evaluator at work: its name, its weight, and what does the work."""
-
-    name: str
-    kind: str
-    weight: float
-    evaluator: Evaluator
-
-    async def result(self, exchange: Exchange) -> EvaluatorResult:
-        """Its score; one that breaks scores 0 and says why."""
-        try:
-            score = sound(await self.evaluator.evaluate(exchange))
-        except Exception as error:
-            reason = str(error) if isinstance(error, AgentvError | BadJudgement) else words(error)
-            score = Score(score=0.0, misses=(writable(f"the evaluator failed: {reason}"),), failed=True)
-        return EvaluatorResult(
-            name=self.name,
-            type=self.kind,
-            score=score.score,
-            weight=self.weight,
-            verdict=score.verdict or verdict_of(score.score),
-            hits=score.hits,
-            misses=score.misses,
-            reasoning=score.reasoning or None,
-            details=score.details,
-            evaluator_provider_request=score.evaluator_provider_request,
-            failed=score.failed,
-        )
-
-
-class WrongEvaluators(ConfigError):
-    """Everything that is wrong with the evaluators of a case; the first stands for all."""
+class InvalidEvaluators(ConfigError):
+    """The evaluators of a case cannot be built. `errors` is all that is wrong; the first stands for them."""
 
     def __init__(self, errors: Sequence[ConfigError]):
         first = errors[0]
-        super().__init__(first.message, file=first.file, line=first.line, hint=first.hint)
-        self.errors = [inner for error in errors for inner in getattr(error, "errors", [error])]
-
-
-class Judges:
-    """All the evaluators of a case."""
-
-    def __init__(self, judges: Sequence[Judge], configs: Sequence[Json], behind: "_Behind"):
-        self.judges, self._configs, self._behind = judges, configs, behind
-        self._side_by_side = sum(getattr(judge.evaluator, "waits", True) for judge in judges) > 1
-        """Whether there is anything to gain by that."""
-
-    @cached_property
-    def digests(self) -> dict[str, str]:
-        """The part of `Digests` that tells how answers are scored; known once the lines to judges are connected."""
-        settings = [target_digest(judge.settings) for judge in self._behind.judges if judge.settings is not None]
-        judges = digest(settings) if settings else ""
-        prompts = digest(self._behind.prints) if self._behind.prints else ""
-        return {"evaluators": digest(self._configs, judges, prompts), "judges": judges, "prompts": prompts}
-
-    async def results(self, exchange: Exchange) -> tuple[EvaluatorResult, ...]:
-        """What each makes of the exchange; they work side by side, if more than one waits for something."""
-        if not self._side_by_side:
-            return tuple([await judge.result(exchange) for judge in self.judges])
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(judge.result(exchange)) for judge in self.judges]
-        return tuple(task.result() for task in tasks)
-
-
-class _Behind(NamedTuple):
-    """What evaluators rest on besides their settings: what their prompts and scripts say, and whom they ask."""
-
-    prints: list[Any]
-    judges: list[JudgeTarget]
-
-
-class Unjudged:
-    """Stands for a language model's judgement in a dry run, which asks nobody."""
-
-    async def evaluate(self, _exchange: Exchange) -> Score:
-        return Score(score=0.0, misses=("dry run: no judge was asked",))
+        super().__init__(first.message, file=first.file, line=first.line, column=first.column, hint=first.hint)
+        self.errors = errors
 
 
 class EvaluatorBuilder:
-    """Makes the evaluators of cases; those that are set up alike share one set."""
+    """Builds the evaluators of cases; cases with equal settings share them. Each warning goes to `warn` once."""
 
-    def __init__(self, judges: JudgeSource | None = None, *, dry_run: bool = False, only_check: bool = False):
-        self.judge_source = judges or NeededJudges()
+    def __init__(
+        self,
+        judges: JudgeSource | None = None,
+        *,
+        dry_run: bool = False,
+        only_check: bool = False,
+        warn: Callable[[Problem], None] = warn,
+    ):
+        self.judge_source, self._warn = judges or NeededJudges(), warn
         self._dry_run, self._only_check = dry_run, only_check
-        self._made: dict[tuple[bytes, Path, str], Judges] = {}
-        self._failed: dict[tuple[bytes, Path, str], ConfigError] = {}
-        self._last: tuple[object, object, str, Judges] | None = None
+        self._built: dict[tuple[bytes, Path, str], CaseEvaluators] = {}
+        self._failed: dict[tuple[bytes, Path, str], InvalidEvaluators] = {}
+        self._last: tuple[object, object, str, CaseEvaluators] | None = None
         self._warned: set[Problem] = set()
+        self.origins = OriginFinder()
 
-    def judges(self, case: EvalCase, target: str) -> Judges:
-        """The evaluators of a case. What is wrong with their settings is a `ConfigError`."""
-        asked = case.execution.evaluators
-        plain = bool(asked) and not case.rubrics
+    def build(self, case: EvalCase, target: str) -> CaseEvaluators:
+        """Return the evaluators of a case; raise `InvalidEvaluators` if their settings cannot be used."""
+        evaluators = case.execution.evaluators
+        is_plain = bool(evaluators) and not case.rubrics
         last = self._last
-        if plain and last is not None and last[0] is asked and last[1] is case.file and last[2] == target:
-            return last[3]  # most cases share their file's
+        if is_plain and last is not None and last[0] is evaluators and last[1] is case.file and last[2] == target:
+            return last[3]  # most cases share those of their file
         configs = _configs(case)
         key = msgspec.json.encode(configs), case.file.path, target
         if key in self._failed:
-            raise self._failed[key]  # once for all the cases that share it
-        if key not in self._made:
-            try:
-                made = self._make(configs, case, target)
-            except ConfigError as error:
-                self._failed[key] = error
-                raise
-            if len(self._made) >= MOST_KEPT:  # cases may each have evaluators of their own
-                self._made.clear()
-            self._made[key] = made
-        if plain:
-            self._last = asked, case.file, target, self._made[key]
-        return self._made[key]
+            raise self._failed[key]
+        if key not in self._built:
+            built = self._build_all(configs, key, case, target)
+            if len(self._built) >= MAX_CACHED:  # cases may each have evaluators of their own
+                self._built.clear()
+            self._built[key] = built
+        if is_plain:
+            self._last = evaluators, case.file, target, self._built[key]
+        return self._built[key]
 
     def problems(self, case: EvalCase, target: str) -> list[Problem]:
-        """Everything that is wrong with the evaluators of a case."""
+        """Return everything that is wrong with the evaluators of a case."""
         try:
-            self.judges(case, target)
-        except ConfigError as error:
-            return [Problem.of(inner) for inner in getattr(error, "errors", [error])]
+            self.build(case, target)
+        except InvalidEvaluators as invalid:
+            return [Problem.of(error) for error in invalid.errors]
         return []
 
-    def _make(self, configs: Sequence[Json], case: EvalCase, target: str) -> Judges:
-        judges: list[Judge] = []
+    def _build_all(
+        self, configs: Sequence[Json], key: tuple[bytes, Path, str], case: EvalCase, target: str
+    ) -> CaseEvaluators:
+        built: list[ConfiguredEvaluator] = []
         errors: list[ConfigError] = []
-        behind = _Behind([], [])
+        are_shared = True
+        dependencies = Dependencies([], [])
         for number, config in enumerate(configs):
+            context = _Context(self, case, target, _setting_of(case, number), dependencies)
             try:
-                judges.append(_EvaluatorContext(self, case, target, _steps(case, number), behind).make(config))
-            except ConfigError as error:
-                errors.append(error)
-        if errors:
-            raise WrongEvaluators(errors)
-        return Judges(tuple(judges), configs, behind)
+                built.append(context.build(config))
+            except InvalidEvaluators as invalid:
+                errors += invalid.errors
+                are_shared = are_shared and context.origin.case_id is None
+        if not errors:
+            return CaseEvaluators(tuple(built), configs, dependencies)
+        error = InvalidEvaluators(errors)
+        if are_shared:
+            self._failed[key] = error  # it need not be found again for the other cases of the file
+        raise error
 
-    def made(self, heading: Heading, config: Json, context: "_EvaluatorContext") -> Evaluator:
-        """The evaluator that its settings ask for."""
-        kind = evaluator_type(heading.type)
-        settings = _passed_on({name: value for name, value in config.items() if name not in HEADING}, kind)
-        found: Any = converted(settings, kind)
-        if isinstance(found, list):
-            raise context.misfitting(found)
-        if self._dry_run and heading.type in JUDGED:
-            found.open(context)  # what is wrong with it is told all the same
-            return Unjudged()
-        if self._only_check and getattr(kind, "imports_code", False):
-            return found  # type: ignore[no-any-return]
-        return opened(found, context, "evaluate")  # type: ignore[no-any-return]
+    def open(self, settings: EvaluatorSettings, context: "_Context") -> Evaluator:
+        """Return the evaluator with these settings; raise `ConfigError` if they cannot be used."""
+        if self._only_check and settings.imports_code:
+            return cast(Evaluator, settings)  # which is not asked for scores
+        evaluator = open_evaluator(settings, context)
+        return DryRunEvaluator() if self._dry_run and settings.asks_model else evaluator
 
     def warn_once(self, problem: Problem) -> None:
+        """Warn the user of a problem, unless that has been done."""
         if problem not in self._warned:
             self._warned.add(problem)
-            warn(problem)
+            self._warn(problem)
 
 
-HEADING = ("type", "name", "weight")
+class _Setting(NamedTuple):
+    """The field of a case that asks for an evaluator, and the steps from there to the evaluator."""
+
+    field: str
+    steps: Steps = ()
 
 
-class _EvaluatorContext:
-    """What the evaluators of one case find when they get ready; `steps` is where in the case they stand."""
+class _Context:
+    """The context in which one evaluator of a case is opened."""
 
     def __init__(
-        self, builder: EvaluatorBuilder, case: EvalCase, target: str, steps: tuple[str | int, ...], behind: _Behind
+        self, builder: EvaluatorBuilder, case: EvalCase, target: str, setting: _Setting, dependencies: Dependencies
     ):
-        self._builder, self._case, self._target, self._steps, self._behind = builder, case, target, steps, behind
+        self._builder, self._case, self._target = builder, case, target
+        self._setting, self._dependencies = setting, dependencies
         self.folder = Path(case.file.path).parent.absolute()
-        self._inside = 0
+        self._inner = 0
+
+    @cached_property
+    def origin(self) -> Origin:
+        """Where the evaluator is written."""
+        return self._builder.origins.find(self._case, self._setting.field)
 
     def judge(self, name: str | None) -> JudgeTarget:
         judge = self._builder.judge_source.judge(self._case, self._target, name)
-        self._behind.judges.append(judge)
+        self._dependencies.judges.append(judge)
         return judge
 
-    def warn(self, message: str, hint: str = "") -> None:
-        text = f"{label(self._steps)}: {message}"
-        file, line = self._case.file.path, self._case.line
-        self._builder.warn_once(Problem(message=text, severity="warning", file=file, line=line, hint=hint))
+    def warn(self, message: str, hint: str = "", at: Steps = ()) -> None:
+        self._builder.warn_once(self._problem(message, at, hint, "warning"))
 
-    def evaluator(self, config: Json) -> Judge:
-        """An evaluator inside of the one that gets ready here."""
-        number, self._inside = self._inside, self._inside + 1
-        steps = (*self._steps, "evaluators", number)
-        return _EvaluatorContext(self._builder, self._case, self._target, steps, self._behind).make(config)
+    def evaluator(self, config: Json) -> ConfiguredEvaluator:
+        """Return an evaluator that is inside of the one that is opened in this context."""
+        setting = _Setting(self._setting.field, (*self._setting.steps, "evaluators", self._inner))
+        self._inner += 1
+        return _Context(self._builder, self._case, self._target, setting, self._dependencies).build(config)
 
-    def make(self, config: Json) -> Judge:
-        """The evaluator that stands here; what is wrong with it is told with its place."""
-        heading = converted(config, Heading)
-        if isinstance(heading, list):
-            raise self.misfitting(heading)
+    def build(self, config: Json) -> ConfiguredEvaluator:
+        """Return the evaluator; raise `InvalidEvaluators`, with the places of the errors, if it cannot be built."""
+        common = convert(config, CommonSettings)
+        if isinstance(common, list):
+            raise self._invalid(common)
         try:
-            evaluator = self._builder.made(heading, config, self)
+            type_ = evaluator_type(common.type)
+            settings = convert(_own_settings(config, type_), type_)
+            if isinstance(settings, list):
+                raise self._invalid(settings)
+            evaluator = self._builder.open(settings, self)
+        except InvalidEvaluators:
+            raise
         except ConfigError as error:
-            raise error if error.file else self._error(f"{label(self._steps)}: {error.message}", error.hint) from None
-        if said := getattr(evaluator, "fingerprint", None):
-            self._behind.prints.append(said)
-        return Judge(heading.name or heading.type, heading.type, heading.weight, evaluator)
+            at = error.steps if isinstance(error, SettingError) else ()
+            told = error if error.file else ConfigError.of(self._problem(error.message, at, error.hint))
+            raise InvalidEvaluators([told]) from None
+        if (fingerprint := evaluator.fingerprint()) is not None:
+            self._dependencies.fingerprints.append(fingerprint)
+        return ConfiguredEvaluator(common.name or common.type, common.type, common.weight, evaluator)
 
-    def misfitting(self, misfits: Sequence[Misfit]) -> ConfigError:
-        """The error for settings that do not fit."""
-        return WrongEvaluators(
-            [
-                self._error(f"{label((*self._steps, *misfit.steps))}: {misfit.message}", misfit.hint)
-                for misfit in misfits
-            ]
-        )
+    def _invalid(self, misfits: Sequence[Misfit]) -> InvalidEvaluators:
+        """Return the error for settings that do not fit their types."""
+        base = self._base
+        problems = [
+            self.origin.problem((*base, *misfit.steps), label((*base, *misfit.steps)), misfit.message, misfit.hint)
+            for misfit in misfits
+        ]
+        return InvalidEvaluators([ConfigError.of(problem) for problem in problems])
 
-    def _error(self, message: str, hint: str) -> ConfigError:
-        case = self._case
-        return ConfigError(f"case {case.id!r}: {message}", file=case.file.path, line=case.line, hint=hint)
+    def _problem(self, message: str, at: Steps, hint: str, severity: Severity = "error") -> Problem:
+        """Return the problem of this evaluator, in the place of the setting that the steps lead to."""
+        base = self._base
+        return self.origin.problem((*base, *at), label(base), message, hint, severity)
+
+    @property
+    def _base(self) -> Steps:
+        """The steps to the settings of this evaluator, from the case or from the top of the file."""
+        if self._setting.field == "rubrics":
+            return self.origin.steps[:-1]  # the case itself has the setting `rubrics` of this evaluator
+        return (*self.origin.steps, *self._setting.steps)
 
 
-def _steps(case: EvalCase, number: int) -> tuple[str | int, ...]:
-    """Where an evaluator of a case is set up."""
+def _setting_of(case: EvalCase, number: int) -> _Setting:
+    """Return the setting that asks for an evaluator of a case."""
     if number < len(case.evaluators):
-        return "evaluators", number
-    return ("rubrics",) if case.rubrics else ("evaluator",)
+        return _Setting("evaluators", (number,))
+    return _Setting("rubrics" if case.rubrics else "evaluator")
 
 
-def _passed_on(settings: Json, kind: Any) -> Json:
-    """The settings, with those that the kind does not know under the name by which it passes them on."""
-    rest = getattr(kind, "passes_on", None)
+def _own_settings(config: Json, type_: type[EvaluatorSettings]) -> Json:
+    """Return the settings that belong to one type; those that it does not have go where it passes them on."""
+    settings = {name: value for name, value in config.items() if name not in CommonSettings.__struct_fields__}
+    rest = type_.passes_on
     if rest is None:
         return settings
-    known = {name: value for name, value in settings.items() if name in field_names(kind)}
+    known = {name: value for name, value in settings.items() if name in field_names(type_)}
     unknown = {name: value for name, value in settings.items() if name not in known}
     own = known.get(rest) or {}
     return {**known, rest: {**own, **unknown}} if unknown and isinstance(own, dict) else known
 
 
 def _configs(case: EvalCase) -> Sequence[Json]:
+    """Return the settings of each evaluator of a case."""
     configs = list(case.evaluators)
     if case.rubrics:
-        configs.append({"type": "rubric", "rubrics": case.rubrics})
+        configs.append({"type": "rubric", "rubrics": list(case.rubrics)})
     return configs or [{"type": case.evaluator}]

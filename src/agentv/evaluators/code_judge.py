@@ -1,4 +1,4 @@
-"""A program of the user's scores the answer: the case as JSON on stdin, a score as JSON on stdout."""
+"""The user's own program scores the answer: the case as JSON on stdin, a score as JSON on stdout."""
 
 import asyncio
 from contextlib import AbstractContextManager, nullcontext
@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from agentv.judges.payload import payload_of
-from agentv.judges.program import Script
-from agentv.judges.reply import BadJudgement, score_from
-from agentv.protocols import Evaluator, EvaluatorContext, JudgeTarget
+from agentv.judges.payload import build_payload
+from agentv.judges.program import Program
+from agentv.judges.reply import BadJudgement, parse_score
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, JudgeTarget
 from agentv.records import Exchange, Json, Score
 
 TIMEOUT_SECONDS = 60.0
@@ -23,10 +23,10 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_calls: Annotated[int, Meta(ge=0)] = 50
 
 
-class CodeJudge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Runs a script; settings that we do not know are passed on to it as `config`."""
+class CodeJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Runs a script; settings that are no fields are passed on to it as `config`."""
 
-    passes_on: ClassVar[str] = "config"
+    passes_on: ClassVar[str | None] = "config"
 
     script: Text | Annotated[tuple[Text, ...], Meta(min_length=1)]
     cwd: Text | None = None
@@ -36,30 +36,32 @@ class CodeJudge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     config: Json | None = None
 
     def open(self, context: EvaluatorContext) -> Evaluator:
-        script = Script(self.script, context.folder / (self.cwd or "."))
+        program = Program(self.script, context.folder / (self.cwd or "."))
         judge = context.judge(self.judge_target) if self.target is not None else None
-        return _Script(self, script, judge)
+        return _ProgramJudge(self, program, judge)
 
 
-class _Script:
-    def __init__(self, settings: CodeJudge, script: Script, judge: JudgeTarget | None):
-        self.fingerprint = script.fingerprint
-        self._settings, self._script, self._judge = settings, script, judge
+class _ProgramJudge(Evaluator):
+    def __init__(self, settings: CodeJudge, program: Program, judge: JudgeTarget | None):
+        self._settings, self._program, self._judge = settings, program, judge
+
+    def fingerprint(self) -> list[str]:
+        return self._program.fingerprint
 
     async def evaluate(self, exchange: Exchange) -> Score:
         with self._proxy(exchange) as variables:
             try:
                 async with asyncio.timeout(self._settings.timeout_seconds):
-                    found = await self._script.run(payload_of(exchange, self._settings.config), variables)
+                    found = await self._program.run(build_payload(exchange, self._settings.config), variables)
             except TimeoutError:
                 raise BadJudgement(f"the script timed out after {self._settings.timeout_seconds:g} s") from None
-        return score_from(found)
+        return parse_score(found)
 
     def _proxy(self, exchange: Exchange) -> AbstractContextManager[dict[str, str]]:
-        """The door to the judge target, if the script has one."""
+        """Return the proxy to the judge target, with the variables that it gives to the script."""
         if self._judge is None or self._settings.target is None:
             return nullcontext({})
-        from agentv.judges.proxy import Proxy, served
+        from agentv.judges.proxy import Proxy, serve
 
-        most = self._settings.target.max_calls
-        return served(Proxy(self._judge.others(), self._judge.name, most, exchange.request))
+        max_calls = self._settings.target.max_calls
+        return serve(Proxy(self._judge.others(), self._judge.name, max_calls, exchange.request))

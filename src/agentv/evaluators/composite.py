@@ -1,17 +1,17 @@
-"""Several evaluators as one: their scores, brought together by weights, by a script or by a language model."""
+"""Several evaluators as one: their scores become one by weights, by a script or by a language model."""
 
 import asyncio
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from msgspec import Meta
 
-from agentv.errors import ConfigError
-from agentv.judges.program import Script
-from agentv.judges.prompt import DATA, filled, judge_request, read_prompt, shown
-from agentv.judges.reply import MOST_POINTS, BadJudgement, judged, object_in, score_from
-from agentv.protocols import Evaluator, EvaluatorContext, NamedEvaluator, Provider
+from agentv.errors import SettingError
+from agentv.judges.program import Program
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of, read_prompt
+from agentv.judges.reply import BadJudgement, ask_judge, parse_reply, parse_score
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, NamedEvaluator, Provider
 from agentv.records import EvaluatorResult, Exchange, Json, Score, Weight
 from agentv.scoring import weighted_mean
 
@@ -40,7 +40,7 @@ class WeightedAverage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class ByScript(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="code_judge"):
-    """A script that reads the results and writes a score."""
+    """A script reads the results and writes a score."""
 
     path: Text | Annotated[tuple[Text, ...], Meta(min_length=1)]
     cwd: Text | None = None
@@ -48,13 +48,13 @@ class ByScript(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ByModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="llm_judge"):
-    """A language model that is told the results; `{{ results }}` stands for them in a prompt."""
+    """A language model gets the results, which are `{{ results }}` in a prompt, and gives a score."""
 
     prompt: str | None = None
     judge_target: str | None = None
 
 
-class Composite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Composite(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Evaluators inside of an evaluator, and how their scores become one."""
 
     evaluators: Annotated[tuple[Json, ...], Meta(min_length=1)]
@@ -65,65 +65,81 @@ class Composite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         names = [evaluator.name for evaluator in inner]
         for name in names:
             if names.count(name) > 1:
-                raise ConfigError(f"evaluators: the name {name!r} stands twice", hint="give each a name of its own")
-        return _Composite(inner, _aggregator(self.aggregator, names, context))
+                hint = "give each a name of its own"
+                raise SettingError(f"evaluators: the name {name!r} stands twice", "evaluators", hint=hint)
+        return _Composite(inner, _open_aggregator(self.aggregator, names, context))
 
 
-class _Composite:
-    def __init__(self, inner: tuple[NamedEvaluator, ...], aggregate: Any):
-        self._inner, self._aggregate = inner, aggregate
-        self.fingerprint = aggregate.fingerprint
+class _Aggregator(Protocol):
+    """Makes one score of the results of several evaluators."""
+
+    async def aggregate(self, exchange: Exchange, results: tuple[EvaluatorResult, ...]) -> Score: ...
+
+    def fingerprint(self) -> Any:
+        return None
+
+
+class _Composite(Evaluator):
+    def __init__(self, inner: tuple[NamedEvaluator, ...], aggregator: _Aggregator):
+        self._inner, self._aggregator = inner, aggregator
+
+    def fingerprint(self) -> Any:
+        return self._aggregator.fingerprint()
 
     async def evaluate(self, exchange: Exchange) -> Score:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(evaluator.result(exchange)) for evaluator in self._inner]
         results = tuple(task.result() for task in tasks)
-        score: Score = await self._aggregate(exchange, results)
+        score = await self._aggregator.aggregate(exchange, results)
         failed = score.failed or any(result.failed for result in results)
         return msgspec.structs.replace(score, details={"results": results, "own": score.details}, failed=failed)
 
 
-def _aggregator(settings: WeightedAverage | ByScript | ByModel, names: list[str], context: EvaluatorContext) -> Any:
+def _open_aggregator(
+    settings: WeightedAverage | ByScript | ByModel, names: list[str], context: EvaluatorContext
+) -> _Aggregator:
     match settings:
         case WeightedAverage(weights=weights):
             for name in weights:
                 if name not in names:
-                    raise ConfigError(
-                        f"aggregator.weights: no evaluator is called {name!r}", hint=f"there are {', '.join(names)}"
-                    )
+                    message = f"aggregator.weights: no evaluator is called {name!r}"
+                    hint = f"there are {', '.join(names)}"
+                    raise SettingError(message, "aggregator", "weights", name, hint=hint)
             return _Mean(weights)
         case ByScript(path=path, cwd=cwd, timeout_seconds=seconds):
-            words = path if isinstance(path, tuple) else _program(path)
-            return _ByScript(Script(words, context.folder / (cwd or ".")), seconds)
+            command = path if isinstance(path, tuple) else _command(path)
+            program = Program(command, context.folder / (cwd or "."), ("aggregator", "path"))
+            return _ScriptAggregator(program, seconds)
         case ByModel(prompt=prompt, judge_target=name):
-            template = PROMPT if prompt is None else read_prompt(prompt, context, ("results",))
-            return _ByModel(template, context.judge(name))
+            template = (
+                PROMPT if prompt is None else read_prompt(prompt, context, ("results",), ("aggregator", "prompt"))
+            )
+            return _ModelAggregator(template, context.judge(name))
 
 
-def _program(path: str) -> str | tuple[str, ...]:
-    """How a script is run whose path alone is given: a Python file by our interpreter, all else by itself."""
+def _command(path: str) -> str | tuple[str, ...]:
+    """Return the command that runs a script: our own Python for a Python file, else the path itself."""
     return (sys.executable, path) if path.endswith(".py") and " " not in path else path
 
 
-class _Mean:
-    fingerprint = ""
-
+class _Mean(_Aggregator):
     def __init__(self, weights: dict[str, float]):
         self._weights = weights
 
-    async def __call__(self, exchange: Exchange, results: tuple[EvaluatorResult, ...]) -> Score:
-        weighed = [
+    async def aggregate(self, exchange: Exchange, results: tuple[EvaluatorResult, ...]) -> Score:
+        weighted = [
             msgspec.structs.replace(result, weight=self._weights.get(result.name, result.weight)) for result in results
         ]
         return Score(
-            score=weighted_mean(weighed),
+            score=weighted_mean(weighted),
             hits=tuple(f"[{result.name}] {hit}" for result in results for hit in result.hits),
             misses=tuple(f"[{result.name}] {miss}" for result in results for miss in result.misses),
             reasoning="; ".join(f"{result.name}: {result.score:.2f}" for result in results),
         )
 
 
-def _said(results: tuple[EvaluatorResult, ...]) -> dict[str, Any]:
+def _as_mapping(results: tuple[EvaluatorResult, ...]) -> dict[str, Any]:
+    """Return what each evaluator found, by its name."""
     return {
         result.name: {
             "score": result.score,
@@ -136,29 +152,34 @@ def _said(results: tuple[EvaluatorResult, ...]) -> dict[str, Any]:
     }
 
 
-class _ByScript:
-    def __init__(self, script: Script, seconds: float):
-        self.fingerprint = script.fingerprint
-        self._script, self._seconds = script, seconds
+class _ScriptAggregator(_Aggregator):
+    def __init__(self, program: Program, seconds: float):
+        self._program, self._seconds = program, seconds
 
-    async def __call__(self, exchange: Exchange, results: tuple[EvaluatorResult, ...]) -> Score:
+    def fingerprint(self) -> list[str]:
+        return self._program.fingerprint
+
+    async def aggregate(self, exchange: Exchange, results: tuple[EvaluatorResult, ...]) -> Score:
         try:
             async with asyncio.timeout(self._seconds):
-                return score_from(await self._script.run({"results": _said(results)}, {}))
+                return parse_score(await self._program.run({"results": _as_mapping(results)}, {}))
         except TimeoutError:
             raise BadJudgement(f"the script timed out after {self._seconds:g} s") from None
 
 
-class _ByModel:
+class _ModelAggregator(_Aggregator):
     def __init__(self, template: str, judge: Provider):
-        self.fingerprint = template
-        self._judge = judge
+        self._template, self._judge = template, judge
 
-    async def __call__(self, exchange: Exchange, results: tuple[EvaluatorResult, ...]) -> Score:
-        said = msgspec.json.format(msgspec.json.encode(_said(results)), indent=2).decode()
-        request = judge_request(SYSTEM, filled(self.fingerprint, exchange, {"results": said}), exchange, SCHEMA)
+    def fingerprint(self) -> str:
+        return self._template
+
+    async def aggregate(self, exchange: Exchange, results: tuple[EvaluatorResult, ...]) -> Score:
+        text = msgspec.json.format(msgspec.json.encode(_as_mapping(results)), indent=2).decode()
+        prompt = fill_prompt(self._template, exchange, {"results": text})
+        request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA)
         try:
-            score = await judged(self._judge, request, lambda text: score_from(object_in(text, "score"), MOST_POINTS))
+            score = await ask_judge(self._judge, request, parse_reply)
         except BadJudgement as error:
             score = Score(score=0.0, misses=(str(error),), failed=True)
-        return msgspec.structs.replace(score, evaluator_provider_request=shown(request))
+        return msgspec.structs.replace(score, evaluator_provider_request=prompts_of(request))

@@ -6,25 +6,26 @@ network. Both are refused before anything is run.
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import msgspec
 
-from agentv.errors import AgentvError, ConfigError
-from agentv.evaluators.matching import json_in
+from agentv.errors import AgentvError, ConfigError, SettingError
+from agentv.evaluators.matching import parse_json
 from agentv.formats.conversion import label
 from agentv.formats.schema_keywords import schema_misfits
-from agentv.formats.yaml import read_bytes, read_yaml
-from agentv.protocols import Evaluator, EvaluatorContext
+from agentv.formats.yaml import Steps, read_bytes, read_yaml
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Json, Score
 from agentv.system.alarm import can_end_calls, within
 
 SECONDS = 1.0
-MOST_CHARACTERS = 500
+MAX_CHARACTERS = 500
 
 
-class IsJson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IsJson(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Passes when the answer is JSON, or has JSON in its only code fence."""
 
     waits: ClassVar[bool] = False
@@ -33,13 +34,13 @@ class IsJson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     async def evaluate(self, exchange: Exchange) -> Score:
         try:
-            json_in(exchange.response.text)
+            parse_json(exchange.response.text)
         except ValueError as error:
-            return _verdict(self.negate, f"is no JSON: {error}")
-        return _verdict(not self.negate, "is JSON")
+            return _score(self.negate, f"is no JSON: {error}")
+        return _score(not self.negate, "is JSON")
 
 
-class JsonSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JsonSchema(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Passes when the answer is JSON that fits the schema: an object, or the path of a JSON or YAML file."""
 
     schema: str | Json
@@ -47,12 +48,13 @@ class JsonSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         if not isinstance(self.schema, str):
-            return _Validator(_compiled(self.schema, None), self.negate)
+            return _Validator(_compile(self.schema, None), self.negate)
         path = context.folder / self.schema
-        return _Validator(_compiled(_read(path), path), self.negate)
+        return _Validator(_compile(_read(path), path), self.negate)
 
 
-class _Validator(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class _Validator(Evaluator):
     waits: ClassVar[bool] = False
 
     validate: Callable[[Any], Any]
@@ -60,13 +62,14 @@ class _Validator(msgspec.Struct, frozen=True):
 
     async def evaluate(self, exchange: Exchange) -> Score:
         try:
-            value = json_in(exchange.response.text)
+            value = parse_json(exchange.response.text)
         except ValueError as error:
-            return _verdict(self.negate, f"is no JSON: {error}")
+            return _score(self.negate, f"is no JSON: {error}")
         misfit = self._misfit(value)
-        return _verdict((misfit is None) is not self.negate, misfit or "fits the schema")
+        return _score((misfit is None) is not self.negate, misfit or "fits the schema")
 
     def _misfit(self, value: Any) -> str | None:
+        """Return what does not fit the schema."""
         import fastjsonschema
 
         try:
@@ -75,22 +78,22 @@ class _Validator(msgspec.Struct, frozen=True):
             else:
                 self.validate(value)
         except fastjsonschema.JsonSchemaValueException as error:
-            return _words(error)
+            return _explain(error)
         except TimeoutError:
             raise AgentvError(f"no end to checking the schema within {SECONDS:g} s") from None
         return None
 
 
-def _words(error: Any) -> str:
-    """What does not fit and where: `items[0].price must be number (type)`."""
+def _explain(error: Any) -> str:
+    """Return what does not fit and where: `items[0].price must be number (type)`."""
     path = error.name.removeprefix("data").removeprefix(".")
-    words = f"{path or 'the answer'}{error.message.removeprefix(error.name)}"
-    cut = words if len(words) <= MOST_CHARACTERS else words[:MOST_CHARACTERS] + "…"
+    message = f"{path or 'the answer'}{error.message.removeprefix(error.name)}"
+    cut = message if len(message) <= MAX_CHARACTERS else message[:MAX_CHARACTERS] + "…"
     return f"{cut} ({error.rule})"
 
 
-def _verdict(passed: bool, words: str) -> Score:
-    return Score(score=1.0, hits=(words,)) if passed else Score(score=0.0, misses=(words,))
+def _score(passed: bool, message: str) -> Score:
+    return Score(score=1.0, hits=(message,)) if passed else Score(score=0.0, misses=(message,))
 
 
 def _read(path: Path) -> Any:
@@ -102,25 +105,30 @@ def _read(path: Path) -> Any:
         raise ConfigError(f"invalid JSON: {error}", file=path, hint="mend the file, or name another") from None
 
 
-def _compiled(schema: Any, file: Path | None) -> Callable[[Any], Any]:
+def _compile(schema: Any, file: Path | None) -> Callable[[Any], Any]:
     import fastjsonschema
 
     try:
         for misfit in schema_misfits(schema):
-            where = label(("schema", *misfit.steps))
-            raise ConfigError(f"{where}: {misfit.message}", file=file, hint=misfit.hint)
+            steps = ("schema", *misfit.steps)
+            raise _error(f"{label(steps)}: {misfit.message}", file, steps, misfit.hint)
         own = copy.deepcopy(schema)  # the library writes into it
         compiled: Callable[[Any], Any] = fastjsonschema.compile(own, handlers=_Nowhere(), use_default=False)
     except AgentvError:
         raise
-    except Exception as error:  # it stumbles over some schemas in ways of its own
+    except Exception as error:  # the library fails at some schemas in many ways
         hint = "'schema' is a JSON Schema: an object, or a file that holds one"
-        raise ConfigError(f"invalid schema: {str(error) or type(error).__name__}", file=file, hint=hint) from None
+        raise _error(f"invalid schema: {str(error) or type(error).__name__}", file, ("schema",), hint) from None
     return compiled
 
 
+def _error(message: str, file: Path | None, steps: Steps, hint: str) -> ConfigError:
+    """Return the error for a schema: one in a file of its own stands in that file."""
+    return SettingError(message, *steps, hint=hint) if file is None else ConfigError(message, file=file, hint=hint)
+
+
 class _Nowhere(dict[str, Any]):
-    """What the library asks for schemas that are elsewhere: for any kind of address, an error."""
+    """The handlers for schemas that are elsewhere: an error for any kind of address."""
 
     def __contains__(self, _scheme: object) -> bool:
         return True

@@ -3,18 +3,17 @@
 import math
 from typing import Annotated, ClassVar
 
-import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.protocols import Evaluator, EvaluatorContext
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score, TokenUsage
 
 Limit = Annotated[float, Meta(ge=0, le=1e15)]  # which infinity is not
 Count = Annotated[int, Meta(ge=0)]
 
 
-class Latency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Latency(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Passes when the answer took at most `threshold` milliseconds."""
 
     waits: ClassVar[bool] = False
@@ -25,7 +24,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return _within(exchange.response.duration_ms, self.threshold, "duration", "took {:.10g} ms, limit {:.10g} ms")
 
 
-class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Cost(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Passes when the answer cost at most `budget` US dollars."""
 
     waits: ClassVar[bool] = False
@@ -36,7 +35,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return _within(exchange.response.cost_usd, self.budget, "cost", "cost {:.10g} USD, budget {:.10g} USD")
 
 
-class TokenLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TokenLimits(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Passes when the answer used no more tokens than each of the limits allows."""
 
     waits: ClassVar[bool] = False
@@ -70,9 +69,9 @@ class TokenLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
 
-def _within(figure: float | None, limit: float, name: str, words: str) -> Score:
-    """1 when the figure is within the limit; one that was not reported is not."""
+def _within(figure: float | None, limit: float, name: str, template: str) -> Score:
+    """Return 1 if the figure is within the limit; 0 if it is not, or was not reported."""
     if figure is None or not math.isfinite(figure):
         return Score(score=0.0, misses=(f"the target reported no {name}",))
-    said = (words.format(figure, limit),)
-    return Score(score=1.0, hits=said) if figure <= limit else Score(score=0.0, misses=said)
+    point = (template.format(figure, limit),)
+    return Score(score=1.0, hits=point) if figure <= limit else Score(score=0.0, misses=point)

@@ -1,12 +1,12 @@
 """A language model grades the answer."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
-from agentv.judges.prompt import DATA, filled, judge_request, read_prompt, shown
-from agentv.judges.reply import MOST_POINTS, BadJudgement, judged, object_in, score_from
-from agentv.protocols import Evaluator, EvaluatorContext, Provider
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of, read_prompt
+from agentv.judges.reply import BadJudgement, ask_judge, parse_reply
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, Provider
 from agentv.records import Exchange, Score
 
 SYSTEM = f"""You grade the answer of an AI agent against what was expected of it. {DATA}
@@ -36,26 +36,30 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-class LlmJudge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Asks a language model for a score, with the prompt of the user's or with ours."""
+class LlmJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Asks a language model for a score, with the user's own prompt or with ours."""
+
+    asks_model: ClassVar[bool] = True
 
     prompt: str | None = None
     judge_target: str | None = None
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         template = PROMPT if self.prompt is None else read_prompt(self.prompt, context)
-        return _Judge(template, context.judge(self.judge_target))
+        return _ModelJudge(template, context.judge(self.judge_target))
 
 
-class _Judge:
+class _ModelJudge(Evaluator):
     def __init__(self, template: str, judge: Provider):
-        self.fingerprint = template
-        self._judge = judge
+        self._template, self._judge = template, judge
+
+    def fingerprint(self) -> str:
+        return self._template
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        request = judge_request(SYSTEM, filled(self.fingerprint, exchange), exchange, SCHEMA)
+        request = build_judge_request(SYSTEM, fill_prompt(self._template, exchange), exchange, SCHEMA)
         try:
-            score = await judged(self._judge, request, lambda text: score_from(object_in(text, "score"), MOST_POINTS))
+            score = await ask_judge(self._judge, request, parse_reply)
         except BadJudgement as error:
             score = Score(score=0.0, misses=(str(error),), failed=True)
-        return msgspec.structs.replace(score, evaluator_provider_request=shown(request))
+        return msgspec.structs.replace(score, evaluator_provider_request=prompts_of(request))

@@ -1,4 +1,4 @@
-"""What evaluators share when they compare: equal values, JSON in an answer, and a verdict on several checks."""
+"""What evaluators share when they compare: equal values, JSON in an answer, and the score of several checks."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,34 +10,34 @@ Require = Literal["all", "any"]
 FENCE = "```"
 
 
-def checked(
+def score_checks(
     checks: Iterable[tuple[str, bool]], verbs: tuple[str, str], *, require: Require = "all", negate: bool = False
 ) -> Score:
-    """The score of checks that hold or not; `verbs` words them, as in `("contains", "contain")`."""
+    """Return the score of checks that hold or not; `verbs` are for the texts, as in `("contains", "contain")`."""
     hits: list[str] = []
     misses: list[str] = []
     for value, held in checks:
-        words = f"{verbs[0]} {value!r}" if held else f"does not {verbs[1]} {value!r}"
-        (hits if held is not negate else misses).append(words)
+        point = f"{verbs[0]} {value!r}" if held else f"does not {verbs[1]} {value!r}"
+        (hits if held is not negate else misses).append(point)
     passed = not misses if require == "all" else bool(hits)
     return Score(score=1.0 if passed else 0.0, hits=tuple(hits), misses=() if passed else tuple(misses))
 
 
-def json_in(text: str) -> Any:
-    """The value of a text that is JSON, or has JSON in its only code fence; `ValueError` says what is wrong where."""
+def parse_json(text: str) -> Any:
+    """Return the value of a text that is JSON, or has JSON in its only code fence; raise `ValueError` if it is not."""
     try:
-        return _json(text)
+        return _decode_json(text)
     except ValueError:
         if text.count(FENCE) != 2:
             raise
     inside = text.split(FENCE)[1]
     language, _, body = inside.partition("\n")
-    return _json(body if language.strip().isalnum() else inside)
+    return _decode_json(body if language.strip().isalnum() else inside)
 
 
-def _json(text: str) -> Any:
+def _decode_json(text: str) -> Any:
     try:
-        return _decoded(text)
+        return _decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -50,12 +50,12 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 
-_decoded = json.JSONDecoder(parse_constant=_refuse).decode
-_encoded = json.JSONEncoder(ensure_ascii=False, default=str).encode
+_decode = json.JSONDecoder(parse_constant=_refuse).decode
+_encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values of JSON say the same: 1 is 1.0 but not true, and white space around a text does not count."""
+    """Return whether two JSON values are equal: 1 is 1.0 but not true, and white space around a text is ignored."""
     if isinstance(one, str) and isinstance(other, str):
         return one.strip() == other.strip()
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -66,7 +66,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def agrees(wanted: Any, given: Any) -> bool:
-    """Whether `given` has all that is wanted: an object may have more fields, a list no more items."""
+    """Return whether `given` has all that is wanted: an object may have more fields, a list no more items."""
     if isinstance(wanted, Mapping):
         return isinstance(given, Mapping) and all(
             key in given and agrees(value, given[key]) for key, value in wanted.items()
@@ -77,7 +77,7 @@ def agrees(wanted: Any, given: Any) -> bool:
 
 
 def same_scalar(one: Any, other: Any) -> bool:
-    """Whether two plain values are equal, where true is not 1."""
+    """Return whether two plain values are equal, where true is not 1."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
@@ -85,9 +85,9 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def short(value: Any, most: int = 80) -> str:
-    """A value as JSON, cut where it grows long."""
+def shorten(value: Any, most: int = 80) -> str:
+    """Return a value as JSON, cut to `most` characters."""
     if isinstance(value, str) and len(value) > most:
         value = value[:most]
-    text = _encoded(value)
+    text = _encode(value)
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,15 +1,14 @@
-"""A Python function of the user's scores the answer, in agentv's own process."""
+"""The user's own Python function scores the answer, in agentv's process."""
 
 import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-import msgspec
 from msgspec import Meta
 
-from agentv.judges.payload import payload_of
-from agentv.judges.reply import BadJudgement, number_from, score_from
-from agentv.protocols import Evaluator, EvaluatorContext
+from agentv.judges.payload import build_payload
+from agentv.judges.reply import BadJudgement, finite_number, parse_score
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Json, Score
 from agentv.system.user_functions import UserFunction, load_function
 
@@ -30,11 +29,10 @@ OFFERED = (
 )
 
 
-class PythonJudge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PythonJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Calls a function with the fields of the payload that its parameters name; a single other one gets the answer."""
 
     imports_code: ClassVar[bool] = True
-    """Which a mere check of the settings leaves alone."""
 
     function: Annotated[str, Meta(min_length=1)]
     config: Json | None = None
@@ -42,10 +40,10 @@ class PythonJudge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         function = load_function(self.function, context.folder)
-        return _Function(UserFunction(function, OFFERED, "candidate_answer", apart=True), self)
+        return _FunctionJudge(UserFunction(function, OFFERED, "candidate_answer", apart=True), self)
 
 
-class _Function:
+class _FunctionJudge(Evaluator):
     def __init__(self, function: UserFunction, settings: PythonJudge):
         self._function, self._settings = function, settings
 
@@ -53,7 +51,7 @@ class _Function:
         limit = asyncio.timeout(self._settings.timeout_seconds)
         try:
             async with limit:
-                return as_score(await self._function(payload_of(exchange, self._settings.config)))
+                return as_score(await self._function(build_payload(exchange, self._settings.config)))
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -61,13 +59,13 @@ class _Function:
 
 
 def as_score(value: Any) -> Score:
-    """What a function may return: a number, a bool, a mapping or a Score."""
+    """Return what a function returned as a `Score`; raise `BadJudgement` if it is none of the types allowed."""
     if isinstance(value, Score):
         return value
     if isinstance(value, bool):
         return Score(score=float(value))
     if isinstance(value, Mapping):
-        return score_from(value)
+        return parse_score(value)
     if isinstance(value, int | float):
-        return Score(score=number_from(value))
+        return Score(score=finite_number(value))
     raise BadJudgement(f"the function returned {type(value).__name__}: return a number, a bool, a mapping or a Score")

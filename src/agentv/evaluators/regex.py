@@ -1,7 +1,7 @@
 """Checks an answer against regular expressions.
 
 Some expressions take ages on some texts, so that every check is bounded in time. An alarm does that at no cost; where
-there is none, or the text is so long that the alarm would come late, an interpreter of its own does the search.
+there is none, or the text is so long that the alarm would come late, another interpreter does the search.
 """
 
 import json
@@ -10,14 +10,14 @@ import subprocess
 import sys
 import threading
 import warnings
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import msgspec
 from msgspec import Meta
 
-from agentv.errors import AgentvError, ConfigError
-from agentv.evaluators.matching import Require, checked
-from agentv.protocols import Evaluator, EvaluatorContext
+from agentv.errors import AgentvError, SettingError
+from agentv.evaluators.matching import Require, score_checks
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score
 from agentv.system.alarm import can_end_calls, within
 from agentv.system.threads import in_thread
@@ -31,10 +31,10 @@ import json, re, sys
 patterns, flags, text = json.load(sys.stdin)
 print(json.dumps([re.search(pattern, text, flags) is not None for pattern in patterns]))
 """
-_TURNS = threading.Semaphore(4)  # interpreters at once: more would only slow each other down
+_INTERPRETERS = threading.Semaphore(4)  # at once: more would only slow each other down
 
 
-class Regex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Regex(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Passes when the pattern is found somewhere in the answer, or all or any of several are."""
 
     value: str | Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -45,10 +45,11 @@ class Regex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def open(self, context: EvaluatorContext) -> Evaluator:
         flags = 0 if self.case_sensitive else re.IGNORECASE
         values = (self.value,) if isinstance(self.value, str) else self.value
-        return _Patterns(tuple(_compiled(value, flags) for value in values), self, all(map(_is_simple, values)))
+        return _Patterns(tuple(_compile(value, flags) for value in values), self, all(map(_is_simple, values)))
 
 
-class _Patterns(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class _Patterns(Evaluator):
     waits: ClassVar[bool] = False
 
     patterns: tuple[re.Pattern[str], ...]
@@ -59,41 +60,41 @@ class _Patterns(msgspec.Struct, frozen=True):
         text = exchange.response.text
         try:
             if self.are_simple and len(text) <= SHORT_TEXT:
-                found = self._found(text)
+                found = self._search(text)
             elif len(text) <= LONG_TEXT and can_end_calls():
-                found = within(SECONDS, lambda: self._found(text))
+                found = within(SECONDS, lambda: self._search(text))
             else:
-                found = await in_thread(lambda: self._found_apart(text))
+                found = await in_thread(lambda: self._search_in_process(text))
         except (TimeoutError, subprocess.TimeoutExpired):
             values = ", ".join(repr(pattern.pattern) for pattern in self.patterns)
             raise AgentvError(f"no end to matching {values} within {SECONDS:g} s") from None
         checks = ((pattern.pattern, held) for pattern, held in zip(self.patterns, found, strict=True))
         settings = self.settings
-        return checked(checks, ("matches", "match"), require=settings.require, negate=settings.negate)
+        return score_checks(checks, ("matches", "match"), require=settings.require, negate=settings.negate)
 
-    def _found(self, text: str) -> list[bool]:
+    def _search(self, text: str) -> list[bool]:
         return [pattern.search(text) is not None for pattern in self.patterns]
 
-    def _found_apart(self, text: str) -> list[bool]:
+    def _search_in_process(self, text: str) -> list[bool]:
+        """The same in another interpreter, which can be ended."""
         command = [sys.executable, "-I", "-S", "-c", SEARCH]
         flags = 0 if self.settings.case_sensitive else int(re.IGNORECASE)
         task = json.dumps([[pattern.pattern for pattern in self.patterns], flags, text]).encode()
-        with _TURNS:
+        with _INTERPRETERS:
             run = subprocess.run(command, input=task, capture_output=True, timeout=SECONDS + START_SECONDS, check=True)
         found: list[bool] = json.loads(run.stdout)
         return found
 
 
 def _is_simple(pattern: str) -> bool:
-    """Whether there is at most one choice in it, so that its time grows with the square of the text at the most."""
+    """Return whether a search takes at most quadratic time, as with no more than one repetition or choice."""
     return sum(pattern.count(sign) for sign in "*+{?|") <= 1
 
 
-def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
+def _compile(pattern: str, flags: int) -> re.Pattern[str]:
     try:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):  # which is for authors of Python
             return re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigError(
-            f"invalid pattern {pattern!r}: {error}", hint="a backslash before it makes . or ( plain"
-        ) from None
+        hint = "a backslash before it makes . or ( plain"
+        raise SettingError(f"invalid pattern {pattern!r}: {error}", "value", hint=hint) from None

@@ -1,15 +1,15 @@
 """A language model checks the answer against a list, item by item."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from agentv.errors import ConfigError
-from agentv.judges.prompt import DATA, filled, judge_request, shown
-from agentv.judges.reply import BadJudgement, judged, object_in
-from agentv.protocols import Evaluator, EvaluatorContext, Provider
+from agentv.errors import SettingError
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of
+from agentv.judges.reply import BadJudgement, ask_judge, find_object
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, Provider
 from agentv.records import Exchange, Score, Weight
 
 SYSTEM = f"""You check the answer of an AI agent against a list of criteria, each on its own. {DATA}
@@ -63,8 +63,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     required: bool = False
 
 
-class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Rubric(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Asks a language model which items of a list an answer meets; the score is their share of the weight."""
+
+    asks_model: ClassVar[bool] = True
 
     rubrics: Annotated[tuple[Text | Item, ...], Meta(min_length=1)]
     judge_target: str | None = None
@@ -72,9 +74,9 @@ class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def open(self, context: EvaluatorContext) -> Evaluator:
         items = tuple(_items(self.rubrics))
         ids = [item.id for item in items]
-        for id_ in ids:
-            if ids.count(id_) > 1:
-                raise ConfigError(f"rubrics: the id {id_!r} stands twice", hint="rename one of them")
+        for index, id_ in enumerate(ids):
+            if id_ in ids[:index]:
+                raise SettingError(f"rubrics: the id {id_!r} stands twice", "rubrics", index, hint="rename one of them")
         return _Rubric(items, context.judge(self.judge_target))
 
 
@@ -89,18 +91,18 @@ class _Check(NamedTuple):
     reasoning: str
 
 
-class _Rubric:
+class _Rubric(Evaluator):
     def __init__(self, items: tuple[Item, ...], judge: Provider):
         self._items, self._judge = items, judge
 
     async def evaluate(self, exchange: Exchange) -> Score:
         listed = "\n".join(f"- {item.id}: {item.description}" for item in self._items)
-        request = judge_request(SYSTEM, filled(PROMPT, exchange) + listed, exchange, SCHEMA)
+        request = build_judge_request(SYSTEM, fill_prompt(PROMPT, exchange) + listed, exchange, SCHEMA)
         try:
-            checks, reasoning = await judged(self._judge, request, _read)
+            checks, reasoning = await ask_judge(self._judge, request, _parse_checks)
         except BadJudgement as error:
-            return Score(score=0.0, misses=(str(error),), failed=True, evaluator_provider_request=shown(request))
-        return self._score(checks, reasoning, shown(request))
+            return Score(score=0.0, misses=(str(error),), failed=True, evaluator_provider_request=prompts_of(request))
+        return self._score(checks, reasoning, prompts_of(request))
 
     def _score(self, checks: dict[str, _Check], reasoning: str, request: dict[str, Any]) -> Score:
         left_out = _Check(False, "the judge left it out")
@@ -129,9 +131,9 @@ def _detail(item: Item, check: _Check) -> dict[str, Any]:
     return {**about, "satisfied": check.satisfied, "reasoning": check.reasoning}
 
 
-def _read(text: str) -> tuple[dict[str, _Check], str]:
-    """What the judge found of each item. One that it says two things of is not met."""
-    raw = object_in(text, "checks")
+def _parse_checks(text: str) -> tuple[dict[str, _Check], str]:
+    """Return what the judge says of each item, and its reasoning. An item that is named twice must be met twice."""
+    raw = find_object(text, "checks")
     if not isinstance(raw["checks"], list):
         raise BadJudgement("'checks' is no list")
     found: dict[str, _Check] = {}

@@ -2,16 +2,15 @@
 
 from typing import ClassVar
 
-import msgspec
-
 from agentv.judges.payload import reference_answer
+from agentv.protocols import EvaluatorSettings
 from agentv.records import Exchange, Fraction, Score
 
-MOST_CELLS = 400_000_000
+MAX_CELLS = 400_000_000
 """The work of a comparison is the product of the lengths; this much takes some seconds."""
 
 
-class Similarity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Similarity(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Scores the edit similarity to `value`, else to the reference answer; with `threshold` 1 or 0."""
 
     waits: ClassVar[bool] = False
@@ -25,19 +24,19 @@ class Similarity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if self.value is None and not wanted:
             return _failure("there is nothing to compare with: neither a value nor a reference answer")
         answer = exchange.response.text
-        if len(answer) * len(wanted) > MOST_CELLS:
+        if len(answer) * len(wanted) > MAX_CELLS:
             return _failure(f"too long to compare: {len(answer)} characters with {len(wanted)}")
         alike = similarity(answer, wanted) if self.case_sensitive else similarity(answer.casefold(), wanted.casefold())
-        words = f"similarity {alike:.3f}"
+        point = f"similarity {alike:.3f}"
         if self.threshold is None:
-            return Score(score=alike, hits=(words,) if alike == 1 else (), misses=() if alike == 1 else (words,))
+            return Score(score=alike, hits=(point,) if alike == 1 else (), misses=() if alike == 1 else (point,))
         if alike < self.threshold:
-            return Score(score=0.0, misses=(f"{words}, threshold {self.threshold:g}",))
-        return Score(score=1.0, hits=(f"{words}, threshold {self.threshold:g}",))
+            return Score(score=0.0, misses=(f"{point}, threshold {self.threshold:g}",))
+        return Score(score=1.0, hits=(f"{point}, threshold {self.threshold:g}",))
 
 
 def similarity(one: str, other: str) -> float:
-    """1 for equal texts, 0 for texts that have nothing in common."""
+    """Return 1 for equal texts, 0 for texts that have nothing in common."""
     if one == other:
         return 1.0
     import jellyfish
@@ -46,16 +45,16 @@ def similarity(one: str, other: str) -> float:
 
 
 def _plain(one: str, other: str) -> tuple[str, str]:
-    """The texts with stand-ins for their characters, if they need any.
+    """Return the texts, with other characters in the place of those that the library counts in its own way.
 
-    The library counts what a reader sees as one (an emoji of five characters), and takes no halves of characters; we
-    count characters, as the lengths do.
+    It counts what a reader sees as one (an emoji of five code points), and refuses lone surrogates. We count code
+    points, as `len` does.
     """
     both = one + other
     if both.isascii() and "\r" not in both:
         return one, other
-    stand_ins = {ord(character): 0x20000 + number for number, character in enumerate(dict.fromkeys(both))}
-    return one.translate(stand_ins), other.translate(stand_ins)
+    replacements = {ord(character): 0x20000 + number for number, character in enumerate(dict.fromkeys(both))}
+    return one.translate(replacements), other.translate(replacements)
 
 
 def _failure(reason: str) -> Score:

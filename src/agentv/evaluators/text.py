@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Annotated, ClassVar
 
-import msgspec
 from msgspec import Meta
 
-from agentv.evaluators.matching import Require, checked
+from agentv.evaluators.matching import Require, score_checks
+from agentv.protocols import EvaluatorSettings
 from agentv.records import Exchange, Score
 
 CONTAINS = ("contains", "contain")
 
 
-class _Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Check(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Compares the answer with one text, or with several of which all or any must hold."""
 
     waits: ClassVar[bool] = False
@@ -23,12 +23,12 @@ class _Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     case_sensitive: bool = True
 
     def _score(self, exchange: Exchange, holds: Callable[[str, str], bool], verbs: tuple[str, str]) -> Score:
-        answer = self._folded(exchange.response.text)
+        answer = self._fold(exchange.response.text)
         values = (self.value,) if isinstance(self.value, str) else self.value
-        found = ((value, holds(answer, self._folded(value))) for value in values)
-        return checked(found, verbs, require=self.require, negate=self.negate)
+        found = ((value, holds(answer, self._fold(value))) for value in values)
+        return score_checks(found, verbs, require=self.require, negate=self.negate)
 
-    def _folded(self, text: str) -> str:
+    def _fold(self, text: str) -> str:
         return text if self.case_sensitive else text.casefold()
 
 

@@ -9,12 +9,12 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.evaluators.matching import agrees, short
-from agentv.protocols import Evaluator, EvaluatorContext
+from agentv.evaluators.matching import agrees, shorten
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score, TraceEvent
 from agentv.telemetry.trace import trace_of
 
-MOST_MISSES = 50
+MAX_MISSES = 50
 Mode = Literal["any_order", "in_order", "exact"]
 
 
@@ -39,14 +39,14 @@ class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return self.input if self.args is None else self.args
 
     def fits(self, call: Call) -> bool:
-        """Whether the call is the one that is expected."""
+        """Return whether the call is the one that is expected."""
         return self.tool == call.tool and _is_met(self.wanted_args, call.args) and _is_met(self.output, call.output)
 
     def __str__(self) -> str:
-        return self.tool if self.wanted_args in (None, "any") else f"{self.tool} {short(self.wanted_args)}"
+        return self.tool if self.wanted_args in (None, "any") else f"{self.tool} {shorten(self.wanted_args)}"
 
 
-class ToolTrajectory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ToolTrajectory(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Scores how much of the expected tool calls is in the trace."""
 
     waits: ClassVar[bool] = False
@@ -77,7 +77,7 @@ HINTS = {"minimums": "for example: minimums: {search: 1}", "expected": "for exam
 
 
 def _calls(trace: Sequence[TraceEvent]) -> list[Call]:
-    """The tool calls; an output that a call does not have itself is that of the next result with its id."""
+    """Return the tool calls; a call without an output gets that of the next result with its id."""
     results: dict[str, Any] = {}
     calls: list[Call] = []
     for event in reversed(trace):
@@ -91,9 +91,11 @@ def _calls(trace: Sequence[TraceEvent]) -> list[Call]:
 
 def _any_order(minimums: Mapping[str, int], calls: Sequence[Call]) -> Score:
     made = Counter(call.tool for call in calls)
-    words = {tool: f"{tool} called {_times(made[tool])}, at least {least} expected" for tool, least in minimums.items()}
-    hits = tuple(words[tool] for tool, least in minimums.items() if made[tool] >= least)
-    misses = tuple(words[tool] for tool, least in minimums.items() if made[tool] < least)
+    points = {
+        tool: f"{tool} called {_times(made[tool])}, at least {least} expected" for tool, least in minimums.items()
+    }
+    hits = tuple(points[tool] for tool, least in minimums.items() if made[tool] >= least)
+    misses = tuple(points[tool] for tool, least in minimums.items() if made[tool] < least)
     return Score(score=len(hits) / len(minimums) if minimums else 1.0, hits=hits, misses=misses)
 
 
@@ -105,7 +107,7 @@ def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> Score:
 
 
 def _longest_run(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> dict[int, int]:
-    """The most expected calls that were made one after the other: by which call each was met.
+    """Return the longest run of expected calls that were made in order: the number of the call that met each.
 
     For every length, the run that ends at the earliest expected call is kept, as it is the easiest to go on from.
     """
@@ -143,11 +145,13 @@ def _exact(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> Score:
         if wanted.fits(call):
             hits.append(f"call {number} is {wanted}")
         else:
-            misses.append(f"call {number}: expected {wanted}, got {_words(call)}")
+            misses.append(f"call {number}: expected {wanted}, got {_describe(call)}")
     misses += [f"call {number}: expected {expected[number - 1]}, got none" for number in _numbers(calls, expected)]
-    misses += [f"call {number}: {_words(calls[number - 1])} was not expected" for number in _numbers(expected, calls)]
-    if len(misses) > MOST_MISSES:
-        misses[MOST_MISSES:] = [f"and {len(misses) - MOST_MISSES} more"]
+    misses += [
+        f"call {number}: {_describe(calls[number - 1])} was not expected" for number in _numbers(expected, calls)
+    ]
+    if len(misses) > MAX_MISSES:
+        misses[MAX_MISSES:] = [f"and {len(misses) - MAX_MISSES} more"]
     most = max(len(expected), len(calls))
     return Score(score=len(hits) / most if most else 1.0, hits=tuple(hits), misses=tuple(misses))
 
@@ -160,9 +164,9 @@ def _is_met(wanted: Any, given: Any) -> bool:
     return wanted is None or wanted == "any" or agrees(wanted, given)
 
 
-def _words(call: Call) -> str:
+def _describe(call: Call) -> str:
     name = call.tool or "a tool without a name"
-    return name if call.args is None else f"{name} {short(call.args)}"
+    return name if call.args is None else f"{name} {shorten(call.args)}"
 
 
 def _times(number: int) -> str:

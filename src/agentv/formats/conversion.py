@@ -1,7 +1,7 @@
-"""A value and the type it should have -> everything that does not fit, in words for a person.
+"""A value and a type -> the value as that type, or everything that does not fit.
 
-msgspec decides quickly whether data fits, but stops at the first misfit. This walk over the same
-type takes the time to find them all, and is taken only when msgspec said no, or by `validate`.
+msgspec converts quickly, but stops at the first error. When it finds one, the value is compared with the type once
+more, to find all errors and to explain them.
 """
 
 import re
@@ -19,11 +19,11 @@ from agentv.formats.yaml import TOO_DEEP, Place, Steps, read_yaml
 from agentv.records import Problem, Severity
 
 T = TypeVar("T")
-MOST_MISFITS = 50
+MAX_MISFITS = 50
 
 
 class Misfit(NamedTuple):
-    """One thing that does not fit: by which steps it is reached, and what is wrong with it."""
+    """One value that does not fit its type: the steps that lead to it, and what is wrong with it."""
 
     steps: Steps
     message: str
@@ -31,7 +31,7 @@ class Misfit(NamedTuple):
     severity: Severity = "error"
 
     def problem(self, file: Path, place: Place) -> Problem:
-        """The same for a person who has the file open."""
+        """Return this as a problem in a file."""
         message = f"{label(self.steps)}: {self.message}" if self.steps else self.message
         return Problem(
             message=message,
@@ -43,46 +43,46 @@ class Misfit(NamedTuple):
         )
 
 
-def misfits(value: Any, type_: Any) -> Iterator[Misfit]:
-    """Everything in `value` that msgspec would not take as `type_`."""
+def find_misfits(value: Any, type_: Any) -> Iterator[Misfit]:
+    """Yield everything in `value` that does not fit `type_`."""
     yield from _walk(value, _info(type_), ())
 
 
-def converted(value: Any, type_: type[T]) -> T | list[Misfit]:
-    """`value` as a `type_`, or the list of what does not fit."""
+def convert(value: Any, type_: type[T]) -> T | list[Misfit]:
+    """Return `value` as a `type_`, or the list of what does not fit."""
     try:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError as error:
-        found = list(islice(misfits(value, type_), MOST_MISFITS + 1))
-        if len(found) > MOST_MISFITS:
-            found[-1] = Misfit((), f"more than {MOST_MISFITS} things are wrong here")
+        found = list(islice(find_misfits(value, type_), MAX_MISFITS + 1))
+        if len(found) > MAX_MISFITS:
+            found[-1] = Misfit((), f"more than {MAX_MISFITS} things are wrong here")
         return found or [Misfit((), str(error))]
     except RecursionError:
         return [Misfit((), TOO_DEEP)]
 
 
 def read_record(path: Path, type_: type[T], error: type[AgentvError]) -> tuple[T | None, list[Problem]]:
-    """What a YAML file says, as a `type_`, or everything that is wrong with it."""
+    """Return the value of a YAML file as a `type_`, or None and everything that is wrong with it."""
     try:
         document = read_yaml(path, error)
     except AgentvError as problem:
         return None, [Problem.of(problem)]
-    found = converted({} if document.value is None else document.value, type_)
+    found = convert({} if document.value is None else document.value, type_)
     if isinstance(found, list):
         return None, [misfit.problem(path, document.place(misfit.steps)) for misfit in found]
     return found, []
 
 
 def unknown_fields(value: dict[str, Any], type_: Any) -> Iterator[Misfit]:
-    """The fields of `value` that `type_` does not have."""
+    """Yield the fields of `value` that `type_` does not have."""
     known = field_names(type_)
     for name in value:
         if name not in known:
             yield Misfit((name,), "unknown field", nearest(name, known))
 
 
-def slips(names: Iterable[str], type_: Any) -> Iterator[Misfit]:
-    """Those names that are no fields of `type_`, but are probably meant to be."""
+def find_typos(names: Iterable[str], type_: Any) -> Iterator[Misfit]:
+    """Yield the names that are no fields of `type_`, but are similar to one."""
     known = field_names(type_)
     for name in names:
         if name not in known and (close := closest(name, known)):
@@ -91,7 +91,7 @@ def slips(names: Iterable[str], type_: Any) -> Iterator[Misfit]:
 
 @cache
 def field_names(type_: Any) -> frozenset[str]:
-    """The names that the fields of a struct have in a file."""
+    """Return the names that the fields of a struct have in a file."""
     info = _info(type_)
     tag = [info.tag_field] if info.tag_field else []
     return frozenset([*tag, *(field.encode_name for field in info.fields)])
@@ -99,7 +99,7 @@ def field_names(type_: Any) -> frozenset[str]:
 
 @cache
 def takes_text(type_: Any, name: str) -> bool:
-    """Whether a field of a struct may be any string."""
+    """Return whether a field of a struct may be any string."""
     (field,) = (field for field in _info(type_).fields if field.encode_name == name)
     return any(
         isinstance(choice, inspect.StrType | inspect.AnyType) and not getattr(choice, "pattern", None)
@@ -109,14 +109,14 @@ def takes_text(type_: Any, name: str) -> bool:
 
 @cache
 def inner_names(type_: Any) -> dict[str, frozenset[str]]:
-    """The fields of a struct that hold structs, each with the names of their fields in a file."""
+    """Return the fields of a struct that hold structs, each with the names of their fields in a file."""
     choices = {field.encode_name: _choices(field.type) for field in _info(type_).fields}
     structs = {name: [c.cls for c in found if isinstance(c, inspect.StructType)] for name, found in choices.items()}
     return {name: frozenset().union(*map(field_names, found)) for name, found in structs.items() if found}
 
 
 def label(steps: Steps) -> str:
-    """The steps as a person would write them: `input_messages[0].role`."""
+    """Return the steps as text: `input_messages[0].role`."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
 
 
@@ -153,11 +153,11 @@ def _walk(value: Any, info: Any, steps: Steps) -> Iterator[Misfit]:
     elif isinstance(fitting[0], inspect.StructType):
         yield from _walk_struct(value, fitting, steps)
     else:
-        yield from _walk_plain(value, fitting[0], steps, _in_words(choices))
+        yield from _walk_plain(value, fitting[0], steps, _list_kinds(choices))
 
 
 def _choices(info: Any) -> tuple[Any, ...]:
-    """The types that would do, without their descriptions."""
+    """Return the types of a union, without their descriptions."""
     bare = _bare(info)
     return tuple(_bare(choice) for choice in bare.types) if isinstance(bare, inspect.UnionType) else (bare,)
 
@@ -167,20 +167,20 @@ def _bare(info: Any) -> Any:
 
 
 def _wrong_kind(value: Any, choices: tuple[Any, ...], steps: Steps) -> Misfit:
-    wanted = _in_words(choices)
+    wanted = _list_kinds(choices)
     hint = "put quotes around it" if "a string" in wanted and isinstance(value, bool | int | float) else ""
     return Misfit(steps, f"expected {wanted}, got {_KINDS[type(value)]}", hint)
 
 
-def _in_words(choices: tuple[Any, ...]) -> str:
-    """The kinds of values that are wanted: `a string, an object or an array`."""
-    kinds = (_WANTED[type(choice)][0] for choice in choices if not _is_unsaid(choice))
-    words = list(dict.fromkeys(kinds))
-    return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
+def _list_kinds(choices: tuple[Any, ...]) -> str:
+    """Return the kinds of values that fit, as text: `a string, an object or an array`."""
+    kinds = (_WANTED[type(choice)][0] for choice in choices if not _is_left_out(choice))
+    names = list(dict.fromkeys(kinds))
+    return " or ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
-def _is_unsaid(choice: Any) -> bool:
-    """Null may always stand for nothing, and a variable for anything: neither is what one asks for."""
+def _is_left_out(choice: Any) -> bool:
+    """Return whether a message leaves out this type: null, and `${{ VARIABLE }}`, which fit many fields."""
     return isinstance(choice, inspect.NoneType) or bool(getattr(choice, "pattern", None))
 
 

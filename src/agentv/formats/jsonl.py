@@ -1,20 +1,20 @@
-"""JSONL text -> blocks of lines, and where things stand in a line."""
+"""JSONL text -> blocks of lines, and the columns of values in a line."""
 
 import json
 import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from agentv.formats.yaml import TOO_DEEP, Steps, line_and_column, utf8_words
+from agentv.formats.yaml import TOO_DEEP, Steps, line_and_column, utf8_error_message
 
 BLOCK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 def line_blocks(file: BinaryIO, *, longest: int = MAX_LINE_BYTES) -> Iterator[list[bytes]]:
-    """The lines of a file, without line feeds or a byte-order mark, as many at a time as one read brings.
+    """Yield the lines of a file in blocks, without line feeds or a byte-order mark.
 
-    A line much longer than `longest` ends it with `OverflowError`.
+    Raise `OverflowError` at a line much longer than `longest`.
     """
     rest = file.read(3).removeprefix(b"\xef\xbb\xbf")
     while chunk := file.read(max(BLOCK_BYTES, len(rest))):
@@ -28,15 +28,15 @@ def line_blocks(file: BinaryIO, *, longest: int = MAX_LINE_BYTES) -> Iterator[li
         yield [rest]
 
 
-def bad_json(raw: bytes, reason: Exception) -> tuple[str, int]:
-    """What is wrong with a line that is no JSON, and in which column.
+def explain_json_error(raw: bytes, reason: Exception) -> tuple[str, int]:
+    """Return what is wrong with a line that is no JSON, and the column.
 
-    `reason` is what the decoder said; the standard library's parser often says it better.
+    `reason` is the error of the decoder. The standard library's parser is asked too, as its message is often better.
     """
     try:
         text = raw.decode()
     except UnicodeDecodeError as problem:
-        return utf8_words(problem), line_and_column(raw[: problem.start])[1]
+        return utf8_error_message(problem), line_and_column(raw[: problem.start])[1]
     try:
         json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as problem:
@@ -55,9 +55,9 @@ def _no_constant(name: str) -> Any:
 
 
 def column_in_json(text: str, steps: Steps) -> int:
-    """The column at which the value at the end of `steps` stands in a line of JSON.
+    """Return the column of the value that `steps` lead to in a line of JSON.
 
-    A field stands where its key stands; what is not there, where the value around it stands.
+    The column of a field is that of its key; if there is no such value, that of the value around it.
     """
     try:
         return _find(text, steps) + 1
@@ -80,7 +80,7 @@ def _find(text: str, steps: Steps) -> int:
 
 
 def _field(text: str, at: int, name: str) -> tuple[int, int] | None:
-    """Where the last field `name` of the object at `at` has its key and its value."""
+    """Return where the key and the value of the last field `name` are in the object at `at`; None if it has none."""
     found = None
     while text[at] in "{,":
         key_at = _skip_space(text, at + 1)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from agentv.formats.conversion import Misfit, converted
+from agentv.formats.conversion import Misfit, convert
 from agentv.formats.yaml import Steps
 from agentv.records import Json
 
@@ -74,7 +74,7 @@ def schema_misfits(schema: Any, steps: Steps = ()) -> Iterator[Misfit]:
     if isinstance(declared, str) and not any(f"draft-0{number}" in declared for number in (4, 6, 7)):
         yield Misfit((*steps, "$schema"), f"{declared!r} is not supported", "the drafts 4, 6 and 7 are")
         return
-    found = converted(schema, Keywords)
+    found = convert(schema, Keywords)
     if isinstance(found, list):
         yield from (misfit._replace(steps=(*steps, *misfit.steps)) for misfit in found)
         return

@@ -1,8 +1,8 @@
-"""YAML text -> values that know their line.
+"""YAML text -> values and their places.
 
-YAML comes from libyaml as a stream of events, and becomes values here: that is where the types of
-YAML 1.2 (`NO`, `on` and `12:30` are strings), duplicate keys, aliases that expand into something
-huge, and the place of every value are seen to. Nesting is followed with a stack, not by recursion.
+libyaml parses YAML into events, and this module builds the values from them. It applies the types of YAML 1.2 (`NO`,
+`on` and `12:30` are strings), refuses duplicate keys and aliases that expand into something huge, and records the
+place of every value. It uses a stack, not recursion.
 """
 
 import re
@@ -22,44 +22,44 @@ TOO_DEEP = "nested too deeply"
 
 
 class Place(NamedTuple):
-    """A place in a text, counted from 1 as editors do."""
+    """A line and a column of a text, counted from 1 as editors do."""
 
     line: int
     column: int
 
 
 class Document(NamedTuple):
-    """What a YAML text holds. A field stands where its key stands, an item where it begins."""
+    """The value of a YAML text, and the places of its parts. The place of a field is that of its key."""
 
     value: Any
     places: Mapping[Steps, Place]
 
     def place(self, steps: Steps) -> Place:
-        """Where the value at the end of `steps` stands, or what is around it if it is not there."""
+        """Return the place of the value that `steps` lead to; if there is none, that of the value around it."""
         while steps not in self.places:
             steps = steps[:-1]
         return self.places[steps]
 
 
 def read_bytes(path: Path, error: type[AgentvError]) -> bytes:
-    """The file's content, or an `error` that says why it cannot be read."""
+    """Return the content of a file; raise `error` if it cannot be read."""
     try:
         with open_regular(path) as file:
             return file.read()
     except (OSError, ValueError) as problem:
-        raise unreadable(problem, path, error) from problem
+        raise read_error(problem, path, error) from problem
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """The file, open for reading. A pipe or a device, which may never end, is refused."""
+    """Open a file for reading; raise `ValueError` if it is a pipe or a device, which may never end."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise ValueError("this is no regular file")
     return path.open("rb")
 
 
-def unreadable(problem: OSError | ValueError, path: Path, error: type[AgentvError]) -> AgentvError:
-    """The `error` for a file that cannot be opened, in plain words."""
+def read_error(problem: OSError | ValueError, path: Path, error: type[AgentvError]) -> AgentvError:
+    """Return the `error` that explains why a file cannot be read."""
     match problem:
         case ValueError():
             return error(str(problem), file=path)
@@ -73,26 +73,26 @@ def unreadable(problem: OSError | ValueError, path: Path, error: type[AgentvErro
 
 
 def read_yaml(path: Path, error: type[AgentvError]) -> Document:
-    """The one document of a YAML file; whatever is wrong with it is raised as `error`."""
+    """Return the document of a YAML file; raise `error` if it cannot be read or is not one valid document."""
     data = read_bytes(path, error)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line, column = line_and_column(data[: problem.start])
         hint = "save the file as UTF-8"
-        raise error(utf8_words(problem), file=path, line=line, column=column, hint=hint) from None
+        raise error(utf8_error_message(problem), file=path, line=line, column=column, hint=hint) from None
     return parse_yaml(text, path, error)
 
 
 def parse_yaml(text: str, path: Path, error: type[AgentvError], max_depth: int = MAX_DEPTH) -> Document:
-    """The one document of a YAML text; `path` is for the messages."""
+    """Return the document of a YAML text; raise `error` if it is not valid. `path` is for the messages."""
     import yaml
 
-    stand_ins = _stand_ins(text)
-    composer = _Composer(max_depth, {stand_in: meant for meant, stand_in in stand_ins.items()})
+    replacements = _unused_characters(text)
+    composer = _Composer(max_depth, {new: old for old, new in replacements.items()})
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        for event in yaml.parse(text.translate(stand_ins) if stand_ins else text, Loader=loader):
+        for event in yaml.parse(text.translate(replacements) if replacements else text, Loader=loader):
             composer.take(event)
     except _Refused as refusal:
         place, message, hint = refusal.args
@@ -106,37 +106,37 @@ def parse_yaml(text: str, path: Path, error: type[AgentvError], max_depth: int =
     return Document(composer.value, composer.places)
 
 
-def _stand_ins(text: str) -> dict[int, int]:
-    """Characters that the text does not hold, for those three that libyaml takes for line breaks.
+def _unused_characters(text: str) -> dict[int, int]:
+    """Return unused characters to replace those three that libyaml takes for line breaks.
 
-    That is what they were in YAML 1.1. In YAML 1.2 they are text like any other.
+    They were line breaks in YAML 1.1. In YAML 1.2 they are text.
     """
     unused = (code for code in range(0x10FFFD, 0x100000, -1) if chr(code) not in text)
     return {code: next(unused) for code in (0x85, 0x2028, 0x2029) if chr(code) in text}
 
 
 def line_and_column(before: bytes) -> tuple[int, int]:
-    """The place that comes after these bytes."""
+    """Return the place after these bytes."""
     return before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
 
 
 def _bad_yaml(problem: Any, text: str, path: Path, error: type[AgentvError]) -> AgentvError:
     mark = problem.problem_mark or problem.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    words = ", ".join(part for part in (problem.problem, problem.context) if part)
+    message = ", ".join(part for part in (problem.problem, problem.context) if part)
     source = text.splitlines()[line - 1 : line]
     hint = ""
     if source and "\t" in source[0][: len(source[0]) - len(source[0].lstrip())] + source[0][column - 1 : column]:
         hint = "indent with spaces: YAML does not allow tabs there"
-    return error(f"Invalid YAML: {words}", file=path, line=line, column=column, hint=hint)
+    return error(f"Invalid YAML: {message}", file=path, line=line, column=column, hint=hint)
 
 
 class _Refused(Exception):
-    """Well-formed YAML that we do not take: its place, what is wrong, and a hint."""
+    """YAML that is well formed and not supported: its place, a message and a hint."""
 
 
 class _Open(NamedTuple):
-    """A collection whose end has not been seen yet."""
+    """A collection that has not ended yet."""
 
     value: dict[str, Any] | list[Any]
     steps: Steps
@@ -148,10 +148,10 @@ _NO_KEY = object()
 
 
 class _Composer:
-    """Builds the value of one document from parser events, and notes where its parts stand."""
+    """Builds the value of one document from parser events, and records the places of its parts."""
 
-    def __init__(self, max_depth: int, meant: Mapping[int, int]) -> None:
-        self._max_depth, self._meant = max_depth, meant
+    def __init__(self, max_depth: int, originals: Mapping[int, int]) -> None:
+        self._max_depth, self._originals = max_depth, originals
         self.value: Any = None
         self.places: dict[Steps, Place] = {(): Place(1, 1)}
         self._stack: list[_Open] = []
@@ -173,9 +173,9 @@ class _Composer:
 
     def _scalar(self, event: Any, place: Place) -> None:
         self._size += len(event.value) + 1
-        if self._meant:
-            event.value = event.value.translate(self._meant)
-        value = _resolved(event, place)
+        if self._originals:
+            event.value = event.value.translate(self._originals)
+        value = _resolve(event, place)
         if self._stack and type(self._stack[-1].value) is dict and self._key is _NO_KEY:
             self._take_key(event, place)
         else:
@@ -227,7 +227,7 @@ class _Composer:
             self._anchors[name] = value, size
 
     def _put(self, value: Any, place: Place) -> Steps:
-        """Put `value` where it belongs and say by which steps it is reached."""
+        """Put `value` into the collection around it, and return the steps to it."""
         if not self._stack:
             self.value = value
             self.places[()] = place
@@ -277,8 +277,8 @@ _CORE: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 _PREFIX = "tag:yaml.org,2002:"
 
 
-def _resolved(event: Any, place: Place) -> Any:
-    """The value of a scalar, by the core schema of YAML 1.2."""
+def _resolve(event: Any, place: Place) -> Any:
+    """Return the value of a scalar, by the core schema of YAML 1.2."""
     text: str = event.value
     tag = event.tag.removeprefix(_PREFIX) if event.tag else None
     if tag in ("str", "!") or (tag is None and not event.implicit[0]):
@@ -311,6 +311,6 @@ def _finite(number: float) -> float:
     return number
 
 
-def utf8_words(problem: UnicodeDecodeError) -> str:
-    """What is wrong with bytes that are no UTF-8."""
+def utf8_error_message(problem: UnicodeDecodeError) -> str:
+    """Return what is wrong with bytes that are not UTF-8."""
     return f"not valid UTF-8: byte 0x{problem.object[problem.start]:02x} cannot stand here"

@@ -1,4 +1,4 @@
-"""An exchange -> what the user's own code gets to judge it by."""
+"""An exchange -> the payload that a judge of the user's own gets: a program or a function."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,23 +11,23 @@ from agentv.telemetry.trace import summary_of, trace_of
 
 
 def reference_answer(case: EvalCase) -> str:
-    """What the last of the expected assistant messages says, empty if there is none."""
-    said = [
-        message for message in case.expected_messages if message.role == "assistant" and message.content is not None
-    ]
-    return message_text(said[-1]) if said else ""
+    """Return the text of the last expected assistant message; empty if there is none."""
+    for message in reversed(case.expected_messages):
+        if message.role == "assistant" and message.content is not None:
+            return message_text(message)
+    return ""
 
 
 def message_text(message: Message) -> str:
-    """The content of a message as text."""
+    """Return the content of a message as text."""
     content = message.content
     if isinstance(content, tuple):
         return "\n".join(block.value if isinstance(block, TextBlock) else f"<file: {block.value}>" for block in content)
     return "" if content is None else text_of(content)
 
 
-def payload_of(exchange: Exchange, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What a judge of the user's gets, as plain values in snake_case."""
+def build_payload(exchange: Exchange, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what a judge of the user's own gets, as plain values with keys in snake_case."""
     case, request, response = exchange.case, exchange.request, exchange.response
     trace = trace_of(response)
     plain: dict[str, Any] = msgspec.to_builtins(

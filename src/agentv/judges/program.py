@@ -1,4 +1,4 @@
-"""A judge's program and its input -> what it answered."""
+"""A judge that is a program: a payload as JSON on its stdin -> a JSON object on its stdout."""
 
 import os
 import re
@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from agentv.errors import ConfigError, ProviderError
+from agentv.errors import ProviderError, SettingError
+from agentv.formats.yaml import Steps
 from agentv.judges.reply import BadJudgement
 from agentv.processes.child import Keep, run_process
 from agentv.processes.command import expect_success, said, whole
@@ -21,20 +22,27 @@ _INTERPRETERS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|php|(?:ba|da|z
 _SOURCES = (".py", ".sh", ".js", ".mjs", ".ts", ".rb", ".pl")
 
 
-class Script:
-    """A program that reads JSON and writes JSON: a list of words, or a line for the shell."""
+class Program:
+    """A program that reads JSON and writes JSON: a list of arguments, or a command for the shell.
 
-    def __init__(self, script: str | Sequence[str], cwd: Path):
+    Raise `SettingError` if its files do not exist; `at` are the steps to the setting that names the program.
+    """
+
+    def __init__(self, command: str | Sequence[str], cwd: Path, at: Steps = ("script",)):
         if not cwd.is_dir():
-            raise ConfigError(f"cwd: no such folder: {cwd}", hint="it is relative to the eval file's folder")
-        words = _words(script)
-        _expect_files(words, cwd)
-        line = script if isinstance(script, str) else "exec " + shlex.join(script)
-        self.fingerprint = [line, *(_content(cwd / word) for word in words)]
+            hint = "it is relative to the eval file's folder"
+            raise SettingError(f"cwd: no such folder: {cwd}", *at[:-1], "cwd", hint=hint)
+        arguments = _split(command)
+        if (missing := _missing_file(arguments, cwd)) is not None:
+            message, hint = missing
+            raise SettingError(f"script: {message}", *at, hint=hint)
+        line = command if isinstance(command, str) else "exec " + shlex.join(command)
+        self.fingerprint = [line, *(_content(cwd / argument) for argument in arguments)]
+        """The command and the content of the files that it names."""
         self._argv = [b"/bin/sh", b"-c", os.fsencode(f"cd -- {shlex.quote(str(cwd))} || exit; {line}")]
 
     async def run(self, payload: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
-        """The JSON object that the program writes when it has read the payload."""
+        """Return the JSON object that the program writes; raise `BadJudgement` if it writes none."""
         environment = {**os.environb, **{os.fsencode(name): os.fsencode(value) for name, value in variables.items()}}
         with tempfile.TemporaryFile() as file:
             file.write(msgspec.json.encode(payload, enc_hook=str))
@@ -56,35 +64,37 @@ class Script:
         return found
 
 
-def _words(script: str | Sequence[str]) -> list[str]:
-    """The words of a script, if they can be told: a line that is more than words is the shell's own affair."""
-    if not isinstance(script, str):
-        return list(script)
-    if re.search(r"[;&|<>$`()#\n*?{}~]", script):
+def _split(command: str | Sequence[str]) -> list[str]:
+    """Return the arguments of a command; an empty list if only the shell can tell what they are."""
+    if not isinstance(command, str):
+        return list(command)
+    if re.search(r"[;&|<>$`()#\n*?{}~]", command):
         return []
     try:
-        words = shlex.split(script)
+        arguments = shlex.split(command)
     except ValueError:
         return []
-    return [] if words and "=" in words[0] else words
+    return [] if arguments and "=" in arguments[0] else arguments
 
 
-def _expect_files(words: Sequence[str], cwd: Path) -> None:
-    """`ConfigError` for a program or its source that is not there."""
-    if not words:
-        return
-    program, *rest = words
+def _missing_file(arguments: Sequence[str], cwd: Path) -> tuple[str, str] | None:
+    """Return a message and a hint if the program, or the source file that it runs, does not exist."""
+    if not arguments:
+        return None
+    program, *rest = arguments
     if "/" in program and not (cwd / program).exists():
-        raise ConfigError(f"script: no such file: {program}", hint=f"it is relative to {cwd}")
+        return f"no such file: {program}", f"it is relative to {cwd}"
     if "/" not in program and not shutil.which(program):
         hint = f"write ./{program}, or name its interpreter" if (cwd / program).exists() or "." in program else ""
-        raise ConfigError(f"script: no such command: {program}", hint=hint)
-    source = next((word for word in rest if not word.startswith("-")), "")
+        return f"no such command: {program}", hint
+    source = next((argument for argument in rest if not argument.startswith("-")), "")
     if _INTERPRETERS.fullmatch(Path(program).name) and source.endswith(_SOURCES) and not (cwd / source).exists():
-        raise ConfigError(f"script: no such file: {source}", hint=f"it is relative to {cwd}")
+        return f"no such file: {source}", f"it is relative to {cwd}"
+    return None
 
 
 def _content(path: Path) -> str:
+    """Return the text of a file; empty if it is large or cannot be read."""
     try:
         return path.read_text(errors="replace") if path.is_file() and path.stat().st_size < 1 << 20 else ""
     except OSError:

@@ -1,4 +1,4 @@
-"""A door for a judge's script to its judge target: an HTTP server on loopback, with a token for each script."""
+"""Lets a judge's script call its judge target: an HTTP server on loopback, with a token for each script."""
 
 import asyncio
 import hmac
@@ -24,8 +24,8 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 URL, TOKEN = "AGENTV_TARGET_PROXY_URL", "AGENTV_TARGET_PROXY_TOKEN"
 
 
-class Refused(Exception):
-    """What the caller did wrong, with an HTTP status."""
+class RequestRefused(Exception):
+    """The proxy does not answer a request; `status` is the HTTP status, `message` says why."""
 
     def __init__(self, status: HTTPStatus, message: str):
         super().__init__(message)
@@ -33,14 +33,14 @@ class Refused(Exception):
 
 
 class Proxy:
-    """Answers the calls of one script, as many as it may make."""
+    """Answers the calls of one script, up to `max_calls`."""
 
-    def __init__(self, judges: Mapping[str, Provider], default: str, max_calls: int, judged: ProviderRequest):
-        self._judges, self._default, self._judged = judges, default, judged
+    def __init__(self, judges: Mapping[str, Provider], default: str, max_calls: int, request: ProviderRequest):
+        self._judges, self._default, self._scored = judges, default, request
         self._asked: Counter[tuple[str, str, Any]] = Counter()
         self._max_calls, self._calls = max_calls, 0
         self._lock = threading.Lock()
-        self._under_way: list[Future[Any]] = []
+        self._pending: list[Future[Any]] = []
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self.token = secrets.token_urlsafe(32)
@@ -54,56 +54,56 @@ class Proxy:
         }
 
     def invoke(self, body: Any) -> dict[str, Any]:
-        """Ask a judge; runs in a thread of the server's."""
+        """Return a judge's answer to a question; runs in a thread of the server."""
         question = body.get("question") if isinstance(body, dict) else None
         if not isinstance(question, str):
-            raise Refused(HTTPStatus.BAD_REQUEST, "'question' must be a string")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, "'question' must be a string")
         name = body.get("target") or self._default
         if not isinstance(name, str) or name not in self._judges:
-            raise Refused(
+            raise RequestRefused(
                 HTTPStatus.BAD_REQUEST, f"unknown target {name!r}: known are {', '.join(sorted(self._judges))}"
             )
         with self._lock:
             if self._is_closed:
-                raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the script has ended")
+                raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "the script has ended")
             if self._calls >= self._max_calls:
-                raise Refused(HTTPStatus.TOO_MANY_REQUESTS, f"no more than {self._max_calls} calls are allowed")
+                raise RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, f"no more than {self._max_calls} calls are allowed")
             self._calls += 1
             call = self._judges[name].invoke(self._request(name, question, body.get("system_prompt")))
-            future = asyncio.run_coroutine_threadsafe(_awaited(call), self._loop)
-            self._under_way.append(future)
+            future = asyncio.run_coroutine_threadsafe(_await(call), self._loop)
+            self._pending.append(future)
         try:
             response = future.result()
         except CancelledError:
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the script has ended") from None
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "the script has ended") from None
         except ProviderError as error:
-            raise Refused(HTTPStatus.BAD_GATEWAY, error.message) from error
-        said = json.loads(response_json(response))
-        messages = said.get("outputMessages") or [{"role": "assistant", "content": response.text}]
+            raise RequestRefused(HTTPStatus.BAD_GATEWAY, error.message) from error
+        answer = json.loads(response_json(response))
+        messages = answer.get("outputMessages") or [{"role": "assistant", "content": response.text}]
         return {"outputMessages": messages, "rawText": response.text}
 
     def _request(self, name: str, question: str, system: Any) -> ProviderRequest:
-        """What a judge is asked. The same question asked once more wants another answer."""
+        """Return the request to a judge. A question that is asked again counts as another attempt."""
         start = [Message(role="system", content=system)] if isinstance(system, str) and system else []
-        asked = name, question, system if start else ""
-        self._asked[asked] += 1
+        call = name, question, system if start else ""
+        self._asked[call] += 1
         return ProviderRequest(
-            eval_id=self._judged.eval_id,
+            eval_id=self._scored.eval_id,
             question=f"{system}\n\n{question}" if start else question,
             chat_prompt=(*start, Message(role="user", content=question)),
-            attempt=self._asked[asked],
-            trial=self._judged.trial,
+            attempt=self._asked[call],
+            trial=self._scored.trial,
         )
 
     def close(self) -> None:
-        """No more calls, and none that are under way: nobody waits for them."""
+        """Refuse further calls, and cancel those that are pending."""
         with self._lock:
             self._is_closed = True
-            for future in self._under_way:
+            for future in self._pending:
                 future.cancel()
 
 
-async def _awaited(call: Any) -> Any:
+async def _await(call: Any) -> Any:
     return await call
 
 
@@ -113,12 +113,12 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, *_: object) -> None:
-        """A script that has ended reads no answers."""
+        """Ignore the error: a script that has ended does not read its answer."""
 
 
 @contextmanager
-def served(proxy: Proxy) -> Iterator[dict[str, str]]:
-    """Serve the proxy, and give the variables by which a script finds it."""
+def serve(proxy: Proxy) -> Iterator[dict[str, str]]:
+    """Serve the proxy, and yield the environment variables that tell a script where it is."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -131,11 +131,11 @@ def served(proxy: Proxy) -> Iterator[dict[str, str]]:
             try:
                 given = self.headers.get("Authorization", "").encode("utf-8", "replace")
                 if not hmac.compare_digest(given, f"Bearer {proxy.token}".encode()):
-                    raise Refused(HTTPStatus.UNAUTHORIZED, "a bearer token is needed")
+                    raise RequestRefused(HTTPStatus.UNAUTHORIZED, "a bearer token is needed")
                 if self.path != path:
-                    raise Refused(HTTPStatus.NOT_FOUND, "there are POST /invoke and GET /info")
+                    raise RequestRefused(HTTPStatus.NOT_FOUND, "there are POST /invoke and GET /info")
                 status, content = HTTPStatus.OK, answer(self._body())
-            except Refused as error:
+            except RequestRefused as error:
                 status, content = error.status, {"error": error.message}
             except Exception as error:
                 status, content = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}"}
@@ -149,14 +149,14 @@ def served(proxy: Proxy) -> Iterator[dict[str, str]]:
         def _body(self) -> Any:
             size = self.headers.get("Content-Length", "0")
             if not size.isdigit() or int(size) > MAX_BODY_BYTES:
-                raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_BODY_BYTES} bytes, please")
+                raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_BODY_BYTES} bytes, please")
             try:
                 return msgspec.json.decode(self.rfile.read(int(size)) or b"null")
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
-                raise Refused(HTTPStatus.BAD_REQUEST, f"no JSON: {error}") from error
+                raise RequestRefused(HTTPStatus.BAD_REQUEST, f"no JSON: {error}") from error
 
         def log_message(self, *_: object) -> None:
-            """Not to the terminal."""
+            """Print nothing to the terminal."""
 
     server = _Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

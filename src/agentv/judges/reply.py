@@ -1,4 +1,4 @@
-"""What a judge said -> a score. Judges are language models and programs, and say all sorts of things."""
+"""The reply of a judge -> a score. Judges are language models and programs, and not all replies can be used."""
 
 import json
 import math
@@ -19,25 +19,28 @@ from agentv.system.threads import words
 T = TypeVar("T")
 TRIES = 3
 MAX_CHARACTERS = 200_000
-MOST_MENDED = 20_000
-MEND_SECONDS = 1.0
-MOST_MENDED_UNBOUNDED = 2_000
-"""Where nothing can end the mending: its time grows faster than the text."""
-MOST_POINTS = 4
-EXCERPT = 200
+MAX_REPAIR_CHARACTERS = 20_000
+REPAIR_SECONDS = 1.0
+MAX_REPAIR_CHARACTERS_WITHOUT_ALARM = 2_000
+"""The limit where nothing can stop the repair, whose time grows faster than the text."""
+MAX_POINTS = 4
+EXCERPT_CHARACTERS = 200
 
 
 class BadJudgement(ValueError):
-    """A judge said something that is no judgement."""
+    """The reply of a judge cannot be used as a judgement."""
 
 
-async def judged(judge: Provider, request: ProviderRequest, read: Callable[[str], T]) -> T:
-    """What the judge says to the request, as `read` understands it; asked again if that cannot be understood."""
+async def ask_judge(judge: Provider, request: ProviderRequest, parse: Callable[[str], T]) -> T:
+    """Return the judge's reply, parsed; raise `BadJudgement` if no try gives one that can be parsed.
+
+    The judge is asked again if `parse` raises `BadJudgement`, or if its target fails in a way that may pass.
+    """
     reasons: list[str] = []
     for number in range(1, TRIES + 1):
         try:
-            asked = request if number == 1 else msgspec.structs.replace(request, attempt=number)
-            return read((await judge.invoke(asked)).text)
+            attempt = request if number == 1 else msgspec.structs.replace(request, attempt=number)
+            return parse((await judge.invoke(attempt)).text)
         except BadJudgement as error:
             reasons.append(str(error))
         except ProviderError as error:
@@ -47,22 +50,22 @@ async def judged(judge: Provider, request: ProviderRequest, read: Callable[[str]
     raise BadJudgement(f"the judge gave no judgement in {len(reasons)} of {TRIES} tries: {reasons[-1]}")
 
 
-def object_in(text: str, field: str) -> dict[str, Any]:
-    """The JSON object with this field in what a language model said: alone, in a code fence, or in prose.
+def find_object(text: str, field: str) -> dict[str, Any]:
+    """Return the JSON object with this field in a model's reply; raise `BadJudgement` if there is not exactly one.
 
-    Single quotes, trailing commas and the like are mended. What is not in order, and speaks of the field more than
-    once, may be quoting the answer that it judges: it is refused, and so are objects that say different things.
+    It may stand alone, in a code fence, or in prose. Single quotes, trailing commas and the like are repaired. A reply
+    that is not valid JSON and has the field more than once is refused: it may quote the answer that it judges.
     """
     if len(text) > MAX_CHARACTERS:
         raise BadJudgement(f"the judge said {len(text)} characters, more than {MAX_CHARACTERS}")
-    objects, in_order = _objects(text)
+    objects, is_valid = _find_objects(text)
     found = [value for value in objects if field in value]
-    if not in_order:
+    if not is_valid:
         if len(re.findall(rf"['\"]?\b{field}\b['\"]?\s*:", text)) > 1:
             raise BadJudgement(
                 f"what the judge said is no JSON, and speaks of {field!r} more than once: {_excerpt(text)}"
             )
-        found = found or [value for value in _mended(text) if field in value]
+        found = found or [value for value in _repair(text) if field in value]
     if not found:
         raise BadJudgement(f"no JSON object with {field!r} in what the judge said: {_excerpt(text)}")
     if any(value != found[0] for value in found):
@@ -70,54 +73,65 @@ def object_in(text: str, field: str) -> dict[str, Any]:
     return found[0]
 
 
-def _objects(text: str) -> tuple[list[dict[str, Any]], bool]:
-    """The JSON objects in a text, none of them inside of another, and whether every brace belongs to one."""
+def _find_objects(text: str) -> tuple[list[dict[str, Any]], bool]:
+    """Return the outermost JSON objects in a text, and whether every brace belongs to one of them."""
     decoder = json.JSONDecoder()
     found: list[dict[str, Any]] = []
-    in_order = True
+    is_valid = True
     at = text.find("{")
     while at >= 0:
         try:
             value, end = decoder.raw_decode(text, at)
             found.append(value)
         except (ValueError, RecursionError):
-            in_order = False
+            is_valid = False
             end = text.find("}", at)  # what is inside of it may be a quotation
         at = text.find("{", end) if end >= 0 else -1
-    return found, in_order
+    return found, is_valid
 
 
-def _mended(text: str) -> list[dict[str, Any]]:
+def _repair(text: str) -> list[dict[str, Any]]:
+    """Return the object in a text that is almost JSON; an empty list if it cannot be repaired."""
     from json_repair import repair_json
 
     start, end = text.find("{"), text.rfind("}")
     part = text[start : end + 1 if end > start else None]
-    if start < 0 or len(part) > (MOST_MENDED if can_end_calls() else MOST_MENDED_UNBOUNDED):
+    if start < 0 or len(part) > (MAX_REPAIR_CHARACTERS if can_end_calls() else MAX_REPAIR_CHARACTERS_WITHOUT_ALARM):
         return []
     try:
-        mend = partial(repair_json, part, return_objects=True)
-        value: Any = within(MEND_SECONDS, mend) if can_end_calls() else mend()
+        repair = partial(repair_json, part, return_objects=True)
+        value: Any = within(REPAIR_SECONDS, repair) if can_end_calls() else repair()
     except (ValueError, RecursionError, IndexError, TimeoutError):
         return []
     return [value] if isinstance(value, dict) else []
 
 
-def score_from(raw: Mapping[str, Any], most: int | None = None) -> Score:
-    """The score that an object describes, with at most so many hits and misses."""
+def parse_score(raw: Mapping[str, Any], max_points: int | None = None) -> Score:
+    """Return the score that an object describes; raise `BadJudgement` if it has none that is a number.
+
+    At most `max_points` hits and as many misses are kept.
+    """
     if "score" not in raw:
         raise BadJudgement(f"no 'score' in {_excerpt(text_of(dict(raw)))}")
     reasoning = raw.get("reasoning")
     return Score(
-        score=number_from(raw["score"]),
-        hits=_points(raw.get("hits"))[:most],
-        misses=_points(raw.get("misses"))[:most],
+        score=finite_number(raw["score"]),
+        hits=_points(raw.get("hits"))[:max_points],
+        misses=_points(raw.get("misses"))[:max_points],
         reasoning="" if reasoning is None else text_of(reasoning),
         details=raw.get("details"),
     )
 
 
-def number_from(value: Any) -> float:
-    """A score as a number; what is none is no judgement."""
+def parse_reply(text: str) -> Score:
+    """Return the score in a model's reply; raise `BadJudgement` if there is none."""
+    return parse_score(find_object(text, "score"), MAX_POINTS)
+
+
+def finite_number(value: Any) -> float:
+    """Return `value` as a finite float; raise `BadJudgement` if it is not a number."""
+    if type(value) is float and math.isfinite(value):
+        return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             number = float(value)
@@ -129,21 +143,22 @@ def number_from(value: Any) -> float:
 
 
 def _points(value: Any) -> tuple[str, ...]:
-    """Hits or misses: texts, and what else there is as JSON."""
+    """Return hits or misses as texts; what is not text becomes JSON."""
     if value is None:
         return ()
     return tuple(map(text_of, value)) if isinstance(value, list | tuple) else (text_of(value),)
 
 
-def sound(score: Score) -> Score:
-    """The score within 0 and 1; one that is no number at all is a failure."""
+def check_score(score: Score) -> Score:
+    """Return the score, cut to lie between 0 and 1, with texts that can be written to a file.
+
+    Raise `BadJudgement` if it is no `Score`, or not a number.
+    """
     if not isinstance(score, Score):  # a package's code is not checked by us
         raise BadJudgement(f"it returned {type(score).__name__}, and no Score")
-    number = number_from(score.score)
-    texts = (*score.hits, *score.misses, score.reasoning)
-    is_plain = type(score.hits) is tuple and type(score.misses) is tuple and all(_is_plain(text) for text in texts)
-    if not is_plain or score.details is not None or score.verdict is not None:
-        score = _tidied(score, number)
+    number = finite_number(score.score)
+    if score.details is not None or score.verdict is not None or not _is_plain(score):
+        score = _make_plain(score, number)
     if 0 <= score.score <= 1:
         return score
     note = f"the score {number} was cut to lie between 0 and 1"
@@ -151,18 +166,24 @@ def sound(score: Score) -> Score:
     return msgspec.structs.replace(score, score=cut, misses=(*score.misses, note))
 
 
-def _is_plain(text: Any) -> bool:
-    """Whether a text can be written down as it is."""
-    return isinstance(text, str) and (text.isascii() or writable(text) == text)
+def _is_plain(score: Score) -> bool:
+    """Return whether the texts of a score can be written to a file as they are."""
+    if type(score.hits) is not tuple or type(score.misses) is not tuple:
+        return False
+    try:
+        text = "".join((*score.hits, *score.misses, score.reasoning))
+    except TypeError:  # not all of them are texts
+        return False
+    return text.isascii() or replace_surrogates(text) == text
 
 
-def writable(text: str) -> str:
-    """The text without halves of characters, which no file can hold."""
+def replace_surrogates(text: str) -> str:
+    """Return the text with `?` for lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
-def _tidied(score: Score, number: float) -> Score:
-    """The score as it can be written down, whatever somebody's code has put into it."""
+def _make_plain(score: Score, number: float) -> Score:
+    """Return the score with nothing in it that cannot be written to a file."""
     details = score.details
     try:
         msgspec.json.encode(details, enc_hook=str)
@@ -171,13 +192,13 @@ def _tidied(score: Score, number: float) -> Score:
     return msgspec.structs.replace(
         score,
         score=number,
-        hits=tuple(writable(text_of(hit)) for hit in score.hits),
-        misses=tuple(writable(text_of(miss)) for miss in score.misses),
-        reasoning=writable(text_of(score.reasoning)),
+        hits=tuple(replace_surrogates(text_of(hit)) for hit in score.hits),
+        misses=tuple(replace_surrogates(text_of(miss)) for miss in score.misses),
+        reasoning=replace_surrogates(text_of(score.reasoning)),
         details=details,
         verdict=score.verdict if score.verdict in ("pass", "borderline", "fail") else None,
     )
 
 
 def _excerpt(text: str) -> str:
-    return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}…"
+    return text if len(text) <= EXCERPT_CHARACTERS else f"{text[:EXCERPT_CHARACTERS]}…"

@@ -1,4 +1,4 @@
-"""Paths, folders and globs as a user types them -> the files they mean, sorted, each once."""
+"""Paths, folders and globs -> the files that they name, sorted, each once."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -15,18 +15,21 @@ IGNORED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packag
 
 
 class NothingFound(AgentvError):
-    """A path or a pattern that no file answers to."""
+    """No file matches a path or a pattern."""
 
 
 def agentv_files(pattern: str) -> list[Path]:
-    """The files that a path or a glob means; a folder means all of agentv's files under it."""
+    """Return the files that a path or a glob names; a folder names all files of agentv under it.
+
+    Raise `NothingFound` if there are none.
+    """
     found = [Path(pattern)] if pattern and os.path.exists(pattern) else _matches(pattern)
     if not found:
         hint = "check the path and the folder you are in; 'agentv init' makes a first project"
         if has_magic(pattern):
             hint = "check the pattern and the folder you are in; quote it so that the shell leaves it alone"
         raise NothingFound(f"no file matches {pattern!r}", hint=hint)
-    files = [file for path in found for file in (_under(path) if path.is_dir() else [path])]
+    files = [file for path in found for file in (_files_under(path) if path.is_dir() else [path])]
     if not files:
         hint = f"eval files end in {', '.join(READERS)}; a YAML file has 'evalcases:' in it"
         raise NothingFound(f"no eval, targets or config file under {pattern!r}", hint=hint)
@@ -34,12 +37,12 @@ def agentv_files(pattern: str) -> list[Path]:
 
 
 def unique(paths: Iterable[Path]) -> list[Path]:
-    """The paths in order; of several that lead to one file, the first."""
+    """Return the paths, sorted; of several that lead to one file, the first."""
     return list({os.path.realpath(path): path for path in sorted(set(paths), reverse=True)}.values())[::-1]
 
 
 def eval_files(patterns: Iterable[str]) -> list[Path]:
-    """The eval files that paths, folders and globs mean; what only belongs to one is left out."""
+    """Return the eval files that paths, folders and globs name, without sidecars, targets files and config files."""
     found: set[Path] = set()
     for pattern in patterns:
         files = agentv_files(pattern)
@@ -52,7 +55,7 @@ def eval_files(patterns: Iterable[str]) -> list[Path]:
 
 
 def _is_other(path: Path) -> bool:
-    """Whether a file is one of ours, but no eval file."""
+    """Return whether a file belongs to agentv, but is no eval file."""
     return path.name in (*TARGETS_NAMES, *CONFIG_NAMES) or path.parent.name == ".agentv"
 
 
@@ -60,24 +63,24 @@ def _matches(pattern: str) -> list[Path]:
     return [Path(path) for path in iglob(pattern, recursive=True)] if has_magic(pattern) else []
 
 
-def _under(folder: Path) -> Iterator[Path]:
+def _files_under(folder: Path) -> Iterator[Path]:
     here = folder.name or folder.absolute().name
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name == ".agentv" or not _is_ignored(name)]
         inside = (Path(place).name if Path(place) != folder else here) == ".agentv"
         if inside:
-            folders.clear()  # results, caches and logs are no sources
-        yield from (path for name in names if _is_ours(path := Path(place, name), inside))
+            folders.clear()  # there are only results, caches and logs below
+        yield from (path for name in names if _is_agentv_file(path := Path(place, name), inside))
 
 
 def _is_ignored(name: str) -> bool:
     return name.startswith(".") or name in IGNORED_FOLDERS
 
 
-def _is_ours(path: Path, inside: bool) -> bool:
-    """Whether a file in a folder (inside `.agentv`, or elsewhere) is one of ours.
+def _is_agentv_file(path: Path, inside: bool) -> bool:
+    """Return whether a file in a folder (inside `.agentv`, or elsewhere) belongs to agentv.
 
-    YAML can be anybody's, so it is looked into.
+    YAML files may belong to any tool, so their content is read.
     """
     known = (*TARGETS_NAMES, *CONFIG_NAMES)
     if inside or path.name in known:
@@ -87,7 +90,7 @@ def _is_ours(path: Path, inside: bool) -> bool:
 
 
 def _holds_cases(path: Path) -> bool:
-    """Whether a YAML file looks like an eval file. One that cannot be read does: its reader will say why."""
+    """Return whether a YAML file looks like an eval file, or cannot be read: then its reader says why."""
     try:
         data = read_bytes(path, EvalFileError)
     except EvalFileError:

@@ -1,7 +1,7 @@
-"""A template -> the files of a new project. What is there already is never touched.
+"""A template -> the files of a new project. Files that exist are never changed.
 
-Templates are files in `templates/`: those in `common` belong to every project. One that a template has as well
-is put together from both, the template's part first.
+Templates are folders in `templates/`; the files in `common` belong to every project. A file that is in both is joined,
+the template's part first.
 """
 
 import json
@@ -14,7 +14,7 @@ from agentv.errors import OutputError
 from agentv.project.schema import json_schema
 from agentv.targets.read import TARGETS_NAMES
 
-HOME = Path(__file__).parent / "templates"
+TEMPLATES_FOLDER = Path(__file__).parent / "templates"
 COMMON = "common"
 DEFAULT = "python"
 TEMPLATES = (DEFAULT, "cli", "openai", "batch")
@@ -22,36 +22,38 @@ SCHEMAS = ("eval", "sidecar", "targets")
 """The kinds of files in a new project that editors can check."""
 
 
-class Scaffolded(NamedTuple):
-    """What was written, what was there already, and what to do next."""
+class ScaffoldResult(NamedTuple):
+    """The files that were written, those that existed already, and what to do next."""
 
     written: tuple[Path, ...]
     kept: tuple[Path, ...]
     next_steps: str
 
 
-def scaffold(folder: Path, template: str) -> Scaffolded:
-    """Write the project's files that are not there yet; `OutputError` when that cannot be done."""
+def scaffold(folder: Path, template: str) -> ScaffoldResult:
+    """Write those files of a project that do not exist; raise `OutputError` if that is not possible."""
     files = dict(sorted(_files(template)))
     if folder.exists() and not folder.is_dir():
         raise OutputError("a file, and no folder", file=folder, hint="name a folder, new or old")
-    there = {name: next(filter(_is_there, _places(folder, name)), None) for name in files}
-    written = [folder / name for name, place in there.items() if place is None]
-    kept = dict.fromkeys(place for place in there.values() if place is not None)
+    existing = {name: next(filter(_exists, _rivals(folder, name)), None) for name in files}
+    written = [folder / name for name, path in existing.items() if path is None]
+    kept = dict.fromkeys(path for path in existing.values() if path is not None)
     for path in written:
         _write(path, files[path.relative_to(folder).as_posix()])
-    return Scaffolded(tuple(written), tuple(kept), (HOME / template / "next.txt").read_text(encoding="utf-8"))
+    return ScaffoldResult(
+        tuple(written), tuple(kept), (TEMPLATES_FOLDER / template / "next.txt").read_text(encoding="utf-8")
+    )
 
 
 def missing_lines(path: Path) -> list[str]:
-    """The lines of ours that a file of the same name lacks."""
+    """Return the lines of our template that a file of the same name does not have."""
     own = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    ours = (HOME / COMMON / path.name).read_text(encoding="utf-8").splitlines()
+    ours = (TEMPLATES_FOLDER / COMMON / path.name).read_text(encoding="utf-8").splitlines()
     return [line for line in ours if line not in own]
 
 
 def _files(template: str) -> Iterator[tuple[str, str]]:
-    own, common = _texts(HOME / template / "files"), _texts(HOME / COMMON)
+    own, common = _texts(TEMPLATES_FOLDER / template / "files"), _texts(TEMPLATES_FOLDER / COMMON)
     for name in {**own, **common}:
         yield name, own.get(name, "") + common.get(name, "")
     for kind in SCHEMAS:
@@ -63,15 +65,18 @@ def _texts(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
-def _places(folder: Path, name: str) -> list[Path]:
-    """Where a file would be in the way: its own place, a targets file's, a dataset's that would get a new sidecar."""
+def _rivals(folder: Path, name: str) -> list[Path]:
+    """Return the paths of which none may exist if a file is to be written: its own, and those that do the same work.
+
+    These are other targets files, and eval files of the same name, which a new file would be a sidecar of.
+    """
     if name in TARGETS_NAMES:
         return [folder / name, *(folder / other for other in TARGETS_NAMES)]
     path = folder / name
     return [path, *(path.with_suffix(suffix) for suffix in READERS)] if path.suffix in READERS else [path]
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     return path.exists() or path.is_symlink()
 
 

@@ -1,4 +1,4 @@
-"""The structs that load our files -> JSON Schema, for editors and other tools."""
+"""The structs that files are loaded into -> JSON Schema, for editors and other tools."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,21 +16,24 @@ Schema = dict[str, Any]
 
 
 def json_schema(kind: str) -> Schema:
-    """The JSON Schema of one kind of file."""
+    """Return the JSON Schema of one kind of file."""
     title, build = KINDS[kind]
     return {"$schema": DIALECT, **build(), "title": title}
 
 
-def _of(type_: Any) -> Schema:
-    """The schema of a struct, with the rules that its types cannot express."""
+def _struct_schema(type_: Any) -> Schema:
+    """Return the schema of a struct, with the rules that its types cannot express."""
     schema = msgspec.json.schema(type_)
     for name, definition in schema["$defs"].items():
         definition.update(RULES.get(name, {}))
     return schema
 
 
-def _targets() -> Schema:
-    """Each kind of target under a condition on its `provider`, so that an editor names the fields of that kind."""
+def _targets_schema() -> Schema:
+    """Return the schema of a targets file, with a condition on `provider` for each kind of target.
+
+    So editors know the fields of each kind.
+    """
     known = kinds()
     (_, *references), definitions = msgspec.json.schema_components(
         [TargetsFile, *map(settings_type, known)], ref_template="#/$defs/{name}"
@@ -56,7 +59,7 @@ def _names(kind: str) -> list[str]:
 
 
 def _allow_spellings(definition: Schema, needs_one: tuple[str, ...]) -> None:
-    """Take a setting under each of its spellings, as loading does; of some, one must be there."""
+    """Allow each setting under all of its spellings, as loading does; require one of `needs_one`."""
     properties = definition["properties"]
     definition["properties"] = {form: properties[name] for name in properties for form in spellings(name)}
     required = definition.pop("required", [])
@@ -68,10 +71,10 @@ def _allow_spellings(definition: Schema, needs_one: tuple[str, ...]) -> None:
 
 
 KINDS: dict[str, tuple[str, Callable[[], Schema]]] = {
-    "eval": ("agentv eval file (YAML)", lambda: _of(EvalFileRecord)),
-    "sidecar": ("agentv sidecar (beside a JSONL file)", lambda: _of(FileRecord)),
-    "case": ("agentv eval case (one line of JSONL)", lambda: _of(CaseRecord)),
-    "targets": ("agentv targets file", _targets),
-    "config": ("agentv config file", lambda: _of(Config)),
-    "result": ("agentv result (one line of a results file)", lambda: _of(EvalResult)),
+    "eval": ("agentv eval file (YAML)", lambda: _struct_schema(EvalFileRecord)),
+    "sidecar": ("agentv sidecar (beside a JSONL file)", lambda: _struct_schema(FileRecord)),
+    "case": ("agentv eval case (one line of JSONL)", lambda: _struct_schema(CaseRecord)),
+    "targets": ("agentv targets file", _targets_schema),
+    "config": ("agentv config file", lambda: _struct_schema(Config)),
+    "result": ("agentv result (one line of a results file)", lambda: _struct_schema(EvalResult)),
 }

@@ -9,9 +9,9 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 
 from agentv.errors import AgentvError
-from agentv.formats.conversion import converted
-from agentv.formats.jsonl import bad_json, column_in_json
-from agentv.formats.yaml import Place, parse_yaml, utf8_words
+from agentv.formats.conversion import convert
+from agentv.formats.jsonl import column_in_json, explain_json_error
+from agentv.formats.yaml import Place, parse_yaml, utf8_error_message
 from agentv.records import Fraction, Problem
 from agentv.results.write import documents, is_torn
 
@@ -117,13 +117,13 @@ def _wrong(raw: bytes, error: Exception, path: Path, line: int, *, is_torn: bool
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        message, column = bad_json(raw, error)
+        message, column = explain_json_error(raw, error)
         if is_torn:
             yield Problem(message=f"the last line is cut off ({message})", file=path, line=line, hint=TORN)
         else:
             yield Problem(message=message, file=path, line=line, column=column)
         return
-    found = converted(value, WholeRow)
+    found = convert(value, WholeRow)
     for misfit in found if isinstance(found, list) else ():
         place = Place(line, column_in_json(raw.decode(), misfit.steps))
         yield misfit.problem(path, place)
@@ -139,14 +139,14 @@ def _yaml_rows(lines: Iterable[bytes], path: Path, problems: list[Problem]) -> I
         try:
             document = parse_yaml(raw.decode(), path, AgentvError, max_depth=900)
         except UnicodeDecodeError as error:
-            problems.append(Problem(message=utf8_words(error), file=path, line=first))
+            problems.append(Problem(message=utf8_error_message(error), file=path, line=first))
         except AgentvError as error:
             at = first + (error.line or 1) - 1
             problems.append(Problem(message=error.message, file=path, line=at, column=error.column, hint=error.hint))
         else:
             if document.value is None:
                 continue
-            found = converted(document.value, WholeRow)
+            found = convert(document.value, WholeRow)
             if isinstance(found, list):
                 for misfit in found:
                     place = document.place(misfit.steps)

@@ -35,7 +35,7 @@ class CaseRunner:
     async def run_case(self, job: Job) -> EvalResult:
         """Return the result of one job, be the answer ever so odd."""
         try:
-            evaluators = self._evaluators.judges(job.case, job.planned.name)
+            evaluators = self._evaluators.build(job.case, job.planned.name)
             digests = Digests(case=job.digest, target=job.planned.digest, agentv=__version__, **evaluators.digests)
             if job.request is None:
                 return self._result(job, Outcome(1, error=job.problem), digests)

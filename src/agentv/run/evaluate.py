@@ -22,7 +22,7 @@ from agentv.project.discovery import eval_files
 from agentv.protocols import Provider, ResultSink
 from agentv.providers.mock import Mock, MockSettings
 from agentv.providers.python import PythonFunction
-from agentv.records import EvalResult
+from agentv.records import EvalResult, Problem
 from agentv.redact import clean, secrets_in
 from agentv.results.summary import Summary
 from agentv.results.write import ResultFile
@@ -125,7 +125,8 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
     async with OpenTargets(plan, options.run_options) as targets:
         await targets.check()
         targets.warn_of_limits()
-        evaluators = EvaluatorBuilder(RunJudges(plan, targets, watcher), dry_run=plan.dry_run)
+        judges = RunJudges(plan, targets, watcher)
+        evaluators = EvaluatorBuilder(judges, dry_run=plan.dry_run, warn=_ignore)  # planning has told the warnings
         cases = CaseRunner(plan, targets, evaluators, watcher)
         summary = Summary(plan.cases, plan.invalid, options.trials, clean)
         with open_output(options.output, plan, evaluators, summary) as output:
@@ -147,6 +148,10 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
             finally:
                 watcher.end()
     return RunReport(plan, summary, end, output.path, error)
+
+
+def _ignore(_warning: Problem) -> None:
+    pass
 
 
 def _only_error(group: BaseExceptionGroup[BaseException]) -> AgentvError:

@@ -161,5 +161,5 @@ class _Keep:
 def _stamp(case: EvalCase, file: PlannedFile, plan: Plan, builder: EvaluatorBuilder) -> Stamp:
     target = file.targets[plan.selection.target_of(case)]
     request, _ = build_or_explain(case, file, target)
-    evaluators = builder.judges(case, target.name).digests["evaluators"]
+    evaluators = builder.build(case, target.name).digests["evaluators"]
     return Stamp(clean(case.dataset), clean(case.id), case_digest(case, request), target.digest, evaluators)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.formats.conversion import Misfit, converted, field_names, inner_names, takes_text
+from agentv.formats.conversion import Misfit, convert, field_names, inner_names, takes_text
 from agentv.formats.wire import camel_name, snake_keys
 from agentv.formats.yaml import Document, Steps, read_yaml
 from agentv.providers import settings_type
@@ -111,7 +111,7 @@ def read_targets(
     document = read_yaml(path, ConfigError)
     if document.value is None:
         raise ConfigError("the file is empty", file=path, line=1, column=1, hint="list the targets under 'targets:'")
-    file = converted(document.value, TargetsFile)
+    file = convert(document.value, TargetsFile)
     listed = document.value.get("targets") if isinstance(document.value, dict) else None
     entries = {
         index: raw for index, raw in enumerate(listed if isinstance(listed, list) else ()) if isinstance(raw, dict)
@@ -143,9 +143,9 @@ class _Reader:
         keys = setting_keys(raw, field_names(kind))
         settings = _renamed(raw, keys, kind)
         unset = list(_unset(raw, (), self._environment, "warning" if unused or self._used is None else "error"))
-        found = converted(settings, kind)
+        found = convert(settings, kind)
         if not isinstance(found, list) and not wrong and not unset:
-            found = converted(_filled(settings, kind, self._environment), kind)
+            found = convert(_filled(settings, kind, self._environment), kind)
         wrong += found if isinstance(found, list) else found.misfits()
         is_sound = not any(misfit.severity == "error" for misfit in wrong)
         usable = None if isinstance(found, list) or not is_sound or not isinstance(name, str) else found

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agentv.errors import ConfigError
-from agentv.formats.conversion import converted
+from agentv.formats.conversion import convert
 from agentv.providers import settings_type
 from agentv.providers.network import waiting_time
 from agentv.records import Message, TokenUsage, ToolCall
@@ -222,7 +222,7 @@ def test_who_gives_up_waiting_can_ask_again(vendor: str) -> None:
         return "Paris"
 
     async def impatient(target: dict[str, Any]) -> str:
-        settings: Any = converted(target, settings_type(vendor))
+        settings: Any = convert(target, settings_type(vendor))
         async with settings.open(None) as provider:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
@@ -253,7 +253,7 @@ def test_fifty_workers_share_the_connections_of_one_client(vendor: str, write: W
 @every_vendor
 def test_targets_that_are_set_up_alike_share_their_client(vendor: str) -> None:
     async def both(target: dict[str, Any]) -> None:
-        settings: Any = converted(target, settings_type(vendor))
+        settings: Any = convert(target, settings_type(vendor))
         async with settings.open(None) as one:
             async with settings.open(None) as other:
                 await one.invoke(a_request())
@@ -438,7 +438,7 @@ def test_a_missing_package_stops_the_run_and_names_the_command(
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == package else find(name, *rest))
     with model_server(lambda _: "Yes") as server:
-        settings: Any = converted(server.target(vendor), settings_type(vendor))
+        settings: Any = convert(server.target(vendor), settings_type(vendor))
         with pytest.raises(ConfigError) as failed:
             settings.open(None)
     extra = "openai" if vendor == "azure" else vendor

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentv.formats.conversion import converted
+from agentv.formats.conversion import convert
 from agentv.providers import settings_type
 from agentv.records import Message, ToolCall
 from tests.kits.model_servers import Reply, a_request, ask, failing, model_server
@@ -112,7 +112,7 @@ def test_an_output_that_is_no_object_becomes_one() -> None:
 
 def test_the_client_outlives_the_garbage_collector() -> None:
     async def twice(target: dict[str, Any]) -> str:
-        settings: Any = converted(target, settings_type("gemini"))
+        settings: Any = convert(target, settings_type("gemini"))
         async with settings.open(None) as provider:
             await provider.invoke(a_request())
             gc.collect()

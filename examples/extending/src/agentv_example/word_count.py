@@ -2,24 +2,23 @@
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from agentv import Score
 from agentv.errors import ConfigError
-from agentv.protocols import Evaluator, EvaluatorContext
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange
 
 Count = Annotated[int, Meta(ge=0)]
 
 
-class WordCount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WordCount(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings, besides `type`, `name` and `weight`; and as no more is needed, the evaluator itself."""
 
     least: Count = 0
     most: Count
 
-    def open(self, workshop: EvaluatorContext) -> Evaluator:
+    def open(self, context: EvaluatorContext) -> Evaluator:
         """Optional: what no type can tell is checked here, before anything runs."""
         if self.least > self.most:
             raise ConfigError(f"no answer has {self.least} words or more, but at most {self.most}")

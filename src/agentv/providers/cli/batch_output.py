@@ -11,9 +11,9 @@ from typing import BinaryIO
 import msgspec
 
 from agentv.errors import AgentvError, ProviderError
-from agentv.formats.jsonl import BLOCK_BYTES, MAX_LINE_BYTES, bad_json, line_blocks
+from agentv.formats.jsonl import BLOCK_BYTES, MAX_LINE_BYTES, explain_json_error, line_blocks
 from agentv.formats.wire import response_from
-from agentv.formats.yaml import open_regular, unreadable
+from agentv.formats.yaml import open_regular, read_error
 from agentv.records import ProviderResponse
 from agentv.redact import clean
 from agentv.system.compact_sets import CompactMap, CompactSet
@@ -53,7 +53,7 @@ async def read_output(path: Path, wanted: CompactSet, most: int) -> BatchOutput:
     try:
         file = open_regular(path)
     except (OSError, ValueError) as error:
-        raise ProviderError(f"the output of the batch: {unreadable(error, path, AgentvError).message}") from error
+        raise ProviderError(f"the output of the batch: {read_error(error, path, AgentvError).message}") from error
     begins = CompactMap(most)
     try:
         await _index(file, wanted, begins)
@@ -99,7 +99,7 @@ def _id(line: bytes, number: int) -> str:
         what = "'id' is no string" if "`$.id`" in str(error) else "a record without an 'id'"
         raise _wrong(number, f"{what}: {_excerpt(line)}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise _wrong(number, f"{bad_json(line, error)[0]}: {_excerpt(line)}") from None
+        raise _wrong(number, f"{explain_json_error(line, error)[0]}: {_excerpt(line)}") from None
 
 
 def _wrong(number: int, message: str) -> ProviderError:

@@ -7,43 +7,43 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-LONGEST = 100
+MAX_CHARACTERS = 100
 _PLAIN = re.compile(r"\d*\.?\d+(?:[eE][+-]?\d{1,3})?|\d+\.", re.ASCII)
 _SPACES = re.compile(r"[\s'’_]+")
 _UNIT = re.compile(r"^(?:[A-Z]{3}|[$€£¥₹₩]|(?:US|A|C)\$|Fr\.)|(?:[A-Z]{3}|[$€£¥₹₩])$")
 
 
-def number_of(value: Any) -> Decimal | None:
-    """The number that a value is or spells: `1,234.50`, `1.234,50`, `€ 1 234,50`, `(5.00)`; None if it is none."""
+def parse_number(value: Any) -> Decimal | None:
+    """Return the number that a value is or spells: `1,234.50`, `1.234,50`, `€ 1 234,50`, `(5.00)`; else None."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str):
-        return _spelled(value) if len(value) <= LONGEST else None
+        return _parse_text(value) if len(value) <= MAX_CHARACTERS else None
     if isinstance(value, int):
         return Decimal(value)
     return Decimal(repr(value)) if math.isfinite(value) else None  # as it is written: 0.1 is a tenth
 
 
-def _spelled(text: str) -> Decimal | None:
+def _parse_text(text: str) -> Decimal | None:
     text = text.strip()
     negative = text.startswith("(") and text.endswith(")")
-    text, minus = _unsigned(text[1:-1] if negative else text)
-    text, second = _unsigned(_UNIT.sub("", text).strip())
-    text = _without_separators(_SPACES.sub("", text)) or ""
+    text, minus = _split_sign(text[1:-1] if negative else text)
+    text, second = _split_sign(_UNIT.sub("", text).strip())
+    text = _remove_separators(_SPACES.sub("", text)) or ""
     if not _PLAIN.fullmatch(text) or negative + minus + second > 1:
         return None
     number = Decimal(text)
     return -number if negative or minus or second else number
 
 
-def _unsigned(text: str) -> tuple[str, bool]:
+def _split_sign(text: str) -> tuple[str, bool]:
     text = text.strip()
     minus = text.startswith(("-", "−"))
     return (text[1:].strip() if minus or text.startswith("+") else text), minus
 
 
-def _without_separators(text: str) -> str | None:
-    """The number with a point before its decimals and no other separators; None if they make no sense."""
+def _remove_separators(text: str) -> str | None:
+    """Return the number with a point before its decimals and no other separators; None if it is not well formed."""
     if "," not in text and text.count(".") <= 1:
         return text
     last, other = (",", ".") if text.rfind(",") > text.rfind(".") else (".", ",")
@@ -56,7 +56,7 @@ def _without_separators(text: str) -> str | None:
 
 
 def _is_grouped(text: str, mark: str) -> bool:
-    """Whether the separators stand before groups of three digits; in India those in the middle have two."""
+    """Return whether the separators stand before groups of three digits; in India those in the middle have two."""
     return re.fullmatch(rf"[1-9]\d{{0,2}}(?:[{mark}]\d{{2,3}})*[{mark}]\d{{3}}", text) is not None
 
 
@@ -66,7 +66,10 @@ _SAMPLE = date(2023, 11, 25)
 
 
 def date_format(written: str) -> str:
-    """A format for `strptime`, from one or from a name such as DD/MM/YYYY; `ValueError` if it makes no whole date."""
+    """Return a format for `strptime`, from one or from a name such as DD/MM/YYYY.
+
+    Raise `ValueError` if it does not make a whole date.
+    """
     form = written if "%" in written else _NAME.sub(lambda name: _NAMES[name.group()], written.replace("yyyy", "YYYY"))
     try:
         whole = datetime.strptime(_SAMPLE.strftime(form), form).date() == _SAMPLE
@@ -77,9 +80,9 @@ def date_format(written: str) -> str:
     return form
 
 
-def day_of(value: Any, formats: Sequence[str] = ()) -> date | None:
-    """The calendar day that a text names, in one of the formats or as ISO 8601; None if it is none."""
-    if not isinstance(value, str) or len(value) > LONGEST:
+def parse_date(value: Any, formats: Sequence[str] = ()) -> date | None:
+    """Return the day that a text names, in one of the formats or as ISO 8601; None if it names none."""
+    if not isinstance(value, str) or len(value) > MAX_CHARACTERS:
         return None
     for form in formats:
         try:

@@ -1,0 +1,87 @@
+"""The evaluators of a case and an exchange -> their results."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agentv.errors import AgentvError
+from agentv.formats.fingerprint import digest
+from agentv.judges.reply import BadJudgement, check_score, replace_surrogates
+from agentv.protocols import Evaluator, JudgeTarget
+from agentv.providers.settings import target_digest
+from agentv.records import EvaluatorResult, Exchange, Json, Score
+from agentv.scoring import verdict_of
+from agentv.system.threads import words
+
+
+class ConfiguredEvaluator(msgspec.Struct, frozen=True):
+    """An evaluator with its name, its type and its weight."""
+
+    name: str
+    type: str
+    weight: float
+    evaluator: Evaluator
+
+    async def result(self, exchange: Exchange) -> EvaluatorResult:
+        """Return its result; an evaluator that fails scores 0 and says why."""
+        try:
+            score = check_score(await self.evaluator.evaluate(exchange))
+        except Exception as error:
+            reason = str(error) if isinstance(error, AgentvError | BadJudgement) else words(error)
+            message = replace_surrogates(f"the evaluator failed: {reason}")
+            score = Score(score=0.0, misses=(message,), failed=True)
+        return EvaluatorResult(
+            name=self.name,
+            type=self.type,
+            score=score.score,
+            weight=self.weight,
+            verdict=score.verdict or verdict_of(score.score),
+            hits=score.hits,
+            misses=score.misses,
+            reasoning=score.reasoning or None,
+            details=score.details,
+            evaluator_provider_request=score.evaluator_provider_request,
+            failed=score.failed,
+        )
+
+
+class Dependencies(NamedTuple):
+    """What the scores of a case depend on besides the settings of its evaluators."""
+
+    fingerprints: list[Any]
+    """What prompts and scripts say."""
+    judges: list[JudgeTarget]
+
+
+class CaseEvaluators:
+    """All the evaluators of a case."""
+
+    def __init__(self, evaluators: Sequence[ConfiguredEvaluator], configs: Sequence[Json], dependencies: Dependencies):
+        self.evaluators, self._configs, self._dependencies = evaluators, configs, dependencies
+        self._in_parallel = sum(configured.evaluator.waits for configured in evaluators) > 1
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """The part of `Digests` that tells how answers are scored."""
+        settings = [target_digest(judge.settings) for judge in self._dependencies.judges if judge.settings is not None]
+        judges = digest(settings) if settings else ""
+        prompts = digest(self._dependencies.fingerprints) if self._dependencies.fingerprints else ""
+        return {"evaluators": digest(self._configs, judges, prompts), "judges": judges, "prompts": prompts}
+
+    async def results(self, exchange: Exchange) -> tuple[EvaluatorResult, ...]:
+        """Return the result of each evaluator; they run in parallel if more than one of them waits for something."""
+        if not self._in_parallel:
+            return tuple([await configured.result(exchange) for configured in self.evaluators])
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(configured.result(exchange)) for configured in self.evaluators]
+        return tuple(task.result() for task in tasks)
+
+
+class DryRunEvaluator(Evaluator):
+    """Takes the place of an evaluator that asks a language model in a dry run, which asks nobody."""
+
+    async def evaluate(self, exchange: Exchange) -> Score:
+        return Score(score=0.0, misses=("dry run: no judge was asked",))
