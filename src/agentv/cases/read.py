@@ -18,7 +18,7 @@ from agentv.formats.jsonl import MAX_LINE_BYTES, bad_json, column_in_json, line_
 from agentv.formats.yaml import Document, Place, open_regular, read_yaml, unreadable
 from agentv.notices import mention, warn
 from agentv.records import EvalCase, Problem
-from agentv.system.compact_sets import Repeats
+from agentv.system.compact_sets import DuplicateFinder
 
 Report = Callable[[Problem], None]
 """What is done with a problem: raise it, warn of it, or collect it."""
@@ -129,7 +129,7 @@ def _defaults(path: Path, document: Document, where: Path, report: Report) -> De
 
 def _read_jsonl(path: Path, report: Report) -> Iterator[EvalCase]:
     defaults = _sidecar_defaults(path, report)
-    repeats = Repeats()
+    repeats = DuplicateFinder()
     empty = True
     for lines, first in numbered_lines(path):
         ids: list[str] = []
@@ -147,7 +147,7 @@ def _read_jsonl(path: Path, report: Report) -> Iterator[EvalCase]:
     if empty:
         hint = "write one case, a JSON object, on each line"
         report(Problem(message="the file has no eval cases", file=path, line=1, column=1, hint=hint))
-    if hashes := repeats.hashes():
+    if hashes := repeats.duplicate_hashes():
         for problem in _repeated(path, hashes, defaults):
             report(problem)
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import ConfigError, nearest
-from agentv.system.entry_points import extension, extension_names
+from agentv.system.entry_points import extension_names, load_extension
 
 GROUP = "agentv.evaluators"
 
@@ -36,7 +36,7 @@ def evaluator_type(kind: str) -> Any:
     """The class for `kind`: ours, else an installed package's. Imported now and not before."""
     if kind in BUILT_IN:
         return pkgutil.resolve_name(BUILT_IN[kind])
-    found = extension(GROUP, kind, msgspec.Struct)
+    found = load_extension(GROUP, kind, msgspec.Struct)
     if found is None:
         hint = nearest(kind, {*BUILT_IN, *extension_names(GROUP)})
         raise ConfigError(f"unknown evaluator type {kind!r}", hint=hint)

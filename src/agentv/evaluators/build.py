@@ -23,8 +23,8 @@ from agentv.protocols import Evaluator, JudgeTarget
 from agentv.providers.settings import target_digest
 from agentv.records import EvalCase, EvaluatorResult, Exchange, Json, Problem, Score
 from agentv.scoring import verdict_of
-from agentv.system.entry_points import opened
-from agentv.system.threads import words
+from agentv.system.entry_points import open_settings
+from agentv.system.threads import describe_error
 
 MOST_KEPT = 256
 JUDGED = ("llm_judge", "rubric")
@@ -52,7 +52,7 @@ class Judge(msgspec.Struct, frozen=True):
         try:
             score = sound(await self.evaluator.evaluate(exchange))
         except Exception as error:
-            reason = str(error) if isinstance(error, AgentvError | BadJudgement) else words(error)
+            reason = str(error) if isinstance(error, AgentvError | BadJudgement) else describe_error(error)
             score = Score(score=0.0, misses=(writable(f"the evaluator failed: {reason}"),), failed=True)
         return EvaluatorResult(
             name=self.name,
@@ -185,7 +185,7 @@ class EvaluatorBuilder:
             return Unjudged()
         if self._only_check and getattr(kind, "imports_code", False):
             return found  # type: ignore[no-any-return]
-        return opened(found, context, "evaluate")  # type: ignore[no-any-return]
+        return open_settings(found, context, "evaluate")  # type: ignore[no-any-return]
 
     def warn_once(self, problem: Problem) -> None:
         if problem not in self._warned:

@@ -18,7 +18,7 @@ from agentv.formats.schema_keywords import schema_misfits
 from agentv.formats.yaml import read_bytes, read_yaml
 from agentv.protocols import Evaluator, EvaluatorContext
 from agentv.records import Exchange, Json, Score
-from agentv.system.alarm import can_end_calls, within
+from agentv.system.cpu_limit import call_with_cpu_limit, can_limit_cpu
 
 SECONDS = 1.0
 MOST_CHARACTERS = 500
@@ -70,8 +70,8 @@ class _Validator(msgspec.Struct, frozen=True):
         import fastjsonschema
 
         try:
-            if can_end_calls():
-                within(SECONDS, lambda: self.validate(value))
+            if can_limit_cpu():
+                call_with_cpu_limit(SECONDS, lambda: self.validate(value))
             else:
                 self.validate(value)
         except fastjsonschema.JsonSchemaValueException as error:

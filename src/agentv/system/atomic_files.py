@@ -10,7 +10,7 @@ from agentv.errors import OutputError
 from agentv.processes.interrupts import cleanup
 
 
-def write_whole(path: Path, blocks: Iterable[bytes]) -> None:
+def write_atomically(path: Path, blocks: Iterable[bytes]) -> None:
     """Write a file in one step; `OutputError` says why it cannot be. Pipes and devices are written to as they are."""
     real = Path(os.path.realpath(path))
     try:

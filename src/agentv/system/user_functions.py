@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import ConfigError, closest
-from agentv.system.threads import in_thread, words
+from agentv.system.threads import describe_error, run_in_thread
 
 
 class UserFunction:
@@ -38,7 +38,7 @@ class UserFunction:
         named = {p.name: value for p, value in given if p.kind is not p.POSITIONAL_ONLY}
         call = functools.partial(self._function, *positional, **named)
         if not _is_async(self._function):
-            answer = await in_thread(call)
+            answer = await run_in_thread(call)
             return await _guarded(answer) if inspect.isawaitable(answer) else answer
         if not self._apart:
             return await _guarded(call())
@@ -58,11 +58,11 @@ async def _guarded(answer: Awaitable[Any]) -> Any:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise RuntimeError(words(error)) from error
+        raise RuntimeError(describe_error(error)) from error
     except Exception:
         raise
     except BaseException as error:
-        raise RuntimeError(words(error)) from error
+        raise RuntimeError(describe_error(error)) from error
 
 
 @cache
@@ -110,7 +110,7 @@ def load_function(spec: str, folder: Path) -> Callable[..., Any]:
             if isinstance(error, OSError | ImportError)
             else "the error is in that file"
         )
-        raise ConfigError(f"{place} cannot be loaded: {words(error)}", hint=hint) from error
+        raise ConfigError(f"{place} cannot be loaded: {describe_error(error)}", hint=hint) from error
     found = getattr(module, name, None)
     if not callable(found):
         close = closest(name, [known for known in vars(module) if callable(getattr(module, known))])

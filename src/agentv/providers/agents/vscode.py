@@ -16,8 +16,9 @@ from typing import BinaryIO, ClassVar
 
 from agentv.errors import ProviderError
 from agentv.formats.conversion import Misfit
-from agentv.processes.child import GRACE_SECONDS, TAIL_BYTES, Finished, Output
-from agentv.processes.command import MAX_ANSWER_BYTES, ended, said
+from agentv.processes.child import GRACE_SECONDS, ProcessResult
+from agentv.processes.command import MAX_ANSWER_BYTES, describe_exit, output_tail
+from agentv.processes.streams import TAIL_BYTES, Output
 from agentv.protocols import Provider
 from agentv.providers.agents.agent import CodingAgentSettings, joined, links
 from agentv.records import ProviderRequest, ProviderResponse
@@ -128,7 +129,7 @@ async def _opened(words: list[str], workspace: Path, output: BinaryIO) -> AsyncI
 def _failed(code: int, output: BinaryIO) -> str:
     """How the editor's command failed, and what it said."""
     output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
-    return f"{ended(code)}{said(Finished(code, Output(), Output(tail=output.read())))}"
+    return f"{describe_exit(code)}{output_tail(ProcessResult(code, Output(), Output(tail=output.read())))}"
 
 
 def _state(response: Path) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from agentv.errors import ProviderError
-from agentv.system.threads import in_thread
+from agentv.system.threads import run_in_thread
 
 
 class Workspaces:
@@ -38,7 +38,7 @@ class Workspaces:
                 await _copy(self._template, folder)
             yield folder
         finally:
-            await in_thread(lambda: _remove(folder))
+            await run_in_thread(lambda: _remove(folder))
 
 
 async def _copy(template: Path, folder: Path) -> None:
@@ -53,7 +53,7 @@ async def _copy(template: Path, folder: Path) -> None:
                 _remove(folder)
 
     try:
-        await in_thread(copy)
+        await run_in_thread(copy)
     except OSError as error:
         place, reason = _first(error) if isinstance(error, shutil.Error) else (template, error.strerror)
         raise ProviderError(f"workspace_template cannot be copied: {place}: {reason}") from error
