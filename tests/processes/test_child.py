@@ -14,15 +14,9 @@ import pytest
 
 from agentv.processes.child import ProcessResult, end_orphans, run_process
 from agentv.processes.streams import Capture, Output
-from tests.kits.processes import ANY, living, one_case, wait_until
+from tests.kits.processes import living, start_process, wait_until
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case
-from tests.kits.runs import evaluate, results, target
-
-
-@pytest.fixture
-def nap() -> str:
-    """A command that sleeps for long, and can be told from all others."""
-    return f"sleep 9{time.time_ns() % 10**9}.{os.getpid()}"
+from tests.kits.runs import ANY, evaluate, one_case, results, start, target
 
 
 def run_shell(script: str, **options: Any) -> ProcessResult:
@@ -185,8 +179,7 @@ def start_fifty(write: Write, nap: str) -> "subprocess.Popen[str]":
     command = f"case {{EVAL_ID}} in *[02468]) trap '' TERM;; esac; setsid {nap} & {nap} & {nap}; {nap}"
     write("targets.yaml", target(command))
     write("cases.jsonl", [a_case(str(n), evaluators=[ANY]) for n in range(60)])
-    line = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--workers", "50", "--out", "out.jsonl"]
-    run = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    run = start("cases.jsonl", "--workers", "50", "--out", "out.jsonl", start_new_session=True)
     wait_until(lambda: len(living(nap)) >= 150)
     return run
 
@@ -222,7 +215,7 @@ def test_a_child_without_its_environment_ends_with_agentv_too(write: Write, nap:
     """It is known by its group then."""
     write("targets.yaml", target(f"exec env -i /bin/{nap}"))
     write("cases.jsonl", [a_case("a", evaluators=[ANY])])
-    run = subprocess.Popen([sys.executable, "-m", "agentv", "eval", "cases.jsonl"], stderr=subprocess.DEVNULL)
+    run = start("cases.jsonl")
     wait_until(lambda: len(living(f"/bin/{nap}")) == 1)
     time.sleep(0.5)  # for agentv to have noted its group, whatever else this machine is doing
     run.kill()
@@ -337,7 +330,7 @@ def test_a_run_that_ignores_hangups_goes_on(write: Write) -> None:
     write("targets.yaml", target("sleep 1; echo hello"))
     write("cases.jsonl", [a_case("a", evaluators=[ANY])])
     line = f"trap '' HUP; exec {sys.executable} -m agentv eval cases.jsonl --out out.jsonl"
-    run = subprocess.Popen(["/bin/sh", "-c", line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run = start_process(["/bin/sh", "-c", line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_until(lambda: Path("out.jsonl").exists())
     run.send_signal(signal.SIGHUP)
     assert run.wait(60) == 0

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from agentv.system.cpu_limit import call_with_cpu_limit
-from tests.kits.processes import wait_until
+from tests.kits.processes import start_process, wait_until
 
 
 def burn(seconds: float) -> str:
@@ -53,7 +53,7 @@ def test_a_call_in_a_stopped_process_is_not_ended() -> None:
         "def work():\n    print('ready', flush=True)\n    sys.stdin.readline()\n    return 'done'\n"
         "print(call_with_cpu_limit(0.3, work), flush=True)\n"
     )
-    with subprocess.Popen(
+    with start_process(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None

@@ -5,7 +5,6 @@ The editor is the user's own. What its command starts is not ours to end: it is 
 
 import asyncio
 import os
-import shutil
 import signal
 import tempfile
 from asyncio.subprocess import DEVNULL, STDOUT, Process
@@ -22,6 +21,7 @@ from agentv.processes.streams import TAIL_BYTES, Output
 from agentv.protocols import Provider
 from agentv.providers.agents.agent import CodingAgentSettings, joined, links
 from agentv.records import ProviderRequest, ProviderResponse
+from agentv.system.temporary import make_folder, remove_folder
 
 POLL_SECONDS = 0.2
 UNUSED = {
@@ -69,13 +69,13 @@ class Vscode:
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         async with self._workspaces.new() as workspace:
             try:
-                folder = Path(tempfile.mkdtemp(prefix=".agentv-", dir=workspace))
+                folder = make_folder(workspace, ".agentv-")
             except OSError as error:
                 raise ProviderError(f"the prompt cannot be written to {workspace}: {error.strerror}") from error
             try:
                 return ProviderResponse(text=await self._answer(request, workspace, folder))
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(folder)
 
     async def _answer(self, request: ProviderRequest, workspace: Path, folder: Path) -> str:
         document, response = folder / "prompt.md", folder / "response.md"

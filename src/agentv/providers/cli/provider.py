@@ -38,6 +38,7 @@ from agentv.redact import clean
 from agentv.system.compact_sets import HashSet
 from agentv.system.dumps import safe_name
 from agentv.system.folders import existing_folder
+from agentv.system.temporary import keep_folder, make_folder, remove_folder
 
 FOREIGN = ("PROMPT", "GUIDELINES", "EVAL_ID", "FILES")
 """The placeholders whose values somebody else has written."""
@@ -147,11 +148,15 @@ class Cli(_Runs):
         if self._settings.keep_temp_files:
             say(f"target {self._settings.name!r}: its temporary files are kept in {self._temporary}")
         else:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            remove_folder(self._temporary)
 
     @cached_property
     def _temporary(self) -> Path:
-        return Path(tempfile.mkdtemp(prefix="agentv-"))
+        if not self._settings.keep_temp_files:
+            return make_folder()
+        folder = make_folder(Path(tempfile.gettempdir()))
+        keep_folder(folder)
+        return folder
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         stem = f"{self._temporary}/{next(self._numbers)}-{safe_name(request.eval_id)}"
