@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from agentv.processes import guardian
-from agentv.processes.streams import Capture, Destination, Output, Pipe
+from agentv.processes.streams import Capture, Destination, Output, Pipe, open_spare_pipes
 
 GRACE_SECONDS = 2.0
 UNREAD_SECONDS = 0.01
@@ -25,6 +25,8 @@ _MARK_VARIABLE = guardian.MARK_VARIABLE.encode()
 _NO_INPUT = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these, and a child would inherit that."""
+_INHERITED_MARKS = os.environb.get(_MARK_VARIABLE, b"")
+"""We may be a child of another run."""
 _guardian = guardian.Guardian(GRACE_SECONDS)
 _numbers = itertools.count(1)
 
@@ -87,7 +89,7 @@ class _Child:
     ):
         loop = asyncio.get_running_loop()
         self._mark = _guardian.mark + b"%d/" % next(_numbers)
-        marks = os.environb.get(_MARK_VARIABLE, b"") + self._mark  # we may be a child of another run
+        marks = _INHERITED_MARKS + self._mark
         actions = [_NO_INPUT if stdin is None else (os.POSIX_SPAWN_DUP2, stdin, 0)]
         self._pipes: list[Pipe] = []
         _guardian.start()
@@ -117,6 +119,7 @@ class _Child:
         self._waiter: asyncio.Future[None] | None = None
         _call_on_exit(self._pid, loop, self._set_status)
         self._reading = loop.call_later(UNREAD_SECONDS, self._watch_pipes)
+        open_spare_pipes()
 
     def _watch_pipes(self) -> None:
         for pipe in self._pipes:

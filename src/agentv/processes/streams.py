@@ -10,6 +10,24 @@ TAIL_BYTES = 16 * 1024
 _CHUNK_BYTES = 64 * 1024
 _PIPE_BYTES = 1 << 20
 """As much as a pipe can hold."""
+_SPARE_PIPES = 2
+_spare_pipes: list[tuple[int, int]] = []
+"""Pipes for the next child, opened while another child starts: the next one need not wait for that."""
+
+
+def _open_pipe() -> tuple[int, int]:
+    read_end, write_end = open_pipe()
+    os.set_blocking(read_end, False)
+    return read_end, write_end
+
+
+def open_spare_pipes() -> None:
+    """Open pipes for the next child, unless that was done before."""
+    while len(_spare_pipes) < _SPARE_PIPES:
+        try:
+            _spare_pipes.append(_open_pipe())
+        except OSError:  # too many open files, which is no problem of the child that is running
+            return
 
 
 class Output(NamedTuple):
@@ -52,9 +70,8 @@ class Pipe:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, capture: Capture):
         self._loop, self._capture = loop, capture
-        self._read_end, self.write_end = open_pipe()
+        self._read_end, self.write_end = _spare_pipes.pop() if _spare_pipes else _open_pipe()
         self._is_watched = False
-        os.set_blocking(self._read_end, False)
 
     def watch(self) -> None:
         """Read whenever there is something to read."""
