@@ -10,9 +10,7 @@ import pytest
 from agentv.formats.wire import answer_from, response_from, response_json
 from agentv.records import ProviderResponse, ToolCall
 from tests.kits.project import Write, a_case
-from tests.kits.runs import ECHO, Batch, batch, evaluate, results, target
-
-__all__ = ["batch"]
+from tests.kits.runs import ECHO, Batch, evaluate, results, target
 
 CALLS = [{"tool": "search", "input": {"topK": 1}, "output": [1]}, {"tool": "read", "input": "b"}]
 MESSAGES = [{"role": "assistant", "name": "bot", "content": "done", "tool_calls": CALLS}]
