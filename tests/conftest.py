@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.kits.processes import end_processes, kill_living, unique_nap
 from tests.kits.project import Write
 
 # chance finds bugs on the desk of whoever makes a change; a build that was green should stay green
@@ -36,6 +38,21 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         return path
 
     return write_file
+
+
+@pytest.fixture(autouse=True)
+def _end_processes() -> Iterator[None]:
+    """A test that fails leaves no process behind."""
+    yield
+    end_processes()
+
+
+@pytest.fixture
+def nap() -> Iterator[str]:
+    """A command that sleeps for long, and can be told from all others."""
+    command = unique_nap()
+    yield command
+    kill_living(command)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import pytest
 
 from agentv import __version__
 from agentv.cli.doctor import EXTRAS
+from tests.kits.processes import start_process
 from tests.kits.project import Write, agentv
 
 SECRET = "sk-never-to-be-seen-anywhere"
@@ -248,7 +249,7 @@ def test_on_a_narrow_terminal_lines_are_folded_below_what_they_belong_to(write: 
     )
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "agentv", "doctor"]
-    with subprocess.Popen(command, stdout=slave, env={**os.environ, "COLUMNS": "60"}) as child:
+    with start_process(command, stdout=slave, env={**os.environ, "COLUMNS": "60"}) as child:
         os.close(slave)
         output = b""
         while select.select([master], [], [], 60)[0]:

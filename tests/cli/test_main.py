@@ -7,6 +7,7 @@ import pytest
 
 import agentv as package
 from tests.kits.imports import HEAVY
+from tests.kits.processes import start_process
 from tests.kits.project import Write, agentv
 
 
@@ -76,8 +77,9 @@ def test_an_interruption_inside_exec_exits_with_130_as_well(write: Write) -> Non
     """Which is where it arrives when it comes while a named tuple is being made, at import."""
     code = "import os, signal, agentv.cli\nagentv.cli.run = lambda: exec('os.kill(os.getpid(), signal.SIGTERM)')\n"
     write("late.py", code + "from agentv.__main__ import main\nmain()\n")
-    run = subprocess.run([sys.executable, "-m", "late"], capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stderr) == (130, "")
+    run = start_process([sys.executable, "-m", "late"], stderr=subprocess.PIPE, text=True)
+    _, err = run.communicate()
+    assert (run.returncode, err) == (130, "")
 
 
 def test_dir_lists_the_public_names() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from agentv import AgentvError, compare_results
 from tests.kits.comparisons import compared, line, refused, save
+from tests.kits.processes import start_process
 from tests.kits.project import Write, agentv
 
 
@@ -113,7 +114,7 @@ def test_yaml_results_are_read_too(write: Write) -> None:
 def test_results_of_a_pipe_are_read(write: Write) -> None:
     save(write, "one.jsonl", {"a": 0.5})
     os.mkfifo("pipe")
-    with subprocess.Popen([sys.executable, "-c", "open('pipe', 'w').write(open('one.jsonl').read())"]) as writer:
+    with start_process([sys.executable, "-c", "open('pipe', 'w').write(open('one.jsonl').read())"]) as writer:
         try:
             assert compared("one.jsonl", "pipe")["summary"]["matched"] == 1
         finally:
@@ -328,7 +329,7 @@ def test_out_goes_through_links_and_into_pipes(write: Write) -> None:
     assert Path("link.json").is_symlink()
     assert json.loads(Path("real.json").read_text())["summary"]["matched"] == 1
     os.mkfifo("pipe")
-    with subprocess.Popen([*compare, "pipe"]) as writer:
+    with start_process([*compare, "pipe"]) as writer:
         assert json.loads(Path("pipe").read_text())["summary"]["matched"] == 1
         assert writer.wait(60) == 0
     assert stat.S_ISFIFO(Path("pipe").stat().st_mode)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +116,7 @@ def test_a_script_that_gives_no_score_is_explained(write: Write, code: str, miss
     assert miss in found["misses"][0]
 
 
-def test_a_script_that_takes_too_long_is_ended_with_all_its_own(write: Write) -> None:
-    nap = f"sleep 9{time.time_ns() % 10**9}"
+def test_a_script_that_takes_too_long_is_ended_with_all_its_own(write: Write, nap: str) -> None:
     found = judged(write, {"type": "code_judge", "script": f"{nap} & {nap}", "timeout_seconds": 0.3})
     assert "the script timed out after 0.3 s" in found["misses"][0]
     assert living(nap) == []

@@ -2,8 +2,10 @@
 
 import asyncio
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +30,7 @@ def in_another_thread(evaluator: Any, text: str) -> Any:
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join(timeout=20)
+    thread.join()
     return found[0]
 
 
@@ -49,17 +51,16 @@ def test_an_invalid_pattern_is_told_before_the_run(pattern: str) -> None:
 
 
 def test_an_endless_pattern_is_given_up_in_the_main_thread() -> None:
-    start = time.monotonic()
+    start = time.thread_time()
     with pytest.raises(AgentvError, match=r"no end to matching '\(a\+\)\+\$' within 1 s"):
         score(made(Regex, value=ENDLESS), NASTY)
-    assert 0.9 < time.monotonic() - start < 5
+    assert 0.9 < time.thread_time() - start < 2
 
 
 def test_an_endless_pattern_is_given_up_in_any_other_thread() -> None:
-    start = time.monotonic()
     error = in_another_thread(made(Regex, value=ENDLESS), NASTY)
     assert isinstance(error, AgentvError)
-    assert time.monotonic() - start < 10
+    assert error.message == "no end to matching '(a+)+$' within 1 s"
 
 
 def test_another_thread_finds_the_same() -> None:
@@ -70,10 +71,18 @@ def test_another_thread_finds_the_same() -> None:
 def test_a_long_text_is_searched_and_bounded_as_well() -> None:
     long = "a" * LONG_TEXT * 20
     assert score(made(Regex, value="b$"), long + "b").score == 1.0
-    start = time.monotonic()
-    with pytest.raises(AgentvError):
+    with pytest.raises(AgentvError, match="no end to matching"):
         score(made(Regex, value="(?:.*x|.*y)"), long)
-    assert time.monotonic() - start < 10
+
+
+def test_an_interpreter_that_is_slow_to_get_going_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\nsleep 2.5\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    assert score(made(Regex, value="(?:b$|c$)"), "a" * LONG_TEXT + "b").score == 1.0
 
 
 def test_alarms_of_others_are_left_as_they_were() -> None:

@@ -4,9 +4,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.kits.processes import ANY
 from tests.kits.project import Write, a_case
-from tests.kits.runs import ECHO, target
+from tests.kits.runs import ANY, ECHO, target
 
 PYTHON = sys.executable
 

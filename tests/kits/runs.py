@@ -7,12 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.kits.processes import start_process
 from tests.kits.project import Write, a_case, agentv
 
 MOCK = "targets:\n  - {name: default, provider: mock, response: hello from default}\n"
 
 
 HELLO = {"type": "contains", "value": "hello"}
+ANY = {"type": "contains", "value": ""}
 
 
 def results(path: str | Path) -> list[dict[str, Any]]:
@@ -37,7 +39,7 @@ SLOW = "targets:\n  - {name: default, provider: mock, response: hello, delay_min
 
 def start(*args: str, **options: Any) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "agentv", "eval", *args]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
 def wait_for_results(path: Path, count: int) -> None:
@@ -52,6 +54,15 @@ def wait_for_results(path: Path, count: int) -> None:
 def target(command: str, **settings: Any) -> str:
     entry = {"name": "default", "provider": "cli", "command_template": command, **settings}
     return json.dumps({"targets": [entry]})
+
+
+def one_case(write: Write, command: str, *args: str, expect: int = 1, **settings: Any) -> dict[str, Any]:
+    """The result of one case that a command answers."""
+    write("targets.yaml", target(command, **settings))
+    write("cases.jsonl", [a_case("a", evaluators=[ANY])])
+    evaluate("cases.jsonl", "--out", "out.jsonl", *args, expect=expect)
+    (result,) = results("out.jsonl")
+    return result
 
 
 class Batch:

@@ -7,13 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.kits.processes import start_process
+
 
 def in_terminal(*args: str | Path, **environment: str) -> str:
     """What the command shows on a terminal of 60 columns."""
     master, slave = pty.openpty()
     env = {**os.environ, "COLUMNS": "60", "LINES": "20", "TERM": "xterm-256color", **environment}
     command: list[Any] = [sys.executable, "-m", "agentv", "eval", *args]
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=slave, env=env)
+    run = start_process(command, stdout=subprocess.DEVNULL, stderr=slave, env=env)
     os.close(slave)
     shown = b""
     while True:

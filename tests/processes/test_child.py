@@ -12,24 +12,19 @@ from typing import Any
 
 import pytest
 
-from agentv.processes.child import Finished, Keep, Output, end_strays, run_process
-from tests.kits.processes import ANY, living, one_case, wait_until
+from agentv.processes.child import ProcessResult, end_orphans, run_process
+from agentv.processes.streams import Capture, Output
+from tests.kits.processes import living, start_process, wait_until
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case
-from tests.kits.runs import evaluate, results, target
+from tests.kits.runs import ANY, evaluate, one_case, results, start, target
 
 
-@pytest.fixture
-def nap() -> str:
-    """A command that sleeps for long, and can be told from all others."""
-    return f"sleep 9{time.time_ns() % 10**9}.{os.getpid()}"
-
-
-def run_shell(script: str, **options: Any) -> Finished:
-    async def run() -> Finished:
+def run_shell(script: str, **options: Any) -> ProcessResult:
+    async def run() -> ProcessResult:
         try:
             return await run_process([b"/bin/sh", b"-c", script.encode()], os.environb, **options)
         finally:
-            await end_strays()
+            await end_orphans()
 
     return asyncio.run(run())
 
@@ -102,11 +97,11 @@ def test_what_still_belongs_to_a_running_child_is_left_alone(nap: str) -> None:
             for _ in range(3):
                 await asyncio.sleep(0.4)
                 await run_process([b"/bin/sh", b"-c", b":"], os.environb)
-                await end_strays()
+                await end_orphans()
         return first.result().stdout.tail
 
     assert asyncio.run(run()) == b"alive\n"
-    asyncio.run(end_strays())
+    asyncio.run(end_orphans())
     assert living(nap) == []
 
 
@@ -121,7 +116,7 @@ def test_a_gigabyte_of_output_does_not_fill_memory(write: Write) -> None:
         "script = b'head -c 1000000000 /dev/zero >&2; echo the end >&2; head -c 300000000 /dev/zero; exit 5'\n"
         "finished = asyncio.run(run_process([b'/bin/sh', b'-c', script], os.environb))\n"
         "assert finished.code == 5 and finished.stderr.tail.endswith(b'the end\\n'), finished\n"
-        "assert not finished.stderr.is_whole and len(finished.stderr.tail) == 16 * 1024\n"
+        "assert not finished.stderr.is_complete and len(finished.stderr.tail) == 16 * 1024\n"
     )
     run = subprocess.run([sys.executable, "-c", code + PRINT_PEAK_KB], capture_output=True, text=True, check=True)
     assert int(run.stdout) < 60_000
@@ -184,8 +179,7 @@ def start_fifty(write: Write, nap: str) -> "subprocess.Popen[str]":
     command = f"case {{EVAL_ID}} in *[02468]) trap '' TERM;; esac; setsid {nap} & {nap} & {nap}; {nap}"
     write("targets.yaml", target(command))
     write("cases.jsonl", [a_case(str(n), evaluators=[ANY]) for n in range(60)])
-    line = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--workers", "50", "--out", "out.jsonl"]
-    run = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    run = start("cases.jsonl", "--workers", "50", "--out", "out.jsonl", start_new_session=True)
     wait_until(lambda: len(living(nap)) >= 150)
     return run
 
@@ -221,7 +215,7 @@ def test_a_child_without_its_environment_ends_with_agentv_too(write: Write, nap:
     """It is known by its group then."""
     write("targets.yaml", target(f"exec env -i /bin/{nap}"))
     write("cases.jsonl", [a_case("a", evaluators=[ANY])])
-    run = subprocess.Popen([sys.executable, "-m", "agentv", "eval", "cases.jsonl"], stderr=subprocess.DEVNULL)
+    run = start("cases.jsonl")
     wait_until(lambda: len(living(f"/bin/{nap}")) == 1)
     time.sleep(0.5)  # for agentv to have noted its group, whatever else this machine is doing
     run.kill()
@@ -253,7 +247,7 @@ def test_exit_codes_are_known_when_the_parent_ignores_its_children(write: Write)
 
 def test_it_works_without_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
-    assert run_shell("echo hello; exit 7") == Finished(7, Output(tail=b"hello\n", is_whole=False), Output())
+    assert run_shell("echo hello; exit 7") == ProcessResult(7, Output(tail=b"hello\n", is_complete=False), Output())
 
 
 def test_waiting_takes_no_threads(nap: str) -> None:
@@ -276,13 +270,13 @@ def test_no_descriptors_are_left_open() -> None:
     run_shell(":")
     before = sorted(os.listdir("/dev/fd"))
     for script in ("echo hello", "sleep 0.05; echo hello", "exec >&-", "exit 9"):
-        run_shell(script, stdout=Keep(10))
+        run_shell(script, stdout=Capture(10))
     assert len(os.listdir("/dev/fd")) == len(before)
 
 
 def test_what_is_kept_is_bounded() -> None:
-    finished = run_shell("printf 0123456789; printf abc >&2", stdout=Keep(4))
-    assert finished == Finished(0, Output(b"0123", b"0123456789", False), Output(b"", b"abc", False))
+    finished = run_shell("printf 0123456789; printf abc >&2", stdout=Capture(4))
+    assert finished == ProcessResult(0, Output(b"0123", b"0123456789", False), Output(b"", b"abc", False))
 
 
 def test_the_limits_of_one_argument(write: Write) -> None:
@@ -336,7 +330,7 @@ def test_a_run_that_ignores_hangups_goes_on(write: Write) -> None:
     write("targets.yaml", target("sleep 1; echo hello"))
     write("cases.jsonl", [a_case("a", evaluators=[ANY])])
     line = f"trap '' HUP; exec {sys.executable} -m agentv eval cases.jsonl --out out.jsonl"
-    run = subprocess.Popen(["/bin/sh", "-c", line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run = start_process(["/bin/sh", "-c", line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_until(lambda: Path("out.jsonl").exists())
     run.send_signal(signal.SIGHUP)
     assert run.wait(60) == 0

@@ -12,9 +12,8 @@ from typing import ClassVar
 
 import pytest
 
-from tests.kits.processes import ANY, one_case
 from tests.kits.project import Write, a_case
-from tests.kits.runs import evaluate, results, target
+from tests.kits.runs import ANY, evaluate, one_case, results, target
 
 
 def test_all_the_placeholders(write: Write) -> None:

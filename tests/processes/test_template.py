@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentv.processes import template as shell
+from agentv.processes.template import build_script, expand_variable, find_problems
 from tests.kits.project import Write, agentv
 
 NAMES = ("PROMPT", "EVAL_ID", "OUTPUT_FILE", "PROMPT_FILE")
@@ -18,7 +18,7 @@ PRINT = "printf '%s\\0' "
 
 def received(template: str, value: str) -> list[str]:
     """The arguments that a command of the template gets."""
-    script = shell.script(template, NAMES, shell.expanded)
+    script = build_script(template, NAMES, expand_variable)
     environment = {**os.environ, "AGENTV_PROMPT": value}
     run = subprocess.run(["/bin/sh", "-c", script], env=environment, capture_output=True, check=True)
     assert run.stderr == b""
@@ -90,7 +90,7 @@ def test_a_function_gets_the_value_too() -> None:
     ],
 )
 def test_templates_that_are_in_order(template: str) -> None:
-    assert list(shell.problems(template, NAMES, FOREIGN)) == []
+    assert list(find_problems(template, NAMES, FOREIGN)) == []
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_templates_that_are_in_order(template: str) -> None:
     ],
 )
 def test_templates_that_are_not(template: str, problem: tuple[str, str]) -> None:
-    assert list(shell.problems(template, NAMES, FOREIGN)) == [problem]
+    assert list(find_problems(template, NAMES, FOREIGN)) == [problem]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_templates_that_are_not(template: str, problem: tuple[str, str]) -> None
     ],
 )
 def test_a_value_that_would_be_run_as_code_is_refused(template: str) -> None:
-    ((message, hint),) = shell.problems(template, NAMES, FOREIGN)
+    ((message, hint),) = find_problems(template, NAMES, FOREIGN)
     assert message.endswith("would be run as code here")
     assert hint.startswith("hand it over as an argument: ")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kits.processes import start_process
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case
 from tests.kits.runs import HELLO, MOCK, SLOW, evaluate, results, start, wait_for_results
 
@@ -288,7 +289,7 @@ def test_a_second_interruption_leaves_at_once(write: Write) -> None:
     write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 60000}\n")
     write("slow.py", BLOCKED)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
-    run = subprocess.Popen([sys.executable, "slow.py", str(path)], stderr=subprocess.DEVNULL)
+    run = start_process([sys.executable, "slow.py", path], stderr=subprocess.DEVNULL)
     while not Path("o.jsonl").exists():
         time.sleep(0.02)
     time.sleep(0.3)

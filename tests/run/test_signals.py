@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kits.processes import start_process
 from tests.kits.project import Write, a_case
 from tests.kits.runs import HELLO
 

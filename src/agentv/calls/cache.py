@@ -13,7 +13,7 @@ from agentv.errors import OutputError
 from agentv.notices import warn
 from agentv.records import Problem, ProviderRequest, ProviderResponse
 from agentv.redact import Redactor
-from agentv.system.atomic_files import write_whole
+from agentv.system.atomic_files import write_atomically
 
 CACHE = Path(".agentv/cache")
 _ENCODE = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
@@ -49,7 +49,7 @@ class Cache:
         try:
             said = msgspec.json.encode(response, enc_hook=str)
             if self._clean(said.decode()) == said.decode():  # with a secret taken out it would be another answer
-                write_whole(self._path(name), [said])
+                write_atomically(self._path(name), [said])
         except (OutputError, ValueError, TypeError, RecursionError) as error:
             if not self._is_broken:
                 self._is_broken = True

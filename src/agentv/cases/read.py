@@ -17,7 +17,7 @@ from agentv.formats.jsonl import MAX_LINE_BYTES, column_in_json, explain_json_er
 from agentv.formats.yaml import Document, Place, open_regular, read_error, read_yaml
 from agentv.notices import mention, warn
 from agentv.records import EvalCase, Problem
-from agentv.system.compact_sets import Repeats
+from agentv.system.compact_sets import DuplicateFinder
 
 Report = Callable[[Problem], None]
 """Takes a problem: raises it, warns of it, or collects it."""
@@ -131,7 +131,7 @@ def _read_defaults(path: Path, document: Document, source: Path, report: Report)
 
 def _read_jsonl(path: Path, report: Report) -> Iterator[EvalCase]:
     defaults = _read_sidecar(path, report)
-    repeats = Repeats()
+    repeats = DuplicateFinder()
     empty = True
     for lines, first in numbered_lines(path):
         ids: list[str] = []
@@ -149,7 +149,7 @@ def _read_jsonl(path: Path, report: Report) -> Iterator[EvalCase]:
     if empty:
         hint = "write one case, a JSON object, on each line"
         report(Problem(message="the file has no eval cases", file=path, line=1, column=1, hint=hint))
-    if hashes := repeats.hashes():
+    if hashes := repeats.duplicate_hashes():
         for problem in _find_duplicates(path, hashes, defaults):
             report(problem)
 

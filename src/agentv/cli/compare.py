@@ -18,7 +18,7 @@ from agentv.compare.records import Comparison
 from agentv.errors import OutputError, ResultsError
 from agentv.formats.printable import printable
 from agentv.report.comparison import json_blocks, markdown_lines, table_lines, verdict_lines
-from agentv.system.atomic_files import write_whole
+from agentv.system.atomic_files import write_atomically
 
 FORMATS = ("json", "table", "markdown")
 
@@ -104,7 +104,7 @@ def _blocks(comparisons: Sequence[Comparison], form: str) -> Iterator[bytes]:
 
 def _write(blocks: Iterable[bytes], out: Path | None) -> None:
     if out is not None:
-        write_whole(out, blocks)
+        write_atomically(out, blocks)
     elif sys.stdout is not None:  # somebody may have closed it
         try:
             sys.stdout.buffer.writelines(blocks)

@@ -23,9 +23,11 @@ from agentv.report.outcomes import Annotations, Place, junit
 from agentv.report.progress import progress_for
 from agentv.report.summary import summary_lines
 from agentv.results.write import FORMATS
+from agentv.run.batch_files import break_off_batches
 from agentv.run.evaluate import DryRun, EvalOptions, RunEnd, RunReport, evaluate
 from agentv.run.plan import Plan
-from agentv.system.atomic_files import write_whole
+from agentv.system.atomic_files import write_atomically
+from agentv.system.temporary import remove_all
 
 RESULTS, PROMPTS, TRACES = Path(".agentv/results"), Path(".agentv/prompts"), Path(".agentv/traces")
 MAX_WORKERS = 50
@@ -151,7 +153,7 @@ def command(**flags: Any) -> None:
     print_warnings(shown.verbose)
     _check_junit(shown.junit, flags["out"])
     progress = progress_for(clean, quiet=shown.quiet)
-    with cleanup(kill_all), cleanup(progress.end):
+    with cleanup(remove_all), cleanup(break_off_batches), cleanup(kill_all), cleanup(progress.end):
         report = asyncio.run(evaluate(_options(flags), None, progress))
         sys.exit(_tell(report, shown))
 
@@ -208,7 +210,7 @@ def _report(plan: Plan, results: Path, xml: Path | None) -> None:
     if not results.is_file():
         return  # a pipe, which cannot be read once more
     if xml is not None:
-        write_whole(xml, junit(results))
+        write_atomically(xml, junit(results))
     if os.environ.get("GITHUB_ACTIONS"):
         annotations = Annotations(results)
         wanted = annotations.cases

@@ -9,7 +9,7 @@ import msgspec
 from agentv.errors import SettingError, nearest
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score
-from agentv.system.entry_points import extension, extension_names, opened
+from agentv.system.entry_points import extension_names, load_extension, open_settings
 
 GROUP = "agentv.evaluators"
 
@@ -43,7 +43,7 @@ def evaluator_type(name: str) -> type[EvaluatorSettings]:
     if name in BUILT_IN:
         found: type[EvaluatorSettings] = pkgutil.resolve_name(BUILT_IN[name])
         return found
-    brought = extension(GROUP, name, msgspec.Struct)
+    brought = load_extension(GROUP, name, msgspec.Struct)
     if brought is None:
         hint = nearest(name, {*BUILT_IN, *extension_names(GROUP)})
         raise SettingError(f"unknown evaluator type {name!r}", "type", hint=hint)
@@ -52,7 +52,7 @@ def evaluator_type(name: str) -> type[EvaluatorSettings]:
 
 def open_evaluator(settings: EvaluatorSettings, context: EvaluatorContext) -> Evaluator:
     """Return the evaluator with these settings; raise `ConfigError` if they cannot be used."""
-    evaluator = opened(settings, context, "evaluate")
+    evaluator = open_settings(settings, context, "evaluate")
     return evaluator if isinstance(evaluator, Evaluator) else _Adapter(evaluator)
 
 

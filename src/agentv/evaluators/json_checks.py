@@ -19,7 +19,7 @@ from agentv.formats.schema_keywords import schema_misfits
 from agentv.formats.yaml import Steps, read_bytes, read_yaml
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Json, Score
-from agentv.system.alarm import can_end_calls, within
+from agentv.system.cpu_limit import call_with_cpu_limit, can_limit_cpu
 
 SECONDS = 1.0
 MAX_CHARACTERS = 500
@@ -73,8 +73,8 @@ class _Validator(Evaluator):
         import fastjsonschema
 
         try:
-            if can_end_calls():
-                within(SECONDS, lambda: self.validate(value))
+            if can_limit_cpu():
+                call_with_cpu_limit(SECONDS, lambda: self.validate(value))
             else:
                 self.validate(value)
         except fastjsonschema.JsonSchemaValueException as error:

@@ -1,11 +1,12 @@
 """Checks an answer against regular expressions.
 
-Some expressions take ages on some texts, so that every check is bounded in time. An alarm does that at no cost; where
-there is none, or the text is so long that the alarm would come late, another interpreter does the search.
+Some expressions take ages on some texts, so that every check has a limit of CPU time. An alarm does that at no cost;
+where there is none, or the text is so long that the alarm would come late, an interpreter of its own does the search.
 """
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -19,16 +20,19 @@ from agentv.errors import AgentvError, SettingError
 from agentv.evaluators.matching import Require, score_checks
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score
-from agentv.system.alarm import can_end_calls, within
-from agentv.system.threads import in_thread
+from agentv.system.cpu_limit import call_with_cpu_limit, can_limit_cpu
+from agentv.system.threads import run_in_thread
 
 SECONDS = 1.0
-START_SECONDS = 1.0
+LAST_RESORT_SECONDS = 300.0
+"""Of wall-clock time, for an interpreter that does not get to work at all."""
 LONG_TEXT = 100_000
 SHORT_TEXT = 3000
 SEARCH = """
-import json, re, sys
-patterns, flags, text = json.load(sys.stdin)
+import json, re, signal, sys
+seconds, patterns, flags, text = json.load(sys.stdin)
+signal.signal(signal.SIGPROF, signal.SIG_DFL)
+signal.setitimer(signal.ITIMER_PROF, seconds)
 print(json.dumps([re.search(pattern, text, flags) is not None for pattern in patterns]))
 """
 _INTERPRETERS = threading.Semaphore(4)  # at once: more would only slow each other down
@@ -61,10 +65,10 @@ class _Patterns(Evaluator):
         try:
             if self.are_simple and len(text) <= SHORT_TEXT:
                 found = self._search(text)
-            elif len(text) <= LONG_TEXT and can_end_calls():
-                found = within(SECONDS, lambda: self._search(text))
+            elif len(text) <= LONG_TEXT and can_limit_cpu():
+                found = call_with_cpu_limit(SECONDS, lambda: self._search(text))
             else:
-                found = await in_thread(lambda: self._search_in_process(text))
+                found = await run_in_thread(lambda: self._search_in_process(text))
         except (TimeoutError, subprocess.TimeoutExpired):
             values = ", ".join(repr(pattern.pattern) for pattern in self.patterns)
             raise AgentvError(f"no end to matching {values} within {SECONDS:g} s") from None
@@ -79,9 +83,12 @@ class _Patterns(Evaluator):
         """The same in another interpreter, which can be ended."""
         command = [sys.executable, "-I", "-S", "-c", SEARCH]
         flags = 0 if self.settings.case_sensitive else int(re.IGNORECASE)
-        task = json.dumps([[pattern.pattern for pattern in self.patterns], flags, text]).encode()
+        task = json.dumps([SECONDS, [pattern.pattern for pattern in self.patterns], flags, text]).encode()
         with _INTERPRETERS:
-            run = subprocess.run(command, input=task, capture_output=True, timeout=SECONDS + START_SECONDS, check=True)
+            run = subprocess.run(command, input=task, capture_output=True, timeout=LAST_RESORT_SECONDS, check=False)
+        if run.returncode == -signal.SIGPROF:
+            raise TimeoutError
+        run.check_returncode()
         found: list[bool] = json.loads(run.stdout)
         return found
 

@@ -14,7 +14,7 @@ from agentv.protocols import Evaluator, JudgeTarget
 from agentv.providers.settings import target_digest
 from agentv.records import EvaluatorResult, Exchange, Json, Score
 from agentv.scoring import verdict_of
-from agentv.system.threads import words
+from agentv.system.threads import describe_error
 
 
 class ConfiguredEvaluator(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class ConfiguredEvaluator(msgspec.Struct, frozen=True):
         try:
             score = check_score(await self.evaluator.evaluate(exchange))
         except Exception as error:
-            reason = str(error) if isinstance(error, AgentvError | BadJudgement) else words(error)
+            reason = str(error) if isinstance(error, AgentvError | BadJudgement) else describe_error(error)
             message = replace_surrogates(f"the evaluator failed: {reason}")
             score = Score(score=0.0, misses=(message,), failed=True)
         return EvaluatorResult(

@@ -12,7 +12,7 @@ from agentv.errors import ConfigError
 from agentv.evaluators.matching import agrees, shorten
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score, TraceEvent
-from agentv.telemetry.trace import trace_of
+from agentv.telemetry.trace import build_trace
 
 MAX_MISSES = 50
 Mode = Literal["any_order", "in_order", "exact"]
@@ -64,7 +64,7 @@ class ToolTrajectory(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknow
         return self
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        trace = trace_of(exchange.response)
+        trace = build_trace(exchange.response)
         if trace is None:
             return Score(score=0.0, misses=("No trace available for evaluation",))
         calls = _calls(trace)

@@ -7,7 +7,7 @@ import msgspec
 
 from agentv.formats.wire import text_of
 from agentv.records import EvalCase, Exchange, Message, TextBlock
-from agentv.telemetry.trace import summary_of, trace_of
+from agentv.telemetry.trace import build_trace, summarize_trace
 
 
 def reference_answer(case: EvalCase) -> str:
@@ -29,7 +29,7 @@ def message_text(message: Message) -> str:
 def build_payload(exchange: Exchange, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return what a judge of the user's own gets, as plain values with keys in snake_case."""
     case, request, response = exchange.case, exchange.request, exchange.response
-    trace = trace_of(response)
+    trace = build_trace(response)
     plain: dict[str, Any] = msgspec.to_builtins(
         {
             "question": request.question,
@@ -41,7 +41,7 @@ def build_payload(exchange: Exchange, config: Mapping[str, Any] | None = None) -
             "guideline_files": request.guideline_files,
             "input_files": request.input_files,
             "input_messages": case.input_messages,
-            "trace_summary": None if trace is None else summary_of(trace, response),
+            "trace_summary": None if trace is None else summarize_trace(trace, response),
             "execution_metrics": {
                 "token_usage": response.token_usage,
                 "cost_usd": response.cost_usd,

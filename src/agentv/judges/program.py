@@ -14,8 +14,9 @@ import msgspec
 from agentv.errors import ProviderError, SettingError
 from agentv.formats.yaml import Steps
 from agentv.judges.reply import BadJudgement
-from agentv.processes.child import Keep, run_process
-from agentv.processes.command import expect_success, said, whole
+from agentv.processes.child import run_process
+from agentv.processes.command import complete_output, expect_success, output_tail
+from agentv.processes.streams import Capture
 
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 _INTERPRETERS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|php|(?:ba|da|z|k)?sh")
@@ -48,16 +49,16 @@ class Program:
             file.write(msgspec.json.encode(payload, enc_hook=str))
             file.seek(0)
             try:
-                keep = Keep(MAX_OUTPUT_BYTES)
+                keep = Capture(MAX_OUTPUT_BYTES)
                 finished = await run_process(self._argv, environment, stdin=file.fileno(), stdout=keep)
             except OSError as error:
                 raise ProviderError(f"the script cannot be started: {error.strerror}") from error
         expect_success(finished)
         try:
-            found = msgspec.json.decode(whole(finished.stdout, MAX_OUTPUT_BYTES))
+            found = msgspec.json.decode(complete_output(finished.stdout, MAX_OUTPUT_BYTES))
         except (msgspec.DecodeError, RecursionError):
             raise BadJudgement(
-                f"the script wrote no JSON object{said(finished._replace(stderr=finished.stdout))}"
+                f"the script wrote no JSON object{output_tail(finished._replace(stderr=finished.stdout))}"
             ) from None
         if not isinstance(found, dict):
             raise BadJudgement(f"the script wrote no JSON object but {type(found).__name__}")

@@ -13,8 +13,8 @@ from agentv.errors import ProviderError
 from agentv.formats.wire import text_of
 from agentv.protocols import Provider
 from agentv.records import ProviderRequest, Score
-from agentv.system.alarm import can_end_calls, within
-from agentv.system.threads import words
+from agentv.system.cpu_limit import call_with_cpu_limit, can_limit_cpu
+from agentv.system.threads import describe_error
 
 T = TypeVar("T")
 TRIES = 3
@@ -96,11 +96,11 @@ def _repair(text: str) -> list[dict[str, Any]]:
 
     start, end = text.find("{"), text.rfind("}")
     part = text[start : end + 1 if end > start else None]
-    if start < 0 or len(part) > (MAX_REPAIR_CHARACTERS if can_end_calls() else MAX_REPAIR_CHARACTERS_WITHOUT_ALARM):
+    if start < 0 or len(part) > (MAX_REPAIR_CHARACTERS if can_limit_cpu() else MAX_REPAIR_CHARACTERS_WITHOUT_ALARM):
         return []
     try:
         repair = partial(repair_json, part, return_objects=True)
-        value: Any = within(REPAIR_SECONDS, repair) if can_end_calls() else repair()
+        value: Any = call_with_cpu_limit(REPAIR_SECONDS, repair) if can_limit_cpu() else repair()
     except (ValueError, RecursionError, IndexError, TimeoutError):
         return []
     return [value] if isinstance(value, dict) else []
@@ -188,7 +188,7 @@ def _make_plain(score: Score, number: float) -> Score:
     try:
         msgspec.json.encode(details, enc_hook=str)
     except (ValueError, TypeError, RecursionError) as error:
-        details = f"cannot be written down: {words(error)}"
+        details = f"cannot be written down: {describe_error(error)}"
     return msgspec.structs.replace(
         score,
         score=number,

@@ -5,7 +5,7 @@ from typing import Any
 
 from agentv.errors import ConfigError, nearest
 from agentv.providers.settings import TargetSettings
-from agentv.system.entry_points import extension, extension_names
+from agentv.system.entry_points import extension_names, load_extension
 
 GROUP = "agentv.providers"
 
@@ -31,7 +31,7 @@ def settings_type(provider: str) -> Any:
     kind = ALIASES.get(provider, provider)
     if kind in BUILT_IN:
         return pkgutil.resolve_name(BUILT_IN[kind])
-    found = extension(GROUP, kind, TargetSettings)
+    found = load_extension(GROUP, kind, TargetSettings)
     if found is None:
         raise ConfigError(f"unknown provider {provider!r}", hint=nearest(provider, [*kinds(), *ALIASES]))
     return found

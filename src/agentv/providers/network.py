@@ -18,7 +18,7 @@ import msgspec
 from agentv.errors import ConfigError, ProviderError
 from agentv.providers.settings import RetrySettings
 from agentv.redact import clean
-from agentv.system.threads import words
+from agentv.system.threads import describe_error
 
 RETRYABLE = (408, 429, 500, 502, 503, 504, 529)
 MOST_WORDS = 1000
@@ -45,7 +45,8 @@ class Importable(NamedTuple):
             importlib.import_module(self.package)
         except Exception as error:
             hint = f"pip install --upgrade 'agentv[{self.extra}]'"
-            raise ProviderError(f"the {self.package!r} package cannot be imported: {words(error)} ({hint})") from error
+            reason = f"the {self.package!r} package cannot be imported: {describe_error(error)} ({hint})"
+            raise ProviderError(reason) from error
 
 
 class Networked(ABC):

@@ -11,7 +11,7 @@ from agentv.formats.wire import response_from
 from agentv.protocols import Provider
 from agentv.providers.settings import TargetSettings, Text
 from agentv.records import ProviderRequest, ProviderResponse
-from agentv.system.threads import words
+from agentv.system.threads import describe_error
 from agentv.system.user_functions import UserFunction, load_function
 
 OFFERED = ("question", "guidelines", "chat_prompt", "eval_id", "files", "request")
@@ -44,7 +44,7 @@ class PythonFunction:
         try:
             answer = await self._function(offered)
         except Exception as error:
-            raise ProviderError(words(error), may_pass=True) from error
+            raise ProviderError(describe_error(error), may_pass=True) from error
         return _response(answer)
 
 

@@ -3,7 +3,7 @@
 from agentv.records import EvalCase, ProviderRequest
 from agentv.run.outcome import Outcome
 from agentv.system.dumps import Dumps
-from agentv.telemetry.trace import summary_of, trace_of
+from agentv.telemetry.trace import build_trace, summarize_trace
 
 
 class CaseDumps:
@@ -32,8 +32,8 @@ class CaseDumps:
         """Write down how an attempt ended."""
         if self._traces is None:
             return
-        trace = trace_of(outcome.response) if outcome.response else None
-        summary = summary_of(trace, outcome.response) if trace is not None and outcome.response else None
+        trace = build_trace(outcome.response) if outcome.response else None
+        summary = summarize_trace(trace, outcome.response) if trace is not None and outcome.response else None
         content = {
             "eval_id": case.id,
             **({"trial": trial} if self._trials else {}),

@@ -16,7 +16,7 @@ from agentv.records import (
     ProviderResponse,
 )
 from agentv.scoring import verdict_of, weighted_mean
-from agentv.telemetry.trace import summary_of, trace_of
+from agentv.telemetry.trace import build_trace, summarize_trace
 
 
 class Outcome(NamedTuple):
@@ -47,7 +47,7 @@ def result_of(  # noqa: PLR0913
 ) -> EvalResult:
     """Return all that is known of a case. Weights that are all zero give a score of 0."""
     response = outcome.response
-    trace = trace_of(response) if response else None
+    trace = build_trace(response) if response else None
     score = weighted_mean(scores)
     hits: tuple[str, ...] = ()
     misses: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def result_of(  # noqa: PLR0913
         reasoning="\n".join([part.reasoning for part in scores if part.reasoning]) or None,
         candidate_answer=response.text if response else "",
         evaluator_results=scores,
-        trace_summary=summary_of(trace, response) if response and trace is not None else None,
+        trace_summary=summarize_trace(trace, response) if response and trace is not None else None,
         execution_metrics=_metrics(response) if response else None,
         error=outcome.error,
         failure=failure,

@@ -20,8 +20,8 @@ from agentv.protocols import BatchProvider, Provider
 from agentv.providers.settings import TargetSettings, target_digest
 from agentv.records import EvalCase, Problem
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, Selection, matches
-from agentv.system.compact_sets import Repeats
-from agentv.system.entry_points import opened
+from agentv.system.compact_sets import DuplicateFinder
+from agentv.system.entry_points import open_settings
 from agentv.targets.read import TargetsRead, find_targets, read_targets
 
 MOST_PROBLEMS = 20
@@ -59,10 +59,10 @@ def _check_trials(plan: Plan, trials: int) -> None:
     """Raise `ConfigError` if the trials of two cases could not be told apart."""
     if trials == 1 or len(plan.files) == 1:
         return
-    repeats = Repeats()
+    repeats = DuplicateFinder()
     for file in plan.files:
         repeats.add((case.dataset, case.id) for case in plan.cases_of(file))
-    if repeats.hashes():
+    if repeats.duplicate_hashes():
         hint = "give one of the files another 'dataset:', so that their trials can be told apart"
         raise ConfigError("--trials: two eval files have the same dataset name and the same ids", hint=hint)
 
@@ -211,7 +211,7 @@ def _files(settings: TargetSettings) -> Files:
 def open_provider(name: str, settings: TargetSettings, folder: Path, file: Path | None) -> Provider | BatchProvider:
     """Return the provider of a target for the eval files in a folder; raise `ConfigError` if there can be none."""
     try:
-        return opened(settings, folder, "invoke", "invoke_batch")  # type: ignore[no-any-return]
+        return open_settings(settings, folder, "invoke", "invoke_batch")  # type: ignore[no-any-return]
     except ConfigError as error:
         raise ConfigError(f"target {name!r}: {error.message}", file=file, hint=error.hint) from error
 

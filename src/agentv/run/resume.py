@@ -13,7 +13,7 @@ from agentv.redact import clean
 from agentv.results.write import Earlier, EarlierFile, ResultFile, Skimmed
 from agentv.run.jobs import build_or_explain
 from agentv.run.plan import Plan, PlannedFile
-from agentv.system.compact_sets import CompactSet, Repeats
+from agentv.system.compact_sets import DuplicateFinder, HashSet
 
 NAMES = ("eval_*.jsonl", "eval_*.yaml")
 
@@ -40,7 +40,7 @@ class Resumed(NamedTuple):
     """What a resumed run goes on from: the results that stand, and what was found on the way."""
 
     file: ResultFile
-    stands: CompactSet
+    stands: HashSet
     """The runs of cases that need not be run again, by dataset, id and trial."""
     found: Counter[str]
 
@@ -87,8 +87,8 @@ class _Planned:
 
     def __init__(self, plan: Plan, evaluators: EvaluatorBuilder, trials: int):
         self._trials = trials
-        self._cases, self._asked, self._exact = CompactSet(), CompactSet(), CompactSet()
-        repeats = Repeats()
+        self._cases, self._asked, self._exact = HashSet(), HashSet(), HashSet()
+        repeats = DuplicateFinder()
         for file in plan.files:
             for case in plan.cases_of(file):
                 stamp = _stamp(case, file, plan, evaluators)
@@ -96,7 +96,7 @@ class _Planned:
                 self._asked.add(stamp.asked)
                 self._exact.add(tuple(stamp))
                 repeats.add([stamp.names])
-        if repeats.hashes():
+        if repeats.duplicate_hashes():
             hint = "give one of the files another 'dataset:', so that their results can be told apart"
             raise OutputError("cannot resume: two eval files have the same dataset name and the same ids", hint=hint)
 
@@ -119,9 +119,9 @@ class _Keep:
 
     def __init__(self, planned: _Planned, on_kept: OnKept):
         self._planned, self._on_kept = planned, on_kept
-        self.stands = CompactSet()
+        self.stands = HashSet()
         self.found: Counter[str] = Counter()
-        self._done, self._failed, self._repeats = CompactSet(), CompactSet(), Repeats()
+        self._done, self._failed, self._repeats = HashSet(), HashSet(), DuplicateFinder()
         self._repeated: set[int] | None = None
         self._seen: set[int] = set()
 
@@ -146,7 +146,7 @@ class _Keep:
                 self.found["changed"] += is_stale
             return False
         if self._repeated is None:
-            self._repeated = self._repeats.hashes()
+            self._repeated = self._repeats.duplicate_hashes()
         number = hash(result.key)
         if number in self._seen:
             return False

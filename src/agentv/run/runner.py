@@ -15,6 +15,7 @@ from agentv.run.outcome import unwritable_result
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget
 from agentv.run.targets import OpenTarget, OpenTargets
 from agentv.run.watcher import Watcher
+from agentv.system.temporary import remove_stale
 
 YIELD_SECONDS = 0.01
 
@@ -29,6 +30,7 @@ async def run_jobs(  # noqa: PLR0913
     is_done: IsDone | None = None,
 ) -> None:
     """Run each job of the plan that is not done already; a result is in the sink before it counts."""
+    remove_stale()
     await targets.start()
     with ExitStack() as stack:
         async with asyncio.TaskGroup() as group:

@@ -15,7 +15,7 @@ from agentv.calls.retry import FailedCall
 from agentv.errors import ConfigError, ProviderError
 from agentv.judges.target import JudgeRef, NoJudge
 from agentv.notices import warn
-from agentv.processes.child import end_strays
+from agentv.processes.child import end_orphans
 from agentv.protocols import BatchProvider, Check, Checked, JudgeTarget, Provider
 from agentv.providers.settings import RetrySettings, TargetSettings
 from agentv.records import EvalCase, Problem, ProviderRequest, ProviderResponse
@@ -81,7 +81,7 @@ class OpenTargets:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._stack.push_async_callback(end_strays)
+        self._stack.push_async_callback(end_orphans)
         for file in self._plan.files:
             for target in file.targets.values():
                 self.target(file, target)

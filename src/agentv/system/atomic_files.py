@@ -10,8 +10,8 @@ from agentv.errors import OutputError
 from agentv.processes.interrupts import cleanup
 
 
-def write_whole(path: Path, blocks: Iterable[bytes]) -> None:
-    """Write a file in one step; `OutputError` says why it cannot be. Pipes and devices are written to as they are."""
+def write_atomically(path: Path, blocks: Iterable[bytes]) -> None:
+    """Write a file in one step; raise `OutputError` if that fails. Pipes and devices are written to directly."""
     real = Path(os.path.realpath(path))
     try:
         if real.is_dir():
@@ -41,7 +41,7 @@ def _replace(path: Path, blocks: Iterable[bytes]) -> None:
 
 
 def _umask() -> int:
-    """Which permissions new files do not get; there is no way to ask without setting it."""
+    """Return the umask; there is no way to ask for it without setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

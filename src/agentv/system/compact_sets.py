@@ -1,4 +1,7 @@
-"""Ids as they come -> those that came more than once or before, or a number for each, in a few bytes an id."""
+"""Collections that keep the hashes of their members and not the members: a few bytes each.
+
+Two members may share a hash, though hardly ever do.
+"""
 
 from array import array
 from bisect import bisect_left
@@ -11,9 +14,11 @@ _BATCH = 8192
 _LAST_BITS = _PARTS - 1
 
 
-class Repeats:
-    """Remembers the hash of every id. Hashes are kept apart by their last bits, so that each part
-    can be searched for repeats in a set of its own, while the others stay as small as they are.
+class DuplicateFinder:
+    """Finds members that were added more than once.
+
+    Hashes are kept apart by their last bits, so that each part can be searched in a set of its own, while the others
+    stay as small as they are.
     """
 
     def __init__(self) -> None:
@@ -21,8 +26,8 @@ class Repeats:
         self._full: list[list[bytes]] = [[] for _ in range(_PARTS)]
         self._waiting: list[int] = []
 
-    def add(self, ids: Iterable[Hashable]) -> None:
-        self._waiting.extend(map(hash, ids))
+    def add(self, members: Iterable[Hashable]) -> None:
+        self._waiting.extend(map(hash, members))
         if len(self._waiting) >= _BATCH:
             self._sort_in()
 
@@ -36,8 +41,8 @@ class Repeats:
                 full.append(part.tobytes())
                 del part[:]
 
-    def hashes(self) -> set[int]:
-        """The hashes that came more than once; different ids may share one, though hardly ever do."""
+    def duplicate_hashes(self) -> set[int]:
+        """Return the hashes that were added more than once."""
         self._sort_in()
         found: set[int] = set()
         for part, full in zip(self._parts, self._full, strict=True):
@@ -47,33 +52,33 @@ class Repeats:
         return found
 
 
-class CompactSet:
-    """A set that only remembers the hashes of what is in it. Fill it first, ask it afterwards."""
+class HashSet:
+    """A set of hashes. Add all members first: looking one up sorts the set."""
 
     def __init__(self) -> None:
         self._parts = [array("q") for _ in range(_PARTS)]
         self._is_sorted = True
 
-    def add(self, thing: Hashable) -> None:
-        number = hash(thing)
+    def add(self, member: Hashable) -> None:
+        number = hash(member)
         self._parts[number & _LAST_BITS].append(number)
         self._is_sorted = False
 
-    def __contains__(self, thing: Hashable) -> bool:
+    def __contains__(self, member: Hashable) -> bool:
         if not self._is_sorted:
             self._parts = [array("q", sorted(part)) for part in self._parts]
             self._is_sorted = True
-        number = hash(thing)
+        number = hash(member)
         part = self._parts[number & _LAST_BITS]
         at = bisect_left(part, number)
         return at < len(part) and part[at] == number
 
 
-class CompactMap:
-    """A whole number for each of at most `most` things, of which only the hashes are kept: 32 bytes a thing."""
+class HashIndex:
+    """A map from at most `capacity` keys to whole numbers, 32 bytes a key."""
 
-    def __init__(self, most: int):
-        self._last = (1 << (2 * most + 8).bit_length()) - 1
+    def __init__(self, capacity: int):
+        self._last = (1 << (2 * capacity + 8).bit_length()) - 1
         self._hashes = array("q", [0]) * (self._last + 1)
         self._numbers = array("q", [-1]) * (self._last + 1)
         self._size = 0
@@ -81,19 +86,19 @@ class CompactMap:
     def __len__(self) -> int:
         return self._size
 
-    def get(self, thing: Hashable) -> int:
-        """The number of the thing, -1 if it has none."""
-        return self._numbers[self._place(hash(thing))]
+    def get(self, key: Hashable) -> int:
+        """Return the number of a key, -1 if there is none."""
+        return self._numbers[self._slot(hash(key))]
 
-    def add(self, thing: Hashable, number: int) -> None:
-        """Give a new thing its number, which is not negative."""
-        place = self._place(hash(thing))
-        self._hashes[place], self._numbers[place] = hash(thing), number
+    def add(self, key: Hashable, number: int) -> None:
+        """Set the number of a new key; the number is not negative."""
+        slot = self._slot(hash(key))
+        self._hashes[slot], self._numbers[slot] = hash(key), number
         self._size += 1
 
-    def _place(self, hashed: int) -> int:
-        """Where the hash stands, or the empty place where it would."""
-        place = hashed & self._last
-        while self._numbers[place] >= 0 and self._hashes[place] != hashed:
-            place = (place + 1) & self._last
-        return place
+    def _slot(self, hashed: int) -> int:
+        """Return the slot of a hash, or the empty slot where it belongs."""
+        slot = hashed & self._last
+        while self._numbers[slot] >= 0 and self._hashes[slot] != hashed:
+            slot = (slot + 1) & self._last
+        return slot

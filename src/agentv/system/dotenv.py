@@ -9,7 +9,7 @@ from agentv.system.folders import first_file, searched_folders
 
 
 def load_env(folders: Iterable[Path], environment: MutableMapping[str, str] = os.environ) -> dict[Path, dict[str, str]]:
-    """Set what the nearest `.env` of each folder says, and give what they say. What is set already stays."""
+    """Set the variables of the nearest `.env` of each folder, unless they are set, and return them by file."""
     loaded: dict[Path, dict[str, str]] = {}
     for folder in folders:
         path = first_file(searched_folders(folder), [".env"])

@@ -11,7 +11,7 @@ from agentv.errors import OutputError
 from agentv.redact import Redactor
 
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_MARKED = re.compile(r".*-[0-9a-f]{16}")
+_HASHED = re.compile(r".*-[0-9a-f]{16}")
 
 
 class Dumps:
@@ -26,7 +26,7 @@ class Dumps:
             raise OutputError(f"this folder cannot be made: {error.strerror}", file=folder, hint=hint) from error
 
     def write(self, id_: str, content: dict[str, Any], suffix: str = "") -> None:
-        """Write what concerns the case `id_`; the file's name is made from the id, without secrets."""
+        """Write the JSON file of the case `id_`, without secrets."""
         plain = self._clean.values(msgspec.json.decode(msgspec.json.encode(content, enc_hook=str)))
         text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
         path = self._folder / f"{clean_name(id_, self._clean)}{suffix}.json"
@@ -38,21 +38,21 @@ class Dumps:
 
 
 def clean_name(id_: str, clean: Redactor) -> str:
-    """A file name for an id, like `safe_name`, in which no secret stands."""
+    """Return a file name for an id, like `safe_name`, without secrets."""
     shown = clean(id_)
-    return safe_name(id_) if shown == id_ else f"{safe_name(shown)}-{_mark(id_)}"
+    return safe_name(id_) if shown == id_ else f"{safe_name(shown)}-{_hash(id_)}"
 
 
 def safe_name(id_: str) -> str:
-    """A file name for an id: the id itself if it is plain, else what is plain of it and a mark of its own.
+    """Return a file name for an id: the id itself if it is plain, else its plain characters and a hash.
 
     No id leads out of the folder, and no two ids get the same name.
     """
-    if _SAFE.fullmatch(id_) and not _MARKED.fullmatch(id_):
+    if _SAFE.fullmatch(id_) and not _HASHED.fullmatch(id_):
         return id_
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", id_)[:80].strip("_") or "case"
-    return f"{plain}-{_mark(id_)}"
+    return f"{plain}-{_hash(id_)}"
 
 
-def _mark(id_: str) -> str:
+def _hash(id_: str) -> str:
     return blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -6,18 +6,18 @@ That code is not ours: what goes wrong in it is told in its name, before anythin
 from typing import Any
 
 from agentv.errors import AgentvError, ConfigError
-from agentv.system.threads import words
+from agentv.system.threads import describe_error
 
 
 def extension_names(group: str) -> list[str]:
-    """What installed packages bring to a group."""
+    """Return the names that installed packages add to a group."""
     from importlib.metadata import entry_points
 
     return [entry.name for entry in entry_points(group=group)]
 
 
-def extension(group: str, name: str, base: type) -> Any | None:
-    """The class that an installed package brings to a group under this name, if there is one."""
+def load_extension(group: str, name: str, base: type) -> Any | None:
+    """Return the class that an installed package adds to a group under this name; None if there is none."""
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=group, name=name):
@@ -25,7 +25,7 @@ def extension(group: str, name: str, base: type) -> Any | None:
         try:
             found = entry.load()
         except Exception as error:
-            raise ConfigError(f"{brought} cannot be loaded: {words(error)}") from error
+            raise ConfigError(f"{brought} cannot be loaded: {describe_error(error)}") from error
         if not (isinstance(found, type) and issubclass(found, base)):
             hint = f"the entry point leads to {entry.value}; it should lead to a subclass of {_name(base)}"
             raise ConfigError(f"{brought} cannot be used", hint=hint)
@@ -33,16 +33,19 @@ def extension(group: str, name: str, base: type) -> Any | None:
     return None
 
 
-def opened(settings: Any, place: Any, *methods: str) -> Any:
-    """What `open` of the settings gives, or the settings themselves; it must have one of the methods."""
+def open_settings(settings: Any, context: Any, *methods: str) -> Any:
+    """Return `settings.open(context)`, or the settings themselves if they have no `open`.
+
+    Raise `ConfigError` if the object has none of the methods.
+    """
     try:
-        found = settings.open(place) if hasattr(settings, "open") else settings
+        found = settings.open(context) if hasattr(settings, "open") else settings
     except AgentvError:
         raise
     except Exception as error:
         if _name(type(settings)).startswith("agentv."):
             raise
-        raise ConfigError(f"{_name(type(settings))} cannot be opened: {words(error)}") from error
+        raise ConfigError(f"{_name(type(settings))} cannot be opened: {describe_error(error)}") from error
     if not any(hasattr(found, method) for method in methods):
         wanted = " or ".join(f"'{method}'" for method in methods)
         raise ConfigError(f"{_name(type(settings))} gave {type(found).__name__}, which has no {wanted}")

@@ -9,7 +9,7 @@ from agentv.errors import ConfigError
 
 
 def repo_root(folder: Path) -> Path | None:
-    """The folder at or above `folder` that holds `.git`; None outside a repo."""
+    """Return the folder at or above `folder` that holds `.git`; None outside a repo."""
     return _root_of(Path(os.path.abspath(folder)))
 
 
@@ -19,7 +19,7 @@ def _root_of(here: Path) -> Path | None:
 
 
 def folders_upward(folder: Path) -> Iterator[Path]:
-    """`folder` and what is above it, up to the root of its repo.
+    """Yield `folder` and those above it, up to the root of its repo.
 
     Outside a repo the way ends at the current folder if that is above, else at `folder` itself.
     """
@@ -32,19 +32,19 @@ def folders_upward(folder: Path) -> Iterator[Path]:
 
 
 def searched_folders(folder: Path) -> list[Path]:
-    """Where the targets file and the `.env` of the eval files in `folder` are looked for, in this order."""
+    """Return the folders in which the targets file and the `.env` of the eval files in `folder` are looked for."""
     return list(dict.fromkeys([*folders_upward(folder), Path.cwd()]))
 
 
 def first_file(folders: Iterable[Path], names: Iterable[str]) -> Path | None:
-    """The first file of one of these names, folder by folder."""
+    """Return the first file that has one of the names, folder by folder; None if there is none."""
     wanted = tuple(names)
     paths = (folder / name for folder in folders for name in wanted)
     return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def existing_folder(base: Path, given: str | None, field: str) -> Path:
-    """The folder that a setting names, relative to `base`, or `base` itself; `ConfigError` when it is not there."""
+    """Return the folder that a setting names, relative to `base`, or `base`; raise `ConfigError` if there is none."""
     folder = base / Path(given or ".").expanduser()
     if not folder.is_dir():
         raise ConfigError(f"{field}: no such folder: {folder}", hint=f"it is relative to {base}")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-async def in_thread(function: Callable[[], Any]) -> Any:
-    """Like `asyncio.to_thread`, but in a daemon thread, for which nobody waits at the end."""
+async def run_in_thread(function: Callable[[], Any]) -> Any:
+    """Return what `function` returns, like `asyncio.to_thread`, but in a daemon thread: nobody waits for it at exit."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
@@ -22,9 +22,9 @@ async def in_thread(function: Callable[[], Any]) -> Any:
         try:
             value = function()
         except StopIteration as raised:  # cannot be set on a future
-            error = RuntimeError(words(raised))
+            error = RuntimeError(describe_error(raised))
         except BaseException as raised:  # SystemExit in a user's code must not pass for silence
-            error = raised if isinstance(raised, Exception) else RuntimeError(words(raised))
+            error = raised if isinstance(raised, Exception) else RuntimeError(describe_error(raised))
         with contextlib.suppress(RuntimeError):  # the run may be over
             loop.call_soon_threadsafe(settle, value, error)
 
@@ -32,8 +32,8 @@ async def in_thread(function: Callable[[], Any]) -> Any:
     return await future
 
 
-def words(error: BaseException) -> str:
-    """An exception in words: its name, and what it says."""
+def describe_error(error: BaseException) -> str:
+    """Return the name of an exception and its message."""
     try:
         text = str(error)
     except BaseException:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import ConfigError, closest
-from agentv.system.threads import in_thread, words
+from agentv.system.threads import describe_error, run_in_thread
 
 
 class UserFunction:
@@ -32,17 +32,17 @@ class UserFunction:
         self._parameters = _parameters(function, offered)
 
     async def __call__(self, values: Mapping[str, Any]) -> Any:
-        """What the function returns."""
+        """Return what the function returns."""
         given = [(parameter, values.get(parameter.name, values[self._first])) for parameter in self._parameters]
         positional = [value for parameter, value in given if parameter.kind is parameter.POSITIONAL_ONLY]
         named = {p.name: value for p, value in given if p.kind is not p.POSITIONAL_ONLY}
         call = functools.partial(self._function, *positional, **named)
         if not _is_async(self._function):
-            answer = await in_thread(call)
-            return await _guarded(answer) if inspect.isawaitable(answer) else answer
+            answer = await run_in_thread(call)
+            return await _await_safely(answer) if inspect.isawaitable(answer) else answer
         if not self._apart:
-            return await _guarded(call())
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_guarded(call()), _loop_apart()))
+            return await _await_safely(call())
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_await_safely(call()), _background_loop()))
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -50,30 +50,30 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
 
 
-async def _guarded(answer: Awaitable[Any]) -> Any:
-    """The answer. What is raised besides exceptions, and is not ours, becomes one: it must not end the run."""
+async def _await_safely(answer: Awaitable[Any]) -> Any:
+    """Return the answer. What is raised and is no `Exception` becomes one: it must not end the run."""
     try:
         return await answer
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise RuntimeError(words(error)) from error
+        raise RuntimeError(describe_error(error)) from error
     except Exception:
         raise
     except BaseException as error:
-        raise RuntimeError(words(error)) from error
+        raise RuntimeError(describe_error(error)) from error
 
 
 @cache
-def _loop_apart() -> asyncio.AbstractEventLoop:
+def _background_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True, name="agentv-functions").start()
     return loop
 
 
 def _parameters(function: Callable[..., Any], offered: Sequence[str]) -> list[inspect.Parameter]:
-    """The parameters to fill. The only one, whatever its name, can always be."""
+    """Return the parameters to fill; raise `ConfigError` if one cannot be. A single one can have any name."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -92,7 +92,7 @@ def _parameters(function: Callable[..., Any], offered: Sequence[str]) -> list[in
 
 
 def load_function(spec: str, folder: Path) -> Callable[..., Any]:
-    """The function that `file.py:name` or `package.module:name` means; paths are relative to `folder`."""
+    """Return the function that `file.py:name` or `package.module:name` means; paths are relative to `folder`."""
     place, _, name = spec.rpartition(":")
     if not place or not name:
         raise ConfigError(f"{spec!r} names no function", hint="write path/to/file.py:name or package.module:name")
@@ -110,7 +110,7 @@ def load_function(spec: str, folder: Path) -> Callable[..., Any]:
             if isinstance(error, OSError | ImportError)
             else "the error is in that file"
         )
-        raise ConfigError(f"{place} cannot be loaded: {words(error)}", hint=hint) from error
+        raise ConfigError(f"{place} cannot be loaded: {describe_error(error)}", hint=hint) from error
     found = getattr(module, name, None)
     if not callable(found):
         close = closest(name, [known for known in vars(module) if callable(getattr(module, known))])

@@ -1,4 +1,4 @@
-"""A response -> its trace, and the trace in a few figures."""
+"""A response -> its trace -> the summary of the trace."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from datetime import datetime
 from agentv.records import ProviderResponse, TraceEvent, TraceSummary
 
 
-def trace_of(response: ProviderResponse) -> tuple[TraceEvent, ...] | None:
-    """The trace that came with the response, else one made from its tool calls; None without either."""
+def build_trace(response: ProviderResponse) -> tuple[TraceEvent, ...] | None:
+    """Return the trace of a response, or one built from its tool calls; None if it has neither."""
     if response.trace:
         return response.trace
     calls = [call for message in response.output_messages or () for call in message.tool_calls or ()]
@@ -22,8 +22,8 @@ def trace_of(response: ProviderResponse) -> tuple[TraceEvent, ...] | None:
     )
 
 
-def summary_of(trace: Sequence[TraceEvent], response: ProviderResponse) -> TraceSummary:
-    """What happened, in figures."""
+def summarize_trace(trace: Sequence[TraceEvent], response: ProviderResponse) -> TraceSummary:
+    """Return counts, durations and costs of a trace."""
     calls = Counter(event.name or "unknown" for event in trace if event.type == "tool_call")
     return TraceSummary(
         event_count=len(trace),
@@ -38,7 +38,7 @@ def summary_of(trace: Sequence[TraceEvent], response: ProviderResponse) -> Trace
 
 
 def _durations(trace: Sequence[TraceEvent]) -> dict[str, list[float]]:
-    """How long each tool took, in milliseconds: where a call and its result have an id and both say when."""
+    """Return the milliseconds that each tool took, where a call and its result have the same id and a timestamp."""
     calls = {event.id: event for event in trace if event.type == "tool_call" and event.id and event.timestamp}
     found: dict[str, list[float]] = {}
     for event in trace:

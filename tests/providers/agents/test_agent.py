@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from agentv.providers.agents.codex import CodexTranscript
 from tests.kits.agents import Agents
 from tests.kits.claude_events import INIT, assistant, result, text, tool_result, tool_use
 from tests.kits.codex_events import COMPLETED, STARTED, item, message
-from tests.kits.processes import living, wait_until
+from tests.kits.processes import living, start_process, wait_until
 from tests.kits.project import Write, agentv
 
 SECRET = 'canary "quoted" \\ é/?'
@@ -75,12 +74,11 @@ def test_a_template_that_cannot_be_copied_is_an_error_of_the_case(codex: Agents)
     assert codex.calls == []
 
 
-def test_an_interrupted_run_leaves_no_workspace_and_no_agent(codex: Agents) -> None:
-    nap = f"sleep 9{time.time_ns() % 10**9}.{os.getpid()}"
+def test_an_interrupted_run_leaves_no_workspace_and_no_agent(codex: Agents, nap: str) -> None:
     codex.does("replay()", message(), COMPLETED).run()
     codex.does(f"subprocess.run({nap.split()!r})")
     line = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--out", "out.jsonl"]
-    run = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run = start_process(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_until(lambda: living(nap) != [])
     run.send_signal(signal.SIGINT)
     assert run.wait(60) == 130
@@ -241,8 +239,7 @@ def test_a_log_that_cannot_be_written_is_told_once_and_survived(claude: Agents) 
 # Programs that misbehave
 
 
-def test_a_timeout_ends_the_whole_group_of_an_agent_that_ignores_it(codex: Agents) -> None:
-    nap = f"sleep 9{time.time_ns() % 10**9}.{os.getpid()}"
+def test_a_timeout_ends_the_whole_group_of_an_agent_that_ignores_it(codex: Agents, nap: str) -> None:
     codex.settings |= {"timeout_seconds": 3}
     codex.does(
         f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsubprocess.Popen({nap.split()!r})\n"

@@ -1,9 +1,7 @@
 """VS Code, as far as a program in the place of its command can tell."""
 
 import json
-import os
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +107,7 @@ def test_what_can_go_wrong_is_an_error_of_the_case(vscode: Agents, script: str, 
     assert (found["error"], found["failure"]) == (error, "target")
 
 
-def test_an_answer_that_does_not_come_is_a_timeout_and_the_command_is_ended(vscode: Agents) -> None:
-    nap = f"sleep 9{time.time_ns() % 10**9}.{os.getpid()}"
+def test_an_answer_that_does_not_come_is_a_timeout_and_the_command_is_ended(vscode: Agents, nap: str) -> None:
     vscode.settings |= {"timeout_seconds": 0.5}
     edits(vscode, f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsubprocess.run({nap.split()!r})")
     (found,) = vscode.run(expect=1)

@@ -11,9 +11,9 @@ import pytest
 
 from agentv.calls.caller import TIMEOUT_SECONDS, Caller, CallPolicy
 from tests.kits.batches import COUNTED, PYTHON, project, runs
-from tests.kits.processes import ANY, living, wait_until
+from tests.kits.processes import living, wait_until
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case
-from tests.kits.runs import ECHO, Batch, evaluate, results, target
+from tests.kits.runs import ANY, ECHO, Batch, evaluate, results, start, target
 
 
 def answers(path: str = "out.jsonl") -> dict[str, str]:
@@ -269,14 +269,13 @@ def test_without_a_limit_of_its_own_a_batch_has_the_time_of_all_its_cases() -> N
     assert Caller(slots, seconds=5).batch_seconds(of_its_own, 1000) == 5
 
 
-def test_an_interrupted_batch_keeps_what_was_written(write: Write) -> None:
-    project(write, command='echo \'{"id": "c1"}\' > {OUTPUT_FILE}; exec sleep 98765.4321')
-    line = [PYTHON, "-m", "agentv", "eval", "cases.jsonl", "--out", "out.jsonl"]
-    run = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: bool(living("sleep 98765.4321")))
+def test_an_interrupted_batch_keeps_what_was_written(write: Write, nap: str) -> None:
+    project(write, command=f'echo \'{{"id": "c1"}}\' > {{OUTPUT_FILE}}; exec {nap}')
+    run = start("cases.jsonl", "--out", "out.jsonl")
+    wait_until(lambda: bool(living(nap)))
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=60)
-    assert (run.returncode, living("sleep 98765.4321")) == (130, [])
+    assert (run.returncode, living(nap)) == (130, [])
     path = err.partition("a batch was broken off; its raw output is kept: ")[2].split("\n")[0]
     assert Path(path).read_text() == '{"id": "c1"}\n'
 
@@ -316,3 +315,45 @@ def test_a_batch_is_read_as_a_stream(write: Write) -> None:
         run = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True)
         peaks.append(int(run.stdout.split()[-1]))
     assert peaks[1] - peaks[0] < 15_000
+
+
+SECRET = "s3cret-of-the-environment"
+
+
+def kept_folder() -> Path:
+    (folder,) = Path(".agentv/batches").iterdir()
+    return folder
+
+
+def test_the_raw_output_that_is_kept_is_masked(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first answer is read as it was written, and may be scored with what it holds."""
+    monkeypatch.setenv("MY_API_KEY", SECRET)
+    record = '{"id": "c0", "text": "%s"}\\n{"id": "c1"}\\n'
+    command = f"cp {{BATCH_FILE}} asked; printf '{record}' $MY_API_KEY > {{OUTPUT_FILE}}"
+    project(write, 2, command=command)
+    check = {"type": "regex", "value": f"^{SECRET}$"}
+    question = [{"role": "user", "content": f"What is {SECRET}?"}]
+    write("cases.jsonl", [a_case(f"c{n}", evaluators=[check], input_messages=question) for n in range(2)])
+    evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
+    assert [result["score"] for result in results("out.jsonl")] == [1.0, 0.0]
+    assert SECRET in Path("asked").read_text()
+    assert (kept_folder() / "output.jsonl").read_text() == '{"id": "c0", "text": "***"}\n{"id": "c1"}\n'
+    assert "What is ***?" in (kept_folder() / "requests.jsonl").read_text()
+    assert [path for path in Path(".agentv").rglob("*") if path.is_file() and SECRET in path.read_text()] == []
+
+
+def test_the_output_of_a_batch_that_is_interrupted_twice_is_masked(
+    write: Write, monkeypatch: pytest.MonkeyPatch, nap: str
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", SECRET)
+    command = f"trap 'touch asked' TERM; echo key $MY_API_KEY > {{OUTPUT_FILE}}; {nap} & while :; do wait; done"
+    project(write, command=command)
+    run = start("cases.jsonl", "--out", "out.jsonl")
+    wait_until(lambda: living(nap) != [])
+    run.send_signal(signal.SIGINT)
+    wait_until(Path("asked").exists)
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert (run.returncode, living(nap)) == (130, [])
+    assert (kept_folder() / "output.jsonl").read_text() == "key ***\n"
+    assert "a batch was broken off; its raw output is kept: " in err

@@ -18,8 +18,9 @@ from msgspec import Meta
 from agentv.errors import ConfigError, ProviderError, nearest
 from agentv.formats.conversion import Misfit
 from agentv.formats.wire import mended_json, response_from
-from agentv.processes.child import Finished, Keep
-from agentv.processes.command import SHOWN_CHARACTERS, cut, ended, run_told, said
+from agentv.processes.child import ProcessResult
+from agentv.processes.command import SHOWN_CHARACTERS, describe_exit, output_tail, run_program, shorten
+from agentv.processes.streams import Capture
 from agentv.providers.agents.event_log import LOG_FORMATS, AgentLogs
 from agentv.providers.agents.workspaces import Workspaces
 from agentv.providers.settings import VARIABLE, Seconds, TargetSettings, Text
@@ -201,17 +202,17 @@ class CodingAgent(ABC):
                 finished = await self._run(request, workspace, events)
                 events.end()
         if transcript.failure is not None:
-            words = cut(clean(transcript.failure.words).strip(), SHOWN_CHARACTERS) or "it does not say why"
+            words = shorten(clean(transcript.failure.words).strip(), SHOWN_CHARACTERS) or "it does not say why"
             raise ProviderError(f"{self._kind} reports a failure: {words}", may_pass=transcript.failure.may_pass)
         if finished.code:
-            raise ProviderError(f"{self._kind} {ended(finished.code)}{said(finished)}")
+            raise ProviderError(f"{self._kind} {describe_exit(finished.code)}{output_tail(finished)}")
         if not transcript.answer.strip():
-            raise ProviderError(f"{self._kind} ended without an answer{said(finished)}", may_pass=True)
+            raise ProviderError(f"{self._kind} ended without an answer{output_tail(finished)}", may_pass=True)
         if not transcript.is_complete:
-            raise ProviderError(f"{self._kind} broke off before it was done{said(finished)}", may_pass=True)
+            raise ProviderError(f"{self._kind} broke off before it was done{output_tail(finished)}", may_pass=True)
         return transcript.response()
 
-    async def _run(self, request: ProviderRequest, workspace: Path, events: Keep) -> Finished:
+    async def _run(self, request: ProviderRequest, workspace: Path, events: Capture) -> ProcessResult:
         words = [self._program, *self.arguments(request, workspace, self._extra)]
         if any("\0" in word for word in words):
             raise ProviderError("an argument of the program has a NUL character, which it cannot hold")
@@ -219,10 +220,10 @@ class CodingAgent(ABC):
         with tempfile.TemporaryFile() as file:
             file.write(self.prompt(request).encode())
             file.seek(0)
-            return await run_told(argv, os.environb, stdin=file.fileno(), stdout=events)
+            return await run_program(argv, os.environb, stdin=file.fileno(), stdout=events)
 
 
-class EventLines(Keep):
+class EventLines(Capture):
     """Hands on a stream line by line, as it comes; keeps the end of it, like any other. A huge line is passed over."""
 
     def __init__(self, take: Callable[[bytes], None]):

@@ -5,7 +5,6 @@ The editor is the user's own. What its command starts is not ours to end: it is 
 
 import asyncio
 import os
-import shutil
 import signal
 import tempfile
 from asyncio.subprocess import DEVNULL, STDOUT, Process
@@ -16,11 +15,13 @@ from typing import BinaryIO, ClassVar
 
 from agentv.errors import ProviderError
 from agentv.formats.conversion import Misfit
-from agentv.processes.child import GRACE_SECONDS, TAIL_BYTES, Finished, Output
-from agentv.processes.command import MAX_ANSWER_BYTES, ended, said
+from agentv.processes.child import GRACE_SECONDS, ProcessResult
+from agentv.processes.command import MAX_ANSWER_BYTES, describe_exit, output_tail
+from agentv.processes.streams import TAIL_BYTES, Output
 from agentv.protocols import Provider
 from agentv.providers.agents.agent import CodingAgentSettings, joined, links
 from agentv.records import ProviderRequest, ProviderResponse
+from agentv.system.temporary import make_folder, remove_folder
 
 POLL_SECONDS = 0.2
 UNUSED = {
@@ -68,13 +69,13 @@ class Vscode:
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         async with self._workspaces.new() as workspace:
             try:
-                folder = Path(tempfile.mkdtemp(prefix=".agentv-", dir=workspace))
+                folder = make_folder(workspace, ".agentv-")
             except OSError as error:
                 raise ProviderError(f"the prompt cannot be written to {workspace}: {error.strerror}") from error
             try:
                 return ProviderResponse(text=await self._answer(request, workspace, folder))
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(folder)
 
     async def _answer(self, request: ProviderRequest, workspace: Path, folder: Path) -> str:
         document, response = folder / "prompt.md", folder / "response.md"
@@ -128,7 +129,7 @@ async def _opened(words: list[str], workspace: Path, output: BinaryIO) -> AsyncI
 def _failed(code: int, output: BinaryIO) -> str:
     """How the editor's command failed, and what it said."""
     output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
-    return f"{ended(code)}{said(Finished(code, Output(), Output(tail=output.read())))}"
+    return f"{describe_exit(code)}{output_tail(ProcessResult(code, Output(), Output(tail=output.read())))}"
 
 
 def _state(response: Path) -> tuple[int, int] | None:

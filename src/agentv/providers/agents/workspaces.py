@@ -1,16 +1,15 @@
 """The settings of a coding agent -> the folder that it works in for one case."""
 
 import asyncio
-import os
 import shutil
-import tempfile
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agentv.errors import ProviderError
-from agentv.system.threads import in_thread
+from agentv.system.temporary import make_folder, remove_folder
+from agentv.system.threads import run_in_thread
 
 
 class Workspaces:
@@ -30,7 +29,7 @@ class Workspaces:
             yield self._cwd
             return
         try:
-            folder = Path(tempfile.mkdtemp(prefix="agentv-"))
+            folder = make_folder()
         except OSError as error:
             raise ProviderError(f"no folder to work in can be made: {error.strerror}") from error
         try:
@@ -38,7 +37,7 @@ class Workspaces:
                 await _copy(self._template, folder)
             yield folder
         finally:
-            await in_thread(lambda: _remove(folder))
+            await run_in_thread(lambda: remove_folder(folder))
 
 
 async def _copy(template: Path, folder: Path) -> None:
@@ -50,10 +49,10 @@ async def _copy(template: Path, folder: Path) -> None:
             shutil.copytree(template, folder, symlinks=True, dirs_exist_ok=True)
         finally:
             if is_given_up.is_set():
-                _remove(folder)
+                remove_folder(folder)
 
     try:
-        await in_thread(copy)
+        await run_in_thread(copy)
     except OSError as error:
         place, reason = _first(error) if isinstance(error, shutil.Error) else (template, error.strerror)
         raise ProviderError(f"workspace_template cannot be copied: {place}: {reason}") from error
@@ -66,13 +65,3 @@ def _first(error: shutil.Error) -> tuple[str, str]:
     """The first file that could not be copied, and why."""
     source, _, reason = error.args[0][0]
     return source, reason
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder, and what an agent has made in it that may not be written to."""
-    shutil.rmtree(folder, ignore_errors=True)
-    for place, folders, _ in os.walk(folder):
-        for path in (place, *(os.path.join(place, name) for name in folders)):
-            with suppress(OSError):
-                os.chmod(path, 0o700, follow_symlinks=False)
-    shutil.rmtree(folder, ignore_errors=True)

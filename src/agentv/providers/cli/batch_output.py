@@ -16,7 +16,7 @@ from agentv.formats.wire import response_from
 from agentv.formats.yaml import open_regular, read_error
 from agentv.records import ProviderResponse
 from agentv.redact import clean
-from agentv.system.compact_sets import CompactMap, CompactSet
+from agentv.system.compact_sets import HashIndex, HashSet
 
 EXCERPT = 80
 
@@ -24,7 +24,7 @@ EXCERPT = 80
 class BatchOutput:
     """The records of an output file, by the ids of the requests that they answer."""
 
-    def __init__(self, file: BinaryIO, begins: CompactMap):
+    def __init__(self, file: BinaryIO, begins: HashIndex):
         self._file, self._begins = file, begins
 
     def __len__(self) -> int:
@@ -48,13 +48,13 @@ class BatchOutput:
         self._file.close()
 
 
-async def read_output(path: Path, wanted: CompactSet, most: int) -> BatchOutput:
+async def read_output(path: Path, wanted: HashSet, most: int) -> BatchOutput:
     """The output of a batch for the `wanted` ids, at `most` so many. Records with other ids are passed over."""
     try:
         file = open_regular(path)
     except (OSError, ValueError) as error:
         raise ProviderError(f"the output of the batch: {read_error(error, path, AgentvError).message}") from error
-    begins = CompactMap(most)
+    begins = HashIndex(most)
     try:
         await _index(file, wanted, begins)
     except BaseException:
@@ -63,7 +63,7 @@ async def read_output(path: Path, wanted: CompactSet, most: int) -> BatchOutput:
     return BatchOutput(file, begins)
 
 
-async def _index(file: BinaryIO, wanted: CompactSet, begins: CompactMap) -> None:
+async def _index(file: BinaryIO, wanted: HashSet, begins: HashIndex) -> None:
     begin = 3 if file.read(3) == b"\xef\xbb\xbf" else 0
     file.seek(0)
     number = 0

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from agentv.errors import ProviderError
 from agentv.processes.command import Command, expect_success
 from agentv.redact import secrets_in_url
-from agentv.system.threads import in_thread
+from agentv.system.threads import run_in_thread
 
 NO_CASE = {
     "PROMPT": "healthcheck",
@@ -46,7 +46,7 @@ class AddressAnswers(NamedTuple):
     async def run(self) -> None:
         try:
             async with asyncio.timeout(self.seconds):
-                problem = await in_thread(self._problem)
+                problem = await run_in_thread(self._problem)
         except TimeoutError:
             problem = f"no answer after {self.seconds:g} s"
         if problem:

@@ -17,18 +17,28 @@ from agentv.errors import ProviderError
 from agentv.formats.conversion import Misfit
 from agentv.formats.wire import answer_from
 from agentv.notices import say
-from agentv.processes import template as shell
-from agentv.processes.child import TAIL_BYTES, Finished, Keep, Output
-from agentv.processes.command import MAX_ANSWER_BYTES, OF_A_FILE, Command, content, expect_success, said, whole
+from agentv.processes.child import ProcessResult
+from agentv.processes.command import (
+    FILE_PLACEHOLDERS,
+    MAX_ANSWER_BYTES,
+    Command,
+    complete_output,
+    expect_success,
+    output_tail,
+    read_output_file,
+)
+from agentv.processes.streams import TAIL_BYTES, Capture, Output
+from agentv.processes.template import QuoteContext, find_problems, parse_template
 from agentv.protocols import BatchProvider, Check, Provider, Requests
 from agentv.providers.cli.batch_output import BatchOutput, read_output
 from agentv.providers.cli.healthcheck import NO_CASE, AddressAnswers, CommandSucceeds
 from agentv.providers.settings import Flag, Seconds, TargetSettings, Text
 from agentv.records import Message, ProviderRequest, ProviderResponse
 from agentv.redact import clean
-from agentv.system.compact_sets import CompactSet
+from agentv.system.compact_sets import HashSet
 from agentv.system.dumps import safe_name
 from agentv.system.folders import existing_folder
+from agentv.system.temporary import keep_folder, make_folder, remove_folder
 
 FOREIGN = ("PROMPT", "GUIDELINES", "EVAL_ID", "FILES")
 """The placeholders whose values somebody else has written."""
@@ -77,7 +87,7 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         known = BATCH if self.provider_batching else SINGLE
         yield from _template_misfits(("command_template",), self.command_template, known)
         if self.files_format:
-            yield from _template_misfits(("files_format",), self.files_format, OF_A_FILE, OF_A_FILE)
+            yield from _template_misfits(("files_format",), self.files_format, FILE_PLACEHOLDERS, FILE_PLACEHOLDERS)
         if isinstance(self.healthcheck, HttpCheck) and not self.healthcheck.url.startswith(
             ("http://", "https://", "${{")
         ):
@@ -85,12 +95,12 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         if isinstance(self.healthcheck, CommandCheck):
             steps = ("healthcheck", "command_template")
             yield from _template_misfits(steps, self.healthcheck.command_template, tuple(NO_CASE))
-        for slot in shell.scan(self.command_template).slots:
-            if slot.name == "FILES" and slot.place is not shell.Place.PLAIN:
+        for placeholder in parse_template(self.command_template).placeholders:
+            if placeholder.name == "FILES" and placeholder.context is not QuoteContext.PLAIN:
                 hint = "it becomes a word for each file: write it outside of quotes"
                 yield Misfit(("command_template",), "{FILES} stands in quotes", hint)
-            if slot.name in OF_ONE_CASE and self.provider_batching is True:
-                message, hint = f"{{{slot.name}}} is empty in a batch", "{BATCH_FILE} has the cases"
+            if placeholder.name in OF_ONE_CASE and self.provider_batching is True:
+                message, hint = f"{{{placeholder.name}}} is empty in a batch", "{BATCH_FILE} has the cases"
                 yield Misfit(("command_template",), message, hint, "warning")
 
     def open(self, folder: Path) -> Provider | BatchProvider:
@@ -113,7 +123,7 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
 def _template_misfits(
     steps: tuple[str, ...], template: str, known: Sequence[str], foreign: Sequence[str] = FOREIGN
 ) -> Iterator[Misfit]:
-    for message, hint in shell.problems(template, known, foreign):
+    for message, hint in find_problems(template, known, foreign):
         yield Misfit(steps, message, hint)
 
 
@@ -138,11 +148,15 @@ class Cli(_Runs):
         if self._settings.keep_temp_files:
             say(f"target {self._settings.name!r}: its temporary files are kept in {self._temporary}")
         else:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            remove_folder(self._temporary)
 
     @cached_property
     def _temporary(self) -> Path:
-        return Path(tempfile.mkdtemp(prefix="agentv-"))
+        if not self._settings.keep_temp_files:
+            return make_folder()
+        folder = make_folder(Path(tempfile.gettempdir()))
+        keep_folder(folder)
+        return folder
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         stem = f"{self._temporary}/{next(self._numbers)}-{safe_name(request.eval_id)}"
@@ -165,11 +179,12 @@ class Cli(_Runs):
         if "PROMPT_FILE" in self._command.names:
             Path(values["PROMPT_FILE"]).write_bytes(request.question.encode())
         if self._settings.verbose:
-            say(f"{request.eval_id}: running {self._command.shown(values)}")
+            say(f"{request.eval_id}: running {self._command.display(values)}")
         in_file = "OUTPUT_FILE" in self._command.names
-        finished = await self._command.run(values, request.input_files, Keep(0 if in_file else MAX_ANSWER_BYTES))
+        finished = await self._command.run(values, request.input_files, Capture(0 if in_file else MAX_ANSWER_BYTES))
         expect_success(finished)
-        return answer_from(content(values["OUTPUT_FILE"], finished) if in_file else whole(finished.stdout))
+        data = read_output_file(values["OUTPUT_FILE"], finished) if in_file else complete_output(finished.stdout)
+        return answer_from(data)
 
 
 def _remove(path: str) -> None:
@@ -201,12 +216,12 @@ class CliBatch(_Runs):
             "BATCH_FILE": str(batch),
         }
         if self._settings.verbose:
-            say(f"batch: running {self._command.shown(values)}")
+            say(f"batch: running {self._command.display(values)}")
         prompt.touch()
         finished = await self._run(values, tuple(asked.files), output)
         expect_success(finished)
         if not os.path.lexists(output):
-            raise ProviderError(f"the command succeeded but wrote no {{OUTPUT_FILE}}{said(finished)}")
+            raise ProviderError(f"the command succeeded but wrote no {{OUTPUT_FILE}}{output_tail(finished)}")
         answers = await read_output(output, asked.ids, asked.cases)
         if len(answers) < asked.cases:
             answers.close()
@@ -215,7 +230,7 @@ class CliBatch(_Runs):
             say(f"target {self._settings.name!r}: the files of its batch are kept in {output.parent}")
         return answers
 
-    async def _run(self, values: dict[str, str], files: tuple[Path, ...], output: Path) -> Finished:
+    async def _run(self, values: dict[str, str], files: tuple[Path, ...], output: Path) -> ProcessResult:
         """Run the command; what it writes is in `output` then."""
         if "OUTPUT_FILE" in self._command.names:
             return await self._command.run(values, files)
@@ -228,7 +243,7 @@ class CliBatch(_Runs):
 class _Asked(NamedTuple):
     """What a batch is asked: how many cases, and with which files."""
 
-    ids: CompactSet
+    ids: HashSet
     cases: int
     files: dict[Path, None]
 
@@ -248,7 +263,7 @@ _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 
 async def _ask(requests: Requests, path: Path | None) -> _Asked:
     """Go through the requests once, and write them to a file if the command wants one."""
-    ids, cases = CompactSet(), 0
+    ids, cases = HashSet(), 0
     files: dict[Path, None] = {}
     with path.open("wb") if path else nullcontext() as file:
         async for request in requests():
