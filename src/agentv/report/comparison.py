@@ -1,18 +1,16 @@
 """Comparisons -> JSON for programs, a table for a terminal, markdown for a pull request."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 import msgspec
 
-from agentv.compare.compare import Pairs
+from agentv.compare.pairs import Pairs
 from agentv.compare.records import Changed, Comparison, Delta, Part, Source, Statistics
 from agentv.formats.printable import printable
 from agentv.stats.inference import holm
 
 SHOWN = 10
 LEVEL = 0.05
-_AT_ONCE = 1000
 
 
 def json_blocks(comparisons: Sequence[Comparison]) -> Iterator[bytes]:
@@ -31,10 +29,9 @@ def json_blocks(comparisons: Sequence[Comparison]) -> Iterator[bytes]:
 def _json(comparison: Comparison) -> Iterator[bytes]:
     encode = msgspec.json.Encoder()
     yield b'{\n  "matched": [\n'
-    pairs = iter(comparison.matched)
     before = b"    "
-    while some := list(islice(pairs, _AT_ONCE)):
-        yield before + encode.encode_lines(some).rstrip(b"\n").replace(b"\n", b",\n    ")
+    for chunk in _pairs(comparison).chunks():
+        yield before + encode.encode_lines(chunk).rstrip(b"\n").replace(b"\n", b",\n    ")
         before = b",\n    "
     rest = msgspec.json.encode(msgspec.structs.replace(comparison, matched=()))
     yield b"\n  ],\n" + msgspec.json.format(rest, indent=2).split(b"\n", 2)[2]

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from agentv.stats.distributions import RESAMPLES, SEED, Z, fair_coins, normal_tails, t_quantile
+from agentv.stats.distributions import RESAMPLES, SEED, Z, fair_coin_cdf, normal_two_sided, t_quantile
 
 CONFIDENCE = 0.95
 POWER_Z = Z + 0.8416212335729143
 """How many standard errors a difference must be to be found in 80% of such experiments, at a level of 5%."""
-FEW = 200
+BOOTSTRAP_BELOW = 200
 """Below so many cases or clusters, a bootstrap interval is given beside that of the t distribution."""
-MOST_FLIPPED = 2000
+MAX_FLIPPED = 2000
 """Beyond so many differences, the normal distribution is as good as flipping signs at random."""
 
 
@@ -36,7 +36,7 @@ class Sample(NamedTuple):
         return len(self.sums)
 
 
-def clustered(values: Sequence[float], keys: Sequence[int]) -> Sample:
+def cluster_sums(values: Sequence[float], keys: Sequence[int]) -> Sample:
     """The values by cluster; a key stands for one. Key 0 is none: such a case stands alone."""
     order = sorted(range(len(values)), key=keys.__getitem__)
     sums, sizes = array("d"), array("l")
@@ -52,22 +52,23 @@ class Estimate(NamedTuple):
 
     mean: float
     error: float | None = None
-    freedom: int = 0
+    df: int = 0
     low: float | None = None
     high: float | None = None
 
 
-def estimate(sample: Sample) -> Estimate:
+def estimate_mean(sample: Sample) -> Estimate:
     """The mean of all cases, with the error that clusters allow."""
     cases, draws = sample.cases, len(sample)
     mean = math.fsum(sample.sums) / cases
     if draws < 2:
         return Estimate(mean)
     if sample.sizes is None:
-        rests = array("d", [value - mean for value in sample.sums])
+        squares = math.fsum([(rest := value - mean) * rest for value in sample.sums])
     else:
-        rests = array("d", [value - mean * size for value, size in zip(sample.sums, sample.sizes, strict=True)])
-    squares = math.fsum(map(operator.mul, rests, rests))
+        squares = math.fsum(
+            [(rest := value - mean * size) * rest for value, size in zip(sample.sums, sample.sizes, strict=True)]
+        )
     error = math.sqrt(draws / (draws - 1) * squares) / cases
     if error < 1e-15:  # rounding: all are the same
         error = 0.0
@@ -75,7 +76,7 @@ def estimate(sample: Sample) -> Estimate:
     return Estimate(mean, error, draws - 1, mean - half, mean + half)
 
 
-def bootstrapped(sample: Sample) -> tuple[float, float]:
+def bootstrap_mean(sample: Sample) -> tuple[float, float]:
     """The 95% interval of the mean by drawing cases, or whole clusters, again and again."""
     import random
 
@@ -91,7 +92,7 @@ def bootstrapped(sample: Sample) -> tuple[float, float]:
     return means[tail], means[-1 - tail]
 
 
-class Flipped(NamedTuple):
+class SignFlip(NamedTuple):
     """How probable so large a difference is if signs are due to chance, and how that was found out."""
 
     p_value: float
@@ -99,11 +100,11 @@ class Flipped(NamedTuple):
     resamples: int = 0
 
 
-def sign_flip(differences: Sequence[float]) -> Flipped:
+def sign_flip(differences: Sequence[float]) -> SignFlip:
     """The permutation test of paired differences (sums, if there are clusters): a change of sign changes nothing."""
-    if len(differences) - differences.count(0.0) > MOST_FLIPPED:
+    if len(differences) - differences.count(0.0) > MAX_FLIPPED:
         spread = math.sqrt(math.fsum(map(operator.mul, differences, differences)))
-        return Flipped(normal_tails(math.fsum(differences) / spread), "normal approximation")
+        return SignFlip(normal_two_sided(math.fsum(differences) / spread), "normal approximation")
     moved = [value for value in differences if value]
     size = math.fsum(map(abs, moved))
     found = abs(math.fsum(moved)) - 1e-12 * size  # sums in another order may end a little lower
@@ -111,13 +112,13 @@ def sign_flip(differences: Sequence[float]) -> Flipped:
         totals = [0.0]
         for value in moved:
             totals = [total + signed for signed in (value, -value) for total in totals]
-        return Flipped(sum(abs(total) >= found for total in totals) / len(totals), "all choices of signs")
+        return SignFlip(sum(abs(total) >= found for total in totals) / len(totals), "all choices of signs")
     import random
 
     tables = [_signed_sums(moved[start : start + 8]) for start in range(0, len(moved), 8)]
     draw = random.Random(SEED).randbytes
     extreme = sum(abs(sum(map(operator.getitem, tables, draw(len(tables))))) >= found for _ in range(RESAMPLES))
-    return Flipped((1 + extreme) / (1 + RESAMPLES), "signs chosen at random", RESAMPLES)
+    return SignFlip((1 + extreme) / (1 + RESAMPLES), "signs chosen at random", RESAMPLES)
 
 
 def _signed_sums(values: Sequence[float]) -> list[float]:
@@ -130,7 +131,7 @@ def _signed_sums(values: Sequence[float]) -> list[float]:
 
 def mcnemar(lost: int, gained: int) -> float:
     """The exact test of what passed before and fails now, against what failed and passes: either is as likely."""
-    return min(1.0, 2 * fair_coins(min(lost, gained), lost + gained))
+    return min(1.0, 2 * fair_coin_cdf(min(lost, gained), lost + gained))
 
 
 def pass_difference(lost: int, gained: int, cases: int) -> tuple[float, float]:

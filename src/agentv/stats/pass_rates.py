@@ -9,7 +9,7 @@ from random import Random
 
 from agentv.stats.distributions import RESAMPLES, SEED, Z
 
-LARGE = 20
+NORMAL_ABOVE = 20
 
 
 def wilson(passes: int, n: int) -> tuple[float, float]:
@@ -71,7 +71,7 @@ def _binomial(dice: Random, n: int, chance: float) -> int:
     if chance > 0.5:
         return n - _binomial(dice, n, 1 - chance)
     mean = n * chance
-    if mean > LARGE:
+    if mean > NORMAL_ABOVE:
         return min(n, max(0, round(dice.gauss(mean, math.sqrt(mean * (1 - chance))))))
     rest, odds = dice.random(), chance / (1 - chance)
     here, count = (1 - chance) ** n, 0
