@@ -36,7 +36,7 @@ def test_darwins_maize_by_students_t() -> None:
 
 def test_darwins_maize_by_flipping_signs() -> None:
     """Fisher counted 1,726 of the 32,768 ways to choose signs."""
-    found = sign_flip(MAIZE)
+    found = sign_flip(Sample(MAIZE))
     assert (found.method, found.resamples) == ("signs chosen at random", 10_000)
     assert found.p_value == pytest.approx(1726 / 32768, abs=0.006)
 
@@ -48,9 +48,9 @@ def test_a_sign_flip_test_of_few_pairs_goes_through_all_of_them() -> None:
         sum(value if number >> bit & 1 else -value for bit, value in enumerate(differences)) for number in range(64)
     ]
     count = sum(abs(value) >= total - 1e-9 for value in flipped)
-    found = sign_flip(differences)
+    found = sign_flip(Sample(differences))
     assert (found.p_value, found.method) == (count / 64, "all choices of signs")
-    assert sign_flip([1.0] * 10).p_value == 2 / 2**10
+    assert sign_flip(Sample([1.0] * 10)).p_value == 2 / 2**10
 
 
 def test_the_sign_flip_test_agrees_with_scipy() -> None:
@@ -65,12 +65,12 @@ def test_the_sign_flip_test_agrees_with_scipy() -> None:
             batch=512,
             rng=5,
         )
-        assert sign_flip(values).p_value == pytest.approx(result.pvalue, abs=tolerance)
+        assert sign_flip(Sample(values)).p_value == pytest.approx(result.pvalue, abs=tolerance)
 
 
 def test_nothing_changed_is_no_evidence() -> None:
-    assert sign_flip([0.0] * 50).p_value == 1
-    assert sign_flip([]).p_value == 1
+    assert sign_flip(Sample([0.0] * 50)).p_value == 1
+    assert sign_flip(Sample([])).p_value == 1
     assert mcnemar(0, 0) == 1
 
 
@@ -174,7 +174,7 @@ def test_the_clustered_interval_covers_the_truth_in_93_to_97_percent() -> None:
 
 def test_the_sign_flip_test_rejects_a_true_null_in_at_most_6_percent() -> None:
     pick = random.Random(7)
-    rejected = sum(sign_flip(graded(pick, 12, 1.0).sums).p_value <= 0.05 for _ in range(RUNS))
+    rejected = sum(sign_flip(graded(pick, 12, 1.0)).p_value <= 0.05 for _ in range(RUNS))
     assert 0.02 <= rejected / RUNS <= 0.06
 
 

@@ -39,7 +39,7 @@ class Block(NamedTuple):
     """Columns of some results. Those with a default may be left out."""
 
     ids: Sequence[str]
-    scores: Sequence[float]
+    scores: list[float]
     flags: bytes
     timestamp: str = ""
     """When the first of them was written."""

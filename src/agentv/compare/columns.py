@@ -4,12 +4,10 @@ An `Index` gives every id a number, in the order in which ids first appear. All 
 that the entries of a case stand at the same place in the columns of every file.
 """
 
-import itertools
 from array import array
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import groupby, repeat
+from itertools import groupby, islice, repeat
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -18,14 +16,26 @@ from agentv.results.views import EvaluatorView
 from agentv.scoring import PASS as PASSING_SCORE
 from agentv.stats.decimals import mean
 
-Index = defaultdict[str, int]
 COLUMNS = ("setups", "cases", "evaluators", "prompts")
+_PLAIN = bytes([SEEN, SEEN | PASSED])
 Number = TypeVar("Number", int, float)
 
 
-def new_index() -> Index:
-    """Return an index that gives each new id the next number."""
-    return defaultdict(itertools.count().__next__)
+class Index(dict[str, int]):
+    """The number of each id, in the order in which they were added."""
+
+    def add(self, ids: Sequence[str]) -> list[int]:
+        """Give the next numbers to those of the ids that are new, and return the numbers of all."""
+        try:
+            return list(map(self.__getitem__, ids))
+        except KeyError:
+            before, most = len(self), len(self) + len(ids)
+        numbers = list(map(self.setdefault, ids, range(before, most)))
+        if len(self) == most:  # all are new
+            return numbers
+        while len(self) > before:
+            self.popitem()
+        return [self.setdefault(each, len(self)) for each in ids]
 
 
 def pick(column: "array[Number]", numbers: Sequence[int]) -> "array[Number]":
@@ -33,6 +43,11 @@ def pick(column: "array[Number]", numbers: Sequence[int]) -> "array[Number]":
     if len(numbers) == len(column):  # these are all
         return column
     return array(column.typecode, map(column.__getitem__, numbers))
+
+
+def pick_bytes(column: bytearray, numbers: Sequence[int]) -> bytes:
+    """Return the entries of these cases, whose numbers ascend."""
+    return bytes(column if len(numbers) == len(column) else map(column.__getitem__, numbers))
 
 
 class PartialScore(NamedTuple):
@@ -156,7 +171,7 @@ class RunColumns(Scores):
     def add_block(self, block: Block) -> None:
         """Add the results of a block."""
         before = len(self._index)
-        numbers = list(map(self._index.__getitem__, block.ids))
+        numbers = self._index.add(block.ids)
         values = dict(block.digests)
         setups = [self._setup_number(setup) for setup in block.setups]
         if any(setups):
@@ -168,8 +183,7 @@ class RunColumns(Scores):
             self.grow(len(self._index))
         else:
             self.grow(len(self._index))
-            is_first = len(set(numbers)) == len(numbers) and not any(map(self.flags.__getitem__, numbers))
-            (self._put if is_first else self._put_repeats)(numbers, block, values)
+            self._put(numbers, block, values)
         self._count(block.flags)
         self.timestamp = self.timestamp or block.timestamp
         if block.evaluator_results is not None:
@@ -189,26 +203,37 @@ class RunColumns(Scores):
         return self._columns[name]
 
     def _append(self, block: Block, values: Mapping[str, Sequence[int]]) -> None:
-        self.scores.extend(block.scores)
+        self.scores.fromlist(block.scores)
         self.flags.extend(block.flags)
         for name, column in values.items():
             self._columns[name].extend(column)
 
     def _put(self, numbers: Sequence[int], block: Block, values: Mapping[str, Sequence[int]]) -> None:
-        """Set the entries of cases that have no result yet."""
+        """Set the entries of cases; from the first that has a result already, go on one by one."""
         scores, all_flags = self.scores, self.flags
-        for number, score, flags in zip(numbers, block.scores, block.flags, strict=True):
+        results = zip(numbers, block.scores, block.flags, strict=True)
+        for number, score, flags in results:
+            if all_flags[number]:
+                done = len(numbers) - len(list(results)) - 1
+                break
             scores[number], all_flags[number] = score, flags
+        else:
+            done = len(numbers)
         for name, new in values.items():
             column = self._columns[name]
-            for number, value in zip(numbers, new, strict=True):
+            for number, value in zip(numbers[:done], new, strict=False):
                 column[number] = value
+        if done < len(numbers):
+            self._put_one_by_one(numbers, block, values, done)
 
-    def _put_repeats(self, numbers: Sequence[int], block: Block, values: Mapping[str, Sequence[int]]) -> None:
-        """Set the entries of cases of which some have a result already."""
+    def _put_one_by_one(
+        self, numbers: Sequence[int], block: Block, values: Mapping[str, Sequence[int]], start: int
+    ) -> None:
+        """Set the entries of cases that have no result yet, and add the other results as repeats."""
         setups, cases, evaluators, prompts = map(self._make_column, COLUMNS)
         entries = zip(*(values.get(name) or repeat(0, len(numbers)) for name in COLUMNS), strict=True)
-        for number, score, flags, entry in zip(numbers, block.scores, block.flags, entries, strict=True):
+        results = zip(numbers, block.scores, block.flags, entries, strict=True)
+        for number, score, flags, entry in islice(results, start, None):
             if not self.flags[number]:
                 self.scores[number], self.flags[number] = score, flags
                 setups[number], cases[number], evaluators[number], prompts[number] = entry
@@ -221,7 +246,7 @@ class RunColumns(Scores):
 
     def _count(self, flags: bytes) -> None:
         self.results += len(flags)
-        if max(flags) > SEEN | PASSED:
+        if flags.translate(None, _PLAIN):  # nearly always, nothing is left
             self.errors += sum(bool(flag & ERROR) for flag in flags)
             self.judge_failures += sum(bool(flag & UNJUDGED) for flag in flags)
             self.retried += sum(bool(flag & RETRIED) for flag in flags)

@@ -11,15 +11,22 @@ from heapq import nlargest, nsmallest
 from itertools import compress
 from typing import overload
 
-from agentv.compare.columns import Scores, pick
+from agentv.compare.blocks import PASSED, SEEN
+from agentv.compare.columns import Scores, pick, pick_bytes
 from agentv.compare.records import Outcome, Pair
-from agentv.stats.decimals import differences, mean
+from agentv.stats.decimals import differences, round_mean
+from agentv.stats.inference import Sample
 
 CHUNK = 1000
+_PASSED = SEEN | PASSED
+_PLAIN = bytes([SEEN, _PASSED])
+"""Flags of results of which there is nothing to say but whether they passed."""
 
 
-def in_both(first: Scores, second: Scores) -> "array[int]":
+def in_both(first: Scores, second: Scores) -> Sequence[int]:
     """Return the numbers of the cases that have a result on both sides, in ascending order."""
+    if first.cases == second.cases == len(first):
+        return range(len(first))
     return array("I", compress(range(len(first)), map(operator.and_, first.flags, second.flags)))
 
 
@@ -33,17 +40,31 @@ class PairedScores:
     deltas: Sequence[float]
 
     @cached_property
+    def sample(self) -> Sample:
+        """The differences, one draw for each case."""
+        return Sample(self.deltas)
+
+    @property
     def mean(self) -> float:
         """The mean difference."""
-        return mean(self.deltas)
+        return round_mean(self.sample.mean)
 
     @cached_property
     def flags(self) -> Counter[tuple[int, int]]:
         """How many pairs have which flags on either side."""
-        sides = (side.flags for side in (self.first, self.second))
-        if len(self.numbers) < len(self.first):
-            return Counter(zip(*(map(flags.__getitem__, self.numbers) for flags in sides), strict=True))
-        return Counter(zip(*sides, strict=True))
+        first, second = (pick_bytes(side.flags, self.numbers) for side in (self.first, self.second))
+        if first.translate(None, _PLAIN) or second.translate(None, _PLAIN):
+            return Counter(zip(first, second, strict=True))
+        passed = int.from_bytes(first) & int.from_bytes(second)  # all at once: nearly always, only this can differ
+        both = passed.to_bytes(len(first)).count(_PASSED)
+        lost, gained = first.count(_PASSED) - both, second.count(_PASSED) - both
+        counts = {
+            (SEEN, SEEN): len(first) - both - lost - gained,
+            (_PASSED, SEEN): lost,
+            (SEEN, _PASSED): gained,
+            (_PASSED, _PASSED): both,
+        }
+        return Counter({flags: times for flags, times in counts.items() if times})
 
     def select(self, places: Sequence[int]) -> "PairedScores":
         """Return the pairs at these places, which ascend."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentv.compare.blocks import make_block
-from agentv.compare.columns import Index, RunColumns, new_index
+from agentv.compare.columns import Index, RunColumns
 from agentv.compare.records import CompareOptions
 from agentv.errors import AgentvError, ResultsError
 from agentv.formats.yaml import unreadable
@@ -31,7 +31,7 @@ class Runs(NamedTuple):
 
 def read_runs(paths: Sequence[Path], options: CompareOptions) -> Runs:
     """Return the results of all the files; raise `ResultsError` with all the problems of all of them."""
-    index, grouped = new_index(), new_index()
+    index, grouped = Index(), Index()
     runs: list[RunColumns] = []
     problems: list[Problem] = []
     for path in paths:

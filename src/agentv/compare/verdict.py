@@ -72,7 +72,7 @@ def _select_scored(paired: PairedScores) -> tuple[PairedScores, Bounds]:
 
 
 def _tests(sample: Sample, passes: Passes) -> Iterator[Test]:
-    flips = sign_flip(sample.sums)
+    flips = sign_flip(sample)
     yield Test(
         name="sign-flip permutation",
         p_value=flips.p_value,
@@ -94,7 +94,7 @@ def _passes(flags: Mapping[tuple[int, int], int]) -> Passes:
 
 def _delta(scored: PairedScores, clusters: Sequence[int] | None) -> tuple[Delta, Sample]:
     """Return the mean difference, and the draws that it rests on."""
-    plain = Sample(scored.deltas)
+    plain = scored.sample
     keys = array("q", map(clusters.__getitem__, scored.numbers)) if clusters is not None else None
     sample = cluster_sums(scored.deltas, keys) if keys is not None and any(keys) else plain
     found, draws = estimate_mean(sample), len(sample)

@@ -20,7 +20,7 @@ from agentv.records import Problem
 from agentv.results.formats import DECODE_ERRORS, MAX_DEPTH, YAML, ResultFormat, format_for, sniff
 from agentv.results.views import PartsView, ResultView, ScoreView
 
-BLOCK_BYTES = 1 << 17
+BLOCK_BYTES = 1 << 16
 MAX_PROBLEMS = 10
 TORN_HINT = "the run was stopped while writing it: go on with 'agentv eval --resume', or take it out"
 _START_BYTES = 4096

@@ -34,6 +34,10 @@ def differences(before: Sequence[float], after: Sequence[float]) -> "array[float
 
 def mean(values: Sequence[float]) -> float:
     """Return the mean, so that of 0.1, 0.2 and -0.3 it is 0; a million values do not drift."""
-    rough = math.fsum(values) / len(values)
+    return round_mean(math.fsum(values) / len(values))
+
+
+def round_mean(rough: float) -> float:
+    """Return the number with up to twelve decimals that a mean is, but for rounding; else the mean itself."""
     near = round(rough * SCALE) / SCALE
     return near if abs(near - rough) <= _NOISE else rough

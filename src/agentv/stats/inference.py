@@ -8,6 +8,8 @@ import math
 import operator
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,15 +24,25 @@ MAX_FLIPPED = 2000
 """Beyond so many differences, the normal distribution is as good as flipping signs at random."""
 
 
-class Sample(NamedTuple):
+@dataclass(frozen=True)
+class Sample:
     """Numbers by cluster: the sum of each, and how many cases it has (one each, without `sizes`)."""
 
     sums: Sequence[float]
     sizes: Sequence[int] | None = None
 
-    @property
+    @cached_property
     def cases(self) -> int:
         return len(self.sums) if self.sizes is None else sum(self.sizes)
+
+    @cached_property
+    def total(self) -> float:
+        """The sum of the numbers of all cases."""
+        return math.fsum(self.sums)
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.cases
 
     def __len__(self) -> int:  # how many clusters
         return len(self.sums)
@@ -60,16 +72,11 @@ class Estimate(NamedTuple):
 def estimate_mean(sample: Sample) -> Estimate:
     """The mean of all cases, with the error that clusters allow."""
     cases, draws = sample.cases, len(sample)
-    mean = math.fsum(sample.sums) / cases
+    mean = sample.mean
     if draws < 2:
         return Estimate(mean)
-    if sample.sizes is None:
-        squares = math.fsum([(rest := value - mean) * rest for value in sample.sums])
-    else:
-        squares = math.fsum(
-            [(rest := value - mean * size) * rest for value, size in zip(sample.sums, sample.sizes, strict=True)]
-        )
-    error = math.sqrt(draws / (draws - 1) * squares) / cases
+    expected = [mean] * draws if sample.sizes is None else [mean * size for size in sample.sizes]
+    error = math.sqrt(draws / (draws - 1)) * math.dist(sample.sums, expected) / cases
     if error < 1e-15:  # rounding: all are the same
         error = 0.0
     half = t_quantile((1 + CONFIDENCE) / 2, draws - 1) * error
@@ -100,14 +107,17 @@ class SignFlip(NamedTuple):
     resamples: int = 0
 
 
-def sign_flip(differences: Sequence[float]) -> SignFlip:
-    """The permutation test of paired differences (sums, if there are clusters): a change of sign changes nothing."""
-    if len(differences) - differences.count(0.0) > MAX_FLIPPED:
-        spread = math.sqrt(math.fsum(map(operator.mul, differences, differences)))
-        return SignFlip(normal_two_sided(math.fsum(differences) / spread), "normal approximation")
-    moved = [value for value in differences if value]
+def sign_flip(sample: Sample) -> SignFlip:
+    """Return the permutation test of paired differences: if there is no difference, a change of sign changes nothing.
+
+    Clusters change their sign as a whole.
+    """
+    if len(sample) - sample.sums.count(0.0) > MAX_FLIPPED:
+        spread = math.dist(sample.sums, [0.0] * len(sample))
+        return SignFlip(normal_two_sided(sample.total / spread), "normal approximation")
+    moved = [value for value in sample.sums if value]
     size = math.fsum(map(abs, moved))
-    found = abs(math.fsum(moved)) - 1e-12 * size  # sums in another order may end a little lower
+    found = abs(sample.total) - 1e-12 * size  # sums in another order may end a little lower
     if 2 ** len(moved) <= RESAMPLES:
         totals = [0.0]
         for value in moved:
