@@ -1,4 +1,4 @@
-"""Scores of cases -> what they allow to say: intervals and tests.
+"""Scores of cases -> confidence intervals and tests.
 
 The unit is the case, never one of its trials. Cases that belong together (one conversation, one document) are a
 cluster, and count as one draw: `Sample` holds a sum for each.
@@ -49,7 +49,7 @@ class Sample:
 
 
 def cluster_sums(values: Sequence[float], keys: Sequence[int]) -> Sample:
-    """The values by cluster; a key stands for one. Key 0 is none: such a case stands alone."""
+    """Return the values summed by cluster; cases with the same key are one, but each with key 0 stands alone."""
     order = sorted(range(len(values)), key=keys.__getitem__)
     sums, sizes = array("d"), array("l")
     for key, members in groupby(order, key=keys.__getitem__):
@@ -70,7 +70,7 @@ class Estimate(NamedTuple):
 
 
 def estimate_mean(sample: Sample) -> Estimate:
-    """The mean of all cases, with the error that clusters allow."""
+    """Return the mean of all cases, with the standard error that allows for clusters."""
     cases, draws = sample.cases, len(sample)
     mean = sample.mean
     if draws < 2:
@@ -84,7 +84,7 @@ def estimate_mean(sample: Sample) -> Estimate:
 
 
 def bootstrap_mean(sample: Sample) -> tuple[float, float]:
-    """The 95% interval of the mean by drawing cases, or whole clusters, again and again."""
+    """Return the 95% interval of the mean by resampling cases, or whole clusters."""
     import random
 
     pick, draws = random.Random(SEED), len(sample)
@@ -100,7 +100,7 @@ def bootstrap_mean(sample: Sample) -> tuple[float, float]:
 
 
 class SignFlip(NamedTuple):
-    """How probable so large a difference is if signs are due to chance, and how that was found out."""
+    """The result of a sign-flip test: the p-value, and how it was computed."""
 
     p_value: float
     method: str
@@ -132,7 +132,7 @@ def sign_flip(sample: Sample) -> SignFlip:
 
 
 def _signed_sums(values: Sequence[float]) -> list[float]:
-    """The sum of up to eight values under each choice of signs, one bit for each."""
+    """Return the sum of up to eight values under each choice of signs, one bit for each."""
     totals = [0.0]
     for value in [*values, *[0.0] * (8 - len(values))]:
         totals = [total + signed for signed in (value, -value) for total in totals]
@@ -140,12 +140,12 @@ def _signed_sums(values: Sequence[float]) -> list[float]:
 
 
 def mcnemar(lost: int, gained: int) -> float:
-    """The exact test of what passed before and fails now, against what failed and passes: either is as likely."""
+    """Return the p-value of the exact test: of the cases that changed sides, as many are lost as gained."""
     return min(1.0, 2 * fair_coin_cdf(min(lost, gained), lost + gained))
 
 
 def pass_difference(lost: int, gained: int, cases: int) -> tuple[float, float]:
-    """The 95% interval of the difference of two pass rates of the same cases (Agresti and Min)."""
+    """Return the 95% interval of the difference of two pass rates of the same cases (Agresti and Min)."""
     lost_, gained_, cases_ = lost + 0.5, gained + 0.5, cases + 2
     middle = (gained_ - lost_) / cases_
     half = Z * math.sqrt(lost_ + gained_ - (gained_ - lost_) ** 2 / cases_) / cases_
@@ -153,7 +153,7 @@ def pass_difference(lost: int, gained: int, cases: int) -> tuple[float, float]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values of several tests, each raised so that 5% still is the level of all of them together."""
+    """Return the p-values of several tests, adjusted by Holm's method for testing all of them."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted = [0.0] * len(p_values)
     highest = 0.0
