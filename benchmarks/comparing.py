@@ -71,7 +71,7 @@ def figures() -> Iterator[Figure]:
             start = process(sys.executable, "-m", "agentv", "compare", "--help")
             first, second, whole, started = best_of(5, *floor, _no_matter(compare), start)
             detail = f"{whole:.2f} s in all, of which {started:.2f} s start-up; {PAIRS:,} pairs"
-            ratio, limit = (whole - started) / (first + second), 3 if make is typical else None
+            ratio, limit = (whole - started) / (first + second), 3 if make is typical else 5
             yield Figure(f"compare / bare decode ({make.__name__})", ratio, "x", limit, detail)
             peak = peak_mb(COMPARE, *map(str, files))
             yield Figure(f"memory, {PAIRS:,} pairs ({make.__name__})", peak, "MB", 91)

@@ -92,6 +92,23 @@ def test_an_id_that_stands_several_times_counts_with_its_mean(write: Write) -> N
     assert (found["summary"]["total"], found["unmatched"]) == (3, {"file1": 0, "file2": 1})
 
 
+def test_lines_with_and_without_more_fields_compare_alike(write: Write) -> None:
+    scores = [(f"case-{number % 4000}", number % 11 / 10) for number in range(5000)]
+    shuffled = [(eval_id, 1 - score) for eval_id, score in reversed(scores)]
+    bare = [save(write, "a.jsonl", scores), save(write, "b.jsonl", shuffled)]
+    full = [save(write, "c.jsonl", scores, attempt=1), save(write, "d.jsonl", shuffled, verdict=None)]
+    mixed = [write(f"{path.name}.mixed", path.read_text() + line("last", 1, attempt=2)) for path in bare]
+    expected = compare_results(*bare)
+    for files in (full, mixed):
+        found = compare_results(*files)
+        assert list(found.matched)[: len(expected.matched)] == list(expected.matched)
+        assert found.summary.repeats == expected.summary.repeats
+        assert found.statistics.verdict == expected.statistics.verdict
+    assert expected.summary.repeats.file1 == expected.summary.repeats.file2 == 1000
+    assert [source.retried for source in compare_results(*mixed).files] == [1, 1]
+    assert compare_results(*full).statistics == expected.statistics
+
+
 def test_yaml_results_are_read_too(write: Write) -> None:
     write("agent.py", "def answer(question):\n    return question\n")
     write(".agentv/targets.yaml", "targets:\n  - {name: default, provider: python, function: agent.py:answer}\n")

@@ -8,13 +8,13 @@ import pytest
 from scipy import stats
 
 from agentv.stats.decimals import difference, mean
-from agentv.stats.distributions import fair_coins, normal_tails, t_quantile
+from agentv.stats.distributions import fair_coin_cdf, normal_two_sided, t_quantile
 from agentv.stats.inference import (
     POWER_Z,
     Sample,
-    bootstrapped,
-    clustered,
-    estimate,
+    bootstrap_mean,
+    cluster_sums,
+    estimate_mean,
     holm,
     mcnemar,
     pass_difference,
@@ -27,8 +27,8 @@ RUNS = 2000
 
 
 def test_darwins_maize_by_students_t() -> None:
-    found = estimate(Sample(MAIZE))
-    assert [found.mean, found.freedom] == pytest.approx([20.933, 14], abs=1e-3)
+    found = estimate_mean(Sample(MAIZE))
+    assert [found.mean, found.df] == pytest.approx([20.933, 14], abs=1e-3)
     assert found.error is not None
     assert found.mean / found.error == pytest.approx(2.148, abs=1e-3)
     assert [found.low, found.high] == pytest.approx([0.03, 41.84], abs=0.01)
@@ -36,7 +36,7 @@ def test_darwins_maize_by_students_t() -> None:
 
 def test_darwins_maize_by_flipping_signs() -> None:
     """Fisher counted 1,726 of the 32,768 ways to choose signs."""
-    found = sign_flip(MAIZE)
+    found = sign_flip(Sample(MAIZE))
     assert (found.method, found.resamples) == ("signs chosen at random", 10_000)
     assert found.p_value == pytest.approx(1726 / 32768, abs=0.006)
 
@@ -48,9 +48,9 @@ def test_a_sign_flip_test_of_few_pairs_goes_through_all_of_them() -> None:
         sum(value if number >> bit & 1 else -value for bit, value in enumerate(differences)) for number in range(64)
     ]
     count = sum(abs(value) >= total - 1e-9 for value in flipped)
-    found = sign_flip(differences)
+    found = sign_flip(Sample(differences))
     assert (found.p_value, found.method) == (count / 64, "all choices of signs")
-    assert sign_flip([1.0] * 10).p_value == 2 / 2**10
+    assert sign_flip(Sample([1.0] * 10)).p_value == 2 / 2**10
 
 
 def test_the_sign_flip_test_agrees_with_scipy() -> None:
@@ -65,12 +65,12 @@ def test_the_sign_flip_test_agrees_with_scipy() -> None:
             batch=512,
             rng=5,
         )
-        assert sign_flip(values).p_value == pytest.approx(result.pvalue, abs=tolerance)
+        assert sign_flip(Sample(values)).p_value == pytest.approx(result.pvalue, abs=tolerance)
 
 
 def test_nothing_changed_is_no_evidence() -> None:
-    assert sign_flip([0.0] * 50).p_value == 1
-    assert sign_flip([]).p_value == 1
+    assert sign_flip(Sample([0.0] * 50)).p_value == 1
+    assert sign_flip(Sample([])).p_value == 1
     assert mcnemar(0, 0) == 1
 
 
@@ -87,12 +87,12 @@ def test_mcnemar_agrees_with_the_binomial_test_of_scipy(lost: int, gained: int) 
 
 
 def test_distributions_agree_with_scipy() -> None:
-    for freedom in (1, 2, 7, 30, 1000, 999_999):
-        assert t_quantile(0.975, freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-7)
+    for df in (1, 2, 7, 30, 1000, 999_999):
+        assert t_quantile(0.975, df) == pytest.approx(stats.t.ppf(0.975, df), rel=1e-7)
     for value in (0.0, 0.5, 1.96, 5.0):
-        assert normal_tails(value) == pytest.approx(2 * stats.norm.sf(value), rel=1e-9)
+        assert normal_two_sided(value) == pytest.approx(2 * stats.norm.sf(value), rel=1e-9)
     for heads, coins in ((0, 1), (3, 10), (499, 1000), (500, 1001), (10, 5000)):
-        assert fair_coins(heads, coins) == pytest.approx(stats.binom.cdf(heads, coins, 0.5), rel=1e-9)
+        assert fair_coin_cdf(heads, coins) == pytest.approx(stats.binom.cdf(heads, coins, 0.5), rel=1e-9)
     assert pytest.approx(stats.norm.ppf(0.975) + stats.norm.ppf(0.8), rel=1e-12) == POWER_Z
 
 
@@ -101,7 +101,7 @@ def test_the_interval_agrees_with_scipys_paired_t_test() -> None:
     before = [pick.random() for _ in range(40)]
     after = [min(1.0, value + pick.gauss(0.05, 0.2)) for value in before]
     theirs = stats.ttest_rel(after, before).confidence_interval(0.95)
-    ours = estimate(Sample([new - old for new, old in zip(after, before, strict=True)]))
+    ours = estimate_mean(Sample([new - old for new, old in zip(after, before, strict=True)]))
     assert [ours.low, ours.high] == pytest.approx([theirs.low, theirs.high])
 
 
@@ -111,21 +111,21 @@ def test_clusters_by_the_formula() -> None:
     middle = sum(values) / 6
     groups = [[0.1, 0.4], [-0.2, 0.3, 0.0], [0.2]]
     squares = sum(sum(value - middle for value in group) ** 2 for group in groups)
-    found = estimate(clustered(values, keys))
+    found = estimate_mean(cluster_sums(values, keys))
     assert found.error == pytest.approx(math.sqrt(3 / 2 * squares) / 6)
-    assert [found.mean, found.freedom] == pytest.approx([middle, 2])
+    assert [found.mean, found.df] == pytest.approx([middle, 2])
 
 
 def test_cases_that_each_stand_alone_are_no_clusters() -> None:
     values = [0.1, 0.4, -0.2, 0.3]
-    assert estimate(clustered(values, [1, 2, 3, 4])) == pytest.approx(estimate(Sample(values)))
-    assert estimate(clustered(values, [0, 0, 0, 0])) == pytest.approx(estimate(Sample(values)))
-    assert estimate(clustered(values, [5, 5, 5, 5])).low is None
+    assert estimate_mean(cluster_sums(values, [1, 2, 3, 4])) == pytest.approx(estimate_mean(Sample(values)))
+    assert estimate_mean(cluster_sums(values, [0, 0, 0, 0])) == pytest.approx(estimate_mean(Sample(values)))
+    assert estimate_mean(cluster_sums(values, [5, 5, 5, 5])).low is None
 
 
 def test_one_pair_and_no_variance_are_not_divided_by() -> None:
-    assert estimate(Sample([0.3])) == (0.3, None, 0, None, None)
-    same = estimate(Sample([0.1] * 5))
+    assert estimate_mean(Sample([0.3])) == (0.3, None, 0, None, None)
+    same = estimate_mean(Sample([0.1] * 5))
     assert (same.error, same.low, same.high) == (0.0, same.mean, same.mean)
 
 
@@ -133,10 +133,10 @@ def test_the_bootstrap_agrees_with_scipy() -> None:
     pick = random.Random(3)
     values = [pick.betavariate(1, 3) - 0.2 for _ in range(60)]
     theirs = stats.bootstrap((values,), lambda data, axis: data.mean(axis=axis), method="percentile", rng=4)
-    low, high = bootstrapped(Sample(values))
+    low, high = bootstrap_mean(Sample(values))
     assert low == pytest.approx(theirs.confidence_interval.low, abs=0.005)
     assert high == pytest.approx(theirs.confidence_interval.high, abs=0.005)
-    assert bootstrapped(Sample(values, [1] * 60)) == (low, high)
+    assert bootstrap_mean(Sample(values, [1] * 60)) == (low, high)
 
 
 def test_holm_by_the_book() -> None:
@@ -166,7 +166,7 @@ def test_the_clustered_interval_covers_the_truth_in_93_to_97_percent() -> None:
             for _ in range(pick.randint(1, 6)):
                 values.append(0.03 + shared + pick.gauss(0, 0.1))
                 keys.append(key)
-        return clustered(values, keys)
+        return cluster_sums(values, keys)
 
     covered = simulated(conversations, 0.03)
     assert 0.93 <= covered / RUNS <= 0.97
@@ -174,7 +174,7 @@ def test_the_clustered_interval_covers_the_truth_in_93_to_97_percent() -> None:
 
 def test_the_sign_flip_test_rejects_a_true_null_in_at_most_6_percent() -> None:
     pick = random.Random(7)
-    rejected = sum(sign_flip(graded(pick, 12, 1.0).sums).p_value <= 0.05 for _ in range(RUNS))
+    rejected = sum(sign_flip(graded(pick, 12, 1.0)).p_value <= 0.05 for _ in range(RUNS))
     assert 0.02 <= rejected / RUNS <= 0.06
 
 
@@ -192,7 +192,7 @@ def simulated(draw: Callable[[random.Random], Sample], truth: float) -> int:
     pick = random.Random(6)
     covered = 0
     for _ in range(RUNS):
-        found = estimate(draw(pick))
+        found = estimate_mean(draw(pick))
         assert found.low is not None
         assert found.high is not None
         covered += found.low <= truth <= found.high

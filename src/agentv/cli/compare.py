@@ -4,23 +4,44 @@ import gc
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import click
 
 from agentv.cli.help import Command, options
 from agentv.cli.messages import print_warnings, tell, tell_problems
 from agentv.cli.params import Amount, OneOf
-from agentv.compare.columns import By
-from agentv.compare.compare import MARGIN, Gate, Wish, compare_files, exit_code
-from agentv.compare.records import Comparison
+from agentv.compare.compare import compare_files
+from agentv.compare.gate import REGRESSION, Gate, exit_code
+from agentv.compare.records import MARGIN, By, CompareOptions, Comparison
 from agentv.errors import OutputError, ResultsError
 from agentv.formats.printable import printable
 from agentv.report.comparison import json_blocks, markdown_lines, table_lines, verdict_lines
 from agentv.system.atomic_files import write_atomically
 
-FORMATS = ("json", "table", "markdown")
+Format = Literal["json", "table", "markdown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The arguments and options of the command."""
+
+    files: tuple[Path, ...]
+    threshold: float
+    margin: float
+    by: By | None
+    cluster: str | None
+    gate: Gate
+    form: Format
+    out: Path | None
+    quiet: bool
+    verbose: bool
+
+    @property
+    def compare(self) -> CompareOptions:
+        return CompareOptions(threshold=self.threshold, margin=self.margin, by=self.by, cluster=self.cluster)
 
 
 what_counts, the_output = options("What counts"), options("The output")
@@ -44,11 +65,11 @@ what_counts, the_output = options("What counts"), options("The output")
 @what_counts(
     "--margin", type=Amount(min=0), default=MARGIN, metavar="DELTA", help=f"What is still not worse ({MARGIN})."
 )
-@the_output("--format", "form", type=OneOf(FORMATS), default="json", help="json is the default.")
+@the_output("--format", "form", type=OneOf(get_args(Format)), default="json", help="json is the default.")
 @the_output("--out", type=click.Path(path_type=Path), help="Write there and not to stdout.")
 @the_output("--quiet", is_flag=True, help="No verdict on stderr.")
 @the_output("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
-def command(files: tuple[Path, ...], **flags: Any) -> None:
+def command(**values: Any) -> None:
     """Compare results files with the first: is it better, and are you sure?
 
     Cases are paired by eval_id. JSON goes to stdout, a verdict for people to stderr.
@@ -66,25 +87,31 @@ def command(files: tuple[Path, ...], **flags: Any) -> None:
 
     Exit code 2: bad usage, a file that cannot be read, or nothing in common.
     """
+    sys.exit(_compare(Options(**values)))
+
+
+def _compare(options: Options) -> int:
+    """Compare the files, write the report, and return the exit code."""
     gc.disable()  # there is nothing to find, in a million results
-    print_warnings(flags["verbose"])
-    if len(files) < 2:
+    print_warnings(options.verbose)
+    if len(options.files) < 2:
         raise click.UsageError("two results files are needed: the one to compare with comes first")
-    _check(files, flags["out"])
+    _check(options.files, options.out)
     try:
-        comparisons = compare_files(files, Wish(flags["threshold"], flags["margin"], flags["by"], flags["cluster"]))
+        comparisons = compare_files(options.files, options.compare)
     except ResultsError as error:
         tell_problems(error.problems)
-        sys.exit(2)
-    _write(_blocks(comparisons, flags["form"]), flags["out"])
-    if not flags["quiet"] and (flags["form"] == "json" or flags["out"] is not None):
+        return 2
+    _write(_blocks(comparisons, options.form), options.out)
+    if not options.quiet and (options.form == "json" or options.out is not None):
         for line in verdict_lines(comparisons):
             tell(printable(line))
-    codes = [exit_code(comparison, flags["gate"]) for comparison in comparisons]
-    sys.exit(1 if 1 in codes else max(codes))
+    codes = [exit_code(comparison, options.gate) for comparison in comparisons]
+    return REGRESSION if REGRESSION in codes else max(codes)
 
 
 def _check(files: Sequence[Path], out: Path | None) -> None:
+    """Warn of a file that is named twice; raise `OutputError` if the report would overwrite one of them."""
     seen: dict[str, Path] = {}
     for path in files:
         real = os.path.realpath(path)
@@ -95,7 +122,7 @@ def _check(files: Sequence[Path], out: Path | None) -> None:
         raise OutputError("--out is one of the results files", file=out, hint="name another file")
 
 
-def _blocks(comparisons: Sequence[Comparison], form: str) -> Iterator[bytes]:
+def _blocks(comparisons: Sequence[Comparison], form: Format) -> Iterator[bytes]:
     if form == "json":
         return json_blocks(comparisons)
     lines = table_lines(comparisons) if form == "table" else markdown_lines(comparisons)

@@ -19,10 +19,11 @@ from agentv.formats.printable import printable
 from agentv.processes.child import kill_all
 from agentv.processes.interrupts import EXIT_CODE, cleanup
 from agentv.redact import clean
-from agentv.report.outcomes import Annotations, Place, junit
+from agentv.report.github import Annotations, SourceLine
+from agentv.report.junit import junit_blocks
 from agentv.report.progress import progress_for
 from agentv.report.summary import summary_lines
-from agentv.results.write import FORMATS
+from agentv.results.formats import FORMATS
 from agentv.run.batch_files import break_off_batches
 from agentv.run.evaluate import DryRun, EvalOptions, RunEnd, RunReport, evaluate
 from agentv.run.plan import Plan
@@ -210,14 +211,14 @@ def _report(plan: Plan, results: Path, xml: Path | None) -> None:
     if not results.is_file():
         return  # a pipe, which cannot be read once more
     if xml is not None:
-        write_atomically(xml, junit(results))
+        write_atomically(xml, junit_blocks(results))
     if os.environ.get("GITHUB_ACTIONS"):
         annotations = Annotations(results)
         wanted = annotations.cases
         cases = (case for file in plan.files for case in plan.cases_of(file)) if wanted else ()
         root = os.environ.get("GITHUB_WORKSPACE") or os.curdir
         found = {
-            (clean(case.dataset), clean(case.id)): Place(os.path.relpath(case.file.path, root), case.line)
+            (clean(case.dataset), clean(case.id)): SourceLine(os.path.relpath(case.file.path, root), case.line)
             for case in cases
             if (clean(case.dataset), clean(case.id)) in wanted
         }

@@ -1,62 +1,56 @@
-"""Results files -> columns of what a comparison needs, one entry for each case, in a few bytes a case.
+"""Results files -> columns of what a comparison needs, with one entry for each case, in a few bytes a case.
 
-An `Index` gives every id a number, in the order in which ids first appear; all the files of a comparison share one, so
+An `Index` gives every id a number, in the order in which ids first appear. All the files of a comparison share one, so
 that the entries of a case stand at the same place in the columns of every file.
 """
 
-import itertools
 from array import array
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import groupby
+from itertools import groupby, islice, repeat
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple, TypeVar
 
-from agentv.errors import AgentvError, ResultsError
-from agentv.formats.yaml import read_error
-from agentv.records import Problem
-from agentv.results.read import Digests, Row, WholeRow, result_rows
+from agentv.compare.blocks import ERROR, MIXED, PASSED, REPEATED, RETRIED, SEEN, UNJUDGED, UNSCORED, Block, Setup
+from agentv.results.views import EvaluatorView
 from agentv.scoring import PASS as PASSING_SCORE
 from agentv.stats.decimals import mean
 
-SEEN, PASSED, ERROR, UNJUDGED, RETRIED, REPEATED, MIXED = (1 << bit for bit in range(7))
-UNSCORED = ERROR | UNJUDGED
-"""What is no judgement of an answer, though a score is written for it."""
-_HALF = 0xFFFFFFFF
-_APART = "\x1f"
-By = Literal["evaluator", "dataset", "target"]
+COLUMNS = ("setups", "cases", "evaluators", "prompts")
+_PLAIN = bytes([SEEN, SEEN | PASSED])
+Number = TypeVar("Number", int, float)
 
 
-class Needs(NamedTuple):
-    """What a comparison wants to know besides."""
+class Index(dict[str, int]):
+    """The number of each id, in the order in which they were added."""
 
-    cluster: str | None = None
-    """By what cases belong together: a field, or a key of the metadata; without it, the conversation."""
-    by: By | None = None
-    """For what it wants the figures apart."""
-
-
-class Setup(NamedTuple):
-    """What produced a result besides its case and its evaluators; all but the names are fingerprints."""
-
-    target_name: str
-    dataset: str
-    target: str
-    judges: str
-    agentv: str
+    def add(self, ids: Sequence[str]) -> list[int]:
+        """Give the next numbers to those of the ids that are new, and return the numbers of all."""
+        try:
+            return list(map(self.__getitem__, ids))
+        except KeyError:
+            before, most = len(self), len(self) + len(ids)
+        numbers = list(map(self.setdefault, ids, range(before, most)))
+        if len(self) == most:  # all are new
+            return numbers
+        while len(self) > before:
+            self.popitem()
+        return [self.setdefault(each, len(self)) for each in ids]
 
 
-_NO_DIGESTS = Digests()
-Index = defaultdict[str, int]
+def pick(column: "array[Number]", numbers: Sequence[int]) -> "array[Number]":
+    """Return the entries of these cases, whose numbers ascend."""
+    if len(numbers) == len(column):  # these are all
+        return column
+    return array(column.typecode, map(column.__getitem__, numbers))
 
 
-def new_index() -> Index:
-    """Gives each new id the next number."""
-    return defaultdict(itertools.count().__next__)
+def pick_bytes(column: bytearray, numbers: Sequence[int]) -> bytes:
+    """Return the entries of these cases, whose numbers ascend."""
+    return bytes(column if len(numbers) == len(column) else map(column.__getitem__, numbers))
 
 
-class Partly(NamedTuple):
+class PartialScore(NamedTuple):
     """A case of which some results have no score: the mean of the others, and what all of them could come to."""
 
     mean: float
@@ -65,78 +59,81 @@ class Partly(NamedTuple):
 
 
 class Scores:
-    """Scores by case; one that came several times counts with its mean."""
+    """Scores by case; one that has several results counts with their mean."""
 
     def __init__(self) -> None:
         self.scores, self.flags = array("d"), bytearray()
-        self.partly: dict[int, Partly] = {}
+        self.partial: dict[int, PartialScore] = {}
         self._more: tuple[array[int], array[float], bytearray] = array("I"), array("d"), bytearray()
         """All the results of cases that have several: which case, which score, which flags."""
         self.repeats = 0
-        """How many results there were besides the first of each case."""
+        """Results besides the first of each case."""
 
     def __len__(self) -> int:
         return len(self.flags)
 
-    def count(self, flag: int) -> int:
-        """How many cases have this flag."""
-        return sum(self.flags.count(flags) for flags in range(MIXED * 2) if flags & flag)
+    @property
+    def cases(self) -> int:
+        """How many cases have a result."""
+        return len(self.flags) - self.flags.count(0)
 
     def grow(self, size: int) -> None:
-        """Make room for so many cases."""
+        """Make room for `size` cases."""
         self.scores.frombytes(bytes(8 * (size - len(self.scores))))
         self.flags.extend(bytes(size - len(self.flags)))
 
     def add(self, number: int, score: float, flags: int) -> None:
-        """Take in a result."""
+        """Add a result of a case."""
         seen = self.flags[number]
         if not seen:
             self.scores[number], self.flags[number] = score, flags
             return
         self.repeats += 1
         if not seen & REPEATED:
-            self._keep(number, self.scores[number], seen)
+            self._add_repeat(number, self.scores[number], seen)
             self.flags[number] = seen | REPEATED
-        self._keep(number, score, flags)
+        self._add_repeat(number, score, flags)
 
-    def _keep(self, number: int, score: float, flags: int) -> None:
+    def _add_repeat(self, number: int, score: float, flags: int) -> None:
         numbers, scores, all_flags = self._more
         numbers.append(number)
         scores.append(score)
         all_flags.append(flags)
 
-    def settle(self) -> None:
-        """Sum up the cases that have several results; those without a score have no part in the statistics."""
-        for number, places in _by_number(self._more[0]):
-            rows = [(self._more[1][place], self._more[2][place]) for place in places]
-            scored = [score for score, flags in rows if not flags & UNSCORED]
-            passed = sum(bool(flags & PASSED) for _, flags in rows if not flags & UNSCORED)
+    def merge_repeats(self) -> None:
+        """Sum up the cases that have several results; results without a score have no part in the statistics."""
+        for number, places in _group_by_number(self._more[0]):
+            results = [(self._more[1][place], self._more[2][place]) for place in places]
+            scored = [score for score, flags in results if not flags & UNSCORED]
+            passed = sum(bool(flags & PASSED) for _, flags in results if not flags & UNSCORED)
             flags = REPEATED | (PASSED if 2 * passed > len(scored) else 0)
-            for _, each in rows:
+            for _, each in results:
                 flags |= each & ~(PASSED | UNSCORED if scored else PASSED)
-            self.scores[number], self.flags[number] = mean([score for score, _ in rows]), flags
-            if scored and len(scored) < len(rows):
-                low, missing = sum(scored) / len(rows), (len(rows) - len(scored)) / len(rows)
-                self.partly[number] = Partly(mean(scored), low, low + missing)
+            self.scores[number], self.flags[number] = mean([score for score, _ in results]), flags
+            if scored and len(scored) < len(results):
+                low, missing = sum(scored) / len(results), (len(results) - len(scored)) / len(results)
+                self.partial[number] = PartialScore(mean(scored), low, low + missing)
         self._more = array("I"), array("d"), bytearray()
 
-    def score(self, number: int) -> float:
-        """The score of a case as the statistics see it."""
-        return self.partly[number].mean if number in self.partly else self.scores[number]
+    def pick_scores(self, numbers: Sequence[int]) -> "array[float]":
+        """Return the scores of these cases as the statistics see them: without what was not judged."""
+        if not self.partial:
+            return pick(self.scores, numbers)
+        return array("d", (self.partial[n].mean if n in self.partial else self.scores[n] for n in numbers))
 
     def bounds(self, number: int) -> tuple[float, float]:
-        """What the score of a case could be."""
-        if number in self.partly:
-            return self.partly[number][1:]
+        """Return the least and the most that the score of a case could be."""
+        if number in self.partial:
+            return self.partial[number][1:]
         return (0.0, 1.0) if self.flags[number] & UNSCORED else (self.scores[number], self.scores[number])
 
 
-def _by_number(numbers: Sequence[int]) -> Iterator[tuple[int, Iterator[int]]]:
-    """Each number that is there, and the places where it stands."""
+def _group_by_number(numbers: Sequence[int]) -> Iterator[tuple[int, Iterator[int]]]:
+    """Yield each number that is there, and the places where it stands."""
     return groupby(sorted(range(len(numbers)), key=numbers.__getitem__), key=numbers.__getitem__)
 
 
-class Run(Scores):
+class RunColumns(Scores):
     """The results of one file."""
 
     def __init__(self, path: Path, index: Index):
@@ -144,206 +141,148 @@ class Run(Scores):
         self.path, self._index = path, index
         self.results = self.errors = self.judge_failures = self.retried = 0
         self.ambiguous = 0
-        """How many results have an id that stands in another dataset, or with another target, too."""
-        self.first = ""
+        """Results with an id that stands in another dataset, or with another target, too."""
+        self.timestamp = ""
         """When the first result was written."""
-        self.texts, self.evaluators, self.setups = array("I"), array("I"), array("I")
-        """For each case, what stands for all that it asks and for how it is scored, and the place in `made`."""
-        self.prompts: array[int] | None = None
+        self.setups: list[Setup] = []
+        self._setup_numbers: dict[Setup, int] = {}
+        self._columns: dict[str, array[int]] = {}
         self.clusters: array[int] | None = None
-        self.parts: dict[str, Scores] = {}
+        self.evaluators: dict[str, Scores] = {}
         """The scores of each evaluator."""
-        self.apart: Run | None = None
+        self.grouped: RunColumns | None = None
         """The same results once more, with the cases of each dataset or target kept apart."""
-        self.made: list[Setup] = []
-        self._numbers_made: dict[tuple[str, ...], int] = {}
+
+    def column(self, name: str) -> "array[int] | None":
+        """Return the places in `setups` of each case, or the numbers of its digests; None if all are 0."""
+        return self._columns.get(name)
+
+    def setup_of(self, number: int) -> Setup:
+        """Return what produced the result of a case."""
+        column = self.column("setups")
+        return self.setups[column[number] if column is not None else 0]
 
     def grow(self, size: int) -> None:
         super().grow(size)
-        for column in (self.texts, self.evaluators, self.setups, self.prompts, self.clusters):
+        for column in (*self._columns.values(), self.clusters):
             if column is not None:
                 column.frombytes(bytes(column.itemsize * (size - len(column))))
 
-    def add_rows(self, rows: Sequence[Row], needs: Needs, ids: Sequence[str] | None = None) -> None:
-        """Take in results. Whole columns are made at once: this is done by the million."""
-        start = len(self._index)
-        numbers = list(map(self._index.__getitem__, [row.eval_id for row in rows] if ids is None else ids))
-        scores = [row.score for row in rows]
-        flags = _flags_of(rows, scores)
-        digests = [row.digests or _NO_DIGESTS for row in rows]
-        is_bare = digests.count(_NO_DIGESTS) == len(digests)
-        texts = [0] * len(rows) if is_bare else [hash(each.case) & _HALF for each in digests]
-        evaluators = texts if is_bare else [hash(each.evaluators) & _HALF for each in digests]
-        setups = self._setups_of(rows, digests)
-        if len(self) == start == len(self._index) - len(rows):  # all are new, as in every first file
-            self.scores.extend(scores)
-            self.flags.extend(flags)
-            self.texts.extend(texts)
-            self.evaluators.extend(evaluators)
-            self.setups.extend(setups)
+    def add_block(self, block: Block) -> None:
+        """Add the results of a block."""
+        before = len(self._index)
+        numbers = self._index.add(block.ids)
+        values = dict(block.digests)
+        setups = [self._setup_number(setup) for setup in block.setups]
+        if any(setups):
+            values["setups"] = setups * (len(numbers) if len(setups) == 1 else 1)
+        for name in values:
+            self._make_column(name)
+        if len(self) == before == len(self._index) - len(numbers):  # all are new, as in every first file
+            self._append(block, values)
             self.grow(len(self._index))
         else:
             self.grow(len(self._index))
-            self._scatter(numbers, zip(scores, flags, texts, evaluators, setups, strict=True))
-        self._count(flags)
-        self.first = self.first or rows[0].timestamp
-        if needs.by == "evaluator":
-            self._add_parts(numbers, rows, flags)
-        if not is_bare:
-            self._add_prompts(numbers, digests)
-        self._add_clusters(numbers, rows, needs.cluster)
+            self._put(numbers, block, values)
+        self._count(block.flags)
+        self.timestamp = self.timestamp or block.timestamp
+        if block.evaluator_results is not None:
+            self._add_evaluators(numbers, block.evaluator_results, block.flags)
+        if block.clusters is not None:
+            self._add_clusters(numbers, block.clusters)
 
-    def _count(self, flags: Sequence[int]) -> None:
+    def _setup_number(self, setup: Setup) -> int:
+        if setup not in self._setup_numbers:
+            self._setup_numbers[setup] = len(self.setups)
+            self.setups.append(setup)
+        return self._setup_numbers[setup]
+
+    def _make_column(self, name: str) -> "array[int]":
+        if name not in self._columns:
+            self._columns[name] = array("I", bytes(4 * len(self)))
+        return self._columns[name]
+
+    def _append(self, block: Block, values: Mapping[str, Sequence[int]]) -> None:
+        self.scores.fromlist(block.scores)
+        self.flags.extend(block.flags)
+        for name, column in values.items():
+            self._columns[name].extend(column)
+
+    def _put(self, numbers: Sequence[int], block: Block, values: Mapping[str, Sequence[int]]) -> None:
+        """Set the entries of cases; from the first that has a result already, go on one by one."""
+        scores, all_flags = self.scores, self.flags
+        results = zip(numbers, block.scores, block.flags, strict=True)
+        for number, score, flags in results:
+            if all_flags[number]:
+                done = len(numbers) - len(list(results)) - 1
+                break
+            scores[number], all_flags[number] = score, flags
+        else:
+            done = len(numbers)
+        for name, new in values.items():
+            column = self._columns[name]
+            for number, value in zip(numbers[:done], new, strict=False):
+                column[number] = value
+        if done < len(numbers):
+            self._put_one_by_one(numbers, block, values, done)
+
+    def _put_one_by_one(
+        self, numbers: Sequence[int], block: Block, values: Mapping[str, Sequence[int]], start: int
+    ) -> None:
+        """Set the entries of cases that have no result yet, and add the other results as repeats."""
+        setups, cases, evaluators, prompts = map(self._make_column, COLUMNS)
+        entries = zip(*(values.get(name) or repeat(0, len(numbers)) for name in COLUMNS), strict=True)
+        results = zip(numbers, block.scores, block.flags, entries, strict=True)
+        for number, score, flags, entry in islice(results, start, None):
+            if not self.flags[number]:
+                self.scores[number], self.flags[number] = score, flags
+                setups[number], cases[number], evaluators[number], prompts[number] = entry
+                continue
+            setup, case, evaluator, prompt = entry
+            self.ambiguous += self.setups[setups[number]].names != self.setups[setup].names
+            is_same = (cases[number], evaluators[number]) == (case, evaluator)
+            self.add(number, score, flags if is_same else flags | MIXED)
+            prompts[number] = prompts[number] or prompt
+
+    def _count(self, flags: bytes) -> None:
         self.results += len(flags)
-        if max(flags) > SEEN | PASSED:
+        if flags.translate(None, _PLAIN):  # nearly always, nothing is left
             self.errors += sum(bool(flag & ERROR) for flag in flags)
             self.judge_failures += sum(bool(flag & UNJUDGED) for flag in flags)
             self.retried += sum(bool(flag & RETRIED) for flag in flags)
 
-    def _scatter(self, numbers: Sequence[int], entries: Iterable[tuple[float, int, int, int, int]]) -> None:
-        """Put entries where they belong."""
-        all_scores, all_flags, all_texts = self.scores, self.flags, self.texts
-        all_evaluators, all_setups = self.evaluators, self.setups
-        for number, (score, flags, text, evaluators, setup) in zip(numbers, entries, strict=True):
-            if all_flags[number]:
-                first, other = self.made[all_setups[number]], self.made[setup]
-                self.ambiguous += (first.dataset, first.target_name) != (other.dataset, other.target_name)
-                is_same = (all_texts[number], all_evaluators[number]) == (text, evaluators)
-                self.add(number, score, flags if is_same else flags | MIXED)
-            else:
-                all_scores[number], all_flags[number] = score, flags
-                all_texts[number], all_evaluators[number], all_setups[number] = text, evaluators, setup
-
-    def _setups_of(self, rows: Sequence[Row], digests: Sequence[Digests]) -> list[int]:
-        """The number of what produced each result, which mostly is the same for all."""
-        columns = [
-            [row.target for row in rows],
-            [row.dataset for row in rows],
-            [each.target for each in digests],
-            [each.judges for each in digests],
-            [each.agentv for each in digests],
-        ]
-        if all(column.count(column[0]) == len(rows) for column in columns):
-            return [self._setup_number(tuple(column[0] for column in columns))] * len(rows)
-        return list(map(self._setup_number, zip(*columns, strict=True)))
-
-    def _setup_number(self, key: tuple[str, ...]) -> int:
-        if key not in self._numbers_made:
-            self._numbers_made[key] = len(self.made)
-            self.made.append(Setup(*key))
-        return self._numbers_made[key]
-
-    def _add_prompts(self, numbers: Sequence[int], digests: Sequence[Digests]) -> None:
-        found = [each.prompts for each in digests]
-        if found.count("") == len(found):
-            return
-        if self.prompts is None:
-            self.prompts = array("I", bytes(4 * len(self)))
-        for number, prompts in zip(numbers, found, strict=True):
-            self.prompts[number] = self.prompts[number] or hash(prompts) & _HALF
-
-    def _add_clusters(self, numbers: Sequence[int], rows: Sequence[Row], name: str | None) -> None:
-        found = [row.conversation_id for row in rows] if name is None else [_field(row, name) for row in rows]
-        if found.count(None) == len(found):
-            return
+    def _add_clusters(self, numbers: Sequence[int], clusters: Sequence[str | None]) -> None:
         if self.clusters is None:
             self.clusters = array("q", bytes(8 * len(self)))
-        for number, cluster in zip(numbers, found, strict=True):
+        for number, cluster in zip(numbers, clusters, strict=True):
             if cluster is not None:  # whose number must be the same in every run: the order decides what chance does
-                name_of = blake2b(cluster.encode("utf-8", "replace"), digest_size=8).digest()
-                self.clusters[number] = int.from_bytes(name_of, signed=True) or 1
+                digest = blake2b(cluster.encode("utf-8", "replace"), digest_size=8).digest()
+                self.clusters[number] = int.from_bytes(digest, signed=True) or 1
 
-    def _add_parts(self, numbers: Sequence[int], rows: Sequence[Row], flags: Sequence[int]) -> None:
-        for number, row, flag in zip(numbers, rows, flags, strict=True):
-            for part in (isinstance(row, WholeRow) and row.evaluator_results) or ():
-                scores = self.parts.setdefault(part.name, Scores())
+    def _add_evaluators(
+        self, numbers: Sequence[int], results: Sequence[Sequence[EvaluatorView]], flags: Sequence[int]
+    ) -> None:
+        for number, evaluators, flag in zip(numbers, results, flags, strict=True):
+            for each in evaluators:
+                scores = self.evaluators.setdefault(each.name, Scores())
                 scores.grow(len(self))
-                passed = part.score >= PASSING_SCORE if part.verdict is None else part.verdict == "pass"
-                own = (PASSED if passed else 0) | (UNJUDGED if part.failed else 0)
-                scores.add(number, part.score, SEEN | flag & (ERROR | RETRIED) | own)
+                passed = each.score >= PASSING_SCORE if each.verdict is None else each.verdict == "pass"
+                own = (PASSED if passed else 0) | (UNJUDGED if each.failed else 0)
+                scores.add(number, each.score, SEEN | flag & (ERROR | RETRIED) | own)
 
-    def settle(self) -> None:
-        super().settle()
-        for part in self.parts.values():
-            part.settle()
+    def merge_repeats(self) -> None:
+        super().merge_repeats()
+        for scores in self.evaluators.values():
+            scores.merge_repeats()
 
-    def part(self, name: str) -> Scores:
-        """The scores of an evaluator. A case that ended in an error has none, as any of its evaluators has."""
-        found = self.parts.get(name, Scores())
+    def scores_of(self, evaluator: str) -> Scores:
+        """Return the scores of an evaluator. A case that ended in an error has none, nor has any of its evaluators."""
+        found = self.evaluators.get(evaluator, Scores())
         found.grow(len(self))
-        broken = Scores()
-        broken.scores, broken.partly = found.scores, found.partly
-        broken.flags = bytearray(
-            of_part or (SEEN | ERROR if of_case & ERROR else 0)
-            for of_part, of_case in zip(found.flags, self.flags, strict=True)
+        marked = Scores()
+        marked.scores, marked.partial = found.scores, found.partial
+        marked.flags = bytearray(
+            own or (SEEN | ERROR if of_case & ERROR else 0)
+            for own, of_case in zip(found.flags, self.flags, strict=True)
         )
-        return broken
-
-
-def _flags_of(rows: Sequence[Row], scores: Sequence[float]) -> list[int]:
-    """What is known of each result. Nearly all ran at once and were scored: then it is only whether they passed."""
-    flags = [
-        SEEN | PASSED if (row.verdict == "pass" if row.verdict is not None else score >= PASSING_SCORE) else SEEN
-        for row, score in zip(rows, scores, strict=True)
-    ]
-    failed = 2 * len(rows) - [row.error for row in rows].count(None) - [row.failure for row in rows].count(None)
-    if failed or [row.attempt for row in rows].count(1) < len(rows):
-        for at, row in enumerate(rows):
-            flags[at] |= (
-                (ERROR if row.error is not None else 0)
-                | (UNJUDGED if row.failure == "judge" and row.error is None else 0)
-                | (RETRIED if row.attempt is not None and row.attempt > 1 else 0)
-            )
-    return flags
-
-
-def _field(row: Row, name: str) -> str | None:
-    """What a result says of this field, or of this key of its metadata."""
-    value = getattr(row, name, None) if name in ("dataset", "target", "conversation_id") else None
-    if value is None and isinstance(row, WholeRow):
-        value = (row.metadata or {}).get(name)
-    return None if value in (None, "") else str(value)
-
-
-def read_run(path: Path, index: Index, needs: Needs, apart: Index) -> Run:
-    """The results of a file. All that is wrong with it is a `ResultsError`, which nobody can go on from.
-
-    `apart` is the index of cases that are kept apart by what the figures are wanted for.
-    """
-    run = Run(path, index)
-    name = needs.by if needs.by in ("dataset", "target") else None
-    run.apart = Run(path, apart) if name else None
-    problems: list[Problem] = []
-    try:
-        with path.open("rb") as file:
-            whole = needs.by == "evaluator" or needs.cluster is not None
-            for rows in filter(None, result_rows(file, path, problems, whole=whole)):
-                run.add_rows(rows, needs)
-                if run.apart is not None and name:
-                    run.apart.add_rows(rows, needs, [f"{getattr(row, name)}{_APART}{row.eval_id}" for row in rows])
-    except OSError as error:
-        problems.append(Problem.of(_unreadable(error, path)))
-    if not problems and not run.results:
-        problems.append(Problem(message="there are no results in this file", file=path, hint=NO_RESULTS))
-    if problems:
-        raise ResultsError(problems)
-    for each in (run, run.apart):
-        if each is not None:
-            each.settle()
-    return run
-
-
-def group_of(apart: str) -> str:
-    """The dataset or the target of a case that is kept apart by it."""
-    return apart.partition(_APART)[0]
-
-
-NO_RESULTS = "name a file that 'agentv eval' has written"
-
-
-def _unreadable(error: OSError, path: Path) -> AgentvError:
-    if path.is_dir():
-        newest = max(path.glob("eval_*"), key=lambda file: file.stat().st_mtime, default=None)
-        hint = f"name a results file in it, such as {newest}" if newest else "name a results file"
-        return AgentvError("this is a folder, not a results file", file=path, hint=hint)
-    return read_error(error, path, AgentvError)
+        return marked

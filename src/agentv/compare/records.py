@@ -1,4 +1,4 @@
-"""The records of a comparison. Their names are those of its JSON."""
+"""What a comparison is asked and what it answers. The names of the answers are those of the JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -7,7 +7,23 @@ import msgspec
 
 from agentv.stats.inference import CONFIDENCE
 
-Word = Literal["better", "worse", "not worse", "cannot tell"]
+By = Literal["evaluator", "dataset", "target"]
+Verdict = Literal["better", "worse", "not worse", "cannot tell"]
+Outcome = Literal["win", "loss", "tie"]
+MARGIN = 0.02
+
+
+class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to compare."""
+
+    threshold: float = 0.1
+    """The least difference that counts as a win or a loss."""
+    margin: float = MARGIN
+    """The most by which a run may be worse and still be called not worse."""
+    by: By | None = None
+    """For what the figures are given once more, for each of its values."""
+    cluster: str | None = None
+    """By what cases belong together: a field, or a key of the metadata; the conversation if it is None."""
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +43,7 @@ class Pair(msgspec.Struct, frozen=True, gc=False):
     score1: float
     score2: float
     delta: float
-    outcome: Literal["win", "loss", "tie"]
+    outcome: Outcome
 
     __getitem__ = Fields.__getitem__
 
@@ -113,7 +129,7 @@ class Statistics(Fields, frozen=True, kw_only=True):
     interval: tuple[float, float] | None = None
     """What the verdict rests on: the confidence interval, widened by what pairs without a score could have been."""
     margin: float
-    verdict: Word
+    verdict: Verdict
     notes: tuple[str, ...] = ()
 
 

@@ -1,22 +1,20 @@
 """Comparisons -> JSON for programs, a table for a terminal, markdown for a pull request."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 import msgspec
 
-from agentv.compare.compare import Pairs
+from agentv.compare.pairs import Pairs
 from agentv.compare.records import Changed, Comparison, Delta, Part, Source, Statistics
 from agentv.formats.printable import printable
 from agentv.stats.inference import holm
 
 SHOWN = 10
 LEVEL = 0.05
-_AT_ONCE = 1000
 
 
 def json_blocks(comparisons: Sequence[Comparison]) -> Iterator[bytes]:
-    """The whole as JSON, some at a time: an object, or for several files a list of them."""
+    """Yield the comparisons as JSON: an object, or for several files a list of them."""
     if len(comparisons) == 1:
         yield from _json(comparisons[0])
     else:
@@ -31,17 +29,16 @@ def json_blocks(comparisons: Sequence[Comparison]) -> Iterator[bytes]:
 def _json(comparison: Comparison) -> Iterator[bytes]:
     encode = msgspec.json.Encoder()
     yield b'{\n  "matched": [\n'
-    pairs = iter(comparison.matched)
     before = b"    "
-    while some := list(islice(pairs, _AT_ONCE)):
-        yield before + encode.encode_lines(some).rstrip(b"\n").replace(b"\n", b",\n    ")
+    for chunk in _pairs(comparison).chunks():
+        yield before + encode.encode_lines(chunk).rstrip(b"\n").replace(b"\n", b",\n    ")
         before = b",\n    "
     rest = msgspec.json.encode(msgspec.structs.replace(comparison, matched=()))
     yield b"\n  ],\n" + msgspec.json.format(rest, indent=2).split(b"\n", 2)[2]
 
 
 def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """What a person should know at once."""
+    """Yield what a person should know first: the verdict, what else has changed, and notes."""
     for comparison in comparisons:
         found = comparison.statistics
         name = f"{comparison.files[1].path}: " if len(comparisons) > 1 else ""
@@ -63,25 +60,25 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 
 
 def table_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """The whole for a terminal: all that is known of a pair of files, or one line for each of several."""
+    """Yield a table for a terminal: all the figures of two files, or one line for each of several."""
     if len(comparisons) == 1:
         yield from map(printable, _details(comparisons[0]))
         return
     yield f"A = {_file(comparisons[0].files[0])}"
-    yield from _aligned(_matrix(comparisons))
+    yield from _align(_matrix(comparisons))
     for comparison in comparisons:
-        yield from _of_several(comparison)
+        yield from _extra_lines(comparison)
 
 
-def _of_several(comparison: Comparison) -> Iterator[str]:
-    """What else is to be known of one of several comparisons."""
+def _extra_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield what the line of one of several comparisons has no room for."""
     yield ""
     yield printable(f"{comparison.files[1].path}: {' | '.join(_counts(comparison))}")
     if changed := _changed(comparison.changed):
         yield f"changed besides the target: {changed}"
     yield from map(printable, _notes(comparison))
     for kind, parts in comparison.by.items():
-        yield from _aligned(_rows(kind, parts))
+        yield from _align(_rows(kind, parts))
 
 
 def _matrix(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
@@ -93,7 +90,7 @@ def _matrix(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
 
 
 def _rows(what: str, parts: Iterable[Part]) -> Iterator[tuple[str, ...]]:
-    """A heading, and a line of figures for each part."""
+    """Yield a heading, and a row of figures for each part."""
     yield what, "pairs", "mean A", "mean B", "Δ", "95% CI", "p (Holm)", "verdict"
     for part in parts:
         found = part.statistics
@@ -117,13 +114,13 @@ def _details(comparison: Comparison) -> Iterator[str]:
         yield from _figures(comparison.unchanged, "  ")
     wins = f"wins {summary.wins}  losses {summary.losses}  ties {summary.ties}"
     yield f"{wins}   (threshold {_threshold(comparison.threshold)}: a display rule, not a test)"
-    yield from _abilities(found)
+    yield from _limits(found)
     for kind, parts in comparison.by.items():
         yield ""
-        yield from _aligned(_rows(kind, parts))
+        yield from _align(_rows(kind, parts))
         yield ""
     yield from _notes(comparison)
-    yield f"verdict: {found.verdict.upper()}   ({'; '.join(_grounds(comparison))})"
+    yield f"verdict: {found.verdict.upper()}   ({'; '.join(_reasons(comparison))})"
     worst, best = _pairs(comparison).extremes(SHOWN)
     for title, pairs in (("largest regressions", worst), ("largest gains", best)):
         if pairs:
@@ -163,8 +160,8 @@ def _counts(comparison: Comparison) -> Iterator[str]:
 
 
 def _changed(changed: Changed) -> str:
-    """What else has changed, in words."""
-    words = {
+    """Return what else has changed, as text."""
+    texts = {
         "the texts or files of {} cases": changed.cases,
         "the judge's prompt or script ({} pairs)": changed.prompts,
         "the judge ({} pairs)": changed.judges,
@@ -172,7 +169,7 @@ def _changed(changed: Changed) -> str:
         "the results of one case in one file ({} pairs)": changed.mixed,
         "the version of agentv ({} pairs)": changed.agentv,
     }
-    return ", ".join(text.format(count) for text, count in words.items() if count)
+    return ", ".join(text.format(count) for text, count in texts.items() if count)
 
 
 def _figures(found: Statistics, indent: str) -> Iterator[str]:
@@ -192,7 +189,7 @@ def _figures(found: Statistics, indent: str) -> Iterator[str]:
     yield f"{indent}pass   {counts}   exact McNemar p = {_p(tests['exact McNemar'].p_value)}"
 
 
-def _abilities(found: Statistics) -> Iterator[str]:
+def _limits(found: Statistics) -> Iterator[str]:
     bounds = found.bounds
     if bounds is not None and bounds.unscored:
         between = f"[{_signed(bounds.lower)}, {_signed(bounds.upper)}]"
@@ -203,7 +200,7 @@ def _abilities(found: Statistics) -> Iterator[str]:
         yield f"this design can detect |Δ| ≥ {found.mde:.3f} (80% power); observed is {size}"
 
 
-def _grounds(comparison: Comparison) -> Iterator[str]:
+def _reasons(comparison: Comparison) -> Iterator[str]:
     yield "primary metric: score"
     yield f"margin {comparison.statistics.margin:g}"
     for kind, parts in comparison.by.items():
@@ -213,7 +210,7 @@ def _grounds(comparison: Comparison) -> Iterator[str]:
 
 
 def markdown_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """For a comment on a pull request: the verdict, the worst regressions, the figures."""
+    """Yield markdown for a pull request: the verdict, the worst regressions, the figures."""
     if len(comparisons) > 1:
         yield f"### agentv: {len(comparisons)} runs against {_code(comparisons[0].files[0].path)}"
         yield ""
@@ -221,7 +218,7 @@ def markdown_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield ""
         yield "```"
         for comparison in comparisons:
-            yield from (line.replace("```", "'''") for line in _of_several(comparison) if line)
+            yield from (line.replace("```", "'''") for line in _extra_lines(comparison) if line)
         yield "```"
         return
     comparison = comparisons[0]
@@ -249,11 +246,11 @@ def _markdown_table(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
 
 
 def _code(text: str) -> str:
-    """Text that markdown leaves alone."""
+    """Return the text as code, which markdown shows as it is."""
     return f"`{printable(text).replace('`', chr(39))}`"
 
 
-def _aligned(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+def _align(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     table = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:

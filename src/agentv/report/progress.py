@@ -1,4 +1,4 @@
-"""What goes on in a run -> the terminal: a live view for a person, plain lines for a pipe."""
+"""Shows the progress of a run: a live view in a terminal, plain lines in a pipe."""
 
 import contextlib
 import sys
@@ -9,7 +9,7 @@ from agentv.formats.printable import printable
 from agentv.records import EvalResult
 from agentv.redact import Redactor
 
-PACE_SECONDS = 5.0
+LINE_SECONDS = 5.0
 
 
 class Progress:
@@ -32,7 +32,7 @@ class Progress:
             self._pace, self._in_batch = (time.monotonic(), self.scored), False
 
     def batch_started(self, worker: int, target: str) -> None:
-        self.started(worker, _batch(target))
+        self.started(worker, _batch_text(target))
         self._in_batch = True
 
     def retried(self, what: str, attempt: int, reason: str) -> None:
@@ -55,15 +55,15 @@ class Progress:
         """Clear away what is shown."""
 
     def line(self) -> str:
-        """How far the run is, in one line."""
+        """Return how far the run is, in one line."""
         mean = f", mean {self.scores / self.scored:.3f}" if self.scored else ""
         errors = f", {self.errors} {'error' if self.errors == 1 else 'errors'}" if self.errors else ""
         elapsed = time.monotonic() - self.start
         since, before = self._pace
         fresh = self.scored - before
         seconds = (time.monotonic() - since) / max(fresh, 1) * (self.total - self.done)
-        left = f", {_time(seconds)} left" if fresh and self.done < self.total else ""
-        return f"{self.done}/{self.total} done{mean}{errors}, {_time(elapsed)} elapsed{left}"
+        left = f", {_duration(seconds)} left" if fresh and self.done < self.total else ""
+        return f"{self.done}/{self.total} done{mean}{errors}, {_duration(elapsed)} elapsed{left}"
 
 
 class PlainProgress(Progress):
@@ -76,18 +76,18 @@ class PlainProgress(Progress):
 
     def batch_started(self, worker: int, target: str) -> None:
         super().batch_started(worker, target)
-        self._say(_batch(target))
+        self._print(_batch_text(target))
 
     def retried(self, what: str, attempt: int, reason: str) -> None:
-        self._say(_retry(what, attempt, self.clean(reason)))
+        self._print(_retry_text(what, attempt, self.clean(reason)))
 
     def finished(self, worker: int, result: EvalResult) -> None:
         super().finished(worker, result)
         if time.monotonic() >= self._next or self.done == self.total:
-            self._next = time.monotonic() + PACE_SECONDS
-            self._say(self.line())
+            self._next = time.monotonic() + LINE_SECONDS
+            self._print(self.line())
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # nobody may be listening any more
             print(printable(self.clean(text)), file=self._stream, flush=True)
 
@@ -112,7 +112,7 @@ class LiveProgress(Progress):
 
     def retried(self, what: str, attempt: int, reason: str) -> None:
         self._console.print(
-            printable(self.clean(_retry(what, attempt, self.clean(reason)))), markup=False, highlight=False
+            printable(self.clean(_retry_text(what, attempt, self.clean(reason)))), markup=False, highlight=False
         )
 
     def _view(self) -> Any:
@@ -137,15 +137,15 @@ def progress_for(clean: Redactor, *, quiet: bool, stream: TextIO | None = None) 
     return LiveProgress(clean, stream) if stream.isatty() else PlainProgress(clean, stream)
 
 
-def _batch(target: str) -> str:
+def _batch_text(target: str) -> str:
     return f"target {target} is answering its cases in one batch"
 
 
-def _retry(what: str, attempt: int, reason: str) -> str:
+def _retry_text(what: str, attempt: int, reason: str) -> str:
     return f"{what}: attempt {attempt} failed, trying again: {' '.join(reason.split())}"
 
 
-def _time(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

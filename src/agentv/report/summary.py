@@ -11,14 +11,14 @@ BAR = 40
 ERROR_CHARACTERS = 400
 
 
-MANY_TRIALS = 5
+MAX_SHOWN_TRIALS = 5
 
 
-LITTLE = 1 / 3
+SMALL = 1 / 3
 
 
 def summary_lines(summary: Summary, clean: Callable[[str], str] = str) -> Iterable[str]:
-    """The summary as a person reads it; `clean` takes secrets out of ids and errors."""
+    """Yield the lines of a summary; `clean` masks secrets in ids and errors."""
     if summary.errors:
         yield f"ERRORS ({summary.failed})"
         yield from (f"  {clean(eval_id)}: {_cut(' '.join(clean(error).split()))}" for eval_id, error in summary.errors)
@@ -58,7 +58,7 @@ def summary_lines(summary: Summary, clean: Callable[[str], str] = str) -> Iterab
 
 
 def _pass_lines(summary: Summary) -> Iterator[str]:
-    """How many pass; with trials, how often one of k passes and how often all do."""
+    """Yield how many cases pass; with trials, how often one of k passes and how often all do."""
     trials, complete = summary.trials, summary.complete
     if trials == 1:
         yield f"  pass {summary.passes.get(1, 0)}/{complete}{_between(summary.pass_at_interval(1))}"
@@ -67,31 +67,29 @@ def _pass_lines(summary: Summary) -> Iterator[str]:
         yield f"  left out of pass@k and pass^k: {_cases(incomplete)} with fewer than {trials} trials"
     if not complete:
         return
-    for k in _shown(trials):
-        line = f"  pass@{k} {_number(summary.pass_at(k))}{_bootstrapped(summary.pass_at_interval(k))}"
+    for k in _shown_k(trials):
+        line = f"  pass@{k} {_number(summary.pass_at(k))}{_bootstrap_text(summary.pass_at_interval(k))}"
         if k > 1:  # else they are the same
-            line += f", pass^{k} {_number(summary.pass_all(k))}{_bootstrapped(summary.pass_all_interval(k))}"
+            line += f", pass^{k} {_number(summary.pass_all(k))}{_bootstrap_text(summary.pass_all_interval(k))}"
         yield line
     if summary.noise is not None:
         yield f"  noise: {_noise(*summary.noise, trials)}"
 
 
-def _shown(trials: int) -> list[int]:
-    """The k of which pass@k is shown: all if they are few, else 1, 2, 5, 10, 20 and so on, and the last."""
-    if trials <= MANY_TRIALS:
+def _shown_k(trials: int) -> list[int]:
+    """Return the k of which pass@k is shown: all if they are few, else 1, 2, 5, 10, 20 and so on, and the last."""
+    if trials <= MAX_SHOWN_TRIALS:
         return list(range(1, trials + 1))
     steps = (step * 10**power for power in range(len(str(trials))) for step in (1, 2, 5))
     return [*(k for k in steps if k < trials), trials]
 
 
 def _noise(between: float, within: float, trials: int) -> str:
-    """Where the uncertainty of the mean comes from, and what helps."""
+    """Return where the uncertainty of the mean comes from, and what reduces it."""
     left = within / trials
     if not between + left:
         return "none, all runs of all cases scored the same"
-    advice = (
-        "more trials buy little: add cases" if left / (between + left) < LITTLE else "more trials help, as do cases"
-    )
+    advice = "more trials buy little: add cases" if left / (between + left) < SMALL else "more trials help, as do cases"
     return f"variance {between:.4f} between cases, {within:.4f} within ({left:.4f} over {trials} trials); {advice}"
 
 
@@ -99,8 +97,8 @@ def _between(interval: tuple[float, float]) -> str:
     return f" (95% interval {_number(interval[0])} to {_number(interval[1])})"
 
 
-def _bootstrapped(interval: tuple[float, float]) -> str:
-    """The interval, unless there is none to be had: drawing from cases that are all alike shows no doubt."""
+def _bootstrap_text(interval: tuple[float, float]) -> str:
+    """Return the interval; resampling gives none if all the cases are alike."""
     return _between(interval) if interval[0] < interval[1] else " (alike in every case)"
 
 

@@ -1,81 +1,80 @@
-"""A results file, JSONL or YAML -> what comparing needs of each result, or all that is wrong with them."""
+"""A results file, JSONL or YAML -> views of its results.
+
+Files are read as streams, whatever their size. `read_records` is for files that agentv has written, one result at a
+time; `read_blocks` is for any results file, many results at a time, and finds everything that is wrong with it.
+"""
 
 import io
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, OutputError
 from agentv.formats.conversion import convert
 from agentv.formats.jsonl import column_in_json, explain_json_error
 from agentv.formats.yaml import Place, parse_yaml, utf8_error_message
-from agentv.records import Fraction, Problem
-from agentv.results.write import documents, is_torn
+from agentv.records import Problem
+from agentv.results.formats import DECODE_ERRORS, MAX_DEPTH, YAML, ResultFormat, format_for, sniff
+from agentv.results.views import PartsView, ResultView, ScoreView
 
-BLOCK_BYTES = 1 << 17
-MOST_PROBLEMS = 10
-TORN = "the run was stopped while writing it: go on with 'agentv eval --resume', or take it out"
+BLOCK_BYTES = 1 << 16
+MAX_PROBLEMS = 10
+TORN_HINT = "the run was stopped while writing it: go on with 'agentv eval --resume', or take it out"
+_START_BYTES = 4096
 
-
-class Digests(msgspec.Struct, frozen=True, gc=False):
-    case: str = ""
-    target: str = ""
-    evaluators: str = ""
-    judges: str = ""
-    prompts: str = ""
-    agentv: str = ""
+View = TypeVar("View", bound=ResultView)
+_Decoder = msgspec.json.Decoder[Any]
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
-    name: str = ""
-    score: Fraction = 0.0
-    verdict: str | None = None
-    failed: bool = False
+class Record(NamedTuple, Generic[View]):
+    """A result in a file: what a reader needs of it, and its bytes."""
+
+    view: View
+    raw: bytes
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
-    """What every comparison needs of a result; the rest is passed over as it is decoded."""
+def read_records(path: Path, view: type[View], form: ResultFormat | None = None) -> Iterator[Record[View]]:
+    """Yield the results of a file that agentv has written; skip a torn one at the end.
 
-    eval_id: Annotated[str, msgspec.Meta(min_length=1)]
-    score: Fraction
-    verdict: str | None = None
-    error: Any = None
-    failure: str | None = None
-    attempt: int | None = 1
-    target: str = ""
-    dataset: str = ""
-    timestamp: str = ""
-    conversation_id: str | None = None
-    digests: Digests | None = None
-
-
-class WholeRow(Row, frozen=True, gc=False):
-    """And what only some need."""
-
-    evaluator_results: tuple[Part, ...] | None = None
-    metadata: dict[str, Any] | None = None
+    The format is `form`, else what the file starts with tells it. Raise `OutputError` for a record that is no result.
+    """
+    with path.open("rb") as file:
+        form = form or sniff(file.peek(_START_BYTES)) or format_for(path)
+        decode = form.decoder(view)
+        for number, raw in enumerate(form.split(file), 1):
+            if not raw.strip() or form.is_torn(raw):
+                continue
+            try:
+                found = decode(raw)
+            except DECODE_ERRORS:
+                hint = "--resume takes a results file of agentv; name another --out"
+                raise OutputError(f"{form.record} {number} is no result of agentv", file=path, hint=hint) from None
+            yield Record(found, raw)
 
 
-def result_rows(file: BinaryIO, path: Path, problems: list[Problem], *, whole: bool) -> Iterator[Sequence[Row]]:
-    """The results of a file, some at a time; what is wrong goes to `problems`."""
-    start = file.read(3).removeprefix(b"\xef\xbb\xbf") + file.read(4096)
-    is_json = start.lstrip().startswith(b"{")
-    if not is_json and (start.startswith(b"---") or path.suffix.lower() in (".yaml", ".yml")):
-        yield from _yaml_rows(itertools.chain(io.BytesIO(start + file.readline()), file), path, problems)
+def read_blocks(
+    file: BinaryIO, path: Path, problems: list[Problem], view: type[ResultView]
+) -> Iterator[Sequence[ScoreView]]:
+    """Yield the results of a file, many at a time, and add everything that is wrong to `problems`.
+
+    Those of a block are of one type: `ScoreView` if they have only an id and a score, else `view` or `PartsView`.
+    """
+    start = file.read(3).removeprefix(b"\xef\xbb\xbf") + file.read(_START_BYTES)
+    if (sniff(start) or format_for(path)) is YAML:
+        yield from _read_yaml(itertools.chain(io.BytesIO(start + file.readline()), file), path, problems)
         return
-    decoder = _WHOLE_LINES if whole else _LINES
+    decoders: list[_Decoder] = [msgspec.json.Decoder(ScoreView), msgspec.json.Decoder(view)]
     block = start + file.read(BLOCK_BYTES) + file.readline()
     size = lines = 0
     while block:
-        try:
-            rows = decoder.decode_lines(block)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            before = _lines_in(file, size) if file.seekable() else lines
-            yield from _one_by_one(block, before + 1, path, problems)
-            if len(problems) > MOST_PROBLEMS:
+        rows = _decode_block(block, decoders)
+        if rows is None:
+            before = _count_lines(file, size) if file.seekable() else lines
+            yield from _read_lines(block, before + 1, path, problems)
+            if len(problems) > MAX_PROBLEMS:
                 return
         else:
             yield rows
@@ -84,12 +83,20 @@ def result_rows(file: BinaryIO, path: Path, problems: list[Problem], *, whole: b
         block = file.read(BLOCK_BYTES) + file.readline()
 
 
-_LINES = msgspec.json.Decoder(Row)
-_WHOLE_LINES = msgspec.json.Decoder(WholeRow)
+def _decode_block(block: bytes, decoders: list[_Decoder]) -> Sequence[ScoreView] | None:
+    """Return the results by the first decoder that takes them all, None if none does; drop those before it."""
+    for number, decoder in enumerate(decoders):
+        try:
+            rows: Sequence[ScoreView] = decoder.decode_lines(block)
+        except DECODE_ERRORS:
+            continue
+        del decoders[:number]
+        return rows
+    return None
 
 
-def _lines_in(file: BinaryIO, size: int) -> int:
-    """How many lines the first bytes of a file are; counted only when somebody has to be told."""
+def _count_lines(file: BinaryIO, size: int) -> int:
+    """Return how many lines the first `size` bytes are; counted only when there is a problem to report."""
     here = file.tell()
     file.seek(0)
     lines = sum(file.read(min(BLOCK_BYTES, size - start)).count(b"\n") for start in range(0, size, BLOCK_BYTES))
@@ -97,47 +104,48 @@ def _lines_in(file: BinaryIO, size: int) -> int:
     return lines
 
 
-def _one_by_one(block: bytes, first: int, path: Path, problems: list[Problem]) -> Iterator[Sequence[Row]]:
-    """The results of a block in which something is wrong."""
+def _read_lines(block: bytes, first: int, path: Path, problems: list[Problem]) -> Iterator[Sequence[ScoreView]]:
+    """Yield the results of a block in which something is wrong, one at a time."""
     lines = block.split(b"\n")
+    decode = msgspec.json.Decoder(PartsView).decode
     for number, raw in enumerate(lines, first):
         if not raw.strip():
             continue
         try:
-            yield [_WHOLE_LINES.decode(raw)]
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            is_torn = number == first + len(lines) - 1
-            problems.extend(_wrong(raw, error, path, number, is_torn=is_torn))
-            if len(problems) > MOST_PROBLEMS:
+            yield [decode(raw)]
+        except DECODE_ERRORS as error:
+            is_last = number == first + len(lines) - 1
+            problems.extend(_find_problems(raw, error, path, number, is_last=is_last))
+            if len(problems) > MAX_PROBLEMS:
                 return
 
 
-def _wrong(raw: bytes, error: Exception, path: Path, line: int, *, is_torn: bool) -> Iterator[Problem]:
-    """What is wrong with a line."""
+def _find_problems(raw: bytes, error: Exception, path: Path, line: int, *, is_last: bool) -> Iterator[Problem]:
+    """Yield what is wrong with a line of JSON; `is_last` says that it has no line feed at its end."""
     try:
         value = msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         message, column = explain_json_error(raw, error)
-        if is_torn:
-            yield Problem(message=f"the last line is cut off ({message})", file=path, line=line, hint=TORN)
+        if is_last:
+            yield Problem(message=f"the last line is cut off ({message})", file=path, line=line, hint=TORN_HINT)
         else:
             yield Problem(message=message, file=path, line=line, column=column)
         return
-    found = convert(value, WholeRow)
+    found = convert(value, PartsView)
     for misfit in found if isinstance(found, list) else ():
         place = Place(line, column_in_json(raw.decode(), misfit.steps))
         yield misfit.problem(path, place)
 
 
-def _yaml_rows(lines: Iterable[bytes], path: Path, problems: list[Problem]) -> Iterator[Sequence[Row]]:
+def _read_yaml(lines: Iterable[bytes], path: Path, problems: list[Problem]) -> Iterator[Sequence[ScoreView]]:
     line = 1
-    for raw in documents(lines):
+    for raw in YAML.split(lines):
         first, line = line, line + raw.count(b"\n")
-        if is_torn(raw, "yaml"):
-            problems.append(Problem(message="the last document is cut off", file=path, line=first, hint=TORN))
+        if YAML.is_torn(raw):
+            problems.append(Problem(message="the last document is cut off", file=path, line=first, hint=TORN_HINT))
             return
         try:
-            document = parse_yaml(raw.decode(), path, AgentvError, max_depth=900)
+            document = parse_yaml(raw.decode(), path, AgentvError, max_depth=MAX_DEPTH)
         except UnicodeDecodeError as error:
             problems.append(Problem(message=utf8_error_message(error), file=path, line=first))
         except AgentvError as error:
@@ -146,12 +154,12 @@ def _yaml_rows(lines: Iterable[bytes], path: Path, problems: list[Problem]) -> I
         else:
             if document.value is None:
                 continue
-            found = convert(document.value, WholeRow)
+            found = convert(document.value, PartsView)
             if isinstance(found, list):
                 for misfit in found:
                     place = document.place(misfit.steps)
                     problems.append(misfit.problem(path, Place(first + place.line - 1, place.column)))
             else:
                 yield [found]
-        if len(problems) > MOST_PROBLEMS:
+        if len(problems) > MAX_PROBLEMS:
             return

@@ -1,4 +1,4 @@
-"""Results as they come -> a summary in words and figures. What is held is one number a case."""
+"""Results as they come -> the figures of a run. What is held is one number a case."""
 
 import math
 from collections import Counter
@@ -16,21 +16,21 @@ Estimate = Callable[[int, int, int], float]
 """What a case adds to a pass rate, by k, by how many of its trials passed, and by how many there were."""
 
 
-class Known(Protocol):
-    """What counts of a result."""
+class HasScore(Protocol):
+    """What a summary needs of a result: an `EvalResult`, or a view of one in a file."""
 
     @property
     def score(self) -> float: ...
     @property
-    def verdict(self) -> str: ...
+    def verdict(self) -> str | None: ...
     @property
     def failure(self) -> str | None: ...
 
 
 class Summary:
-    """Counts results and tells what they come to. The unit of all figures is the case, however often it is run.
+    """Counts results and computes their figures. The unit of all figures is the case, however often it is run.
 
-    `clean` takes secrets out of names, so that results that were read from a file find those that come in.
+    `clean` masks secrets in names, so that results from a file and new ones of the same case are counted together.
     """
 
     def __init__(self, cases: int, invalid: int = 0, trials: int = 1, clean: Callable[[str], str] = str):
@@ -59,25 +59,25 @@ class Summary:
             names = self._clean(result.dataset), self._clean(result.eval_id)
         self._count(names, result, unscored=unscored)
 
-    def add_earlier(self, names: tuple[str, str], result: Known) -> None:
+    def add_earlier(self, names: tuple[str, str], result: HasScore) -> None:
         """Count a result of the run that this one resumes; `names` are the dataset and the id."""
         self.already_done += 1
         self.unscored_earlier += result.failure is not None
         self._count(names, result, unscored=result.failure is not None)
 
-    def _count(self, names: tuple[str, str], result: Known, *, unscored: bool) -> None:
+    def _count(self, names: tuple[str, str], result: HasScore, *, unscored: bool) -> None:
         self._scored += 0.0 if unscored else result.score
         room = 1 - result.score if unscored else 0.0
         self._tally.add(names, result.score, room, passed=result.verdict == "pass")
 
     @property
     def planned(self) -> int:
-        """How many runs of cases there should have been."""
+        """How many runs of cases are planned."""
         return (self.cases + self.invalid) * self.trials
 
     @property
     def done(self) -> int:
-        """How many runs of cases there were."""
+        """How many runs of cases have a result."""
         return self._tally.runs
 
     @property
@@ -196,7 +196,7 @@ class Summary:
 
     @property
     def ledger(self) -> dict[str, int]:
-        """Where every planned run went; the counts add up to `planned`."""
+        """How many planned runs ended in which way; the counts add up to `planned`."""
         scored = self.done - self.unscored - self.already_done
         counted = {
             "scored": scored,
@@ -212,13 +212,13 @@ class Summary:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """The sample's."""
+    """Return the variance of a sample of two or more."""
     mean = math.fsum(values) / len(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def _ranked(values: Sequence[float], rank: int) -> float:
-    """The value at this rank. Only the distinct values of one narrow bucket are sorted, to save memory."""
+    """Return the value at this rank. Only the distinct values of one narrow bucket are sorted, to save memory."""
     buckets = Counter(int(value * 1023) for value in values)
     for number in sorted(buckets):
         if rank < buckets[number]:

@@ -31,12 +31,12 @@ class _Case(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """The sample's, of two or more."""
+        """The variance of the scores, of two or more."""
         return max(0.0, round((self.squares - self.total**2 / self.runs) / (self.runs - 1), DIGITS))
 
 
 class Tally:
-    """Gathers the runs of cases, each of which has so many trials."""
+    """Collects the scores of cases that each have `trials` runs."""
 
     def __init__(self, trials: int):
         self._trials = trials
@@ -70,7 +70,7 @@ class Tally:
             self._open[number] = _FIGURES.pack(*case) + names[1].encode("utf-8", "surrogatepass")
 
     def _close(self, eval_id: str, mean: float, passes: int) -> None:
-        """Keep the figures of a complete case."""
+        """Add the figures of a complete case."""
         self._means.append(mean)
         self.passes[passes] += 1
         for best, key in ((self._top, -mean), (self._bottom, mean)):
@@ -79,7 +79,7 @@ class Tally:
                 best.sort()
                 del best[SHOWN:]
 
-    def _opened(self) -> Iterator[tuple[_Case, str]]:
+    def _open_cases(self) -> Iterator[tuple[_Case, str]]:
         for held in self._open.values():
             yield _Case._make(_FIGURES.unpack_from(held)), held[_FIGURES.size :].decode("utf-8", "surrogatepass")
 
@@ -88,7 +88,7 @@ class Tally:
         """The mean of each case, over those of its trials that are in."""
         if not self._open:
             return self._means
-        return self._means + array("d", [case.mean for case, _ in self._opened()])
+        return self._means + array("d", [case.mean for case, _ in self._open_cases()])
 
     @property
     def complete(self) -> "array[float]":
@@ -103,16 +103,16 @@ class Tally:
     @property
     def room(self) -> float:
         """How much higher the sum of the means could be."""
-        return self._room + sum(case.room / case.runs for case, _ in self._opened())
+        return self._room + sum(case.room / case.runs for case, _ in self._open_cases())
 
     @property
     def top(self) -> list[tuple[str, float]]:
         """The best cases, the same ones every time: ties go by id."""
-        others = ((-case.mean, eval_id) for case, eval_id in self._opened())
+        others = ((-case.mean, eval_id) for case, eval_id in self._open_cases())
         return [(eval_id, -key) for key, eval_id in nsmallest(SHOWN, (*self._top, *others))]
 
     @property
     def bottom(self) -> list[tuple[str, float]]:
         """The worst cases."""
-        others = ((case.mean, eval_id) for case, eval_id in self._opened())
+        others = ((case.mean, eval_id) for case, eval_id in self._open_cases())
         return [(eval_id, key) for key, eval_id in nsmallest(SHOWN, (*self._bottom, *others))]

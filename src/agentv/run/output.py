@@ -12,8 +12,9 @@ from agentv.evaluators.build import EvaluatorBuilder
 from agentv.notices import say, warn
 from agentv.records import EvalResult, Problem
 from agentv.redact import Redactor, clean
+from agentv.results.formats import JSONL, ResultFormat, format_for, format_of
 from agentv.results.summary import Summary
-from agentv.results.write import FORMATS, EarlierFile, ResultFile, create, create_new
+from agentv.results.write import EarlierFile, ResultFile, create, create_new
 from agentv.run.jobs import IsDone
 from agentv.run.outcome import unwritable_result
 from agentv.run.plan import Plan
@@ -73,14 +74,14 @@ def _open(options: OutputOptions, plan: Plan, evaluators: EvaluatorBuilder, summ
     return Output(file)
 
 
-def _format(options: OutputOptions) -> str:
-    """Return the format that was asked for, else that of the file's name; `jsonl` for one that we do not know."""
-    form, out = options.form, options.out
+def _format(options: OutputOptions) -> ResultFormat:
+    """Return the format that was asked for, else that of the file's name; JSONL for one that we do not know."""
+    if options.form is None:
+        return JSONL if options.out is None else format_for(options.out)
+    form = format_of(options.form)
     if form is None:
-        return "yaml" if out is not None and out.suffix.lower() in (".yaml", ".yml") else "jsonl"
-    if form not in FORMATS:
-        warn(Problem(message=f"the output format {form!r} is not known: using jsonl", severity="warning"))
-    return form if form in FORMATS else "jsonl"
+        warn(Problem(message=f"the output format {options.form!r} is not known: using jsonl", severity="warning"))
+    return form or JSONL
 
 
 def mask_result(result: EvalResult, clean: Redactor) -> EvalResult:

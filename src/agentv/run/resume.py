@@ -10,7 +10,8 @@ from agentv.errors import OutputError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.records import EvalCase
 from agentv.redact import clean
-from agentv.results.write import Earlier, EarlierFile, ResultFile, Skimmed
+from agentv.results.views import DigestsView, TrialView
+from agentv.results.write import EarlierFile, ResultFile
 from agentv.run.jobs import build_or_explain
 from agentv.run.plan import Plan, PlannedFile
 from agentv.system.compact_sets import DuplicateFinder, HashSet
@@ -65,7 +66,7 @@ def newest_results(folder: Path) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
-OnKept = Callable[[tuple[str, str], Skimmed], None]
+OnKept = Callable[[tuple[str, str], TrialView], None]
 """Is told of a run of a planned case that is done already: whose it is, and what is known of it."""
 
 
@@ -79,7 +80,7 @@ def resume(earlier: EarlierFile, plan: Plan, evaluators: EvaluatorBuilder, trial
     except BaseException:
         earlier.close()
         raise
-    return Resumed(earlier.go_on(keep), keep.stands, keep.found)
+    return Resumed(earlier.rewrite(keep), keep.stands, keep.found)
 
 
 class _Planned:
@@ -100,18 +101,18 @@ class _Planned:
             hint = "give one of the files another 'dataset:', so that their results can be told apart"
             raise OutputError("cannot resume: two eval files have the same dataset name and the same ids", hint=hint)
 
-    def concerns(self, result: Earlier) -> bool:
+    def concerns(self, result: TrialView) -> bool:
         """Whether the result is one of a planned case and trial."""
-        return result.result.trial <= self._trials and result.case in self._cases
+        return (result.trial or 1) <= self._trials and result.case_key in self._cases
 
-    def wants(self, result: Earlier) -> bool:
+    def wants(self, result: TrialView) -> bool:
         """Whether the result is one of a planned case, as that case is now."""
-        return not result.failed and result.asked in self._asked
+        return result.error is None and result.content_key in self._asked
 
-    def is_exact(self, result: Earlier) -> bool:
+    def is_exact(self, result: TrialView) -> bool:
         """Whether the target and the evaluators are the same as well."""
-        digests = result.result.digests
-        return (*result.asked, *(digests.get(name, "") for name in ("target", "evaluators"))) in self._exact
+        digests = result.digests or DigestsView()
+        return (*result.content_key, digests.target, digests.evaluators) in self._exact
 
 
 class _Keep:
@@ -125,36 +126,36 @@ class _Keep:
         self._repeated: set[int] | None = None
         self._seen: set[int] = set()
 
-    def learn(self, result: Earlier) -> None:
+    def learn(self, result: TrialView) -> None:
         """See a result once before any is judged."""
         if not self._planned.concerns(result):
             return
         if self._planned.wants(result):
-            self.stands.add(result.key)
-            self._done.add(result.key)
-            self._repeats.add([result.key])
-        elif result.failed:
-            self._failed.add(result.key)
+            self.stands.add(result.trial_key)
+            self._done.add(result.trial_key)
+            self._repeats.add([result.trial_key])
+        elif result.error is not None:
+            self._failed.add(result.trial_key)
 
-    def __call__(self, result: Earlier) -> bool:
+    def __call__(self, result: TrialView) -> bool:
         if not self._planned.concerns(result):
             return True
         if not self._planned.wants(result):
-            if result.key not in self._done:
-                is_stale = not result.failed and result.key not in self._failed
-                self.found["failed"] += result.failed
+            if result.trial_key not in self._done:
+                is_stale = result.error is None and result.trial_key not in self._failed
+                self.found["failed"] += result.error is not None
                 self.found["changed"] += is_stale
             return False
         if self._repeated is None:
             self._repeated = self._repeats.duplicate_hashes()
-        number = hash(result.key)
+        number = hash(result.trial_key)
         if number in self._seen:
             return False
         if number in self._repeated:
             self._seen.add(number)
         self.found["done"] += 1
         self.found["other"] += not self._planned.is_exact(result)
-        self._on_kept(result.case, result.result)
+        self._on_kept(result.case_key, result)
         return True
 
 

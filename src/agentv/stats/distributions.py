@@ -1,34 +1,34 @@
-"""A number -> how probable it is: the distributions that the standard library lacks."""
+"""The distributions that the standard library lacks."""
 
 import math
 from functools import lru_cache
 
 Z = 1.959963984540054
-"""What a standard normal number stays below with a probability of 0.975."""
+"""The 97.5% quantile of the standard normal distribution."""
 SEED = 20240411
 RESAMPLES = 10_000
-"""Where chance is drawn upon, it is always the same, and so often."""
+"""Random numbers are the same in every run: the seed, and how many resamples are drawn."""
 
 
 @lru_cache(maxsize=64)
-def t_quantile(probability: float, freedom: int) -> float:
-    """The value that a t-distributed number stays below with this probability (0.5 or more)."""
+def t_quantile(probability: float, df: int) -> float:
+    """Return the quantile of Student's t distribution for a probability of 0.5 or more."""
     low, high = 0.0, 1.0
-    while t_probability(high, freedom) < probability:
+    while t_cdf(high, df) < probability:
         high *= 2
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (middle, high) if t_probability(middle, freedom) < probability else (low, middle)
+        low, high = (middle, high) if t_cdf(middle, df) < probability else (low, middle)
     return (low + high) / 2
 
 
-def t_probability(value: float, freedom: int) -> float:
-    """How probable it is that a t-distributed number stays below `value` (0 or more)."""
-    return 1 - incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5) / 2
+def t_cdf(value: float, df: int) -> float:
+    """Return the cumulative distribution function of Student's t at `value`, which is 0 or more."""
+    return 1 - incomplete_beta(df / (df + value * value), df / 2, 0.5) / 2
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function, by its continued fraction (Lentz)."""
+    """Return the regularised incomplete beta function, by its continued fraction (Lentz)."""
     if x in (0.0, 1.0):
         return x
     if x > (a + 1) / (a + b + 2):
@@ -50,18 +50,18 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
     return front * fraction
 
 
-def normal_tails(value: float) -> float:
-    """How probable it is that a standard normal number is as far from 0 as `value`, on either side."""
+def normal_two_sided(value: float) -> float:
+    """Return the two-sided p-value of a standard normal number: the probability of one as far from 0 as `value`."""
     return math.erfc(abs(value) / math.sqrt(2))
 
 
-def fair_coins(heads: int, coins: int) -> float:
-    """How probable it is that so many fair coins show at most so many heads."""
+def fair_coin_cdf(heads: int, coins: int) -> float:
+    """Return the probability of at most `heads` heads in tosses of `coins` fair coins."""
     if heads >= coins:
         return 1.0
-    if coins <= MOST_COINS:  # which is exact, and quick enough
+    if coins <= MAX_EXACT_COINS:  # which is exact, and quick enough
         return sum(math.comb(coins, number) for number in range(heads + 1)) / (1 << coins)
     return incomplete_beta(0.5, coins - heads, heads + 1)
 
 
-MOST_COINS = 1000
+MAX_EXACT_COINS = 1000

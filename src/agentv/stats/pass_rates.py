@@ -1,4 +1,4 @@
-"""How often cases pass -> rates, what several trials come to, and how far chance could move that."""
+"""How often cases pass -> pass rates, pass@k and pass^k, with intervals."""
 
 import math
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from random import Random
 
 from agentv.stats.distributions import RESAMPLES, SEED, Z
 
-LARGE = 20
+NORMAL_ABOVE = 20
 
 
 def wilson(passes: int, n: int) -> tuple[float, float]:
-    """The 95% interval of a pass rate, which holds for few cases and for rates near 0 and 1 as well."""
+    """Return the 95% interval (Wilson) of a pass rate, which holds for few cases and for rates near 0 and 1 as well."""
     if n == 0:
         return 0.0, 1.0
     rate, extra = passes / n, Z * Z / n
@@ -23,41 +23,41 @@ def wilson(passes: int, n: int) -> tuple[float, float]:
 
 
 def pass_at(k: int, passes: int, trials: int) -> float:
-    """pass@k: how probable it is that one of k trials passes, by those that did; NaN if k is more than there were."""
+    """Return pass@k, the estimated probability that one of k trials passes; NaN if k is more than there were."""
     if not 1 <= k <= trials:
         return math.nan
     return 1 - math.comb(trials - passes, k) / math.comb(trials, k)
 
 
 def pass_all(k: int, passes: int, trials: int) -> float:
-    """pass^k: how probable it is that k trials all pass, by those that did; NaN if k is more than there were."""
+    """Return pass^k, the estimated probability that k trials all pass; NaN if k is more than there were."""
     if not 1 <= k <= trials:
         return math.nan
     return math.comb(passes, k) / math.comb(trials, k)
 
 
 def bootstrap_interval(counts: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
-    """The 95% interval of the mean over cases, of which `counts[i]` have the value `values[i]`.
+    """Return the 95% interval of the mean over cases, of which `counts[i]` have the value `values[i]`.
 
     Cases are drawn anew, `RESAMPLES` times. Only how many there are of each kind matters, and only that is drawn.
     """
     n = sum(counts)
-    means = sorted(sum(map(mul, drawn, values)) / n for drawn in _resampled(tuple(counts)))
+    means = sorted(sum(map(mul, drawn, values)) / n for drawn in _resample(tuple(counts)))
     cut = round(RESAMPLES * 0.025)
     return means[cut], means[-1 - cut]
 
 
 @lru_cache(maxsize=1)
-def _resampled(counts: tuple[int, ...]) -> list[list[int]]:
+def _resample(counts: tuple[int, ...]) -> list[list[int]]:
     """As many counts again and again, of as many cases drawn from these with replacement; always the same ones."""
     dice = Random(SEED)
     left = list(accumulate(reversed(counts)))[::-1]
     shares = [count / rest if rest else 0.0 for count, rest in zip(counts, left, strict=True)]
-    return [_drawn(dice, left[0], shares) for _ in range(RESAMPLES)]
+    return [_draw_counts(dice, left[0], shares) for _ in range(RESAMPLES)]
 
 
-def _drawn(dice: Random, n: int, shares: Sequence[float]) -> list[int]:
-    """How many of n fall to each kind, given the share that each has of what those before it leave."""
+def _draw_counts(dice: Random, n: int, shares: Sequence[float]) -> list[int]:
+    """Return how many of n fall to each kind, given the share that each has of what those before it leave."""
     drawn = []
     for share in shares:
         count = _binomial(dice, n, share)
@@ -67,11 +67,11 @@ def _drawn(dice: Random, n: int, shares: Sequence[float]) -> list[int]:
 
 
 def _binomial(dice: Random, n: int, chance: float) -> int:
-    """How many of n come off. Of many, a normal number is as good."""
+    """Return a binomial random number, by the normal distribution where the mean is large."""
     if chance > 0.5:
         return n - _binomial(dice, n, 1 - chance)
     mean = n * chance
-    if mean > LARGE:
+    if mean > NORMAL_ABOVE:
         return min(n, max(0, round(dice.gauss(mean, math.sqrt(mean * (1 - chance))))))
     rest, odds = dice.random(), chance / (1 - chance)
     here, count = (1 - chance) ** n, 0

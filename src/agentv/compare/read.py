@@ -1,0 +1,97 @@
+"""Results files -> their columns, or everything that is wrong with them."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from agentv.compare.blocks import make_block
+from agentv.compare.columns import Index, RunColumns
+from agentv.compare.records import CompareOptions
+from agentv.errors import AgentvError, ResultsError
+from agentv.formats.yaml import read_error
+from agentv.records import Problem
+from agentv.results.read import read_blocks
+from agentv.results.views import PartsView, ResultView
+
+NO_RESULTS = "name a file that 'agentv eval' has written"
+_SEPARATOR = "\x1f"
+"""Stands between a group and an id where the cases of each group are kept apart."""
+
+
+class Runs(NamedTuple):
+    """The results of several files, with one numbering of their cases."""
+
+    columns: Sequence[RunColumns]
+    ids: Sequence[str]
+    """The id of each case."""
+    groups: Sequence[str]
+    """The dataset or the target of each case, where those with the same id are kept apart."""
+
+
+def read_runs(paths: Sequence[Path], options: CompareOptions) -> Runs:
+    """Return the results of all the files; raise `ResultsError` with all the problems of all of them."""
+    index, grouped = Index(), Index()
+    runs: list[RunColumns] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            runs.append(_read_run(path, options, index, grouped))
+        except ResultsError as error:
+            problems += error.problems
+    problems += _check_clusters(runs, options.cluster)
+    if problems:
+        raise ResultsError(problems)
+    ids, groups = list(index), [sys.intern(name.partition(_SEPARATOR)[0]) for name in grouped]
+    index.clear()  # most of what is held
+    for run in runs:
+        run.grow(len(ids))
+        if run.grouped is not None:
+            run.grouped.grow(len(groups))
+    return Runs(runs, ids, groups)
+
+
+def _read_run(path: Path, options: CompareOptions, index: Index, grouped: Index) -> RunColumns:
+    """Return the results of a file; raise `ResultsError` with everything that is wrong with it.
+
+    `grouped` is the index of cases that are kept apart by dataset or target.
+    """
+    run = RunColumns(path, index)
+    run.grouped = RunColumns(path, grouped) if options.by in ("dataset", "target") else None
+    problems: list[Problem] = []
+    view = PartsView if options.by == "evaluator" or options.cluster is not None else ResultView
+    try:
+        with path.open("rb") as file:
+            for rows in filter(None, read_blocks(file, path, problems, view)):
+                block = make_block(rows, options)
+                run.add_block(block)
+                if run.grouped is not None and block.groups is not None:
+                    named = zip(block.groups, block.ids, strict=True)
+                    run.grouped.add_block(block._replace(ids=[f"{name}{_SEPARATOR}{id_}" for name, id_ in named]))
+    except OSError as error:
+        problems.append(Problem.of(_unreadable(error, path)))
+    if not problems and not run.results:
+        problems.append(Problem(message="there are no results in this file", file=path, hint=NO_RESULTS))
+    if problems:
+        raise ResultsError(problems)
+    for each in (run, run.grouped):
+        if each is not None:
+            each.merge_repeats()
+    return run
+
+
+def _check_clusters(runs: Sequence[RunColumns], cluster: str | None) -> list[Problem]:
+    """Return a problem if no result has what cases are to be clustered by."""
+    if cluster is None or not runs or any(run.clusters is not None for run in runs):
+        return []
+    message = f"no result in {' or '.join(dict.fromkeys(str(run.path) for run in runs))} has {cluster!r}"
+    hint = "--cluster is a key of the results' metadata, or one of conversation_id, dataset, target"
+    return [Problem(message=message, hint=hint)]
+
+
+def _unreadable(error: OSError, path: Path) -> AgentvError:
+    if path.is_dir():
+        newest = max(path.glob("eval_*"), key=lambda file: file.stat().st_mtime, default=None)
+        hint = f"name a results file in it, such as {newest}" if newest else "name a results file"
+        return AgentvError("this is a folder, not a results file", file=path, hint=hint)
+    return read_error(error, path, AgentvError)

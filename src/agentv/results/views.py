@@ -1,0 +1,131 @@
+"""Partial views of a result: the fields that a reader needs, and no others.
+
+The rest of a result (the answer, the trace) is skipped while it is decoded. All views are one family: what every reader
+needs stands in `ResultView`, and its subclasses add what only some need. Fields that a file lacks have defaults: older
+versions of agentv did not write them, and other tools do not.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from agentv.records import Fraction
+
+
+class DigestsView(msgspec.Struct, frozen=True, gc=False):
+    """The fingerprints of what produced a result."""
+
+    case: str = ""
+    target: str = ""
+    evaluators: str = ""
+    judges: str = ""
+    prompts: str = ""
+    agentv: str = ""
+
+
+class EvaluatorView(msgspec.Struct, frozen=True, gc=False):
+    """The score of one evaluator."""
+
+    name: str = ""
+    score: Fraction = 0.0
+    verdict: str | None = None
+    failed: bool = False
+
+
+class MetricsView(msgspec.Struct, frozen=True, gc=False):
+    """How long an answer took."""
+
+    duration_ms: float | None = None
+
+
+class ScoreView(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A result that has nothing but an id and a score, as other tools write it.
+
+    It equals a `ResultView` with all the defaults, and a million of them are compared in half the time.
+    """
+
+    eval_id: Annotated[str, msgspec.Meta(min_length=1)]
+    score: Fraction
+
+
+class ResultView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
+    """What every reader needs of a result."""
+
+    verdict: str | None = None
+    error: Any = None
+    failure: str | None = None
+    attempt: int | None = 1
+    target: str = ""
+    dataset: str = ""
+    timestamp: str = ""
+    conversation_id: str | None = None
+    digests: DigestsView | None = None
+
+
+class PartsView(ResultView, frozen=True, gc=False):
+    """A result with the scores of its evaluators and its metadata, by which a comparison may group."""
+
+    evaluator_results: tuple[EvaluatorView, ...] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class TrialView(ResultView, frozen=True, gc=False):
+    """A result with the number of its trial, for a run that goes on with earlier results."""
+
+    trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+    @property
+    def case_key(self) -> tuple[str, str]:
+        """The dataset and the id, which name the case."""
+        return self.dataset, self.eval_id
+
+    @property
+    def trial_key(self) -> tuple[str, str, int]:
+        """Names the trial of the case; without a number it is the first."""
+        return self.dataset, self.eval_id, self.trial or 1
+
+    @property
+    def content_key(self) -> tuple[str, str, str]:
+        """Names the case as it was when it was run."""
+        return self.dataset, self.eval_id, self.digests.case if self.digests else ""
+
+    @property
+    def is_unscored(self) -> bool:
+        """Whether the score is not a judgement of an answer: the case ended in an error, or a judge failed."""
+        return self.error is not None or self.failure is not None
+
+
+class ReportView(TrialView, frozen=True, gc=False):
+    """A result with what a report shows of it."""
+
+    misses: tuple[str, ...] = ()
+    reasoning: str | None = None
+    execution_metrics: MetricsView | None = None
+
+    @property
+    def title(self) -> str:
+        return self.eval_id if self.trial is None else f"{self.eval_id}, trial {self.trial}"
+
+    @property
+    def outcome(self) -> Literal["pass", "failure", "error"]:
+        """Whether it passed, failed, or was not judged at all."""
+        if self.is_unscored:
+            return "error"
+        return "pass" if self.verdict == "pass" else "failure"
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in a line."""
+        if self.error is not None:
+            return " ".join(str(self.error).split())
+        return f"score {self.score:.3f}, {'a judge failed' if self.failure else self.verdict}"
+
+    @property
+    def details(self) -> str:
+        """The misses and the reasoning, a line each."""
+        return "\n".join([*(f"- {miss}" for miss in self.misses), *([self.reasoning] if self.reasoning else [])])
+
+    @property
+    def seconds(self) -> float:
+        """How long the answer took, 0 if nobody measured it."""
+        return ((self.execution_metrics and self.execution_metrics.duration_ms) or 0.0) / 1000
