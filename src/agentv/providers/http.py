@@ -15,7 +15,7 @@ from agentv.errors import ProviderError, nearest
 from agentv.formats.conversion import Misfit
 from agentv.protocols import Provider
 from agentv.providers.network import Networked, beginning, connection_error
-from agentv.providers.settings import RetrySettings, Seconds, Text
+from agentv.providers.settings import IN_CACHE_KEY, NOT_IN_CACHE_KEY, SECRET, RetrySettings, Seconds, Text
 from agentv.providers.transport import lanes
 from agentv.records import Json, Message, ProviderRequest, ProviderResponse
 
@@ -35,13 +35,13 @@ class HttpSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fiel
 
     url: Annotated[Text, Meta(description="May hold {{ question }}, {{ guidelines }}, {{ eval_id }}.")]
     method: Annotated[Text | None, Meta(description="POST if left out.")] = None
-    headers: Annotated[dict[str, str] | None, Meta(description="Sent with every request.")] = None
+    headers: Annotated[dict[str, str] | None, Meta(description="Sent with every request."), SECRET, IN_CACHE_KEY] = None
     body: Annotated[Any, Meta(description="A JSON value; its strings may hold {{ question }} and others.")] = None
     response_path: Annotated[Text | None, Meta(description="The way to the answer: choices[0].message.content")] = None
-    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take.")] = None
+    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take."), NOT_IN_CACHE_KEY] = None
 
-    def misfits(self) -> Iterator[Misfit]:
-        yield from super().misfits()
+    def validate(self) -> Iterator[Misfit]:
+        yield from super().validate()
         if not self.url.startswith("${{") and not re.match(r"https?://[^/?#{}\s]", self.url):
             yield Misfit(("url",), "must begin with http:// or https:// and the name of a server")
         if SLOT.search(re.split(r"[/?#]", self.url.partition("://")[2])[0]):

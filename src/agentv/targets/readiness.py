@@ -15,7 +15,7 @@ from agentv.providers.cli.provider import CliSettings
 from agentv.providers.network import Networked
 from agentv.providers.settings import LanguageModelSettings, TargetSettings
 from agentv.records import Problem
-from agentv.targets.read import TargetRead, TargetsRead, read_targets
+from agentv.targets.read import TargetEntry, TargetList, read_targets
 
 PLAIN_WORD = re.compile(r"[\w./+-]+(?=\s|$)")
 """The first word of a command, if it is no assignment, no placeholder and nothing else that the shell makes something
@@ -37,17 +37,17 @@ class TargetState(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
 
 
-def read_for_all(file: Path) -> TargetsRead:
+def read_for_all(file: Path) -> TargetList:
     """The targets of a file, as if every one of them were used."""
     return read_targets(file, os.environ, read_targets(file).names)
 
 
-async def target_states(read: TargetsRead, folders: Sequence[Path], *, check: bool) -> list[TargetState]:
+async def target_states(read: TargetList, folders: Sequence[Path], *, check: bool) -> list[TargetState]:
     """The state of each target, for the eval files in these folders; `check` also runs what checks its health."""
     return [await _state(entry, read, folders, check) for entry in read.entries]
 
 
-async def _state(entry: TargetRead, read: TargetsRead, folders: Sequence[Path], check: bool) -> TargetState:
+async def _state(entry: TargetEntry, read: TargetList, folders: Sequence[Path], check: bool) -> TargetState:
     problems = list(entry.problems)
     judge = _judge(entry.settings) if entry.settings else None
     healthcheck: Healthcheck = "none"

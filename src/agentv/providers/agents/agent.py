@@ -22,7 +22,7 @@ from agentv.processes.child import Finished, Keep
 from agentv.processes.command import SHOWN_CHARACTERS, cut, ended, run_told, said
 from agentv.providers.agents.event_log import LOG_FORMATS, AgentLogs
 from agentv.providers.agents.workspaces import Workspaces
-from agentv.providers.settings import VARIABLE, Seconds, TargetSettings, Text
+from agentv.providers.settings import NOT_IN_CACHE_KEY, VARIABLE, Seconds, TargetSettings, Text
 from agentv.records import Json, ProviderRequest, ProviderResponse
 from agentv.redact import clean
 from agentv.system.folders import existing_folder
@@ -51,12 +51,12 @@ class CodingAgentSettings(TargetSettings, frozen=True, kw_only=True, forbid_unkn
     system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
     cwd: Annotated[Text | None, Meta(description="The folder it works in, relative to the eval file's.")] = None
     workspace_template: Annotated[Text | None, Meta(description="A folder copied afresh for each case.")] = None
-    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take.")] = None
+    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take."), NOT_IN_CACHE_KEY] = None
     log_dir: Annotated[Text | None, Meta(description="Where its logs go, one file a case.")] = None
     log_format: Annotated[LogFormat | None, Meta(description="Its events as they are, or a line each.")] = None
 
-    def misfits(self) -> Iterator[Misfit]:
-        yield from super().misfits()
+    def validate(self) -> Iterator[Misfit]:
+        yield from super().validate()
         if self.cwd is not None and self.workspace_template is not None:
             hint = "an agent works in a folder of yours, or in fresh copies of one: take out the other"
             yield Misfit(("workspace_template",), "cwd is given as well", hint)

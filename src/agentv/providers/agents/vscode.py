@@ -34,13 +34,13 @@ UNUSED = {
 class VscodeSettings(CodingAgentSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The agent in VS Code's chat."""
 
-    is_alone: ClassVar[bool] = True  # windows would fight for the focus
+    is_serial: ClassVar[bool] = True  # windows would fight for the focus
     kind: ClassVar[str] = "vscode"
     program: ClassVar[str] = "code"
     install: ClassVar[str] = "install VS Code and its 'code' command"
 
-    def misfits(self) -> Iterator[Misfit]:
-        yield from super().misfits()
+    def validate(self) -> Iterator[Misfit]:
+        yield from super().validate()
         for name, hint in UNUSED.items():
             if getattr(self, name) is not None:
                 yield Misfit((name,), f"{self.kind} makes no use of this", hint, "warning")

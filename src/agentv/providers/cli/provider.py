@@ -23,7 +23,7 @@ from agentv.processes.command import MAX_ANSWER_BYTES, OF_A_FILE, Command, conte
 from agentv.protocols import BatchProvider, Check, Provider, Requests
 from agentv.providers.cli.batch_output import BatchOutput, read_output
 from agentv.providers.cli.healthcheck import NO_CASE, AddressAnswers, CommandSucceeds
-from agentv.providers.settings import Flag, Seconds, TargetSettings, Text
+from agentv.providers.settings import NOT_IN_CACHE_KEY, Flag, Seconds, TargetSettings, Text
 from agentv.records import Message, ProviderRequest, ProviderResponse
 from agentv.redact import clean
 from agentv.system.compact_sets import CompactSet
@@ -65,7 +65,9 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
 
     command_template: Annotated[Text, Meta(description="The command, with {PROMPT} and other placeholders.")]
     cwd: Annotated[Text | None, Meta(description="Its folder, relative to the eval file's.")] = None
-    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take, or the batch.")] = None
+    timeout_seconds: Annotated[
+        Seconds | None, Meta(description="How long one case may take, or the batch."), NOT_IN_CACHE_KEY
+    ] = None
     files_format: Annotated[Text | None, Meta(description="How {FILES} shows each file: {path}, {basename}.")] = None
     keep_temp_files: Annotated[Flag | None, Meta(description="Keep prompt and output files for a look.")] = None
     verbose: Annotated[Flag | None, Meta(description="Say what is run.")] = None
@@ -73,7 +75,7 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         None
     )
 
-    def misfits(self) -> Iterator[Misfit]:
+    def validate(self) -> Iterator[Misfit]:
         known = BATCH if self.provider_batching else SINGLE
         yield from _template_misfits(("command_template",), self.command_template, known)
         if self.files_format:
