@@ -16,7 +16,7 @@ from agentv.formats.conversion import Misfit
 from agentv.protocols import Provider
 from agentv.providers.network import Networked, beginning, connection_error
 from agentv.providers.settings import IN_CACHE_KEY, NOT_IN_CACHE_KEY, SECRET, RetrySettings, Seconds, Text
-from agentv.providers.transport import lanes
+from agentv.providers.transport import make_transport
 from agentv.records import Json, Message, ProviderRequest, ProviderResponse
 
 SLOT = re.compile(r"(?<!\$)\{\{\s*([^{}]*?)\s*\}\}")
@@ -77,7 +77,7 @@ class Http(Networked):
     def connect(self) -> Any:
         httpx = self.module()
         no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # no case may know of another
-        return httpx.AsyncClient(timeout=None, transport=lanes(httpx), cookies=no_cookies)
+        return httpx.AsyncClient(timeout=None, transport=make_transport(httpx), cookies=no_cookies)
 
     async def close(self, client: Any) -> None:
         await client.aclose()

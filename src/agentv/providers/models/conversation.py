@@ -16,7 +16,7 @@ from agentv.errors import ProviderError
 from agentv.formats.wire import mended_json
 from agentv.providers.network import Networked, beginning, connection_error
 from agentv.providers.settings import LanguageModelSettings, Pricing
-from agentv.providers.transport import lanes
+from agentv.providers.transport import make_transport
 from agentv.records import Json, Message, ProviderRequest, ProviderResponse, Role, TokenUsage, ToolCall
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class LanguageModel(Networked, Generic[S]):
 
     def alone(self) -> dict[str, Any]:
         """How OpenAI's and Anthropic's clients are made: they repeat nothing themselves, and wait as long as we do."""
-        http = self.module().DefaultAsyncHttpxClient(timeout=None, transport=lanes(self._httpx()))
+        http = self.module().DefaultAsyncHttpxClient(timeout=None, transport=make_transport(self._httpx()))
         return {"max_retries": 0, "timeout": None, "http_client": http}
 
     def _httpx(self) -> Any:

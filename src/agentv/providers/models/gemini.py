@@ -17,7 +17,7 @@ from agentv.protocols import Provider
 from agentv.providers.models.conversation import LanguageModel, Said, Turn, value_of, with_system
 from agentv.providers.network import beginning, connection_error
 from agentv.providers.settings import LanguageModelSettings, Text
-from agentv.providers.transport import lanes
+from agentv.providers.transport import make_transport
 from agentv.records import Json, ProviderRequest, TokenUsage, ToolCall
 
 MODEL = "gemini-3.8-flash"
@@ -50,7 +50,9 @@ class Gemini(LanguageModel[GeminiSettings]):
         settings = self.settings
         # servers of one's own want no key, and should not get one that was meant for Google
         key = settings.api_key or ("none" if settings.base_url else None)
-        http = httpx2.AsyncClient(timeout=None, transport=lanes(httpx2))  # no redirections: the key would go with them
+        http = httpx2.AsyncClient(
+            timeout=None, transport=make_transport(httpx2)
+        )  # no redirections: the key would go with them
         options = {
             "base_url": settings.base_url,
             "httpx_async_client": http,
