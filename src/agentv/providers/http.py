@@ -14,7 +14,7 @@ from msgspec import Meta
 from agentv.errors import ProviderError, nearest
 from agentv.formats.conversion import Misfit
 from agentv.protocols import Provider
-from agentv.providers.network import Networked, beginning, connection_error
+from agentv.providers.network import NetworkProvider, connection_error, excerpt
 from agentv.providers.settings import IN_CACHE_KEY, NOT_IN_CACHE_KEY, SECRET, RetrySettings, Seconds, Text
 from agentv.providers.transport import make_transport
 from agentv.records import Json, Message, ProviderRequest, ProviderResponse
@@ -63,7 +63,7 @@ class HttpSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fiel
         return Http(self, self._method)
 
 
-class Http(Networked):
+class Http(NetworkProvider):
     """Sends a request for each case, once."""
 
     package, extra = "httpx2", "http"
@@ -87,14 +87,14 @@ class Http(Networked):
         try:
             sent = self._request(request)
         except ValueError as error:  # of characters that are none
-            raise ProviderError(f"the prompt cannot be sent: {beginning(str(error))}") from error
+            raise ProviderError(f"the prompt cannot be sent: {excerpt(str(error))}") from error
         try:
             async with self.client().stream(**sent) as response:
                 content = await _content(response)
         except httpx.RequestError as error:
             raise connection_error(error) from error
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise ProviderError(f"the request cannot be sent: {beginning(str(error))}") from error
+            raise ProviderError(f"the request cannot be sent: {excerpt(str(error))}") from error
         if not response.is_success:
             raise self.status_error(response.status_code, content, response.headers)
         text = _decoded(content, response.encoding or "utf-8")
@@ -118,7 +118,7 @@ class Http(Networked):
             value = msgspec.json.decode(content)
         except (msgspec.DecodeError, RecursionError):
             if self._steps:
-                raise ProviderError(f"the answer is no JSON: {beginning(text) or 'it is empty'}") from None
+                raise ProviderError(f"the answer is no JSON: {excerpt(text) or 'it is empty'}") from None
             value = None
         if not self._steps:
             return value if isinstance(value, str) else text
@@ -162,7 +162,7 @@ def _lost(value: Any, before: Steps, step: str | int) -> NoReturn:
             there = msgspec.json.encode(value).decode()
     where = "".join(f"[{inner}]" if isinstance(inner, int) else f".{inner}" for inner in before).lstrip(".")
     missed = f"[{step}]" if isinstance(step, int) else repr(step)
-    raise ProviderError(f"response_path: no {missed} in {where or 'the answer'}, which is {beginning(there)}")
+    raise ProviderError(f"response_path: no {missed} in {where or 'the answer'}, which is {excerpt(there)}")
 
 
 def _decoded(content: bytes, charset: str) -> str:

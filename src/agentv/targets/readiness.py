@@ -12,7 +12,7 @@ import msgspec
 from agentv.errors import AgentvError, ConfigError, ProviderError, nearest
 from agentv.protocols import BatchProvider, Checked, Provider
 from agentv.providers.cli.provider import CliSettings
-from agentv.providers.network import Networked
+from agentv.providers.network import NetworkProvider
 from agentv.providers.settings import LanguageModelSettings, TargetSettings
 from agentv.records import Problem
 from agentv.targets.read import TargetEntry, TargetList, read_targets
@@ -77,7 +77,7 @@ def _is_error(problem: Problem) -> bool:
 
 async def _health(provider: Provider | BatchProvider, check: bool) -> tuple[Healthcheck, list[Problem]]:
     """What became of the target's own check, and what it found."""
-    if isinstance(provider, Networked) or not isinstance(provider, Checked) or provider.check is None:
+    if isinstance(provider, NetworkProvider) or not isinstance(provider, Checked) or provider.check is None:
         return "none", []
     if not check:
         return "not run", []
@@ -122,7 +122,7 @@ def _expect_program(settings: CliSettings, folder: Path) -> None:
 
 async def _connect(provider: Provider | BatchProvider) -> None:
     """Make the client of a target on the network, which finds out whether there is a key. Nothing is sent."""
-    if isinstance(provider, Networked):
+    if isinstance(provider, NetworkProvider):
         await provider.check.run()
         async with provider:
             client = provider.client()
