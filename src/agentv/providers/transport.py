@@ -9,7 +9,7 @@ import asyncio
 import importlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from urllib.request import getproxies
 
@@ -27,15 +27,41 @@ def make_transport(httpx: Any) -> Any:
     if PROXIES.intersection(getproxies()):
         return None
     httpcore = importlib.import_module(httpx.__name__.replace("httpx", "httpcore"))
-    network_errors = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException)
+    connections = _Connections(httpcore, httpx.create_ssl_context)
+    body_type = _body_type(httpx, _network_errors(httpcore))
 
-    def httpx_error(error: Exception) -> Exception:
-        """Return the same error of httpx, where it has the same name."""
-        kind: type[Exception] = getattr(httpx, type(error).__name__, httpx.NetworkError)
-        return kind(str(error))
+    class Transport(httpx.AsyncBaseTransport):  # type: ignore[misc] # the SDKs choose between two packages
+        """Sends requests over connections that nobody else uses meanwhile."""
 
-    class Body(httpx.AsyncByteStream):  # type: ignore[misc] # the SDKs choose between two packages
-        """The body of a response. Its connection is free when it is closed."""
+        async def handle_async_request(self, request: Any) -> Any:
+            url = request.url
+            if url.scheme not in ("http", "https"):
+                raise httpx.UnsupportedProtocol("Request URL is missing an 'http://' or 'https://' protocol.")
+            target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+            content, options = request.stream, request.extensions
+            sent = httpcore.Request(
+                request.method, target, headers=request.headers.raw, content=content, extensions=options
+            )
+            connection = await connections.take(target.origin)
+            try:
+                reply = await connection.handle_async_request(sent)
+            except BaseException as error:
+                connections.release(connection)
+                if isinstance(error, _network_errors(httpcore)):
+                    raise _httpx_error(httpx, error) from error
+                raise
+            body = body_type(reply.stream, partial(connections.release, connection))
+            return httpx.Response(reply.status, headers=reply.headers, stream=body, extensions=reply.extensions)
+
+        async def aclose(self) -> None:
+            await connections.close()
+
+    return Transport()
+
+
+def _body_type(httpx: Any, network_errors: tuple[type[Exception], ...]) -> Any:
+    class Body(httpx.AsyncByteStream):  # type: ignore[misc]
+        """The body of a response. When it is closed, its connection is released."""
 
         def __init__(self, content: Any, release: Callable[[], None]):
             self._content, self._release = content, release
@@ -45,49 +71,26 @@ def make_transport(httpx: Any) -> Any:
                 async for chunk in self._content:
                     yield chunk
             except network_errors as error:
-                raise httpx_error(error) from error
+                raise _httpx_error(httpx, error) from error
 
         async def aclose(self) -> None:
+            release, self._release = self._release, lambda: None  # once
             try:
                 await self._content.aclose()
             finally:
-                release, self._release = self._release, lambda: None  # once
                 release()
 
-    class Transport(httpx.AsyncBaseTransport):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self._connections = _Connections(httpcore, httpx.create_ssl_context)
+    return Body
 
-        async def handle_async_request(self, request: Any) -> Any:
-            url = request.url
-            if url.scheme not in ("http", "https"):
-                raise httpx.UnsupportedProtocol("Request URL is missing an 'http://' or 'https://' protocol.")
-            target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-            connection = await self._connections.take(target.origin)
-            try:
-                response = await connection.handle_async_request(
-                    httpcore.Request(
-                        request.method,
-                        target,
-                        headers=request.headers.raw,
-                        content=request.stream,
-                        extensions=request.extensions,
-                    )
-                )
-            except BaseException as error:
-                self._connections.release(target.origin, connection)
-                if isinstance(error, network_errors):
-                    raise httpx_error(error) from error
-                raise
-            body = Body(response.stream, lambda: self._connections.release(target.origin, connection))
-            return httpx.Response(
-                response.status, headers=response.headers, stream=body, extensions=response.extensions
-            )
 
-        async def aclose(self) -> None:
-            await self._connections.close()
+def _network_errors(httpcore: Any) -> tuple[type[Exception], ...]:
+    return httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException
 
-    return Transport()
+
+def _httpx_error(httpx: Any, error: Exception) -> Exception:
+    """Return the error of httpx for one of httpcore; both have the same names."""
+    kind: type[Exception] = getattr(httpx, type(error).__name__, httpx.NetworkError)
+    return kind(str(error))
 
 
 class _Connections:
@@ -96,8 +99,9 @@ class _Connections:
     def __init__(self, httpcore: Any, create_ssl_context: Callable[[], Any]):
         self._httpcore, self._create_ssl_context = httpcore, create_ssl_context
         self._backend = _Backend(httpcore)
-        self._free: defaultdict[Any, list[Any]] = defaultdict(list)
-        self._open: set[Any] = set()
+        self._free: defaultdict[str, list[Any]] = defaultdict(list)
+        self._origins: dict[Any, str] = {}
+        """All that are open, and the server of each."""
 
     async def take(self, origin: Any) -> Any:
         """Return a free connection to a server, or a new one, which connects with its first request."""
@@ -106,7 +110,7 @@ class _Connections:
             connection = free.pop()
             if not connection.has_expired():
                 return connection
-            self._open.discard(connection)
+            del self._origins[connection]
             await connection.aclose()
         connection = self._httpcore.AsyncHTTPConnection(
             origin,
@@ -114,19 +118,21 @@ class _Connections:
             keepalive_expiry=KEEPALIVE_SECONDS,
             network_backend=self._backend,
         )
-        self._open.add(connection)
+        self._origins[connection] = str(origin)
         return connection
 
-    def release(self, origin: Any, connection: Any) -> None:
+    def release(self, connection: Any) -> None:
         """Keep a connection for the next request, unless it is closed."""
         if connection.is_available():
-            self._free[str(origin)].append(connection)
+            self._free[self._origins[connection]].append(connection)
         else:
-            self._open.discard(connection)
+            self._origins.pop(connection, None)
 
     async def close(self) -> None:
-        while self._open:
-            await self._open.pop().aclose()
+        self._free.clear()
+        while self._origins:
+            connection, _origin = self._origins.popitem()
+            await connection.aclose()
 
     @cached_property
     def _ssl_context(self) -> Any:
