@@ -52,25 +52,25 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = None
 
     requires_one_of: ClassVar[tuple[str, ...]] = ()
-    """Settings of which one must be given, though none has to."""
+    """Settings of which at least one must be given."""
 
     reads_files: ClassVar[bool] = False
-    """Whether the target reads files itself, so that a prompt only refers to them."""
+    """Whether the target reads files itself; prompts then only name them."""
 
     answers_batches: ClassVar[bool] = False
     """Whether one call can answer many requests, as `provider_batching` asks."""
 
     is_serial: ClassVar[bool] = False
-    """Whether the target can only do one thing at a time."""
+    """Whether the target can only answer one request at a time."""
 
     def validate(self) -> Iterator[Misfit]:
-        """What is wrong with the settings that no type can tell."""
+        """Yield what is wrong with the settings that their types do not show."""
         if self.provider_batching is True and not self.answers_batches:
             message = f"targets of the kind {self.provider!r} answer no batches"
             yield Misfit(("provider_batching",), message, "each case is sent alone", "warning")
 
     def open(self, folder: Path) -> Provider | BatchProvider:
-        """The provider that answers for this target; `folder` is the eval file's."""
+        """Return the provider for this target; `folder` is the eval file's."""
         raise ConfigError(f"targets of the kind {self.provider!r} cannot be run by this version of agentv")
 
 
@@ -78,7 +78,7 @@ class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fi
     """A target that is asked over the network, where a second try may help."""
 
     retries: ClassVar[int] = 0
-    """How often a failed request is repeated if nothing is set."""
+    """How often a failed request is repeated if `max_retries` is not set."""
 
     max_retries: Annotated[
         Whole | None, Meta(description="How often a failed request is repeated."), NOT_IN_CACHE_KEY
