@@ -6,10 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 
+from agentv import extend
 from tests.kits.docs import ROOT, blocks
 from tests.kits.project import Write, a_case, agentv
 from tests.kits.runs import results
@@ -17,10 +19,7 @@ from tests.kits.runs import results
 EXAMPLE = ROOT / "examples" / "extending"
 WRONG = """
 import msgspec
-from agentv import Score
-from agentv.errors import SettingError
-from agentv.protocols import EvaluatorSettings
-from agentv.providers.settings import TargetSettings
+from agentv.extend import EvaluatorSettings, Score, SettingError, TargetSettings
 
 class Settings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def open(self, folder):
@@ -91,6 +90,23 @@ nothing = wrong:Nothing
 model = wrong:Model
 """
 
+VAULT = """
+from agentv.extend import ProviderError, ProviderResponse, Secret, TargetSettings, Text
+
+class Settings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    auth_token: Secret
+    region: Text = "here"
+
+    def open(self, folder):
+        return self
+
+    async def invoke(self, request):
+        open("calls", "a").write("x")
+        if request.eval_id == "refused":
+            raise ProviderError(f"status 400: bad token {self.auth_token!r} for {self.region}", status=400)
+        return ProviderResponse(text="fine")
+"""
+
 
 @pytest.fixture
 def installed(extension: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +120,26 @@ def wrong(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     write("site/wrong-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: wrong\nVersion: 1.0\n")
     write("site/wrong-1.0.dist-info/entry_points.txt", ENTRY_POINTS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+
+
+@pytest.fixture
+def vault(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package is installed whose target has a secret."""
+    write("site/vault.py", VAULT)
+    write("site/vault-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: vault\nVersion: 1.0\n")
+    write("site/vault-1.0.dist-info/entry_points.txt", "[agentv.providers]\nvault = vault:Settings\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+
+
+def vault_run(write: Write, settings: str, **environment: str) -> tuple[dict[str, Any], str, str]:
+    """Run a case that is refused and one that is not: both results, all that was shown, and the calls."""
+    write("targets.yaml", f"targets:\n  - {{name: default, provider: vault, {settings}}}\n")
+    write("a.jsonl", [a_case(name, evaluators=[{"type": "is_json"}]) for name in ("refused", "answered")])
+    write("calls", "")
+    ran = agentv("eval", "a.jsonl", "--cache", "--verbose", "--out", "o.jsonl", env={**os.environ, **environment})
+    assert ran.returncode == 1, ran.stderr
+    found = {result["eval_id"]: result for result in results("o.jsonl")}
+    return found, ran.stdout + ran.stderr + Path("o.jsonl").read_text(), Path("calls").read_text()
 
 
 def a_project(write: Write, evaluator: str = "{type: word_count, most: 1}") -> None:
@@ -191,6 +227,74 @@ def test_an_evaluator_that_cannot_be_used_is_told_in_the_name_of_its_package(
 ) -> None:
     ran = agentv("validate", write("a.jsonl", [a_case(evaluators=[{"type": kind}])]))
     assert (ran.returncode, message in ran.stdout) == (1, True), ran.stdout
+
+
+@pytest.mark.usefixtures("vault")
+@pytest.mark.parametrize("settings", ["auth_token: swordfish-one", "authToken: '${{ PLAIN }}'"])
+def test_what_a_package_declares_secret_is_masked(write: Write, settings: str) -> None:
+    found, shown, _ = vault_run(write, settings, PLAIN="swordfish-one")
+    assert found["refused"]["error"] == "status 400: bad token '***' for here"
+    assert "swordfish-one" not in shown
+
+
+@pytest.mark.usefixtures("vault")
+def test_digests_and_cache_keys_depend_on_what_a_package_does_not_declare_secret(write: Write) -> None:
+    first, _, calls = vault_run(write, "auth_token: swordfish-one")
+    assert calls == "xx"
+    other_token, _, calls = vault_run(write, "auth_token: swordfish-two")
+    assert calls == "x"  # the answer was in the cache; what was refused never is
+    other_region, _, calls = vault_run(write, "auth_token: swordfish-two, region: there")
+    assert calls == "xx"
+    digests = [found["answered"]["digests"]["target"] for found in (first, other_token, other_region)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_the_names_for_packages_are_there_and_stay() -> None:
+    assert extend.__all__ == [
+        "IN_CACHE_KEY",
+        "NOT_IN_CACHE_KEY",
+        "SECRET",
+        "AgentvError",
+        "Amount",
+        "Answers",
+        "BatchProvider",
+        "Check",
+        "ConfigError",
+        "Count",
+        "EvalCase",
+        "Evaluator",
+        "EvaluatorContext",
+        "EvaluatorSettings",
+        "Exchange",
+        "Flag",
+        "JudgeTarget",
+        "LanguageModelSettings",
+        "Message",
+        "NamedEvaluator",
+        "Number",
+        "Provider",
+        "ProviderError",
+        "ProviderRequest",
+        "ProviderResponse",
+        "Requests",
+        "RetrySettings",
+        "Score",
+        "Seconds",
+        "Secret",
+        "SettingError",
+        "TargetSettings",
+        "Text",
+        "TokenUsage",
+        "ToolCall",
+        "TraceEvent",
+    ]
+    assert [name for name in extend.__all__ if not hasattr(extend, name)] == []
+
+
+def test_the_example_imports_nothing_else_from_agentv() -> None:
+    for path in EXAMPLE.rglob("*.py"):
+        modules = re.findall(r"^(?:from|import) (agentv[.\w]*)", path.read_text(), re.MULTILINE)
+        assert {module for module in modules if not module.startswith("agentv_example")} <= {"agentv.extend"}, path
 
 
 @pytest.mark.usefixtures("wrong")

@@ -59,8 +59,13 @@ class Redactor:
 
 def secrets_in(environment: Mapping[str, str]) -> list[str]:
     """The values of all variables whose name says that they are secret, and the credentials in URLs, as of proxies."""
-    named = [value for name, value in environment.items() if _SECRET_NAME.search(name)]
+    named = [value for name, value in environment.items() if is_secret_name(name)]
     return named + [secret for value in environment.values() for secret in secrets_in_urls(value)]
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a name says that what it stands for is secret."""
+    return _SECRET_NAME.search(name) is not None
 
 
 def secrets_in_urls(text: str) -> list[str]:

@@ -129,3 +129,28 @@ def test_one_bad_entry_does_not_hide_another(write: Write) -> None:
         "target 5: name: expected a string, got an integer",
         "target 5: provider: must not be empty",
     ]
+
+
+@pytest.mark.parametrize(
+    ("target", "secret"),
+    [
+        ("{name: a, provider: openai, model: m, apiKey: swordfish-one}", "swordfish-one"),
+        ("{name: a, provider: openai, model: m, api_key: 1234567890}", "1234567890"),
+        ("{name: a, provider: openai, model: m, api_key: [swordfish-one]}", "swordfish-one"),
+        ("{name: a, provider: openai, model: m, api_key: '${{ PLAIN }}'}", "filled-in"),
+        ("{name: a, provider: http, url: 'http://x', headers: {a: Bearer swordfish-one}}", "swordfish-one"),
+        ("{name: a, provider: cli, command_template: curl http://me:swordfish-one@host}", "swordfish-one"),
+        ("{name: a, provider: unknown, headers: {a: swordfish-one}}", "swordfish-one"),
+        ("{name: a, provider: unknown, authToken: swordfish-one}", "swordfish-one"),
+        ("{name: a, provider: mock, api_key: swordfish-one}", "swordfish-one"),
+    ],
+)
+def test_secrets_are_found_whether_or_not_a_target_is_in_order(write: Write, target: str, secret: str) -> None:
+    path = write("targets.yaml", f"targets:\n  - {target}\n")
+    assert secret in read_targets(path, {"PLAIN": "filled-in"}).secrets
+
+
+def test_what_is_no_secret_is_not_masked(write: Write) -> None:
+    target = "{name: a, provider: openai, model: gpt-5-large, base_url: 'http://somewhere', api_key: swordfish-one}"
+    path = write("targets.yaml", f"targets:\n  - {target}\n  - {{name: b, provider: unknown, model: gpt-5-large}}\n")
+    assert set(read_targets(path, {}).secrets) == {"swordfish-one"}

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentv import EvalCase, ProviderRequest, ProviderResponse
-from agentv.errors import ConfigError, ProviderError
-from agentv.records import Exchange
+from agentv.extend import ConfigError, EvalCase, Exchange, ProviderError, ProviderRequest, ProviderResponse
 from agentv_example.replay import Replay, ReplaySettings
 from agentv_example.word_count import WordCount
 

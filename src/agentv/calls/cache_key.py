@@ -1,53 +1,82 @@
-"""A target's settings -> what is sent with every request, for the names of cache entries."""
+"""A target and a request -> the key under which the answer is cached: it stands for all that decides the answer."""
 
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from hashlib import file_digest
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any
 
-from agentv.providers.settings import RetrySettings, TargetSettings
+import msgspec
 
-NOT_SENT = frozenset((*RetrySettings.__struct_fields__, "api_key", "timeout_seconds")) - {"provider"}
-"""Settings that do not change what a target is sent, and the secret one."""
-_WORD = re.compile(r"[^\s'\":;|&<>(){}$`]+")
+from agentv.providers.settings import RetrySettings, TargetSettings, cache_key_fields
+from agentv.records import ProviderRequest
+
+FILE_FIELDS = ("input_files", "guideline_files")
+FOLDER_SETTINGS = ("cwd", "workspace_template")
+_ENCODE = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
+_PATH_LIKE = re.compile(r"[^\s'\":;|&<>(){}$`]+")
 
 
-def sent_with_every_request(settings: TargetSettings, folder: Path) -> Any:
-    """Return what every request to a target carries: its settings, and the content of files that they name."""
-    fields = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in NOT_SENT}
+def cache_key(target: Any, request: ProviderRequest) -> str:
+    """Return the key of a request to a target, whose `target_key` is given.
+
+    The content of attached files counts, not where they are. Each trial and each further attempt of a judge has a
+    key of its own, since it wants another answer.
+    """
+    fields = {name: getattr(request, name) for name in request.__struct_fields__ if name not in FILE_FIELDS}
+    files = [(path.name, _file_hash(path)) for path in (*request.input_files, *request.guideline_files)]
+    return blake2b(_ENCODE([target, fields, files]), digest_size=20).hexdigest()
+
+
+def target_key(settings: TargetSettings, folder: Path) -> Any:
+    """Return the part of a cache key that all requests to a target share; `folder` is the eval file's.
+
+    A target that runs on this machine is more than its settings: the content of the files that they name counts as
+    well, and for an agent all that is in the folder that it works in.
+    """
+    fields = cache_key_fields(settings)
     if isinstance(settings, RetrySettings):
         return fields
-    at_work = [folder / str(fields[name]) for name in ("cwd", "workspace_template") if fields.get(name)]
-    found = [fingerprint for place in (folder, *at_work) for fingerprint in _contents(fields, place)]
-    if settings.reads_files:  # what an agent works on is part of what it is asked
-        found += [fingerprint for place in at_work for fingerprint in _tree(place)]
-    return [fields, str(folder), found]
+    work_folders = [folder / str(fields[name]) for name in FOLDER_SETTINGS if fields.get(name)]
+    hashes = [found for place in (folder, *work_folders) for found in _named_files(fields, place)]
+    if settings.reads_files:
+        hashes += [found for place in work_folders for found in _folder_hashes(place)]
+    return [fields, str(folder), hashes]
 
 
-def _contents(fields: Any, folder: Path) -> Iterator[str]:
-    """Yield fingerprints of the files that settings name, such as the file of a function."""
-    if isinstance(fields, str):
-        for word in _WORD.findall(fields):
-            for place in (folder / word, folder / f"{word.replace('.', '/')}.py"):
+def _named_files(value: Any, folder: Path) -> Iterator[str]:
+    """Yield the hash of each file that a text in `value` names: by its path, or as a Python module."""
+    if isinstance(value, str):
+        for word in _PATH_LIKE.findall(value):
+            for path in (folder / word, folder / f"{word.replace('.', '/')}.py"):
                 with suppress(OSError, ValueError):
-                    yield from _fingerprint(place)
-    elif isinstance(fields, dict | list | tuple):
-        for inner in fields.values() if isinstance(fields, dict) else fields:
-            yield from _contents(inner, folder)
+                    if path.is_file():
+                        yield _large_file_hash(path)
+    elif isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _named_files(inner, folder)
 
 
-def _tree(folder: Path) -> Iterator[str]:
-    """Yield the names and fingerprints of all files in a folder, those of Git aside."""
+def _folder_hashes(folder: Path) -> Iterator[str]:
+    """Yield the path and the hash of each file in a folder; Git's own files are left out."""
     for path in sorted(folder.rglob("*")):
         if ".git" not in path.parts:
             with suppress(OSError):
                 yield str(path.relative_to(folder))
-                yield from _fingerprint(path)
+                if path.is_file():
+                    yield _large_file_hash(path)
 
 
-def _fingerprint(path: Path) -> Iterator[str]:
-    if path.is_file():
-        with path.open("rb") as file:
-            yield file_digest(file, "blake2b").hexdigest()
+def _large_file_hash(path: Path) -> str:
+    """Return a hash of a file's content; the file is never held as a whole."""
+    with path.open("rb") as file:
+        return file_digest(file, "blake2b").hexdigest()
+
+
+def _file_hash(path: Path) -> str:
+    """Return a hash of an attached file's content, or nothing if it cannot be read."""
+    try:
+        return blake2b(path.read_bytes(), digest_size=20).hexdigest()
+    except OSError:
+        return ""

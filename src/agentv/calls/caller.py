@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from agentv.calls.cache import Cache
-from agentv.calls.cache_key import sent_with_every_request
+from agentv.calls.cache_key import cache_key, target_key
 from agentv.calls.rate_limit import RateLimiter
 from agentv.calls.retry import Attempts, Backoff, FailedCall, RetryPolicy
 from agentv.calls.timeout import within
@@ -35,15 +35,15 @@ class CallPolicy:
         backoff: Backoff = Backoff(),  # noqa: B008  # a value
         seconds: float | None = None,
         slots: asyncio.Semaphore | None = None,
-        cache_key: Callable[[], Any] = lambda: None,
+        make_target_key: Callable[[], Any] = lambda: None,
     ):
         self.limiter, self.backoff, self.seconds = limiter or RateLimiter(), backoff, seconds
-        self.slots, self._cache_key = slots, cache_key
+        self.slots, self._make_target_key = slots, make_target_key
 
     @cached_property
-    def cache_key(self) -> Any:
-        """What is sent with every request, for the names of cache entries."""
-        return self._cache_key()
+    def target_key(self) -> Any:
+        """The part of a cache key that all requests to the target share."""
+        return self._make_target_key()
 
 
 class CallPolicies:
@@ -56,7 +56,7 @@ class CallPolicies:
 
     def policy(self, settings: TargetSettings, folder: Path, key: object, most: int | None) -> CallPolicy:
         """Return the policy of a target; `most` limits the calls at once to all targets of the same `key`."""
-        slots = self._alone if settings.is_alone else None
+        slots = self._alone if settings.is_serial else None
         if slots is None and most is not None:
             slots = self._slots.setdefault(key, asyncio.Semaphore(most))
         alike = msgspec.json.encode(settings, enc_hook=str)
@@ -65,7 +65,7 @@ class CallPolicies:
             _backoff(settings),
             getattr(settings, "timeout_seconds", None),
             slots,
-            lambda: sent_with_every_request(settings, folder),
+            lambda: target_key(settings, folder),
         )
 
 
@@ -178,18 +178,18 @@ class Caller:
         """Return what the target answered before, if the cache has it."""
         if self._cache is None:
             return None
-        known = self._cache.get(self._cache.name(policy.cache_key, request))
+        known = self._cache.get(cache_key(policy.target_key, request))
         self.cache_hits += known is not None
         return known
 
     def is_cached(self, policy: CallPolicy, request: ProviderRequest) -> bool:
         """Return whether the cache has an answer; it does not count as used."""
-        return self._cache is not None and self._cache.get(self._cache.name(policy.cache_key, request)) is not None
+        return self._cache is not None and self._cache.get(cache_key(policy.target_key, request)) is not None
 
     def keep(self, policy: CallPolicy, request: ProviderRequest, response: ProviderResponse) -> None:
         """Put an answer into the cache, if there is one."""
         if self._cache is not None:
-            self._cache.put(self._cache.name(policy.cache_key, request), response)
+            self._cache.put(cache_key(policy.target_key, request), response)
 
 
 def _tokens(response: ProviderResponse, expected: float) -> float:

@@ -25,7 +25,7 @@ from agentv.redact import clean, secrets_in
 from agentv.system.dotenv import load_env
 from agentv.system.folders import searched_folders
 from agentv.targets.read import find_targets
-from agentv.targets.readiness import TargetState, read_for_all, target_states
+from agentv.targets.readiness import TargetState, read_all_targets, target_states
 
 EXTRAS = {
     "openai": ("openai",),
@@ -137,7 +137,7 @@ def _extra(name: str, packages: Sequence[str]) -> Extra:
 def _file_state(file: Path, folders: Sequence[Path], check: bool) -> TargetsFileState:
     states: list[TargetState] = []
     try:
-        read = read_for_all(file)
+        read = read_all_targets(file)
         clean.learn(read.secrets)
         problems = read.file_problems
         states = asyncio.run(target_states(read, folders, check=check))

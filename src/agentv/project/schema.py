@@ -38,7 +38,7 @@ def _targets_schema() -> Schema:
     (_, *references), definitions = msgspec.json.schema_components(
         [TargetsFile, *map(settings_type, known)], ref_template="#/$defs/{name}"
     )
-    needs = {settings_type(kind).__name__: settings_type(kind).needs_one for kind in known}
+    needs = {settings_type(kind).__name__: settings_type(kind).requires_one_of for kind in known}
     for name, definition in definitions.items():
         _allow_spellings(definition, needs.get(name, ()))
     file = definitions.pop("TargetsFile")
@@ -58,14 +58,16 @@ def _names(kind: str) -> list[str]:
     return [kind, *(alias for alias, name in ALIASES.items() if name == kind)]
 
 
-def _allow_spellings(definition: Schema, needs_one: tuple[str, ...]) -> None:
-    """Allow each setting under all of its spellings, as loading does; require one of `needs_one`."""
+def _allow_spellings(definition: Schema, requires_one_of: tuple[str, ...]) -> None:
+    """Allow each setting under all of its spellings, as loading does; require one of `requires_one_of`."""
     properties = definition["properties"]
     definition["properties"] = {form: properties[name] for name in properties for form in spellings(name)}
     required = definition.pop("required", [])
     definition["required"] = [name for name in required if len(spellings(name)) == 1]
     choices = [[{"required": [form]} for form in spellings(name)] for name in required if len(spellings(name)) > 1]
-    choices += [[{"required": [form]} for name in needs_one for form in spellings(name)]] if needs_one else []
+    choices += (
+        [[{"required": [form]} for name in requires_one_of for form in spellings(name)]] if requires_one_of else []
+    )
     if choices:
         definition["allOf"] = [{"anyOf": forms} for forms in choices]
 

@@ -27,7 +27,7 @@ ALIASES = {"azure-openai": "azure", "codex-cli": "codex", "google": "gemini", "g
 
 
 def settings_type(provider: str) -> Any:
-    """The settings of a kind of target: ours, else an installed package's. Imported now and not before."""
+    """Return the settings type of a kind of target: ours, else an installed package's. It is imported only now."""
     kind = ALIASES.get(provider, provider)
     if kind in BUILT_IN:
         return pkgutil.resolve_name(BUILT_IN[kind])
@@ -38,5 +38,5 @@ def settings_type(provider: str) -> Any:
 
 
 def kinds() -> list[str]:
-    """All the kinds of targets that there are here, ours and those of installed packages."""
+    """Return the kinds of targets that there are, ours and those of installed packages."""
     return sorted({*BUILT_IN, *extension_names(GROUP)})

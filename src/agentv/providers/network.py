@@ -1,9 +1,9 @@
-"""What all targets on the network share: one client for all who ask, and what became of a request, in words.
+"""What all targets on the network share: a client of their own, and errors that say what became of a request.
 
-A client belongs to the event loop that made it. It is made when it is first needed, and closed by the last to leave.
+A client belongs to the event loop that made it: it is made when it is first needed, and closed when its provider is
+left. Whoever runs an evaluation opens a target once, so that all who ask it share its connections.
 """
 
-import asyncio
 import importlib.util
 import math
 from abc import ABC, abstractmethod
@@ -21,21 +21,11 @@ from agentv.redact import clean
 from agentv.system.threads import describe_error
 
 RETRYABLE = (408, 429, 500, 502, 503, 504, 529)
-MOST_WORDS = 1000
+MAX_EXCERPT = 1000
 
 
-class _Line:
-    """A client, and how many use it."""
-
-    users = 0
-    client: Any = None
-
-
-_lines: dict[tuple[asyncio.AbstractEventLoop, type, bytes], _Line] = {}
-
-
-class Importable(NamedTuple):
-    """Finds out whether a package can be imported."""
+class PackageCheck(NamedTuple):
+    """Checks that a package can be imported."""
 
     package: str
     extra: str
@@ -49,84 +39,80 @@ class Importable(NamedTuple):
             raise ProviderError(reason) from error
 
 
-class Networked(ABC):
-    """A target on the network. Those that are set up alike share one client, in whatever files their cases stand."""
+class NetworkProvider(ABC):
+    """A target on the network. It may be entered several times; the last to leave closes the client."""
 
     package: ClassVar[str]
-    """What the client comes from: imported when the first cases are about to be asked, and not before."""
+    """The package that the client comes from. It is imported when the provider is entered, and not before."""
 
     extra: ClassVar[str]
-    """With which extra of ours the package comes."""
+    """The extra of agentv that installs the package."""
 
     def __init__(self, settings: RetrySettings):
         if not _is_installed(self.package):
             hint = f"pip install 'agentv[{self.extra}]'"
             raise ConfigError(f"this target needs the {self.package!r} package", hint=hint)
-        self._codes = RETRYABLE if settings.retryable_status_codes is None else settings.retryable_status_codes
-        self._set_up = msgspec.json.encode(settings)
+        codes = settings.retryable_status_codes
+        self._retryable = RETRYABLE if codes is None else codes
+        self._users = 0
+        self._client: Any = None
 
     async def __aenter__(self) -> Self:
         self.module()
-        _lines.setdefault(self._key(), _Line()).users += 1
+        self._users += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        line = _lines[self._key()]
-        line.users -= 1
-        if not line.users:
-            del _lines[self._key()]
-            if line.client is not None:
-                await self.close(line.client)
+        self._users -= 1
+        if not self._users and self._client is not None:
+            client, self._client = self._client, None
+            await self.close(client)
 
     def module(self) -> Any:
-        """The package, imported."""
+        """Import the package and return it."""
         return importlib.import_module(self.package)
 
     @property
-    def check(self) -> "Importable":
-        """Whether its package is in order, which is found out before anything is asked."""
-        return Importable(self.package, self.extra)
+    def check(self) -> PackageCheck:
+        """Checks, before anything is asked, that the package is in order."""
+        return PackageCheck(self.package, self.extra)
 
     def client(self) -> Any:
-        """The client that all share."""
-        line = _lines[self._key()]
-        if line.client is None:
-            line.client = self.connect()
-        return line.client
+        """Return the client; the first call makes it."""
+        if self._client is None:
+            self._client = self.connect()
+        return self._client
 
     @abstractmethod
     def connect(self) -> Any:
-        """A new client; `ProviderError` when there can be none."""
+        """Return a new client; raise `ProviderError` if there can be none, as without a key."""
 
     @abstractmethod
     async def close(self, client: Any) -> None:
-        """Let go of a client."""
+        """Close a client."""
 
     def status_error(
         self, status: int, body: bytes, headers: Mapping[str, str], retry_after: float | None = None
     ) -> ProviderError:
-        """What a status other than success means, in the words of the server."""
-        wait = waiting_time(headers)
+        """Return the error for a status other than success, with the message of the server."""
+        wait = parse_retry_after(headers)
         return ProviderError(
-            f"status {status}: {words_in(body) or 'no reason given'}",
-            may_pass=status in self._codes,
+            f"status {status}: {server_message(body) or 'no reason given'}",
+            may_pass=status in self._retryable,
             status=status,
             retry_after=retry_after if wait is None else wait,
         )
 
-    def _key(self) -> tuple[asyncio.AbstractEventLoop, type, bytes]:
-        return asyncio.get_running_loop(), type(self), self._set_up
-
 
 def connection_error(error: BaseException) -> ProviderError:
-    """What a connection that broke, or never was, means: it may be there again, unless the fault is ours."""
+    """Return the error for a connection that broke or could not be made; it may pass unless the request is bad."""
     kind = type(error).__name__
     may_pass = kind not in ("UnsupportedProtocol", "LocalProtocolError")
-    return ProviderError(f"the connection failed: {beginning(str(error)) or kind}", may_pass=may_pass)
+    return ProviderError(f"the connection failed: {excerpt(str(error)) or kind}", may_pass=may_pass)
 
 
-def waiting_time(headers: Mapping[str, str]) -> float | None:
-    """For how many seconds a server wants to be left alone, if it says so."""
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a server asks to wait before the next request, if it does."""
     for name, scale in (("retry-after-ms", 1000), ("retry-after", 1)):
         with suppress(KeyError, ValueError):
             seconds = float(headers[name]) / scale
@@ -140,24 +126,24 @@ def waiting_time(headers: Mapping[str, str]) -> float | None:
     return max(0.0, (aware - datetime.now(UTC)).total_seconds())
 
 
-def words_in(body: bytes) -> str:
-    """What a server says of an error: the message in its JSON, else the beginning of whatever it sent."""
+def server_message(body: bytes) -> str:
+    """Return the message in a server's reply to a bad request: that in its JSON, else the start of the body."""
     text = body.decode("utf-8", "replace")
     try:
-        said = msgspec.json.decode(body)
+        reply = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        return beginning(text)
-    said = said[0] if isinstance(said, list) and said else said
+        return excerpt(text)
+    reply = reply[0] if isinstance(reply, list) and reply else reply
     for name in ("error", "message"):
-        if isinstance(said, dict) and said.get(name):
-            said = said[name]
-    return beginning(said if isinstance(said, str) else text)
+        if isinstance(reply, dict) and reply.get(name):
+            reply = reply[name]
+    return excerpt(reply if isinstance(reply, str) else text)
 
 
-def beginning(text: str) -> str:
-    """The text in one line, without secrets, cut to a readable length."""
+def excerpt(text: str) -> str:
+    """Return the text as one line, without secrets, cut to a readable length."""
     line = " ".join(clean(text).split())
-    return line if len(line) <= MOST_WORDS else f"{line[:MOST_WORDS]}…"
+    return line if len(line) <= MAX_EXCERPT else f"{line[:MAX_EXCERPT]}…"
 
 
 def _is_installed(package: str) -> bool:

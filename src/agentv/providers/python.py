@@ -14,7 +14,7 @@ from agentv.records import ProviderRequest, ProviderResponse
 from agentv.system.threads import describe_error
 from agentv.system.user_functions import UserFunction, load_function
 
-OFFERED = ("question", "guidelines", "chat_prompt", "eval_id", "files", "request")
+PARAMETERS = ("question", "guidelines", "chat_prompt", "eval_id", "files", "request")
 
 
 class PythonSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +30,7 @@ class PythonFunction:
     """Answers with what a function returns: a string, a mapping, or a ProviderResponse."""
 
     def __init__(self, function: Callable[..., Any], *, apart: bool = False):
-        self._function = UserFunction(function, OFFERED, "question", apart=apart)
+        self._function = UserFunction(function, PARAMETERS, "question", apart=apart)
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         offered = {

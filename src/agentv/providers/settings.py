@@ -1,23 +1,32 @@
-"""The settings that several providers share. What belongs to one provider alone is in its own file.
+"""The settings that several providers share, and what a setting's declaration says of it.
 
 A setting that is no string may also be a `${{ VARIABLE }}`, which is filled in before it is used.
+What belongs to one provider alone is in its own file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, inspect
 
 from agentv.errors import ConfigError
 from agentv.formats.conversion import Misfit
 from agentv.formats.fingerprint import digest
+from agentv.formats.wire import camel_name
 from agentv.protocols import BatchProvider, Provider
+
+SECRET = Meta(extra={"secret": True})
+"""Marks a secret setting: its value is masked, and is no part of digests and cache keys."""
+IN_CACHE_KEY, NOT_IN_CACHE_KEY = Meta(extra={"cache_key": True}), Meta(extra={"cache_key": False})
+"""Mark whether an answer is asked for again when the setting changes. Without a mark, it is unless it is secret."""
 
 VARIABLE = r"^\$\{\{.*\}\}$"
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
 Text = Annotated[str, Meta(min_length=1)]
+Secret = Annotated[str, Meta(min_length=1), SECRET]
 Flag = bool | Variable
 Count = Annotated[int, Meta(ge=1)] | Variable
 Whole = Annotated[int, Meta(ge=0)] | Variable
@@ -30,32 +39,38 @@ Number = float | Variable
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every target has."""
 
-    name: Annotated[Text, Meta(description="How eval files and --target call it.")]
+    name: Annotated[Text, Meta(description="How eval files and --target call it."), NOT_IN_CACHE_KEY]
     provider: Annotated[Text, Meta(description="What kind of target it is.")]
-    judge_target: Annotated[Text | None, Meta(description="The target that grades its answers.")] = None
-    workers: Annotated[Count | None, Meta(description="How many cases it may work on at once.")] = None
-    provider_batching: Annotated[Flag | None, Meta(description="One call answers all the cases of a file.")] = None
+    judge_target: Annotated[Text | None, Meta(description="The target that grades its answers."), NOT_IN_CACHE_KEY] = (
+        None
+    )
+    workers: Annotated[Count | None, Meta(description="How many cases it may work on at once."), NOT_IN_CACHE_KEY] = (
+        None
+    )
+    provider_batching: Annotated[
+        Flag | None, Meta(description="One call answers all the cases of a file."), NOT_IN_CACHE_KEY
+    ] = None
 
-    needs_one: ClassVar[tuple[str, ...]] = ()
-    """Settings of which one must be given, though none has to."""
+    requires_one_of: ClassVar[tuple[str, ...]] = ()
+    """Settings of which at least one must be given."""
 
     reads_files: ClassVar[bool] = False
-    """Whether the target reads files itself, so that a prompt only refers to them."""
+    """Whether the target reads files itself; prompts then only name them."""
 
     answers_batches: ClassVar[bool] = False
     """Whether one call can answer many requests, as `provider_batching` asks."""
 
-    is_alone: ClassVar[bool] = False
-    """Whether the target can only do one thing at a time."""
+    is_serial: ClassVar[bool] = False
+    """Whether the target can only answer one request at a time."""
 
-    def misfits(self) -> Iterator[Misfit]:
-        """What is wrong with the settings that no type can tell."""
+    def validate(self) -> Iterator[Misfit]:
+        """Yield what is wrong with the settings that their types do not show."""
         if self.provider_batching is True and not self.answers_batches:
             message = f"targets of the kind {self.provider!r} answer no batches"
             yield Misfit(("provider_batching",), message, "each case is sent alone", "warning")
 
     def open(self, folder: Path) -> Provider | BatchProvider:
-        """The provider that answers for this target; `folder` is the eval file's."""
+        """Return the provider for this target; `folder` is the eval file's."""
         raise ConfigError(f"targets of the kind {self.provider!r} cannot be run by this version of agentv")
 
 
@@ -63,17 +78,25 @@ class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fi
     """A target that is asked over the network, where a second try may help."""
 
     retries: ClassVar[int] = 0
-    """How often a failed request is repeated if nothing is set."""
+    """How often a failed request is repeated if `max_retries` is not set."""
 
-    max_retries: Annotated[Whole | None, Meta(description="How often a failed request is repeated.")] = None
-    initial_delay_ms: Annotated[Amount | None, Meta(description="The wait before the first repetition.")] = None
-    max_delay_ms: Annotated[Amount | None, Meta(description="The longest wait.")] = None
-    backoff_factor: Annotated[Amount | None, Meta(description="By how much each wait is longer.")] = None
-    retryable_status_codes: Annotated[
-        tuple[int, ...] | None, Meta(description="HTTP statuses after which a request is repeated.")
+    max_retries: Annotated[
+        Whole | None, Meta(description="How often a failed request is repeated."), NOT_IN_CACHE_KEY
     ] = None
-    requests_per_minute: Annotated[Rate | None, Meta(description="A limit of your own.")] = None
-    tokens_per_minute: Annotated[Rate | None, Meta(description="A limit of your own.")] = None
+    initial_delay_ms: Annotated[
+        Amount | None, Meta(description="The wait before the first repetition."), NOT_IN_CACHE_KEY
+    ] = None
+    max_delay_ms: Annotated[Amount | None, Meta(description="The longest wait."), NOT_IN_CACHE_KEY] = None
+    backoff_factor: Annotated[Amount | None, Meta(description="By how much each wait is longer."), NOT_IN_CACHE_KEY] = (
+        None
+    )
+    retryable_status_codes: Annotated[
+        tuple[int, ...] | None,
+        Meta(description="HTTP statuses after which a request is repeated."),
+        NOT_IN_CACHE_KEY,
+    ] = None
+    requests_per_minute: Annotated[Rate | None, Meta(description="A limit of your own."), NOT_IN_CACHE_KEY] = None
+    tokens_per_minute: Annotated[Rate | None, Meta(description="A limit of your own."), NOT_IN_CACHE_KEY] = None
 
 
 class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,7 +113,7 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
     retries: ClassVar[int] = 3
 
     model: Annotated[Text | None, Meta(description="The model's name, as the vendor calls it.")] = None
-    api_key: Annotated[Text | None, Meta(description="Write ${{ VARIABLE }}: keys do not belong in Git.")] = None
+    api_key: Annotated[Secret | None, Meta(description="Write ${{ VARIABLE }}: keys do not belong in Git.")] = None
     temperature: Annotated[Number | None, Meta(description="Not sent if left out.")] = None
     max_output_tokens: Annotated[Count | None, Meta(description="Not sent if left out.")] = None
     system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
@@ -98,10 +121,97 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
     pricing: Annotated[Pricing | None, Meta(description="What tokens cost, to report what a run cost.")] = None
 
 
-SECRET_FIELDS = ("api_key", "headers")
+def secret_fields(type_: type) -> frozenset[str]:
+    """Return the names of the fields of a struct type that are declared secret."""
+    return frozenset(name for name, extra in _declarations(type_).items() if extra.get("secret"))
+
+
+def secret_values(raw: Any, type_: type) -> Iterator[Any]:
+    """Yield the values in `raw` that `type_` declares secret, under either spelling, whether or not they fit it."""
+    for field in _info(type_).fields:
+        for key in {field.encode_name, camel_name(field.encode_name)}.intersection(raw):
+            if field.name in secret_fields(type_):
+                yield raw[key]
+                continue
+            for inner in _objects(raw[key]):
+                for struct in _struct_types(field.type):
+                    yield from secret_values(inner, struct)
 
 
 def target_digest(settings: TargetSettings) -> str:
-    """Stands for a target's settings, without its secrets."""
-    fields = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in SECRET_FIELDS}
+    """Return a fingerprint of a target's settings; secrets are no part of it."""
+    fields = _fields_without(settings, _is_secret)
     return digest({name: value for name, value in fields.items() if value is not None})
+
+
+def cache_key_fields(settings: TargetSettings) -> dict[str, Any]:
+    """Return the settings that are part of a cache key: a change of one of them asks for another answer."""
+    return _fields_without(settings, lambda extra: not extra.get("cache_key", not _is_secret(extra)))
+
+
+def _is_secret(extra: dict[str, Any]) -> bool:
+    return bool(extra.get("secret"))
+
+
+def _fields_without(struct: msgspec.Struct, is_left_out: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    return {
+        name: _value_without(getattr(struct, name), is_left_out)
+        for name, extra in _declarations(type(struct)).items()
+        if not is_left_out(extra)
+    }
+
+
+def _value_without(value: Any, is_left_out: Callable[[dict[str, Any]], bool]) -> Any:
+    """Return the value; in structs inside it, the fields that are left out are null."""
+    if isinstance(value, msgspec.Struct):
+        unset = dict.fromkeys(value.__struct_fields__)
+        return msgspec.structs.replace(value, **(unset | _fields_without(value, is_left_out)))
+    if isinstance(value, dict):
+        return {key: _value_without(inner, is_left_out) for key, inner in value.items()}
+    return [_value_without(inner, is_left_out) for inner in value] if isinstance(value, list | tuple) else value
+
+
+_info: Any = cache(inspect.type_info)
+
+
+@cache
+def _declarations(type_: type) -> dict[str, dict[str, Any]]:
+    """Return what the marks of each field of a struct type say."""
+    return {field.name: _marks(field.type) for field in _info(type_).fields}
+
+
+def _marks(info: Any) -> dict[str, Any]:
+    """Return the marks on a type, or on a part of it such as `Secret` in `Secret | None`."""
+    marks: dict[str, Any] = {}
+    for part in _parts(info):
+        marks = _marks(part) | marks
+    return marks | (info.extra or {} if isinstance(info, inspect.Metadata) else {})
+
+
+def _struct_types(info: Any) -> list[type]:
+    """Return the structs that a value of the type may hold."""
+    own = [info.cls] if isinstance(info, inspect.StructType) else []
+    return own + [struct for part in _parts(info) for struct in _struct_types(part)]
+
+
+def _parts(info: Any) -> list[Any]:
+    """Return the types that a type is made of; those of a struct's fields are its own affair."""
+    match info:
+        case inspect.Metadata():
+            return [info.type]
+        case inspect.UnionType():
+            return list(info.types)
+        case inspect.DictType():
+            return [info.value_type]
+        case inspect.TupleType():
+            return list(info.item_types)
+    return [info.item_type] if hasattr(info, "item_type") else []
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a JSON value, itself among them."""
+    if isinstance(value, dict):
+        yield value
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _objects(inner)

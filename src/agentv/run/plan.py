@@ -46,7 +46,7 @@ class PlannedTarget(NamedTuple):
     @property
     def is_alone(self) -> bool:
         """Whether the target can only work on one case at a time."""
-        return self.settings is not None and self.settings.is_alone
+        return self.settings is not None and self.settings.is_serial
 
     def limit(self, workers: int | None) -> int:
         """Return how many cases the target works on at once; `workers` of the run, when given, win over its own."""

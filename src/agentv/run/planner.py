@@ -22,7 +22,7 @@ from agentv.records import EvalCase, Problem
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, Selection, matches
 from agentv.system.compact_sets import DuplicateFinder
 from agentv.system.entry_points import open_settings
-from agentv.targets.read import TargetsRead, find_targets, read_targets
+from agentv.targets.read import TargetList, find_targets, read_targets
 
 MOST_PROBLEMS = 20
 STAND_IN = digest("stand-in")
@@ -166,7 +166,7 @@ class _Planner:
         return resolved
 
     def _targets(
-        self, path: Path, used: Mapping[str, EvalCase], read: TargetsRead, file: Path
+        self, path: Path, used: Mapping[str, EvalCase], read: TargetList, file: Path
     ) -> Iterable[tuple[str, PlannedTarget]]:
         """Yield the targets that answer cases, by name; report those that cannot."""
         stand_in, dry_run = self._options.stand_in, self._options.dry_run

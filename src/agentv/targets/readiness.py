@@ -1,4 +1,4 @@
-"""The targets of a file -> which of them could be asked now, and what the others lack. No target is asked anything."""
+"""The targets of a file -> which of them are ready, and what the others lack. No target is asked anything."""
 
 import os
 import re
@@ -12,42 +12,41 @@ import msgspec
 from agentv.errors import AgentvError, ConfigError, ProviderError, nearest
 from agentv.protocols import BatchProvider, Checked, Provider
 from agentv.providers.cli.provider import CliSettings
-from agentv.providers.network import Networked
+from agentv.providers.network import NetworkProvider
 from agentv.providers.settings import LanguageModelSettings, TargetSettings
 from agentv.records import Problem
-from agentv.targets.read import TargetRead, TargetsRead, read_targets
+from agentv.targets.read import TargetEntry, TargetList, read_targets
 
 PLAIN_WORD = re.compile(r"[\w./+-]+(?=\s|$)")
-"""The first word of a command, if it is no assignment, no placeholder and nothing else that the shell makes something
-of."""
+"""The first word of a command, if it is plain: no assignment, no placeholder, no other syntax of the shell."""
 CREDENTIALS = ("api_key", "auth_token", "credentials")
-"""Where the client of an SDK that only misses its key when it is asked (Anthropic's) has what it has."""
+"""The attributes of an SDK's client that may hold a key; Anthropic's only misses one with the first request."""
 Healthcheck = Literal["none", "not run", "passed", "failed"]
 
 
 class TargetState(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a target is ready, and all that speaks against it."""
+    """Whether a target is ready, and all the problems with it."""
 
     name: str
     provider: str
     ready: bool
     judge: str | None
-    """Who grades its answers, unless an evaluator names somebody else."""
+    """The target that grades its answers, unless an evaluator names another."""
     healthcheck: Healthcheck
     problems: tuple[Problem, ...]
 
 
-def read_for_all(file: Path) -> TargetsRead:
-    """The targets of a file, as if every one of them were used."""
+def read_all_targets(file: Path) -> TargetList:
+    """Return the targets of a file, checked as if every one of them were used."""
     return read_targets(file, os.environ, read_targets(file).names)
 
 
-async def target_states(read: TargetsRead, folders: Sequence[Path], *, check: bool) -> list[TargetState]:
-    """The state of each target, for the eval files in these folders; `check` also runs what checks its health."""
-    return [await _state(entry, read, folders, check) for entry in read.entries]
+async def target_states(read: TargetList, folders: Sequence[Path], *, check: bool) -> list[TargetState]:
+    """Return the state of each target, for the eval files in these folders; `check` also runs healthchecks."""
+    return [await _target_state(entry, read, folders, check) for entry in read.entries]
 
 
-async def _state(entry: TargetRead, read: TargetsRead, folders: Sequence[Path], check: bool) -> TargetState:
+async def _target_state(entry: TargetEntry, read: TargetList, folders: Sequence[Path], check: bool) -> TargetState:
     problems = list(entry.problems)
     judge = _judge(entry.settings) if entry.settings else None
     healthcheck: Healthcheck = "none"
@@ -55,9 +54,9 @@ async def _state(entry: TargetRead, read: TargetsRead, folders: Sequence[Path], 
         problems.append(Problem(message=f"judge_target: unknown target {judge!r}", hint=nearest(judge, read.names)))
     if entry.settings is not None and not any(map(_is_error, problems)):
         try:
-            provider = _opened(entry.settings, folders)
-            await _connect(provider)
-            healthcheck, failure = await _health(provider, check)
+            provider = _open(entry.settings, folders)
+            await _check_client(provider)
+            healthcheck, failure = await _run_healthcheck(provider, check)
             problems += failure
         except (ConfigError, ProviderError) as error:
             problems.append(Problem(message=error.message, hint=error.hint))
@@ -75,9 +74,9 @@ def _is_error(problem: Problem) -> bool:
     return problem.severity == "error"
 
 
-async def _health(provider: Provider | BatchProvider, check: bool) -> tuple[Healthcheck, list[Problem]]:
-    """What became of the target's own check, and what it found."""
-    if isinstance(provider, Networked) or not isinstance(provider, Checked) or provider.check is None:
+async def _run_healthcheck(provider: Provider | BatchProvider, check: bool) -> tuple[Healthcheck, list[Problem]]:
+    """Return how the target's own healthcheck ended, and the problem that it found."""
+    if isinstance(provider, NetworkProvider) or not isinstance(provider, Checked) or provider.check is None:
         return "none", []
     if not check:
         return "not run", []
@@ -89,18 +88,18 @@ async def _health(provider: Provider | BatchProvider, check: bool) -> tuple[Heal
 
 
 def _judge(settings: TargetSettings) -> str | None:
-    """The target that grades: the one that is named, else a language model grades itself."""
+    """Return the name of the target that grades: the one that is set, else a language model grades itself."""
     itself = settings.name if isinstance(settings, LanguageModelSettings) else None
     return settings.judge_target or itself
 
 
-def _opened(settings: TargetSettings, folders: Sequence[Path]) -> Provider | BatchProvider:
-    """The provider, for the first of the folders that it can be opened for: paths are relative to eval files."""
+def _open(settings: TargetSettings, folders: Sequence[Path]) -> Provider | BatchProvider:
+    """Return the provider for the first folder that it can be opened for; paths are relative to eval files."""
     first: AgentvError | None = None
     for folder in folders:
         try:
             if isinstance(settings, CliSettings):
-                _expect_program(settings, folder)
+                _check_program(settings, folder)
             return settings.open(folder.absolute())
         except ConfigError as error:
             first = first or error
@@ -108,8 +107,8 @@ def _opened(settings: TargetSettings, folders: Sequence[Path]) -> Provider | Bat
     raise first
 
 
-def _expect_program(settings: CliSettings, folder: Path) -> None:
-    """`ConfigError` when the shell would not find what the command begins with."""
+def _check_program(settings: CliSettings, folder: Path) -> None:
+    """Raise `ConfigError` if the shell would not find the program that the command starts."""
     word = PLAIN_WORD.match(settings.command_template.strip())
     cwd = folder / Path(settings.cwd or ".").expanduser()
     if word is None or not cwd.is_dir():
@@ -120,9 +119,9 @@ def _expect_program(settings: CliSettings, folder: Path) -> None:
         raise ConfigError(f"no such program: {word[0]}", hint=hint)
 
 
-async def _connect(provider: Provider | BatchProvider) -> None:
-    """Make the client of a target on the network, which finds out whether there is a key. Nothing is sent."""
-    if isinstance(provider, Networked):
+async def _check_client(provider: Provider | BatchProvider) -> None:
+    """Make the client of a target on the network; raise an error if there is no key. Nothing is sent."""
+    if isinstance(provider, NetworkProvider):
         await provider.check.run()
         async with provider:
             client = provider.client()

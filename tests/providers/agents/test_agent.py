@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.providers.agents.agent import Transcript, event_in, taken
+from agentv.providers.agents.agent import Transcript, add_line, parse_event
 from agentv.providers.agents.claude_code import ClaudeTranscript
 from agentv.providers.agents.codex import CodexTranscript
 from tests.kits.agents import Agents
@@ -316,10 +316,10 @@ def test_no_event_whatsoever_breaks_a_transcript(data: st.DataObject, kind: type
         spoiled = json.loads(json.dumps(event))
         holder, key = data.draw(st.sampled_from(places(spoiled)))
         holder[key] = data.draw(values)
-        assert isinstance(taken(transcript, json.dumps(spoiled).encode()), str)
+        assert isinstance(add_line(transcript, json.dumps(spoiled).encode()), str)
     assert isinstance(transcript.response().text, str)
 
 
 @pytest.mark.parametrize("line", [b"[" * 100_000, b'{"a":' * 100_000, b'{"a": "\\ud83d', b"\xff", b'{"a": 1} {"b": 2}'])
 def test_what_is_no_event(line: bytes) -> None:
-    assert event_in(line) is None
+    assert parse_event(line) is None

@@ -85,7 +85,7 @@ def test_an_input_that_is_no_object_becomes_one() -> None:
 def test_no_key_anywhere_is_an_error_in_words() -> None:
     """In a home of its own, since the SDK looks for profiles there."""
     code = """
-import asyncio, sys, tests.model_servers as m
+import asyncio, sys, tests.kits.model_servers as m
 try:
     m.ask({"name": "a", "provider": "anthropic", "model": "m"})
 except m.ProviderError as error:

@@ -15,7 +15,7 @@ import pytest
 from agentv.errors import ConfigError
 from agentv.formats.conversion import convert
 from agentv.providers import settings_type
-from agentv.providers.network import waiting_time
+from agentv.providers.network import parse_retry_after
 from agentv.records import Message, TokenUsage, ToolCall
 from tests.kits.model_servers import VENDORS, Answer, Reply, Says, a_request, ask, asked, failing, model_server
 from tests.kits.project import Write, a_case, agentv
@@ -155,13 +155,13 @@ def test_how_long_a_server_wants_to_be_left_alone(vendor: str) -> None:
 
 def test_the_forms_of_retry_after() -> None:
     later = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
-    assert waiting_time({"retry-after": "1.5"}) == 1.5
-    assert waiting_time({"retry-after-ms": "250", "retry-after": "9"}) == 0.25
-    assert waiting_time({"retry-after-ms": "soon", "retry-after": "9"}) == 9.0
-    assert 3500 < (waiting_time({"retry-after": later}) or 0) <= 3600
-    assert waiting_time({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0.0
+    assert parse_retry_after({"retry-after": "1.5"}) == 1.5
+    assert parse_retry_after({"retry-after-ms": "250", "retry-after": "9"}) == 0.25
+    assert parse_retry_after({"retry-after-ms": "soon", "retry-after": "9"}) == 9.0
+    assert 3500 < (parse_retry_after({"retry-after": later}) or 0) <= 3600
+    assert parse_retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0.0
     for odd in ({}, {"retry-after": "soon"}, {"retry-after": "nan"}, {"retry-after": "-5"}, {"retry-after": ""}):
-        assert waiting_time(odd) is None
+        assert parse_retry_after(odd) is None
 
 
 @every_target
@@ -248,23 +248,6 @@ def test_fifty_workers_share_the_connections_of_one_client(vendor: str, write: W
         evaluate("a.jsonl", "--out", "out.jsonl")
     assert [result["score"] for result in results("out.jsonl")] == [1.0] * 100
     assert server.connections == 50
-
-
-@every_vendor
-def test_targets_that_are_set_up_alike_share_their_client(vendor: str) -> None:
-    async def both(target: dict[str, Any]) -> None:
-        settings: Any = convert(target, settings_type(vendor))
-        async with settings.open(None) as one:
-            async with settings.open(None) as other:
-                await one.invoke(a_request())
-                await other.invoke(a_request())
-            await one.invoke(a_request())
-
-    with model_server(lambda _: "Paris") as server:
-        asyncio.run(both(server.target(vendor)))
-        assert (len(server.asked), server.connections) == (3, 1)
-        asyncio.run(both(server.target(vendor)))
-        assert (len(server.asked), server.connections) == (6, 2)
 
 
 CONVERSATION = (

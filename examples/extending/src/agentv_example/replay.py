@@ -6,9 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from agentv import ProviderRequest, ProviderResponse
-from agentv.errors import ConfigError, ProviderError
-from agentv.providers.settings import TargetSettings, Text
+from agentv.extend import ConfigError, ProviderError, ProviderRequest, ProviderResponse, TargetSettings, Text
 
 
 class ReplaySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,10 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from agentv import Score
-from agentv.errors import ConfigError
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
-from agentv.records import Exchange
+from agentv.extend import ConfigError, Evaluator, EvaluatorContext, EvaluatorSettings, Exchange, Score
 
 Count = Annotated[int, Meta(ge=0)]
 

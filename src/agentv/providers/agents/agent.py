@@ -23,7 +23,7 @@ from agentv.processes.command import SHOWN_CHARACTERS, describe_exit, output_tai
 from agentv.processes.streams import Capture
 from agentv.providers.agents.event_log import LOG_FORMATS, AgentLogs
 from agentv.providers.agents.workspaces import Workspaces
-from agentv.providers.settings import VARIABLE, Seconds, TargetSettings, Text
+from agentv.providers.settings import NOT_IN_CACHE_KEY, VARIABLE, Seconds, TargetSettings, Text
 from agentv.records import Json, ProviderRequest, ProviderResponse
 from agentv.redact import clean
 from agentv.system.folders import existing_folder
@@ -52,12 +52,12 @@ class CodingAgentSettings(TargetSettings, frozen=True, kw_only=True, forbid_unkn
     system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
     cwd: Annotated[Text | None, Meta(description="The folder it works in, relative to the eval file's.")] = None
     workspace_template: Annotated[Text | None, Meta(description="A folder copied afresh for each case.")] = None
-    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take.")] = None
+    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take."), NOT_IN_CACHE_KEY] = None
     log_dir: Annotated[Text | None, Meta(description="Where its logs go, one file a case.")] = None
     log_format: Annotated[LogFormat | None, Meta(description="Its events as they are, or a line each.")] = None
 
-    def misfits(self) -> Iterator[Misfit]:
-        yield from super().misfits()
+    def validate(self) -> Iterator[Misfit]:
+        yield from super().validate()
         if self.cwd is not None and self.workspace_template is not None:
             hint = "an agent works in a folder of yours, or in fresh copies of one: take out the other"
             yield Misfit(("workspace_template",), "cwd is given as well", hint)
@@ -65,8 +65,8 @@ class CodingAgentSettings(TargetSettings, frozen=True, kw_only=True, forbid_unkn
         if form not in LOG_FORMATS and not form.startswith("${{"):
             yield Misfit(("log_format",), f"unknown log_format {form!r}", nearest(form, LOG_FORMATS))
 
-    def found_program(self, folder: Path) -> str:
-        """Where the program is; `ConfigError` when it is nowhere."""
+    def find_program(self, folder: Path) -> str:
+        """Return the path of the program; raise `ConfigError` if there is none."""
         name = self.executable or self.program
         path = str(folder / Path(name).expanduser()) if "/" in name else name
         found = shutil.which(path)
@@ -76,70 +76,70 @@ class CodingAgentSettings(TargetSettings, frozen=True, kw_only=True, forbid_unkn
         return os.path.abspath(found)
 
     def workspaces(self, folder: Path) -> Workspaces:
-        """Where the agent works; `ConfigError` for a folder that is not there."""
+        """Return where the agent works; raise `ConfigError` for a folder that does not exist."""
         return Workspaces(
             existing_folder(folder, self.cwd, "cwd") if self.cwd else None,
             existing_folder(folder, self.workspace_template, "workspace_template") if self.workspace_template else None,
         )
 
     def logs(self) -> AgentLogs:
-        """Where its events are logged: under the folder that the run was started in."""
+        """Return where its events are logged: below the folder that the run was started in."""
         folder = Path(self.log_dir).expanduser() if self.log_dir else LOGS / self.kind
         return AgentLogs(Path.cwd() / folder, self.log_format or "json")
 
 
-def links(heading: str, files: Iterable[Path]) -> str:
-    """A block that has an agent read files before anything else; nothing without files."""
+def link_files(heading: str, files: Iterable[Path]) -> str:
+    """Return a part of a prompt that has the agent read files; empty without files."""
     listed = [f"* [{path.name}]({path.as_uri()})" for path in files]
     return "\n".join([heading, *listed]) if listed else ""
 
 
-def joined(*parts: str | None) -> str:
-    """The parts of a prompt that there are, with a blank line between them."""
+def join_parts(*parts: str | None) -> str:
+    """Join the parts of a prompt that are not empty, with a blank line between them."""
     return "\n\n".join(part for part in parts if part)
 
 
-def prompt_of(request: ProviderRequest, *before: str | None) -> str:
-    """The prompt for an agent that is told the guidelines, and reads the attached files itself."""
+def make_prompt(request: ProviderRequest, *before: str | None) -> str:
+    """Return the prompt for an agent that is given the guidelines, and reads the attached files itself."""
     guidelines = f"Follow these guidelines:\n\n{request.guidelines}" if request.guidelines else ""
-    files = links("Read these files before you do anything else:", request.input_files)
-    return joined(*before, guidelines, files, request.question)
+    files = link_files("Read these files before you do anything else:", request.input_files)
+    return join_parts(*before, guidelines, files, request.question)
 
 
-class Reported(NamedTuple):
+class AgentFailure(NamedTuple):
     """A failure that an agent has reported; `may_pass` says that a second try may help."""
 
-    words: str
+    message: str
     may_pass: bool = True
 
 
 class Transcript(ABC):
     """What an agent has said and done, put together from its events.
 
-    Events are somebody else's: what is not understood is passed over, and nothing in them is taken for granted.
+    Events come from another program: those that are not understood are skipped, and any field may be missing.
     """
 
     def __init__(self) -> None:
         self.answer = ""
         self.is_complete = False
-        """Whether the agent has told that it is done."""
+        """Whether the agent has reported that it is done."""
         self.size = 0
-        self.failure: Reported | None = None
+        self.failure: AgentFailure | None = None
         self.figures: Json = {}
         self._messages: list[Json] = []
         self._calls: dict[str, Json] = {}
 
     @abstractmethod
-    def take(self, event: Json) -> str:
-        """Take in an event; what it says, in words for a person."""
+    def add(self, event: Json) -> str:
+        """Add an event; return a line for a person that says what it means."""
 
-    def say(self, text: str) -> None:
-        """The agent has said something."""
+    def add_message(self, text: str) -> None:
+        """Add a message of the agent."""
         if self.size <= MAX_KEPT_BYTES:
             self._messages.append({"role": "assistant", "content": text})
 
-    def call(self, tool: str, input_: Any, id_: Any) -> Json:
-        """The agent calls a tool. What is given can be changed later; the same id means the same call."""
+    def add_call(self, tool: str, input_: Any, id_: Any) -> Json:
+        """Add a call of a tool and return it: it may be changed later. The same id means the same call."""
         known = self._calls.get(id_) if isinstance(id_, str) else None
         if known is not None:
             known.update(tool=tool, input=input_)
@@ -153,15 +153,15 @@ class Transcript(ABC):
         self._messages.append({"role": "assistant", "tool_calls": [call]})
         return call
 
-    def returned(self, id_: Any, output: Any) -> str:
-        """A tool has given something back: the tool's name."""
+    def add_output(self, id_: Any, output: Any) -> str:
+        """Add the output of a call; return the name of its tool."""
         call = self._calls.get(id_, {}) if isinstance(id_, str) else {}
         if self.size <= MAX_KEPT_BYTES:
             call["output"] = output
         return str(call.get("tool", "a tool"))
 
     def response(self) -> ProviderResponse:
-        """All of it; the answer is among the messages, whoever told it."""
+        """Return the response; the answer is always one of its messages."""
         if not any(message.get("content") == self.answer for message in self._messages):
             self._messages.append({"role": "assistant", "content": self.answer})
         return response_from({"text": self.answer, "output_messages": self._messages, **self.figures})
@@ -172,22 +172,22 @@ class CodingAgent(ABC):
 
     def __init__(self, settings: CodingAgentSettings, folder: Path):
         self._kind = settings.kind
-        self._program = settings.found_program(folder)
+        self._program = settings.find_program(folder)
         self._extra = settings.args or ()
         self.workspaces = settings.workspaces(folder)
         self._logs = settings.logs()
 
     @abstractmethod
     def arguments(self, request: ProviderRequest, workspace: Path, extra: tuple[str, ...]) -> list[str]:
-        """The arguments of the program, with those of the user among them."""
+        """Return the arguments of the program, with the user's own among them."""
 
     def prompt(self, request: ProviderRequest) -> str:
-        """What the program reads from stdin."""
-        return prompt_of(request)
+        """Return what the program reads from stdin."""
+        return make_prompt(request)
 
     @abstractmethod
     def transcript(self) -> Transcript:
-        """An empty transcript, for the events of one request."""
+        """Return an empty transcript, for the events of one request."""
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         transcript = self.transcript()
@@ -196,14 +196,14 @@ class CodingAgent(ABC):
 
                 def take(line: bytes) -> None:
                     transcript.size += len(line)
-                    log.write(line, taken(transcript, line))
+                    log.write(line, add_line(transcript, line))
 
                 events = EventLines(take)
                 finished = await self._run(request, workspace, events)
                 events.end()
         if transcript.failure is not None:
-            words = shorten(clean(transcript.failure.words).strip(), SHOWN_CHARACTERS) or "it does not say why"
-            raise ProviderError(f"{self._kind} reports a failure: {words}", may_pass=transcript.failure.may_pass)
+            reason = shorten(clean(transcript.failure.message).strip(), SHOWN_CHARACTERS) or "it does not say why"
+            raise ProviderError(f"{self._kind} reports a failure: {reason}", may_pass=transcript.failure.may_pass)
         if finished.code:
             raise ProviderError(f"{self._kind} {describe_exit(finished.code)}{output_tail(finished)}")
         if not transcript.answer.strip():
@@ -213,10 +213,10 @@ class CodingAgent(ABC):
         return transcript.response()
 
     async def _run(self, request: ProviderRequest, workspace: Path, events: Capture) -> ProcessResult:
-        words = [self._program, *self.arguments(request, workspace, self._extra)]
-        if any("\0" in word for word in words):
+        command = [self._program, *self.arguments(request, workspace, self._extra)]
+        if any("\0" in word for word in command):
             raise ProviderError("an argument of the program has a NUL character, which it cannot hold")
-        argv = [b"/bin/sh", b"-c", b'cd -- "$0" && exec "$@"', os.fsencode(workspace), *map(os.fsencode, words)]
+        argv = [b"/bin/sh", b"-c", b'cd -- "$0" && exec "$@"', os.fsencode(workspace), *map(os.fsencode, command)]
         with tempfile.TemporaryFile() as file:
             file.write(self.prompt(request).encode())
             file.seek(0)
@@ -224,49 +224,49 @@ class CodingAgent(ABC):
 
 
 class EventLines(Capture):
-    """Hands on a stream line by line, as it comes; keeps the end of it, like any other. A huge line is passed over."""
+    """Passes on a stream line by line as it comes, and keeps the end of it; a line that is too long is left out."""
 
     def __init__(self, take: Callable[[bytes], None]):
         super().__init__()
         self._take = take
-        self._begun: list[bytes] = []
+        self._line_parts: list[bytes] = []
         self._size = 0
 
     def add(self, chunk: bytes) -> None:
         super().add(chunk)
         first, *more = chunk.split(b"\n")
-        self._begin(first)
+        self._add_part(first)
         for part in more:
             self.end()
-            self._begin(part)
+            self._add_part(part)
 
-    def _begin(self, part: bytes) -> None:
+    def _add_part(self, part: bytes) -> None:
         self._size += len(part)
         if self._size <= MAX_LINE_BYTES:
-            self._begun.append(part)
+            self._line_parts.append(part)
         else:
-            self._begun.clear()
+            self._line_parts.clear()
 
     def end(self) -> None:
-        """Hand on the line that has been begun."""
-        line = b"".join(self._begun).strip()
-        self._begun.clear()
+        """Pass on the line that is not ended yet."""
+        line = b"".join(self._line_parts).strip()
+        self._line_parts.clear()
         self._size = 0
         if line:
             self._take(line)
 
 
-def taken(transcript: Transcript, line: bytes) -> str:
-    """What a line says, once a transcript has taken it in; nothing for a line that is no event."""
-    event = event_in(line)
+def add_line(transcript: Transcript, line: bytes) -> str:
+    """Add the event in a line to a transcript; return what it means for a person, or nothing if it is no event."""
+    event = parse_event(line)
     try:
-        return transcript.take(event) if event else ""
+        return transcript.add(event) if event else ""
     except RecursionError:
         return ""  # nested so deep that it could not be written down either
 
 
-def event_in(line: bytes) -> Json | None:
-    """The event that a line is; nothing for any other line."""
+def parse_event(line: bytes) -> Json | None:
+    """Return the event in a line; None for any other line."""
     try:
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, ValueError, RecursionError):

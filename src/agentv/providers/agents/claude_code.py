@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from agentv.formats.wire import text_of
 from agentv.protocols import Provider
-from agentv.providers.agents.agent import CodingAgent, CodingAgentSettings, Reported, Transcript
+from agentv.providers.agents.agent import AgentFailure, CodingAgent, CodingAgentSettings, Transcript
 from agentv.records import Json, ProviderRequest
 
 LIMITS = ("error_max_turns", "error_max_budget_usd")
@@ -31,15 +31,15 @@ class ClaudeCode(CodingAgent):
         self._model, self._system_prompt = settings.model, settings.system_prompt
 
     def arguments(self, request: ProviderRequest, workspace: Path, extra: tuple[str, ...]) -> list[str]:
-        words = ["-p", "--output-format", "stream-json", "--verbose"]
+        arguments = ["-p", "--output-format", "stream-json", "--verbose"]
         if self._model:
-            words += ["--model", self._model]
+            arguments += ["--model", self._model]
         if self._system_prompt:
-            words += ["--append-system-prompt", self._system_prompt]
+            arguments += ["--append-system-prompt", self._system_prompt]
         for path in request.input_files:
             if not path.is_relative_to(workspace):
-                words += ["--allowedTools", f"Read(/{path})"]  # an absolute path has two slashes there
-        return [*words, *extra]
+                arguments += ["--allowedTools", f"Read(/{path})"]  # an absolute path has two slashes there
+        return [*arguments, *extra]
 
     def transcript(self) -> Transcript:
         return ClaudeTranscript()
@@ -48,54 +48,54 @@ class ClaudeCode(CodingAgent):
 class ClaudeTranscript(Transcript):
     """The messages of Claude Code: its own, and those with what its tools gave back."""
 
-    def take(self, event: Json) -> str:
+    def add(self, event: Json) -> str:
         match event:
             case {"type": "assistant", "message": {"content": content}}:
                 is_own = event.get("parent_tool_use_id") is None
-                return _words(self._said(block, is_own) for block in _blocks(content))
+                return _join(self._add_block(block, is_own) for block in _blocks(content))
             case {"type": "user", "message": {"content": content}}:
-                return _words(self._given_back(block) for block in _blocks(content))
+                return _join(self._add_result(block) for block in _blocks(content))
             case {"type": "result"}:
-                return self._ended(event)
+                return self._end(event)
             case {"type": str(kind), "subtype": str(subtype)}:
                 return f"{kind}: {subtype}"
             case {"type": str(kind)}:
                 return kind
         return ""
 
-    def _said(self, block: Any, is_own: bool) -> str:
-        """Take in a part of what the agent says, or of what a helper of its own does."""
+    def _add_block(self, block: Any, is_own: bool) -> str:
+        """Add a part of a message of the agent, or of one of its subagents."""
         match block:
             case {"type": "text", "text": str(text)} if text:
-                self.say(text)
+                self.add_message(text)
                 if is_own:
                     self.answer = text
                 return f"assistant: {text}"
             case {"type": "thinking", "thinking": str(text)}:
                 return f"thinking: {text}"
             case {"type": "tool_use", "name": str(tool)}:
-                self.call(tool, block.get("input"), block.get("id"))
+                self.add_call(tool, block.get("input"), block.get("id"))
                 return f"{tool}: {text_of(block.get('input'))}"
         return ""
 
-    def _given_back(self, block: Any) -> str:
+    def _add_result(self, block: Any) -> str:
         match block:
             case {"type": "tool_result", "tool_use_id": id_}:
                 output = _plain(block.get("content"))
                 failed = " (failed)" if block.get("is_error") is True else ""
-                return f"{self.returned(id_, output)} gave{failed}: {text_of(output)}"
+                return f"{self.add_output(id_, output)} gave{failed}: {text_of(output)}"
         return ""
 
-    def _ended(self, event: Json) -> str:
+    def _end(self, event: Json) -> str:
         subtype, text = event.get("subtype"), event.get("result")
         kind = subtype if isinstance(subtype, str) else ""
         if isinstance(text, str) and text.strip():
             self.answer = text
         self.failure, self.is_complete = None, True
         if event.get("is_error") is True or kind.startswith("error"):
-            told = text if isinstance(text, str) and text else _words(_texts(event.get("errors")))
+            reason = text if isinstance(text, str) and text else _join(_texts(event.get("errors")))
             name = kind if kind.startswith("error") else ""
-            self.failure = Reported(": ".join(filter(None, [name, told])), may_pass=kind not in LIMITS)
+            self.failure = AgentFailure(": ".join(filter(None, [name, reason])), may_pass=kind not in LIMITS)
         usage = event.get("usage")
         self.figures = {
             "token_usage": _usage(usage) if isinstance(usage, dict) else None,
@@ -106,7 +106,7 @@ class ClaudeTranscript(Transcript):
 
 
 def _usage(usage: Json) -> Json:
-    """The tokens of a whole run. Claude counts the cached ones apart."""
+    """Return the tokens of a whole run. Claude counts the cached ones apart."""
     cached, written = _count(usage.get("cache_read_input_tokens")), _count(usage.get("cache_creation_input_tokens"))
     fresh = _count(usage.get("input_tokens"))
     parts = [part for part in (fresh, cached, written) if part is not None]
@@ -124,7 +124,7 @@ def _blocks(content: Any) -> list[Any]:
 
 
 def _plain(content: Any) -> Any:
-    """What a tool gave back: the text of it, if it is nothing else."""
+    """Return the output of a tool; its text, if it is nothing else."""
     match content:
         case [{"type": "text", "text": str(text)}]:
             return text
@@ -135,5 +135,5 @@ def _texts(value: Any) -> list[str]:
     return [text_of(item) for item in value] if isinstance(value, list) else []
 
 
-def _words(parts: Any) -> str:
+def _join(parts: Any) -> str:
     return "; ".join(filter(None, parts))

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from agentv.formats.wire import text_of
 from agentv.protocols import Provider
-from agentv.providers.agents.agent import CodingAgent, CodingAgentSettings, Reported, Transcript, prompt_of
+from agentv.providers.agents.agent import AgentFailure, CodingAgent, CodingAgentSettings, Transcript, make_prompt
 from agentv.records import Json, ProviderRequest
 
 INPUTS = {"command_execution": "command", "file_change": "changes", "web_search": "query"}
@@ -31,15 +31,15 @@ class Codex(CodingAgent):
         self._model, self._system_prompt = settings.model, settings.system_prompt
 
     def arguments(self, request: ProviderRequest, workspace: Path, extra: tuple[str, ...]) -> list[str]:
-        words = ["exec", "--json"]
+        arguments = ["exec", "--json"]
         if self._model:
-            words += ["--model", self._model]
+            arguments += ["--model", self._model]
         if self.workspaces.are_fresh:
-            words.append("--skip-git-repo-check")  # else it works in repos only
-        return [*words, *extra, "-"]
+            arguments.append("--skip-git-repo-check")  # else it works in repos only
+        return [*arguments, *extra, "-"]
 
     def prompt(self, request: ProviderRequest) -> str:
-        return prompt_of(request, self._system_prompt)  # for which Codex has no option
+        return make_prompt(request, self._system_prompt)  # for which Codex has no option
 
     def transcript(self) -> Transcript:
         return CodexTranscript()
@@ -48,7 +48,7 @@ class Codex(CodingAgent):
 class CodexTranscript(Transcript):
     """The items of a thread of Codex: messages, and calls of tools."""
 
-    def take(self, event: Json) -> str:
+    def add(self, event: Json) -> str:
         match event:
             case {"type": "item.started" | "item.updated" | "item.completed" as kind, "item": {"type": str()} as item}:
                 return self._item(item, is_completed=kind == "item.completed")
@@ -57,9 +57,9 @@ class CodexTranscript(Transcript):
                 self._count(event.get("usage"))
                 return f"turn.completed: {text_of(event.get('usage'))}"
             case {"type": "turn.failed"}:
-                return self._failed("turn.failed", event.get("error"))
+                return self._fail("turn.failed", event.get("error"))
             case {"type": "error"}:
-                return self._failed("error", event)
+                return self._fail("error", event)
             case {"type": str(kind)}:
                 return kind
         return ""
@@ -71,28 +71,28 @@ class CodexTranscript(Transcript):
                 if not is_completed or not isinstance(text, str):
                     return ""
                 if kind == "agent_message":
-                    self.say(text)
+                    self.add_message(text)
                     self.answer = text
                 return f"{kind}: {text}"
             case {"type": "mcp_tool_call", "server": str(server), "tool": str(tool)}:
                 output = item.get("error") or item.get("result")
-                return self._used(f"{server}.{tool}", item.get("arguments"), output, item, is_completed)
+                return self._add_tool_use(f"{server}.{tool}", item.get("arguments"), output, item, is_completed)
             case {"type": str(tool)} if tool in INPUTS:
                 name = INPUTS[tool]
                 output = {key: item[key] for key in item if key not in ("id", "type", name)}
-                return self._used(tool, {name: item.get(name)}, output or None, item, is_completed)
+                return self._add_tool_use(tool, {name: item.get(name)}, output or None, item, is_completed)
         return ""
 
-    def _used(self, tool: str, given: Any, output: Any, item: Json, is_completed: bool) -> str:
-        """A tool is being used, or has been. An item without an id is only known once it is complete."""
+    def _add_tool_use(self, tool: str, input_: Any, output: Any, item: Json, is_completed: bool) -> str:
+        """Add the use of a tool. An item without an id is only added once it is complete."""
         if is_completed or isinstance(item.get("id"), str):
-            self.call(tool, given, item.get("id"))["output"] = output
-        return f"{tool}: {text_of(given)}" + (f" gave: {text_of(output)}" if is_completed else "")
+            self.add_call(tool, input_, item.get("id"))["output"] = output
+        return f"{tool}: {text_of(input_)}" + (f" gave: {text_of(output)}" if is_completed else "")
 
-    def _failed(self, kind: str, error: Any) -> str:
-        told = error.get("message") if isinstance(error, dict) else error
-        self.failure = Reported("" if told is None else text_of(told))
-        return f"{kind}: {self.failure.words}"
+    def _fail(self, kind: str, error: Any) -> str:
+        message = error.get("message") if isinstance(error, dict) else error
+        self.failure = AgentFailure("" if message is None else text_of(message))
+        return f"{kind}: {self.failure.message}"
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict):

@@ -16,26 +16,26 @@ SHOWN_CHARACTERS = 300
 
 
 class AgentLogs:
-    """Opens the logs of a target, all in one folder. What cannot be written is told once, and survived."""
+    """Opens the logs of a target, all in one folder. One that cannot be written is a warning, no error."""
 
     def __init__(self, folder: Path, form: str):
         self._folder, self._form = folder, form
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def new(self, request: ProviderRequest) -> "AgentLog":
-        """The log of one attempt at a case; no other run and no other case writes to the same file."""
+        """Return the log of one attempt at a case; no other run and no other case writes to the same file."""
         stem = f"{datetime.now():%Y%m%d_%H%M%S}_{clean_name(request.eval_id, clean)}_attempt-{request.attempt}"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            file = self._made(stem)
+            file = self._create(stem)
         except OSError as error:
-            self.lost(error)
+            self.warn(error)
             return AgentLog(self, None, self._form)
         note(f"{request.eval_id}: events are logged in {file.name}")
         return AgentLog(self, file, self._form)
 
-    def _made(self, stem: str) -> BinaryIO:
-        """A file of this name, or of one like it if there is one already."""
+    def _create(self, stem: str) -> BinaryIO:
+        """Create a file of this name, with a number added if there is one already."""
         path = self._folder / f"{stem}{LOG_FORMATS[self._form]}"
         number = 1
         while True:
@@ -45,11 +45,11 @@ class AgentLogs:
                 number += 1
                 path = path.with_name(f"{stem}-{number}{path.suffix}")
 
-    def lost(self, error: OSError) -> None:
-        """Tell that a log cannot be written."""
+    def warn(self, error: OSError) -> None:
+        """Warn, once for each reason, that a log cannot be written."""
         reason = error.strerror or str(error)
-        if reason not in self._told:
-            self._told.add(reason)
+        if reason not in self._warned:
+            self._warned.add(reason)
             warn(Problem(message=f"logs cannot be written here: {reason}", severity="warning", file=self._folder))
 
 
@@ -64,25 +64,25 @@ class AgentLog:
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            with suppress(OSError):  # which has been told
+            with suppress(OSError):  # there has been a warning
                 self._file.close()
 
-    def write(self, line: bytes, words: str) -> None:
-        """Write a line that the agent wrote; `words` says what it means, or nothing if it is no event."""
-        text = clean(line.decode("utf-8", "replace")) if self._form == "json" else _short(clean(words))
+    def write(self, line: bytes, summary: str) -> None:
+        """Write a line of the agent's output; `summary` says what it means, and is empty if it is no event."""
+        text = clean(line.decode("utf-8", "replace")) if self._form == "json" else _short(clean(summary))
         if self._file is None or not text:
             return
         try:
             self._file.write(text.encode("utf-8", "replace") + b"\n")
             self._file.flush()
         except OSError as error:
-            self._logs.lost(error)
+            self._logs.warn(error)
             with suppress(OSError):
                 self._file.close()
             self._file = None
 
 
 def _short(text: str) -> str:
-    """A text as one line, and not too long for a person."""
+    """Return the text as one line of readable length."""
     line = " ".join(text.split())
     return line if len(line) <= SHOWN_CHARACTERS else f"{line[:SHOWN_CHARACTERS]}…"

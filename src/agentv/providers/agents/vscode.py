@@ -19,7 +19,7 @@ from agentv.processes.child import GRACE_SECONDS, ProcessResult
 from agentv.processes.command import MAX_ANSWER_BYTES, describe_exit, output_tail
 from agentv.processes.streams import TAIL_BYTES, Output
 from agentv.protocols import Provider
-from agentv.providers.agents.agent import CodingAgentSettings, joined, links
+from agentv.providers.agents.agent import CodingAgentSettings, join_parts, link_files
 from agentv.records import ProviderRequest, ProviderResponse
 from agentv.system.temporary import make_folder, remove_folder
 
@@ -35,13 +35,13 @@ UNUSED = {
 class VscodeSettings(CodingAgentSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The agent in VS Code's chat."""
 
-    is_alone: ClassVar[bool] = True  # windows would fight for the focus
+    is_serial: ClassVar[bool] = True  # windows would fight for the focus
     kind: ClassVar[str] = "vscode"
     program: ClassVar[str] = "code"
     install: ClassVar[str] = "install VS Code and its 'code' command"
 
-    def misfits(self) -> Iterator[Misfit]:
-        yield from super().misfits()
+    def validate(self) -> Iterator[Misfit]:
+        yield from super().validate()
         for name, hint in UNUSED.items():
             if getattr(self, name) is not None:
                 yield Misfit((name,), f"{self.kind} makes no use of this", hint, "warning")
@@ -63,7 +63,7 @@ class Vscode:
 
     def __init__(self, settings: VscodeSettings, folder: Path):
         self._settings = settings
-        self._program = settings.found_program(folder)
+        self._program = settings.find_program(folder)
         self._workspaces = settings.workspaces(folder)
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
@@ -80,25 +80,27 @@ class Vscode:
     async def _answer(self, request: ProviderRequest, workspace: Path, folder: Path) -> str:
         document, response = folder / "prompt.md", folder / "response.md"
         document.write_bytes(prompt_document(request, self._settings.system_prompt, response).encode())
-        words = ["chat", "--mode", "agent", *(self._settings.args or ()), "--add-file", str(document)]
+        arguments = ["chat", "--mode", "agent", *(self._settings.args or ()), "--add-file", str(document)]
         with tempfile.TemporaryFile() as output:
-            async with _opened([self._program, *words, f"Do what {document} says."], workspace, output) as opening:
+            async with _run_editor_command(
+                [self._program, *arguments, f"Do what {document} says."], workspace, output
+            ) as opening:
                 before = None
-                while (now := _state(response)) is None or now != before:
+                while (now := _file_state(response)) is None or now != before:
                     if now is None and opening.returncode:
-                        raise ProviderError(f"{self._settings.kind} {_failed(opening.returncode, output)}")
+                        raise ProviderError(f"{self._settings.kind} {_failure_message(opening.returncode, output)}")
                     before = now
                     await asyncio.sleep(POLL_SECONDS)
-        return _text(response)
+        return _read_answer(response)
 
 
 def prompt_document(request: ProviderRequest, system_prompt: str | None, response: Path) -> str:
-    """The prompt as a document that a person could open as well."""
+    """Return the prompt as a document that a person could open as well."""
     part = response.with_suffix(".part")
-    return joined(
+    return join_parts(
         system_prompt,
-        links("Read these guidelines before you do anything else, and follow them:", request.guideline_files),
-        links("Read these files before you begin:", request.input_files),
+        link_files("Read these guidelines before you do anything else, and follow them:", request.guideline_files),
+        link_files("Read these files before you begin:", request.input_files),
         request.question,
         f"When you are done, write your whole answer to the file {part}, and nothing else. Then rename that file "
         f"to {response}: this tells that the answer is complete.\n",
@@ -106,14 +108,14 @@ def prompt_document(request: ProviderRequest, system_prompt: str | None, respons
 
 
 @asynccontextmanager
-async def _opened(words: list[str], workspace: Path, output: BinaryIO) -> AsyncIterator[Process]:
-    """The editor's command at work. It hands over to the editor; if it is still there at the end, it is ended."""
+async def _run_editor_command(command: list[str], workspace: Path, output: BinaryIO) -> AsyncIterator[Process]:
+    """Run the editor's command, which hands over to the editor; end it if it is still there at the end."""
     try:
         opening = await asyncio.create_subprocess_exec(
-            *words, cwd=workspace, stdin=DEVNULL, stdout=output, stderr=STDOUT, start_new_session=True
+            *command, cwd=workspace, stdin=DEVNULL, stdout=output, stderr=STDOUT, start_new_session=True
         )
     except (OSError, ValueError) as error:
-        raise ProviderError(f"{words[0]} cannot be started: {error}") from error
+        raise ProviderError(f"{command[0]} cannot be started: {error}") from error
     try:
         yield opening
     finally:
@@ -126,14 +128,14 @@ async def _opened(words: list[str], workspace: Path, output: BinaryIO) -> AsyncI
                         await opening.wait()
 
 
-def _failed(code: int, output: BinaryIO) -> str:
-    """How the editor's command failed, and what it said."""
+def _failure_message(code: int, output: BinaryIO) -> str:
+    """Return how the editor's command failed, with its output."""
     output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
     return f"{describe_exit(code)}{output_tail(ProcessResult(code, Output(), Output(tail=output.read())))}"
 
 
-def _state(response: Path) -> tuple[int, int] | None:
-    """The size and the time of an answer; it is done when they stay the same. An empty one has just been begun."""
+def _file_state(response: Path) -> tuple[int, int] | None:
+    """Return size and time of the response file, None if it is empty; it is complete when they stay the same."""
     try:
         found = response.stat(follow_symlinks=False)
     except OSError:
@@ -141,8 +143,8 @@ def _state(response: Path) -> tuple[int, int] | None:
     return (found.st_size, found.st_mtime_ns) if found.st_size else None
 
 
-def _text(response: Path) -> str:
-    """The answer that stands in the response file."""
+def _read_answer(response: Path) -> str:
+    """Return the answer in the response file."""
     if not response.is_file():
         raise ProviderError("the agent made something of its response file that is no file")
     if response.stat().st_size > MAX_ANSWER_BYTES:

@@ -24,7 +24,7 @@ class Workspaces:
 
     @asynccontextmanager
     async def new(self) -> AsyncIterator[Path]:
-        """The folder for one case. A fresh one is removed afterwards."""
+        """Provide the folder for one case; a fresh one is removed afterwards."""
         if self._cwd is not None:
             yield self._cwd
             return
@@ -41,27 +41,27 @@ class Workspaces:
 
 
 async def _copy(template: Path, folder: Path) -> None:
-    """Copy a folder, links as links. A copy that nobody waits for any more removes itself."""
-    is_given_up = threading.Event()
+    """Copy a folder, links as links. A copy that is cancelled removes itself when it is done."""
+    is_cancelled = threading.Event()
 
     def copy() -> None:
         try:
             shutil.copytree(template, folder, symlinks=True, dirs_exist_ok=True)
         finally:
-            if is_given_up.is_set():
+            if is_cancelled.is_set():
                 remove_folder(folder)
 
     try:
         await run_in_thread(copy)
     except OSError as error:
-        place, reason = _first(error) if isinstance(error, shutil.Error) else (template, error.strerror)
+        place, reason = _first_failure(error) if isinstance(error, shutil.Error) else (template, error.strerror)
         raise ProviderError(f"workspace_template cannot be copied: {place}: {reason}") from error
     except asyncio.CancelledError:
-        is_given_up.set()
+        is_cancelled.set()
         raise
 
 
-def _first(error: shutil.Error) -> tuple[str, str]:
-    """The first file that could not be copied, and why."""
+def _first_failure(error: shutil.Error) -> tuple[str, str]:
+    """Return the first file that could not be copied, and the reason."""
     source, _, reason = error.args[0][0]
     return source, reason

@@ -1,4 +1,4 @@
-"""Whether a target is ready, found out before the first case is sent. Equal checks are made once."""
+"""Checks whether a target is ready, before the first case is sent. Equal checks are run once."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from agentv.processes.command import Command, expect_success
 from agentv.redact import secrets_in_url
 from agentv.system.threads import run_in_thread
 
-NO_CASE = {
+PLACEHOLDER_VALUES = {
     "PROMPT": "healthcheck",
     "GUIDELINES": "",
     "EVAL_ID": "healthcheck",
@@ -19,10 +19,10 @@ NO_CASE = {
     "OUTPUT_FILE": os.devnull,
     "PROMPT_FILE": os.devnull,
 }
-"""What a command gets where a case would give it more."""
+"""What the placeholders in a command stand for; there is no case yet."""
 
 
-class CommandSucceeds(NamedTuple):
+class CommandHealthcheck(NamedTuple):
     """Ready when a command succeeds."""
 
     template: str
@@ -32,12 +32,12 @@ class CommandSucceeds(NamedTuple):
     async def run(self) -> None:
         try:
             async with asyncio.timeout(self.seconds):
-                expect_success(await Command(self.template, NO_CASE, self.cwd).run(NO_CASE))
+                expect_success(await Command(self.template, PLACEHOLDER_VALUES, self.cwd).run(PLACEHOLDER_VALUES))
         except TimeoutError:
             raise ProviderError(f"the command has not ended after {self.seconds:g} s") from None
 
 
-class AddressAnswers(NamedTuple):
+class HttpHealthcheck(NamedTuple):
     """Ready when a URL answers with a status of success."""
 
     url: str
@@ -68,7 +68,7 @@ class AddressAnswers(NamedTuple):
             return str(error) or type(error).__name__
 
     def _request(self) -> Any:
-        """A request for the URL; a name and a password in it become a header, as in other tools."""
+        """Return a request for the URL; a name and a password in it become a header, as in other tools."""
         from urllib.parse import urlsplit
         from urllib.request import Request
 

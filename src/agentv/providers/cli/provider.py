@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple, Self
 
@@ -31,8 +30,8 @@ from agentv.processes.streams import TAIL_BYTES, Capture, Output
 from agentv.processes.template import QuoteContext, find_problems, parse_template
 from agentv.protocols import BatchProvider, Check, Provider, Requests
 from agentv.providers.cli.batch_output import BatchOutput, read_output
-from agentv.providers.cli.healthcheck import NO_CASE, AddressAnswers, CommandSucceeds
-from agentv.providers.settings import Flag, Seconds, TargetSettings, Text
+from agentv.providers.cli.healthcheck import PLACEHOLDER_VALUES, CommandHealthcheck, HttpHealthcheck
+from agentv.providers.settings import NOT_IN_CACHE_KEY, Flag, Seconds, TargetSettings, Text
 from agentv.records import Message, ProviderRequest, ProviderResponse
 from agentv.redact import clean
 from agentv.system.compact_sets import HashSet
@@ -46,7 +45,7 @@ SINGLE = (*FOREIGN, "ATTEMPT", "OUTPUT_FILE", "PROMPT_FILE")
 BATCH = (*SINGLE, "BATCH_FILE")
 OF_ONE_CASE = ("PROMPT", "GUIDELINES", "PROMPT_FILE")
 CHECK_SECONDS = 10.0
-MOST_LISTED = 1_000_000
+MAX_LISTED_CHARACTERS = 1_000_000
 """How many characters the lists of missing ids may come to in the results of one batch."""
 
 
@@ -75,7 +74,9 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
 
     command_template: Annotated[Text, Meta(description="The command, with {PROMPT} and other placeholders.")]
     cwd: Annotated[Text | None, Meta(description="Its folder, relative to the eval file's.")] = None
-    timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take, or the batch.")] = None
+    timeout_seconds: Annotated[
+        Seconds | None, Meta(description="How long one case may take, or the batch."), NOT_IN_CACHE_KEY
+    ] = None
     files_format: Annotated[Text | None, Meta(description="How {FILES} shows each file: {path}, {basename}.")] = None
     keep_temp_files: Annotated[Flag | None, Meta(description="Keep prompt and output files for a look.")] = None
     verbose: Annotated[Flag | None, Meta(description="Say what is run.")] = None
@@ -83,18 +84,18 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         None
     )
 
-    def misfits(self) -> Iterator[Misfit]:
+    def validate(self) -> Iterator[Misfit]:
         known = BATCH if self.provider_batching else SINGLE
-        yield from _template_misfits(("command_template",), self.command_template, known)
+        yield from _check_template(("command_template",), self.command_template, known)
         if self.files_format:
-            yield from _template_misfits(("files_format",), self.files_format, FILE_PLACEHOLDERS, FILE_PLACEHOLDERS)
+            yield from _check_template(("files_format",), self.files_format, FILE_PLACEHOLDERS, FILE_PLACEHOLDERS)
         if isinstance(self.healthcheck, HttpCheck) and not self.healthcheck.url.startswith(
             ("http://", "https://", "${{")
         ):
             yield Misfit(("healthcheck", "url"), "no address of http or https", "write http://… or https://…")
         if isinstance(self.healthcheck, CommandCheck):
             steps = ("healthcheck", "command_template")
-            yield from _template_misfits(steps, self.healthcheck.command_template, tuple(NO_CASE))
+            yield from _check_template(steps, self.healthcheck.command_template, tuple(PLACEHOLDER_VALUES))
         for placeholder in parse_template(self.command_template).placeholders:
             if placeholder.name == "FILES" and placeholder.context is not QuoteContext.PLAIN:
                 hint = "it becomes a word for each file: write it outside of quotes"
@@ -113,45 +114,57 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     def _check(self, folder: Path, cwd: Path) -> Check | None:
         match self.healthcheck:
             case HttpCheck(url=url, timeout_seconds=seconds):
-                return AddressAnswers(url, float(seconds or CHECK_SECONDS))
+                return HttpHealthcheck(url, float(seconds or CHECK_SECONDS))
             case CommandCheck(command_template=template, timeout_seconds=seconds) as check:
                 where = existing_folder(folder, check.cwd, "healthcheck.cwd") if check.cwd else cwd
-                return CommandSucceeds(template, where, float(seconds or CHECK_SECONDS))
+                return CommandHealthcheck(template, where, float(seconds or CHECK_SECONDS))
         return None
 
 
-def _template_misfits(
+def _check_template(
     steps: tuple[str, ...], template: str, known: Sequence[str], foreign: Sequence[str] = FOREIGN
 ) -> Iterator[Misfit]:
     for message, hint in find_problems(template, known, foreign):
         yield Misfit(steps, message, hint)
 
 
-class _Runs:
+class _CommandProvider:
     """What both ways to run a command have in common."""
 
     def __init__(self, settings: CliSettings, command: Command, check: Check | None):
         self._settings, self._command, self.check = settings, command, check
 
 
-class Cli(_Runs):
-    """Runs the command for each request."""
+class Cli(_CommandProvider):
+    """Runs the command for each request. It may be entered several times; the last to leave removes its files."""
 
-    _numbers = itertools.count(1)
+    def __init__(self, settings: CliSettings, command: Command, check: Check | None):
+        super().__init__(settings, command, check)
+        self._users = 0
+        self._request_numbers = itertools.count(1)
+        self._temporary: Path | None = None
 
     async def __aenter__(self) -> Self:
+        self._users += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if "_temporary" not in self.__dict__:
+        self._users -= 1
+        if self._users or self._temporary is None:
             return
         if self._settings.keep_temp_files:
             say(f"target {self._settings.name!r}: its temporary files are kept in {self._temporary}")
         else:
             remove_folder(self._temporary)
+        self._temporary = None
 
-    @cached_property
-    def _temporary(self) -> Path:
+    def _temporary_stem(self, request: ProviderRequest) -> str:
+        """Return the path of a request's temporary files, without a suffix."""
+        if self._temporary is None:
+            self._temporary = self._new_folder()
+        return f"{self._temporary}/{next(self._request_numbers)}-{safe_name(request.eval_id)}"
+
+    def _new_folder(self) -> Path:
         if not self._settings.keep_temp_files:
             return make_folder()
         folder = make_folder(Path(tempfile.gettempdir()))
@@ -159,7 +172,7 @@ class Cli(_Runs):
         return folder
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        stem = f"{self._temporary}/{next(self._numbers)}-{safe_name(request.eval_id)}"
+        stem = self._temporary_stem(request)
         values = {
             "PROMPT": request.question,
             "GUIDELINES": request.guidelines,
@@ -196,7 +209,7 @@ def _remove(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-class CliBatch(_Runs):
+class CliBatch(_CommandProvider):
     """Runs the command once for all requests."""
 
     @property
@@ -205,7 +218,7 @@ class CliBatch(_Runs):
 
     async def invoke_batch(self, requests: Requests, attempt: int, output: Path) -> BatchOutput:
         batch, prompt = output.with_name("requests.jsonl"), output.with_name("prompt.txt")
-        asked = await _ask(requests, batch if "BATCH_FILE" in self._command.names else None)
+        batch_content = await _write_requests(requests, batch if "BATCH_FILE" in self._command.names else None)
         values = {
             "PROMPT": "",
             "GUIDELINES": "",
@@ -218,20 +231,20 @@ class CliBatch(_Runs):
         if self._settings.verbose:
             say(f"batch: running {self._command.display(values)}")
         prompt.touch()
-        finished = await self._run(values, tuple(asked.files), output)
+        finished = await self._run(values, tuple(batch_content.files), output)
         expect_success(finished)
         if not os.path.lexists(output):
             raise ProviderError(f"the command succeeded but wrote no {{OUTPUT_FILE}}{output_tail(finished)}")
-        answers = await read_output(output, asked.ids, asked.cases)
-        if len(answers) < asked.cases:
+        answers = await read_output(output, batch_content.ids, batch_content.cases)
+        if len(answers) < batch_content.cases:
             answers.close()
-            raise await _missing(requests, answers, asked.cases, output)
+            raise await _missing_answers(requests, answers, batch_content.cases, output)
         if self._settings.keep_temp_files:
             say(f"target {self._settings.name!r}: the files of its batch are kept in {output.parent}")
         return answers
 
     async def _run(self, values: dict[str, str], files: tuple[Path, ...], output: Path) -> ProcessResult:
-        """Run the command; what it writes is in `output` then."""
+        """Run the command; its answers are in the file `output` then."""
         if "OUTPUT_FILE" in self._command.names:
             return await self._command.run(values, files)
         with output.open("w+b") as file:
@@ -240,8 +253,8 @@ class CliBatch(_Runs):
             return finished._replace(stdout=Output(tail=file.read()))
 
 
-class _Asked(NamedTuple):
-    """What a batch is asked: how many cases, and with which files."""
+class _BatchContent(NamedTuple):
+    """What a batch asks: which ids, how many cases, and with which files."""
 
     ids: HashSet
     cases: int
@@ -261,8 +274,8 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 
 
-async def _ask(requests: Requests, path: Path | None) -> _Asked:
-    """Go through the requests once, and write them to a file if the command wants one."""
+async def _write_requests(requests: Requests, path: Path | None) -> _BatchContent:
+    """Return what a batch asks; write the requests to a file if the command reads one."""
     ids, cases = HashSet(), 0
     files: dict[Path, None] = {}
     with path.open("wb") if path else nullcontext() as file:
@@ -271,11 +284,11 @@ async def _ask(requests: Requests, path: Path | None) -> _Asked:
             cases += 1
             files.update(dict.fromkeys(request.input_files))
             if file:
-                file.write(_ENCODE(_line(request)) + b"\n")
-    return _Asked(ids, cases, files)
+                file.write(_ENCODE(_batch_request(request)) + b"\n")
+    return _BatchContent(ids, cases, files)
 
 
-def _line(request: ProviderRequest) -> BatchRequest:
+def _batch_request(request: ProviderRequest) -> BatchRequest:
     return BatchRequest(
         id=request.eval_id,
         question=request.question,
@@ -285,14 +298,14 @@ def _line(request: ProviderRequest) -> BatchRequest:
     )
 
 
-async def _missing(requests: Requests, answers: BatchOutput, count: int, output: Path) -> ProviderError:
-    """The error that lists the ids without an answer.
+async def _missing_answers(requests: Requests, answers: BatchOutput, count: int, output: Path) -> ProviderError:
+    """Return the error that lists the ids without an answer.
 
     It stands in every result of the batch, so that a list too long for that goes into a file of its own.
     """
     ids = [request.eval_id async for request in requests() if request.eval_id not in answers]
     listed = ", ".join(ids)
-    if len(ids) > 20 and len(listed) * count > MOST_LISTED:
+    if len(ids) > 20 and len(listed) * count > MAX_LISTED_CHARACTERS:
         path = output.with_name("missing.txt")
         path.write_text(clean("\n".join(ids) + "\n"), encoding="utf-8")
         listed = f"{', '.join(ids[:20])} and {len(ids) - 20} more, see {path}"

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from agentv.errors import ProviderError
 from agentv.protocols import Provider
-from agentv.providers.models.conversation import LanguageModel, Said, Turn, decoded, with_system
+from agentv.providers.models.conversation import Completion, LanguageModel, Turn, decode, split_system
 from agentv.providers.settings import Count, LanguageModelSettings, Text
 from agentv.records import Json, ProviderRequest, TokenUsage, ToolCall
 
@@ -35,23 +35,23 @@ class Anthropic(LanguageModel[AnthropicSettings]):
 
     def connect(self) -> Any:
         sdk = self.module()
-        # servers of one's own want no key, and should not get one that was meant for Anthropic
+        # a server of the user's own needs no key, and must not get the one for Anthropic
         key = self.settings.api_key or ("none" if self.settings.base_url else None)
         try:
-            return sdk.AsyncAnthropic(api_key=key, base_url=self.settings.base_url, **self.alone())
+            return sdk.AsyncAnthropic(api_key=key, base_url=self.settings.base_url, **self.client_options())
         except (sdk.AnthropicError, ValueError) as error:
             raise ProviderError(str(error)) from error
 
     async def close(self, client: Any) -> None:
         await client.close()
 
-    async def ask(self, client: Any, request: ProviderRequest) -> Said:
-        return _said(await self.posted(client, "/v1/messages", self._body(request), self.module().AnthropicError))
+    async def ask(self, client: Any, request: ProviderRequest) -> Completion:
+        return _completion(await self.post(client, "/v1/messages", self._body(request), self.module().AnthropicError))
 
     def _body(self, request: ProviderRequest) -> dict[str, Any]:
-        """What is sent; what is not set is not sent."""
+        """Return the body of a request; what is not set is not sent."""
         settings = self.settings
-        system, turns = with_system(request, settings.system_prompt)
+        system, turns = split_system(request, settings.system_prompt)
         body: dict[str, Any] = {
             "model": settings.model,
             "max_tokens": settings.max_output_tokens or MAX_TOKENS,
@@ -65,7 +65,7 @@ class Anthropic(LanguageModel[AnthropicSettings]):
 
 
 def _messages(turns: Sequence[Turn]) -> list[Json]:
-    """The turns as user and assistant have them by turns: what one says in a row is one message."""
+    """Return the turns as messages of user and assistant in turn: several of one role in a row become one message."""
     messages: list[Json] = []
     for turn in turns:
         role = "assistant" if turn.role == "assistant" else "user"
@@ -79,12 +79,12 @@ def _messages(turns: Sequence[Turn]) -> list[Json]:
 def _blocks(turn: Turn) -> list[Json]:
     if turn.answers is not None:
         return [{"type": "tool_result", "tool_use_id": turn.answers.id, "content": turn.text}]
-    said = [{"type": "text", "text": turn.text}] if turn.text else []
-    return [*said, *({"type": "tool_use", "id": c.id, "name": c.tool, "input": _input(c.input)} for c in turn.calls)]
+    text = [{"type": "text", "text": turn.text}] if turn.text else []
+    return [*text, *({"type": "tool_use", "id": c.id, "name": c.tool, "input": _input(c.input)} for c in turn.calls)]
 
 
 def _input(value: Any) -> Json:
-    """The input of a tool, which must be an object here."""
+    """Return the input of a tool as an object, which Anthropic requires."""
     return value if isinstance(value, dict) else {} if value is None else {"input": value}
 
 
@@ -118,16 +118,16 @@ class _Answer(msgspec.Struct):
     usage: _Usage | None = None
 
 
-def _said(body: bytes) -> Said:
-    """What the blocks of the answer say. Tools that the vendor runs have their outputs among them."""
-    answer = decoded(body, _Answer)
+def _completion(body: bytes) -> Completion:
+    """Return the completion in the body of a reply. The outputs of tools that the vendor runs are in it as well."""
+    answer = decode(body, _Answer)
     text = "".join(block.text for block in answer.content if block.type == "text")
     if answer.stop_reason == "refusal":
         details = answer.stop_details or _Details()
         why = details.explanation or details.category or text or "no reason given"
         raise ProviderError(f"the model refused: {why}")
     outputs = {block.tool_use_id: block.content for block in answer.content if block.tool_use_id}
-    return Said(
+    return Completion(
         text=text,
         calls=tuple(
             ToolCall(tool=block.name, input=block.input, output=outputs.get(block.id or ""), id=block.id)
@@ -136,12 +136,12 @@ def _said(body: bytes) -> Said:
         ),
         reasoning="\n\n".join(block.thinking for block in answer.content if block.thinking),
         usage=None if answer.usage is None else _tokens(answer.usage),
-        stopped=answer.stop_reason or "",
+        stop_reason=answer.stop_reason or "",
     )
 
 
 def _tokens(usage: _Usage) -> TokenUsage:
-    """The tokens. Those that were read from the cache, or written to it, are not in the vendor's own count."""
+    """Return the tokens. The vendor's own count leaves out those that were read from the cache or written to it."""
     cached = usage.cache_read_input_tokens
-    given = usage.input_tokens + (cached or 0) + (usage.cache_creation_input_tokens or 0)
-    return TokenUsage(input=given, output=usage.output_tokens, cached=cached)
+    total = usage.input_tokens + (cached or 0) + (usage.cache_creation_input_tokens or 0)
+    return TokenUsage(input=total, output=usage.output_tokens, cached=cached)

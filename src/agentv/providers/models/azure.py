@@ -19,15 +19,15 @@ VERSION = "2024-10-21"
 class AzureSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model deployed on Azure; `model` and `deployment` mean the same, and so do the two versions."""
 
-    needs_one: ClassVar[tuple[str, ...]] = ("deployment", "model")
+    requires_one_of: ClassVar[tuple[str, ...]] = ("deployment", "model")
 
     endpoint: Annotated[Text, Meta(description="https://RESOURCE.openai.azure.com")]
     deployment: Annotated[Text | None, Meta(description="The deployment's name.")] = None
     version: Annotated[Text | None, Meta(description=f"The API version; {VERSION} if left out.")] = None
     api_version: Annotated[Text | None, Meta(description="The same as version.")] = None
 
-    def misfits(self) -> Iterator[Misfit]:
-        yield from super().misfits()
+    def validate(self) -> Iterator[Misfit]:
+        yield from super().validate()
         if self.model is None and self.deployment is None:
             yield Misfit((), "missing deployment", "name the deployment on Azure with 'deployment' or 'model'")
         if self.version and self.api_version and self.version != self.api_version:

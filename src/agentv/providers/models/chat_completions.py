@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from agentv.errors import ProviderError
-from agentv.providers.models.conversation import LanguageModel, Said, Turn, decoded, turns_of, value_of
-from agentv.providers.network import words_in
+from agentv.providers.models.conversation import Completion, LanguageModel, Turn, decode, parse_json, turns_of
+from agentv.providers.network import server_message
 from agentv.providers.settings import LanguageModelSettings
 from agentv.records import ProviderRequest, TokenUsage, ToolCall
 
@@ -18,35 +18,37 @@ class ChatCompletions(LanguageModel[S]):
     """Asks through OpenAI's SDK."""
 
     package, extra = "openai", "openai"
-    _takes_no_schema = False
+    _refuses_schema = False
 
     def connect(self) -> Any:
         sdk = self.module()
         try:
-            return self.new_client(sdk, self.alone())
+            return self.new_client(sdk, self.client_options())
         except (sdk.OpenAIError, ValueError) as error:
             raise ProviderError(str(error)) from error
 
     @abstractmethod
     def new_client(self, sdk: Any, common: dict[str, Any]) -> Any:
-        """The SDK's client for these settings."""
+        """Return the SDK's client for these settings; `common` are options for any of them."""
 
     async def close(self, client: Any) -> None:
         await client.close()
 
-    async def ask(self, client: Any, request: ProviderRequest) -> Said:
-        if self._takes_no_schema:
+    async def ask(self, client: Any, request: ProviderRequest) -> Completion:
+        if self._refuses_schema:
             request = msgspec.structs.replace(request, response_schema=None)
         try:
-            return _said(await self.posted(client, "/chat/completions", self.body(request), self.module().OpenAIError))
+            return _completion(
+                await self.post(client, "/chat/completions", self.body(request), self.module().OpenAIError)
+            )
         except ProviderError as error:
-            if request.response_schema is None or not _is_of_schema(error):
+            if request.response_schema is None or not _is_about_schema(error):
                 raise
-        self._takes_no_schema = True  # as some servers that are compatible otherwise: judges read plain text too
+        self._refuses_schema = True  # some compatible servers do; judges read plain text too
         return await self.ask(client, request)
 
     def body(self, request: ProviderRequest) -> dict[str, Any]:
-        """What is sent; what is not set is not sent."""
+        """Return the body of a request; what is not set is not sent."""
         settings = self.settings
         start = [Turn("system", settings.system_prompt)] if settings.system_prompt else []
         body: dict[str, Any] = {
@@ -63,11 +65,11 @@ class ChatCompletions(LanguageModel[S]):
         return body
 
 
-def _is_of_schema(error: ProviderError) -> bool:
-    """Whether a server has refused the form that an answer should have."""
-    words = error.message.lower()
+def _is_about_schema(error: ProviderError) -> bool:
+    """Whether a server refused the request because of its response schema."""
+    message = error.message.lower()
     return error.status in (400, 404, 415, 422, 501) and any(
-        word in words for word in ("response_format", "json_schema", "structured output")
+        word in message for word in ("response_format", "json_schema", "structured output")
     )
 
 
@@ -85,7 +87,7 @@ def _message(turn: Turn) -> dict[str, Any]:
 
 
 def _arguments(value: Any) -> str:
-    """The input of a tool as a text of JSON, which is the form it has there."""
+    """Return the input of a tool as JSON text, which is the form it has there."""
     return value if isinstance(value, str) else msgspec.json.encode({} if value is None else value).decode()
 
 
@@ -126,48 +128,48 @@ class _Usage(msgspec.Struct):
     """In USD, by some who resell models."""
 
 
-class _Completion(msgspec.Struct):
+class _Reply(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
 
 
-def _said(body: bytes) -> Said:
-    """What the first choice says. A refusal, and an answer that a filter cut off, are none."""
-    completion = decoded(body, _Completion)
-    if not completion.choices:
-        raise ProviderError(f"the model gave no answer: its list of choices is empty: {words_in(body)}")
-    message, stopped = completion.choices[0].message, completion.choices[0].finish_reason or ""
+def _completion(body: bytes) -> Completion:
+    """Return the completion in the body of a reply; raise `ProviderError` for a refusal or if a filter stopped it."""
+    reply = decode(body, _Reply)
+    if not reply.choices:
+        raise ProviderError(f"the model gave no answer: its list of choices is empty: {server_message(body)}")
+    message, stop_reason = reply.choices[0].message, reply.choices[0].finish_reason or ""
     if message.refusal:
         raise ProviderError(f"the model refused: {message.refusal}")
     text, reasoning = _texts(message)
-    if stopped == "content_filter":
+    if stop_reason == "content_filter":
         raise ProviderError(f"the model refused: a content filter stopped it{f' after {text!r}' if text else ''}")
-    usage = completion.usage
-    return Said(
+    usage = reply.usage
+    return Completion(
         text=text,
         calls=tuple(_call(call) for call in message.tool_calls or ()),
         reasoning=reasoning,
         usage=None if usage is None else _tokens(usage),
         cost_usd=None if usage is None else usage.cost,
-        stopped=stopped,
+        stop_reason=stop_reason,
     )
 
 
 def _texts(message: _Message) -> tuple[str, str]:
-    """What was said, and what was thought: compatible servers have several places for either."""
-    thought = message.reasoning_content or message.reasoning or ""
+    """Return the answer and the reasoning; compatible servers have several fields for either."""
+    reasoning = message.reasoning_content or message.reasoning or ""
     if not isinstance(message.content, list):
-        return message.content or "", thought
+        return message.content or "", reasoning
     texts = [part["text"] for part in message.content if isinstance(part.get("text"), str)]
-    return "".join(texts), thought
+    return "".join(texts), reasoning
 
 
 def _call(call: _Call) -> ToolCall:
     named = call.function or call.custom
     if named is None:
         raise ProviderError("the model's answer is malformed: it calls a tool without a name")
-    given = named.arguments if named.arguments is not None else named.input
-    return ToolCall(tool=named.name, input=None if given is None else value_of(given), id=call.id)
+    arguments = named.arguments if named.arguments is not None else named.input
+    return ToolCall(tool=named.name, input=None if arguments is None else parse_json(arguments), id=call.id)
 
 
 def _tokens(usage: _Usage) -> TokenUsage:

@@ -14,9 +14,9 @@ import msgspec
 
 from agentv.errors import ProviderError
 from agentv.formats.wire import mended_json
-from agentv.providers.network import Networked, beginning, connection_error
+from agentv.providers.network import NetworkProvider, connection_error, excerpt
 from agentv.providers.settings import LanguageModelSettings, Pricing
-from agentv.providers.transport import lanes
+from agentv.providers.transport import make_transport
 from agentv.records import Json, Message, ProviderRequest, ProviderResponse, Role, TokenUsage, ToolCall
 
 T = TypeVar("T")
@@ -34,63 +34,64 @@ class Turn(NamedTuple):
     answers: ToolCall | None = None
 
 
-class Said(NamedTuple):
-    """What a model answered; `stopped` is why it went no further, in the vendor's words."""
+class Completion(NamedTuple):
+    """What a model answered."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     usage: TokenUsage | None = None
     cost_usd: float | None = None
-    stopped: str = ""
+    stop_reason: str = ""
+    """Why it went no further, in the vendor's words."""
 
 
-class LanguageModel(Networked, Generic[S]):
-    """Asks a vendor's model once, with the chat turns. Who repeats what failed is somebody else."""
+class LanguageModel(NetworkProvider, Generic[S]):
+    """Sends the chat turns to a vendor's model, once: repeating what failed is the caller's task."""
 
     def __init__(self, settings: S):
         super().__init__(settings)
         self.settings = settings
 
     @abstractmethod
-    async def ask(self, client: Any, request: ProviderRequest) -> Said:
-        """What the model says; `ProviderError` when that is nothing."""
+    async def ask(self, client: Any, request: ProviderRequest) -> Completion:
+        """Return what the model answers; raise `ProviderError` if it does not."""
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         client = self.client()
         start = time.perf_counter()
-        said = await self.ask(client, request)
-        took = round((time.perf_counter() - start) * 1000, 3)
-        if not said.text.strip() and not said.calls:
-            why = f" (it stopped for the reason {said.stopped!r})" if said.stopped else ""
+        answer = await self.ask(client, request)
+        duration_ms = round((time.perf_counter() - start) * 1000, 3)
+        if not answer.text.strip() and not answer.calls:
+            why = f" (it stopped for the reason {answer.stop_reason!r})" if answer.stop_reason else ""
             raise ProviderError(f"the model gave an empty answer{why}")
-        thought = (Message(role="assistant", name=REASONING, content=said.reasoning),) if said.reasoning else ()
-        spoken = Message(role="assistant", content=said.text or None, tool_calls=said.calls or None)
-        cost = _cost(said.usage, self.settings.pricing)
+        reasoning = (Message(role="assistant", name=REASONING, content=answer.reasoning),) if answer.reasoning else ()
+        message = Message(role="assistant", content=answer.text or None, tool_calls=answer.calls or None)
+        cost = _cost(answer.usage, self.settings.pricing)
         return ProviderResponse(
-            text=said.text,
-            output_messages=(*thought, spoken),
-            token_usage=said.usage,
-            cost_usd=said.cost_usd if cost is None else cost,
-            duration_ms=took,
+            text=answer.text,
+            output_messages=(*reasoning, message),
+            token_usage=answer.usage,
+            cost_usd=answer.cost_usd if cost is None else cost,
+            duration_ms=duration_ms,
         )
 
-    def alone(self) -> dict[str, Any]:
-        """How OpenAI's and Anthropic's clients are made: they repeat nothing themselves, and wait as long as we do."""
-        http = self.module().DefaultAsyncHttpxClient(timeout=None, transport=lanes(self._httpx()))
+    def client_options(self) -> dict[str, Any]:
+        """Return options for OpenAI's and Anthropic's clients: no retries and no timeouts, which are the caller's."""
+        http = self.module().DefaultAsyncHttpxClient(timeout=None, transport=make_transport(self._httpx()))
         return {"max_retries": 0, "timeout": None, "http_client": http}
 
     def _httpx(self) -> Any:
-        """Whichever httpx the SDK is built on."""
+        """Return the httpx that the SDK is built on."""
         kinds = self.module().DefaultAsyncHttpxClient.__mro__
         (package,) = {kind.__module__ for kind in kinds if kind.__name__ == "AsyncClient"}
         return importlib.import_module(package.partition(".")[0])
 
-    async def posted(self, client: Any, path: str, body: Json, sdk_error: type[Exception]) -> bytes:
-        """The body of the answer to a body. OpenAI's and Anthropic's SDKs come from one generator.
+    async def post(self, client: Any, path: str, body: Json, sdk_error: type[Exception]) -> bytes:
+        """Return the body of the reply; raise `ProviderError` for any other than success.
 
-        Their methods for each kind of request would look at all that is sent, against types that they know, for as
-        long as all the rest takes.
+        OpenAI's and Anthropic's SDKs come from one generator, so this serves both. Their methods for each kind of
+        request check all that is sent against their types, which takes as long as all the rest.
         """
         sdk = self.module()
         more = {"extra_json": self.settings.options} if self.settings.options else {}
@@ -101,12 +102,12 @@ class LanguageModel(Networked, Generic[S]):
             raise self.status_error(error.status_code, error.response.content, error.response.headers) from error
         except sdk.APIConnectionError as error:
             raise connection_error(error.__cause__ or error) from error
-        except (sdk_error, ValueError, TypeError) as error:  # such as no key, or options that are no JSON
-            raise ProviderError(beginning(str(error)) or type(error).__name__) from error
+        except (sdk_error, ValueError, TypeError) as error:  # no key, or options that are no JSON
+            raise ProviderError(excerpt(str(error)) or type(error).__name__) from error
 
 
 def turns_of(request: ProviderRequest) -> list[Turn]:
-    """The turns of a request. What a tool said without having been called is told by the user."""
+    """Return the turns of a request. What a tool said without having been called becomes a turn of the user."""
     turns: list[Turn] = []
     unanswered: list[ToolCall] = []
     numbers = itertools.count(1)
@@ -127,42 +128,42 @@ def turns_of(request: ProviderRequest) -> list[Turn]:
     return turns
 
 
-def with_system(request: ProviderRequest, system_prompt: str | None) -> tuple[str, list[Turn]]:
-    """The system's words and the turns of the others, for vendors who keep the two apart.
+def split_system(request: ProviderRequest, system_prompt: str | None) -> tuple[str, list[Turn]]:
+    """Return the system prompt and the other turns, for vendors whose requests keep the two apart.
 
-    They want somebody to have spoken: with nobody else there, what the system said last is the user's.
+    Such a request needs a turn: if there are only system messages, the last one is sent as the user's.
     """
     turns = turns_of(request)
-    spoken = [turn for turn in turns if turn.role != "system"]
-    own = [turn.text for turn in turns if turn.role == "system"]
-    if not spoken:
-        spoken = [Turn("user", own.pop())]
-    return "\n\n".join(filter(None, [system_prompt, *own])), spoken
+    others = [turn for turn in turns if turn.role != "system"]
+    system = [turn.text for turn in turns if turn.role == "system"]
+    if not others:
+        others = [Turn("user", system.pop())]
+    return "\n\n".join(filter(None, [system_prompt, *system])), others
 
 
-def value_of(text: str) -> Any:
-    """The JSON value that a text is, else the text."""
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text; any other text as it is."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return text
 
 
-def decoded(body: bytes, type_: type[T]) -> T:
-    """The answer in its vendor's form; `ProviderError` when it has not got it."""
+def decode(body: bytes, type_: type[T]) -> T:
+    """Return the body of a reply as a `type_`; raise `ProviderError` if it is none."""
     try:
         return msgspec.json.decode(body, type=type_)
     except msgspec.ValidationError as error:
         raise ProviderError(f"the model's answer is malformed: {error}") from error
     except (msgspec.DecodeError, RecursionError) as error:
         if (mended := mended_json(body)) is not None:
-            return decoded(mended, type_)
-        shown = beginning(body.decode("utf-8", "replace"))
+            return decode(mended, type_)
+        shown = excerpt(body.decode("utf-8", "replace"))
         raise ProviderError(f"the model's answer is no JSON: {shown or 'it is empty'}") from error
 
 
 def _text(content: Any) -> str:
-    """The content of a message, or the output of a tool, as text."""
+    """Return the content of a message, or the output of a tool, as text."""
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, Sequence) and all(hasattr(block, "value") for block in content):
@@ -171,11 +172,11 @@ def _text(content: Any) -> str:
 
 
 def _cost(usage: TokenUsage | None, pricing: Pricing | None) -> float | None:
-    """What the tokens cost, where prices are known; cached ones at their own price, if they have one."""
+    """Return what the tokens cost in USD, if prices are set; cached tokens may have a price of their own."""
     if usage is None or pricing is None:
         return None
     cached = usage.cached or 0
     fresh = (usage.input or 0) - cached
     price = float(pricing.input or 0)
-    of_cached = price if pricing.cached is None else float(pricing.cached)
-    return (fresh * price + cached * of_cached + (usage.output or 0) * float(pricing.output or 0)) / 1_000_000
+    cached_price = price if pricing.cached is None else float(pricing.cached)
+    return (fresh * price + cached * cached_price + (usage.output or 0) * float(pricing.output or 0)) / 1_000_000

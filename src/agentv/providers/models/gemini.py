@@ -14,14 +14,14 @@ from msgspec import Meta
 
 from agentv.errors import ProviderError
 from agentv.protocols import Provider
-from agentv.providers.models.conversation import LanguageModel, Said, Turn, value_of, with_system
-from agentv.providers.network import beginning, connection_error
+from agentv.providers.models.conversation import Completion, LanguageModel, Turn, parse_json, split_system
+from agentv.providers.network import connection_error, excerpt
 from agentv.providers.settings import LanguageModelSettings, Text
-from agentv.providers.transport import lanes
+from agentv.providers.transport import make_transport
 from agentv.records import Json, ProviderRequest, TokenUsage, ToolCall
 
 MODEL = "gemini-3.8-flash"
-GOOD_ENDS = ("", "STOP", "MAX_TOKENS", "CONTINUATION", "FINISH_REASON_UNSPECIFIED")
+GOOD_STOP_REASONS = ("", "STOP", "MAX_TOKENS", "CONTINUATION", "FINISH_REASON_UNSPECIFIED")
 
 
 class GeminiSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,14 +48,16 @@ class Gemini(LanguageModel[GeminiSettings]):
         import httpx2
 
         settings = self.settings
-        # servers of one's own want no key, and should not get one that was meant for Google
+        # a server of the user's own needs no key, and must not get the one for Google
         key = settings.api_key or ("none" if settings.base_url else None)
-        http = httpx2.AsyncClient(timeout=None, transport=lanes(httpx2))  # no redirections: the key would go with them
+        http = httpx2.AsyncClient(
+            timeout=None, transport=make_transport(httpx2)
+        )  # no redirections: the key would go with them
         options = {
             "base_url": settings.base_url,
             "httpx_async_client": http,
             "retry_options": {"attempts": 1},
-            "extra_body": self._unknown(),
+            "extra_body": self._extra_body(),
         }
         try:
             return _Client(self.module().Client(api_key=key, http_options=options), http)
@@ -67,17 +69,17 @@ class Gemini(LanguageModel[GeminiSettings]):
         client.sdk.close()
         await client.http.aclose()
 
-    async def ask(self, client: _Client, request: ProviderRequest) -> Said:
+    async def ask(self, client: _Client, request: ProviderRequest) -> Completion:
         import httpx2
         from google.genai import errors, types
 
-        system, turns = with_system(request, self.settings.system_prompt)
+        system, turns = split_system(request, self.settings.system_prompt)
         fields = self._config(request, system)
         model = self.settings.model or MODEL
         try:
             config = types.GenerateContentConfig(**fields)
         except ValueError as error:
-            raise ProviderError(f"options: {_words(error)}") from error
+            raise ProviderError(f"options: {_reason(error)}") from error
         try:
             answer = await client.sdk.aio.models.generate_content(model=model, contents=_contents(turns), config=config)
         except errors.APIError as error:
@@ -87,11 +89,11 @@ class Gemini(LanguageModel[GeminiSettings]):
         except httpx2.RequestError as error:
             raise connection_error(error) from error
         except (ValueError, TypeError, AttributeError) as error:  # the SDK trusts in the form of what it reads
-            raise ProviderError(f"the model's answer is malformed: {_words(error)}") from error
-        return _said(answer)
+            raise ProviderError(f"the model's answer is malformed: {_reason(error)}") from error
+        return _completion(answer)
 
     def _config(self, request: ProviderRequest, system: str) -> Json:
-        """What is sent besides the turns; what is not set is not sent."""
+        """Return what is sent besides the turns; what is not set is not sent."""
         settings = self.settings
         fields: Json = {"automatic_function_calling": {"disable": True}}
         if system:
@@ -105,15 +107,15 @@ class Gemini(LanguageModel[GeminiSettings]):
         known = _known_options()
         return fields | {known[name]: value for name, value in (settings.options or {}).items() if name in known}
 
-    def _unknown(self) -> Json | None:
-        """The options that the SDK has no word for: they go into the body of the request as they are."""
+    def _extra_body(self) -> Json | None:
+        """Return the options that the SDK does not know: they go into the body of the request as they are."""
         known = _known_options()
         return {name: value for name, value in (self.settings.options or {}).items() if name not in known} or None
 
 
 @cache
 def _known_options() -> dict[str, str]:
-    """The settings of a request that the SDK knows, by either of their spellings."""
+    """Return the names of the options that the SDK knows, by either of their spellings."""
     from google.genai import types
 
     fields = types.GenerateContentConfig.model_fields
@@ -121,7 +123,7 @@ def _known_options() -> dict[str, str]:
 
 
 def _contents(turns: Sequence[Turn]) -> list[Json]:
-    """The turns as user and model have them by turns: what one says in a row is one content."""
+    """Return the turns as contents of user and model in turn: several of one role in a row become one content."""
     contents: list[Json] = []
     for turn in turns:
         role = "model" if turn.role == "assistant" else "user"
@@ -134,19 +136,21 @@ def _contents(turns: Sequence[Turn]) -> list[Json]:
 
 def _parts(turn: Turn) -> list[Json]:
     if turn.answers is not None:
-        return [{"function_response": {"name": turn.answers.tool, "response": _object(value_of(turn.text), "output")}}]
-    said = [{"text": turn.text}] if turn.text else []
+        return [
+            {"function_response": {"name": turn.answers.tool, "response": _object(parse_json(turn.text), "output")}}
+        ]
+    text = [{"text": turn.text}] if turn.text else []
     calls = ({"name": call.tool, "args": _object(call.input, "input")} for call in turn.calls)
-    return [*said, *({"function_call": call} for call in calls)]
+    return [*text, *({"function_call": call} for call in calls)]
 
 
 def _object(value: Any, name: str) -> Json:
-    """The value, which must be an object here."""
+    """Return the value as an object, which Google requires."""
     return value if isinstance(value, dict) else {} if value is None else {name: value}
 
 
-def _said(answer: Any) -> Said:
-    """What the first candidate says. A blocked prompt has none, and one that was broken off is no answer."""
+def _completion(answer: Any) -> Completion:
+    """Return the completion in the first candidate; raise `ProviderError` if there is none or it was broken off."""
     feedback = answer.prompt_feedback
     if feedback is not None and feedback.block_reason is not None:
         why = f": {feedback.block_reason_message}" if feedback.block_reason_message else ""
@@ -154,25 +158,25 @@ def _said(answer: Any) -> Said:
     if not answer.candidates:
         raise ProviderError("the model gave no answer: its list of candidates is empty")
     candidate = answer.candidates[0]
-    stopped = _name(candidate.finish_reason)
-    if stopped not in GOOD_ENDS:
+    stop_reason = _name(candidate.finish_reason)
+    if stop_reason not in GOOD_STOP_REASONS:
         blocked = [_name(rating.category) for rating in candidate.safety_ratings or () if rating.blocked]
         raise ProviderError(
-            ": ".join(filter(None, ["the model broke off", stopped, candidate.finish_message, *blocked]))
+            ": ".join(filter(None, ["the model broke off", stop_reason, candidate.finish_message, *blocked]))
         )
     parts = (candidate.content.parts if candidate.content else None) or []
     calls = [part.function_call for part in parts if part.function_call]
-    return Said(
+    return Completion(
         text="".join(part.text for part in parts if part.text and not part.thought),
         calls=tuple(ToolCall(tool=call.name or "", input=call.args, id=call.id) for call in calls),
         reasoning="\n\n".join(part.text for part in parts if part.text and part.thought),
         usage=_tokens(answer.usage_metadata),
-        stopped=stopped,
+        stop_reason=stop_reason,
     )
 
 
 def _tokens(usage: Any) -> TokenUsage | None:
-    """The tokens: what tools put into the prompt is input as well, and thoughts are output."""
+    """Return the tokens: what tools put into the prompt counts as input, thoughts as output."""
     if usage is None:
         return None
     return TokenUsage(
@@ -199,7 +203,7 @@ class _Failure(msgspec.Struct):
 
 
 def _retry_delay(body: Any) -> float | None:
-    """For how many seconds Google wants to be left alone, which it says in the body."""
+    """Return the seconds that Google asks to wait before the next request; they are in the body."""
     try:
         details = msgspec.convert(body, _Failure).error.details
         return next((float(found.retry_delay.removesuffix("s")) for found in details if found.retry_delay), None)
@@ -207,10 +211,10 @@ def _retry_delay(body: Any) -> float | None:
         return None
 
 
-def _words(error: Exception) -> str:
-    """What is wrong with a value: pydantic's first complaint, or what else was said."""
+def _reason(error: Exception) -> str:
+    """Return what is wrong with a value: the first of pydantic's errors, else the message of the exception."""
     found = getattr(error, "errors", None)
     if found is None:
-        return beginning(str(error)) or type(error).__name__
+        return excerpt(str(error)) or type(error).__name__
     first = found()[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

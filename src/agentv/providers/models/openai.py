@@ -24,6 +24,6 @@ class OpenAI(ChatCompletions[OpenAISettings]):
     """Asks OpenAI, or whoever is at `base_url`."""
 
     def new_client(self, sdk: Any, common: dict[str, Any]) -> Any:
-        # servers of one's own want no key, and should not get one that was meant for OpenAI
+        # a server of the user's own needs no key, and must not get the one for OpenAI
         key = self.settings.api_key or ("none" if self.settings.base_url else None)
         return sdk.AsyncOpenAI(api_key=key, base_url=self.settings.base_url, **common)

@@ -1,0 +1,83 @@
+"""All that a package with a provider or an evaluator imports from agentv.
+
+These names stay; where they are defined may change.
+"""
+
+from agentv.errors import AgentvError, ConfigError, ProviderError, SettingError
+from agentv.protocols import (
+    Answers,
+    BatchProvider,
+    Check,
+    Evaluator,
+    EvaluatorContext,
+    EvaluatorSettings,
+    JudgeTarget,
+    NamedEvaluator,
+    Provider,
+    Requests,
+)
+from agentv.providers.settings import (
+    IN_CACHE_KEY,
+    NOT_IN_CACHE_KEY,
+    SECRET,
+    Amount,
+    Count,
+    Flag,
+    LanguageModelSettings,
+    Number,
+    RetrySettings,
+    Seconds,
+    Secret,
+    TargetSettings,
+    Text,
+)
+from agentv.records import (
+    EvalCase,
+    Exchange,
+    Message,
+    ProviderRequest,
+    ProviderResponse,
+    Score,
+    TokenUsage,
+    ToolCall,
+    TraceEvent,
+)
+
+__all__ = [
+    "IN_CACHE_KEY",
+    "NOT_IN_CACHE_KEY",
+    "SECRET",
+    "AgentvError",
+    "Amount",
+    "Answers",
+    "BatchProvider",
+    "Check",
+    "ConfigError",
+    "Count",
+    "EvalCase",
+    "Evaluator",
+    "EvaluatorContext",
+    "EvaluatorSettings",
+    "Exchange",
+    "Flag",
+    "JudgeTarget",
+    "LanguageModelSettings",
+    "Message",
+    "NamedEvaluator",
+    "Number",
+    "Provider",
+    "ProviderError",
+    "ProviderRequest",
+    "ProviderResponse",
+    "Requests",
+    "RetrySettings",
+    "Score",
+    "Seconds",
+    "Secret",
+    "SettingError",
+    "TargetSettings",
+    "Text",
+    "TokenUsage",
+    "ToolCall",
+    "TraceEvent",
+]
