@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kits.processes import started
+from tests.kits.processes import start_process
 from tests.kits.project import Write, a_case
 from tests.kits.runs import HELLO
 
@@ -33,9 +33,7 @@ def test_a_signal_at_any_moment_ends_with_130(write: Write, number: signal.Signa
     whole = _seconds(command)
     rng = random.Random(int(number))
     for moment in range(16):
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=default_signals
-        )
+        process = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while process.poll() is None and not _is_ready(process.pid, number):
             time.sleep(0.0005)
         time.sleep(whole * 1.2 * (moment + rng.random()) / 16)
