@@ -4,6 +4,7 @@ Run it as `python scripts/structure.py`; the tests use the same functions.
 """
 
 import ast
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +25,21 @@ ORDER = (
     "errors redact stats judge",
 )
 """The packages, each row above the next; those in one row do not import each other."""
+
+
+PATH = (
+    "__main__.main",
+    "cli.run",
+    "cli.eval.command",  # called by click
+    "run.evaluate.evaluate",
+    "run.runner.run_jobs",
+    "run.runner.work",
+    "run.case.run_case",
+    "calls.caller.call",
+    "calls.caller._attempt",
+    "protocols.invoke",
+)
+"""The functions from `main` to a provider's answer, each called by the one before it."""
 
 
 def modules() -> dict[str, ast.Module]:
@@ -80,6 +96,19 @@ def long_functions(trees: dict[str, ast.Module], most: int = 50) -> list[str]:
     ]
 
 
+def broken_path(trees: dict[str, ast.Module]) -> list[str]:
+    """Return the steps of `PATH` that are not there: the first function does not name the second."""
+    found = []
+    for caller, callee in itertools.pairwise(PATH):
+        module, _, name = caller.rpartition(".")
+        called = callee.rpartition(".")[2]
+        functions = [node for node in ast.walk(trees[module]) if getattr(node, "name", None) == name]
+        names = {getattr(node, "attr", getattr(node, "id", None)) for top in functions for node in ast.walk(top)}
+        if called not in names and caller != "cli.run":
+            found.append(f"{caller} does not call {called}")
+    return found
+
+
 def folder_sizes() -> Counter[str]:
     """Return how many modules each folder has, empty `__init__.py` files aside."""
     paths = [path for path in SOURCE.rglob("*.py") if "templates" not in path.parts and path.stat().st_size]
@@ -96,11 +125,13 @@ def main() -> None:
     largest = max(sizes, key=sizes.__getitem__)
     print(f"modules in the top folder: {sizes['.']} (at most 10)")
     print(f"modules in the largest folder: {sizes[largest]} in {largest} (at most 16)")
+    print(f"calls from main to provider.invoke: {len(PATH) - 1} (at most 9)")
     wrong = 0
     for title, found in (
         ("imports that point up", upward_imports(trees)),
         ("modules in a cycle", cycles(trees)),
         ("functions over 50 lines", long_functions(trees)),
+        ("missing steps from main to provider.invoke", broken_path(trees)),
     ):
         print(f"{title}: {len(found)}")
         for line in found:

@@ -21,6 +21,11 @@ def test_no_function_is_longer_than_50_lines() -> None:
     assert structure.long_functions(structure.modules()) == []
 
 
+def test_a_provider_is_asked_nine_calls_from_main() -> None:
+    assert structure.broken_path(structure.modules()) == []
+    assert len(structure.PATH) - 1 <= 9
+
+
 def test_folders_stay_small() -> None:
     sizes = structure.folder_sizes()
     assert sizes["."] <= 10

@@ -124,7 +124,7 @@ class EvalCase(msgspec.Struct, frozen=True, gc=False):
 _SAYS = tuple(name for name in EvalCase.__struct_fields__ if name not in ("file", "line"))
 
 
-class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Tokens that a target reported; `input` includes the cached ones."""
 
     input: int | None = None
@@ -132,7 +132,7 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cached: int | None = None
 
 
-class ExecutionMetrics(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ExecutionMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """What one answer cost."""
 
     token_usage: TokenUsage | None = None
@@ -143,7 +143,7 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 TraceKind = Literal["model_step", "tool_call", "tool_result", "message", "error"]
 
 
-class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """One step of an agent on its way to the answer."""
 
     type: TraceKind
@@ -156,7 +156,7 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: Json | None = None
 
 
-class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):
     """A trace in a few figures; camelCase in files, as its readers know it."""
 
     event_count: int
@@ -169,7 +169,7 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tool_durations: dict[str, list[float]] | None = None
 
 
-class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is sent to a target for one case."""
 
     eval_id: str
@@ -184,7 +184,7 @@ class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The JSON Schema of the answer, for language models that can be held to one."""
 
 
-class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):
     """What a target answered; camelCase in JSON."""
 
     text: str
@@ -195,7 +195,7 @@ class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     duration_ms: float | None = None
 
 
-class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What an evaluator judges: the case, what was sent for it, and what came back."""
 
     case: EvalCase
@@ -206,7 +206,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 Verdict = Literal["pass", "borderline", "fail"]
 
 
-class Score(msgspec.Struct, frozen=True, kw_only=True):
+class Score(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one evaluator made of one answer: 0 is worthless, 1 perfect.
 
     `failed` says that it is no judgement at all: the evaluator broke, or its judge gave no answer.
@@ -227,7 +227,7 @@ Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Weight = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """What one evaluator made of one answer."""
 
     name: str
@@ -243,7 +243,7 @@ class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     failed: bool = False
 
 
-class Digests(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Digests(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Short fingerprints of what produced a result, to tell a better agent from a changed question."""
 
     case: str
@@ -260,7 +260,7 @@ class Digests(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 Failure = Literal["target", "timeout", "judge"]
 
 
-class EvalResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """What became of one case: one line of a results file."""
 
     timestamp: str

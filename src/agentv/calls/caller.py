@@ -98,13 +98,13 @@ def _number(value: float | str | None) -> float | None:
 class Caller:
     """Calls the targets of one run, for answers and for judgements alike.
 
-    `slots` limits all calls at once. A time limit and a number of retries that are given here win over
-    those of the targets.
+    `slots` limits all calls at once, where they can be more than there are workers. A time limit and a number of
+    retries that are given here win over those of the targets.
     """
 
     def __init__(
         self,
-        slots: asyncio.Semaphore,
+        slots: asyncio.Semaphore | None = None,
         seconds: float | None = None,
         retries: int | None = None,
         cache: Cache | None = None,
@@ -145,9 +145,13 @@ class Caller:
         try:
             if limiter.is_needed:
                 await limiter.wait(expected)
-            async with self._slots:
+            if self._slots is None:
                 start = time.perf_counter()
                 got = await within(self.seconds(policy), provider.invoke(request))
+            else:
+                async with self._slots:
+                    start = time.perf_counter()
+                    got = await within(self.seconds(policy), provider.invoke(request))
         finally:
             if slots is not None:
                 slots.release()

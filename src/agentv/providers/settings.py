@@ -17,6 +17,7 @@ from agentv.formats.conversion import Misfit
 from agentv.formats.fingerprint import digest
 from agentv.formats.wire import camel_name
 from agentv.protocols import BatchProvider, Provider
+from agentv.redact import MASK
 
 SECRET = Meta(extra={"secret": True})
 """Marks a secret setting: its value is masked, and is no part of digests and cache keys."""
@@ -62,6 +63,13 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     is_serial: ClassVar[bool] = False
     """Whether the target can only answer one request at a time."""
+
+    def __repr__(self) -> str:
+        """Return the settings as text, with secret ones masked."""
+        secret = secret_fields(type(self))
+        given = {name: getattr(self, name) for name in self.__struct_fields__ if getattr(self, name) is not None}
+        shown = (f"{name}={MASK if name in secret else repr(value)}" for name, value in given.items())
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def validate(self) -> Iterator[Misfit]:
         """Yield what is wrong with the settings that their types do not show."""

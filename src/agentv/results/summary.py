@@ -1,6 +1,7 @@
 """Results as they come -> the figures of a run. What is held is one number a case."""
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -10,6 +11,7 @@ from agentv.results.tally import Tally
 from agentv.stats.distributions import t_quantile
 from agentv.stats.pass_rates import bootstrap_interval, pass_all, pass_at, wilson
 
+EDGES = (0.2, 0.4, 0.6, 0.8)
 BINS = ("[0,0.2)", "[0.2,0.4)", "[0.4,0.6)", "[0.6,0.8)", "[0.8,1.0]")
 SHOWN_ERRORS = 50
 Estimate = Callable[[int, int, int], float]
@@ -44,20 +46,20 @@ class Summary:
 
     def add(self, result: EvalResult) -> None:
         """Count a result of this run."""
+        failure = result.failure
         if result.error is not None:
-            if result.failure == "timeout":
+            if failure == "timeout":
                 self.timeouts += 1
             else:
                 self.target_errors += 1
             if len(self.errors) < SHOWN_ERRORS:
                 self.errors.append((result.eval_id, result.error))
-        elif result.judge_failed:
+        elif failure is not None:
             self.judge_failures += 1
-        unscored = result.error is not None or result.judge_failed
         names = result.dataset, result.eval_id
         if self.trials > 1:
             names = self._clean(result.dataset), self._clean(result.eval_id)
-        self._count(names, result, unscored=unscored)
+        self._count(names, result, unscored=failure is not None)
 
     def add_earlier(self, names: tuple[str, str], result: HasScore) -> None:
         """Count a result of the run that this one resumes; `names` are the dataset and the id."""
@@ -135,7 +137,7 @@ class Summary:
         """How many cases fall into each of `BINS`."""
         counts = [0] * len(BINS)
         for score in self._tally.means:
-            counts[sum(score >= edge for edge in (0.2, 0.4, 0.6, 0.8))] += 1
+            counts[bisect_right(EDGES, score)] += 1
         return tuple(counts)
 
     @property

@@ -73,7 +73,8 @@ class OpenTargets:
         self._plan, self.options = plan, options
         self._asked, self.workers = options.workers, plan.workers(options.workers)
         cache = Cache(options.cache, clean) if options.cache is not None else None
-        slots = asyncio.Semaphore(self.workers)
+        has_judges = any(file.judges for file in plan.files)  # else no call is made but by a worker, one at a time
+        slots = asyncio.Semaphore(self.workers) if has_judges else None
         self.caller = Caller(slots, options.timeout_seconds, options.max_retries, cache)
         """Calls all that is outside, be it for an answer or for a judgement."""
         self._policies = CallPolicies()
