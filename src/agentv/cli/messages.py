@@ -23,11 +23,11 @@ class _Echo(logging.Handler):
 
 def print_warnings(verbose: bool) -> None:
     """Show the warnings of this run on stderr; with `verbose`, also those that only a verbose run gives."""
-    echo = _Echo()
-    LOGGER.addHandler(echo)
+    for logger in (LOGGER, logging.getLogger("asyncio")):  # what targets leave undone must not go around the door
+        if not any(isinstance(handler, _Echo) for handler in logger.handlers):
+            logger.addHandler(_Echo())
     LOGGER.setLevel(logging.INFO if verbose else logging.WARNING)
     LOGGER.propagate = False
-    logging.getLogger("asyncio").addHandler(echo)  # what targets leave undone must not go around the door
 
 
 def tell(text: str) -> None:
