@@ -99,6 +99,10 @@ class PlanFailed(SeveralProblems):
     """A run cannot start."""
 
 
+class NothingToRun(AgentvError):
+    """A run has no case to run, which is fine."""
+
+
 class AttachmentError(AgentvError):
     """A file that a case refers to cannot be read: an error of that case alone."""
 

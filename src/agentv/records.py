@@ -282,6 +282,8 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     execution_metrics: ExecutionMetrics | None = None
     error: str | None = None
     failure: Failure | None = None
+    dry_run: bool | None = None
+    """Whether a mock answered in the place of the target."""
     trace: tuple[TraceEvent, ...] | None = None
     description: str | None = None
     metadata: Mapping[str, Any] | None = None

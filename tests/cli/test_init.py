@@ -23,7 +23,7 @@ from tests.kits.project import Write, agentv
 OFFLINE = [template for template in TEMPLATES if template != "openai"]
 FILES = {
     *[".agentv/schemas/eval.schema.json", ".agentv/schemas/sidecar.schema.json", ".agentv/schemas/targets.schema.json"],
-    *[".agentv/targets.yaml", ".env.example", ".gitignore"],
+    *[".agentv/config.yaml", ".agentv/targets.yaml", ".env.example", ".gitignore"],
     *["evals/capitals.yaml", "evals/sums.jsonl", "evals/sums.yaml", "evals/judge.py"],
 }
 
@@ -58,7 +58,7 @@ def test_an_empty_folder_becomes_a_project(template: str, write: Write, tmp_path
 @pytest.mark.parametrize("template", OFFLINE)
 def test_the_project_is_valid_and_runs_offline_at_once(template: str, write: Write) -> None:
     agentv("init", "--template", template)
-    assert agentv("validate", ".").stdout == "4 files, 6 cases: 0 errors, 0 warnings\n"
+    assert agentv("validate", ".").stdout == "5 files, 6 cases: 0 errors, 0 warnings\n"
     ran = agentv("eval", "evals/", "--out", "results.jsonl")
     assert ran.returncode == 0, ran.stderr
     scores = {result["eval_id"]: result["score"] for result in results("results.jsonl")}
@@ -70,7 +70,7 @@ def test_the_project_is_valid_and_runs_offline_at_once(template: str, write: Wri
 def test_the_openai_template_says_what_to_set_and_runs_dry(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = agentv("init", "--template", "openai")
     assert "Set OPENAI_API_KEY in .env (first: cp .env.example .env).\n" in ran.stdout
-    assert agentv("validate", ".").stdout.endswith("4 files, 6 cases: 0 errors, 1 warning\n")
+    assert agentv("validate", ".").stdout.endswith("5 files, 6 cases: 0 errors, 1 warning\n")
     dry = agentv("eval", "evals/", "--dry-run", "--out", ".agentv/dry.jsonl")
     assert dry.returncode == 0, dry.stderr
     assert sum(result["score"] for result in results(".agentv/dry.jsonl")) > 0
@@ -84,7 +84,7 @@ def test_the_openai_template_says_what_to_set_and_runs_dry(write: Write, monkeyp
         asked = agentv("eval", "evals/", "--out", ".agentv/real.jsonl")
     assert asked.returncode == 0, asked.stderr
     assert {result["eval_id"]: result["score"] for result in results(".agentv/real.jsonl")}["france"] == 1
-    assert agentv("validate", ".").stdout.endswith("4 files, 6 cases: 0 errors, 0 warnings\n")
+    assert agentv("validate", ".").stdout.endswith("5 files, 6 cases: 0 errors, 0 warnings\n")
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
@@ -181,7 +181,7 @@ def test_a_new_folder_is_made_and_one_is_told_how_to_get_there(write: Write) -> 
     ("args", "said"),
     [
         (["a.txt"], "error: a.txt: a file, and no folder\nhint: name a folder, new or old\n"),
-        (["a.txt/b"], "error: a.txt/b/.agentv/schemas/eval.schema.json: cannot be written: Not a directory\nhint: "),
+        (["a.txt/b"], "error: a.txt/b/.agentv/config.yaml: cannot be written: Not a directory\nhint: "),
         (["/proc/nowhere"], "cannot be written: No such file or directory\nhint: see who may write there, or "),
         (
             ["--template", "cly"],
@@ -220,6 +220,6 @@ def test_a_project_from_an_installed_wheel(tmp_path: Path) -> None:
         return ran.stdout
 
     assert told("written", run("init")) == FILES | {"evals/agent.py"}
-    assert run("validate", ".") == "4 files, 6 cases: 0 errors, 0 warnings\n"
+    assert run("validate", ".") == "5 files, 6 cases: 0 errors, 0 warnings\n"
     assert "6 planned = 6 scored" in run("eval", "evals/")
     assert f"({python})" in run("doctor")

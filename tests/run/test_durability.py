@@ -150,8 +150,11 @@ def test_resume_says_when_results_came_from_another_target(write: Write) -> None
     path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
     evaluate(path, "--out", "o.jsonl")
     write("targets.yaml", MOCK.replace("from default", "from another"))
-    ran = evaluate(path, "--out", "o.jsonl", "--resume")
-    assert "3 done already, 3 of those done came from another target or other evaluators, and are kept" in ran.stderr
+    ran = evaluate(path, "--out", "o.jsonl", "--resume", "--keep-stale")
+    assert "3 done already, 3 of those done are of another version of the target, and are kept" in ran.stderr
+    write("a.jsonl", [a_case(str(n), evaluators=[HELLO, HELLO]) for n in range(3)])
+    ran = evaluate(path, "--out", "o.jsonl", "--resume", "--keep-stale")
+    assert "3 of those done were scored by other evaluators, and are kept" in ran.stderr
 
 
 def test_resume_says_when_results_came_from_a_dry_run(write: Write) -> None:
@@ -159,7 +162,7 @@ def test_resume_says_when_results_came_from_a_dry_run(write: Write) -> None:
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     evaluate(path, "--out", "o.jsonl", "--dry-run")
     ran = evaluate(path, "--out", "o.jsonl", "--resume")
-    assert "1 of those done came from another target or other evaluators" in ran.stderr
+    assert "0 done already, 1 that a mock answered in a dry run run again" in ran.stderr
 
 
 def test_of_several_results_the_one_of_the_case_as_it_is_stands(write: Write) -> None:

@@ -240,9 +240,9 @@ def test_just_the_trials_that_are_missing_or_failed_are_run(write: Write) -> Non
     write("o.jsonl", "".join(line for line in lines if '"eval_id":"b"' not in line or '"trial":3' not in line))
     calls()
     flaky(write, a="+++", b="+++")
-    ran = evaluate(path, "--trials", "3", "--out", "o.jsonl", "--resume")
+    ran = evaluate(path, "--trials", "3", "--out", "o.jsonl", "--resume", "--keep-stale")
     assert calls() == ["a 2", "b 3"]
-    assert "4 done already, 1 that ended in an error run again" in ran.stderr
+    assert "4 done already, 1 that ended in an error run again, 4 of those done are of another version" in ran.stderr
     assert sorted(done()) == [(name, trial, 1.0) for name in "ab" for trial in (1, 2, 3)]
     assert "= 2 scored + 0 target errors" in ran.stdout
     assert "4 already done" in ran.stdout
@@ -282,7 +282,7 @@ def test_a_resumed_batch_asks_for_the_missing_trials_only(write: Write) -> None:
     lines = Path("o.jsonl").read_text().splitlines(keepends=True)
     write("o.jsonl", "".join(lines[:3]))
     write("targets.yaml", target(COUNTED + "; cat {BATCH_FILE} >> asked", provider_batching=True))
-    evaluate("cases.jsonl", "--out", "o.jsonl", "--resume", "--trials", "2")
+    evaluate("cases.jsonl", "--out", "o.jsonl", "--resume", "--keep-stale", "--trials", "2")
     assert [request["id"] for request in results("asked")] == ["c3", "c4", "c0", "c1", "c2", "c3", "c4"]
     assert sorted((id_, trial or 1) for id_, trial, _ in done()) == [(f"c{n}", t) for n in range(5) for t in (1, 2)]
 

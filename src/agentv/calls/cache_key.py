@@ -9,12 +9,15 @@ from typing import Any
 
 import msgspec
 
+from agentv.formats.fingerprint import digest
 from agentv.providers.settings import RetrySettings, TargetSettings, cache_key_fields
 from agentv.records import ProviderRequest
 
 FILE_FIELDS = ("input_files", "guideline_files")
 FOLDER_SETTINGS = ("cwd", "workspace_template")
 _ENCODE = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
+_WRITTEN = re.compile(r"(?:>>?|\btee(?:\s+-a)?)\s*([^\s'\":;|&<>(){}$`]+)")
+"""A file that a command writes to."""
 _PATH_LIKE = re.compile(r"[^\s'\":;|&<>(){}$`]+")
 
 
@@ -45,10 +48,29 @@ def target_key(settings: TargetSettings, folder: Path) -> Any:
     return [fields, str(folder), hashes]
 
 
+def target_version(settings: TargetSettings, folder: Path) -> str:
+    """Return a digest of all that decides a target's answers, for results; it is the same on every machine.
+
+    It covers what a cache key covers, but for where things are, and for a folder that a command merely runs in.
+    """
+    fields = cache_key_fields(settings)
+    known = {name: value for name, value in fields.items() if value is not None}
+    if isinstance(settings, RetrySettings):
+        return digest(known)
+    work_folders = [folder / str(known[name]) for name in FOLDER_SETTINGS if known.get(name)]
+    hashes = [found for place in (folder, *work_folders) for found in _named_files(known, place)]
+    if template := known.get("workspace_template"):
+        hashes += _folder_hashes(folder / str(template))
+    return digest(known, hashes)
+
+
 def _named_files(value: Any, folder: Path) -> Iterator[str]:
     """Yield the hash of each file that a text in `value` names: by its path, or as a Python module."""
     if isinstance(value, str):
+        written = set(_WRITTEN.findall(value))  # such as a log, which is another after each call
         for word in _PATH_LIKE.findall(value):
+            if word in written:
+                continue
             for path in (folder / word, folder / f"{word.replace('.', '/')}.py"):
                 with suppress(OSError, ValueError):
                     if path.is_file():

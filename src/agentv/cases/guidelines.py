@@ -23,14 +23,23 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         tuple[Pattern, ...] | None,
         Meta(description="Files that match one of these are guidelines; without a slash, in any folder."),
     ] = None
+    strict: Annotated[
+        bool | None, Meta(description="Whether a case that would be left out as invalid stops a run before it starts.")
+    ] = None
+
+
+def read_config(folder: Path) -> Config:
+    """Return the config of the eval files in `folder`; raise `ConfigError` if it cannot be used."""
+    path = first_file(folders_upward(folder), CONFIG_NAMES)
+    if path is None:
+        return Config()
+    config, problems = read_record(path, Config, ConfigError)
+    if config is None:
+        raise ConfigError.of(problems[0])
+    return config
 
 
 def guideline_patterns(folder: Path) -> tuple[str, ...]:
     """Return the patterns of guideline files for the eval files in a folder; raise `ConfigError` if they are wrong."""
-    path = first_file(folders_upward(folder), CONFIG_NAMES)
-    if path is None:
-        return GUIDELINE_PATTERNS
-    config, problems = read_record(path, Config, ConfigError)
-    if config is None:
-        raise ConfigError.of(problems[0])
-    return GUIDELINE_PATTERNS if config.guideline_patterns is None else config.guideline_patterns
+    patterns = read_config(folder).guideline_patterns
+    return GUIDELINE_PATTERNS if patterns is None else patterns

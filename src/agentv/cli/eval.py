@@ -14,7 +14,7 @@ from agentv.cases.read import READERS
 from agentv.cli.help import Command, options
 from agentv.cli.messages import print_lines, print_warnings, tell, tell_error
 from agentv.cli.params import Amount, target_names
-from agentv.errors import OutputError
+from agentv.errors import NothingToRun, OutputError
 from agentv.formats.printable import printable
 from agentv.processes.child import kill_all
 from agentv.processes.interrupts import EXIT_CODE, cleanup
@@ -26,6 +26,7 @@ from agentv.report.summary import summary_lines
 from agentv.results.formats import FORMATS
 from agentv.run.batch_files import break_off_batches
 from agentv.run.evaluate import DryRun, EvalOptions, RunEnd, RunReport, evaluate
+from agentv.run.output import STDOUT
 from agentv.run.plan import Plan
 from agentv.system.atomic_files import write_atomically
 from agentv.system.temporary import remove_all
@@ -116,12 +117,21 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 @what_runs("--limit", type=click.IntRange(min=1), metavar="N", help="Run only the first N cases.")
 @what_runs("--trials", type=click.IntRange(min=1), default=1, metavar="K", help="Run every case K times.")
 @what_runs("--resume", is_flag=True, help="Go on with an earlier run: run what has no result, or an error.")
+@what_runs("--failed", is_flag=True, help="With --resume: run again what did not pass, too.")
+@what_runs("--keep-stale", is_flag=True, help="With --resume: keep what another version of the target answered.")
+@what_runs(
+    "--failed-in",
+    type=click.Path(path_type=Path),
+    metavar="RESULTS",
+    help="Run only the cases that did not pass there.",
+)
+@what_runs("--strict", is_flag=True, help="An invalid case stops the run before it starts, and is not left out.")
 @what_runs("--dry-run", is_flag=True, help="Answer with a mock, and ask no target and no judge.")
 @what_runs("--dry-run-delay", type=Amount(min=0), default=0, metavar="MS", help="Milliseconds the mock takes.")
 @what_runs("--dry-run-delay-min", type=Amount(min=0), metavar="MS", help="The least of a random delay.")
 @what_runs("--dry-run-delay-max", type=Amount(min=0), metavar="MS", help="The most of a random delay.")
 @where_results_go(
-    "--out", type=click.Path(path_type=Path), help="Write results here; default: a new file in .agentv/results."
+    "--out", type=click.Path(path_type=Path), help="Write results here, '-' is stdout; else to .agentv/results."
 )
 @where_results_go("--output-format", metavar="FORMAT", shell_complete=_formats, help="jsonl (default) or yaml.")
 @where_results_go("--junit", type=click.Path(path_type=Path), help="Also write the results as JUnit XML.")
@@ -139,6 +149,7 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
     help="Seconds a case may take, default 600.",
 )
 @how_it_runs("--max-retries", type=click.IntRange(min=0), metavar="N", help="Repeat what timed out or may pass.")
+@how_it_runs("--max-errors", type=click.IntRange(min=1), metavar="N", help="Start no case after N errors of targets.")
 @how_it_runs("--cache", is_flag=True, help="Keep responses in .agentv/cache, and ask for each only once.")
 @looking_inside("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
 @looking_inside("--dump-traces", is_flag=True, help="Write each trace to a file in .agentv/traces.")
@@ -153,9 +164,14 @@ def command(**flags: Any) -> None:
     shown = Shown(**{name: flags.pop(name) for name in Shown.__struct_fields__})
     print_warnings(shown.verbose)
     _check_junit(shown.junit, flags["out"])
+    _check_flags(flags)
     progress = progress_for(clean, quiet=shown.quiet)
     with cleanup(remove_all), cleanup(break_off_batches), cleanup(kill_all), cleanup(progress.end):
-        report = asyncio.run(evaluate(_options(flags), None, progress))
+        try:
+            report = asyncio.run(evaluate(_options(flags), None, progress))
+        except NothingToRun as nothing:
+            tell(nothing.message)
+            sys.exit(0)
         sys.exit(_tell(report, shown))
 
 
@@ -173,8 +189,24 @@ def _options(flags: dict[str, Any]) -> EvalOptions:
     delays = {name: flags.pop(f"dry_run_{name}") for name in ("delay", "delay_min", "delay_max")}
     dry_run = DryRun(*delays.values()) if flags.pop("dry_run") else None
     traces = TRACES if flags.pop("dump_traces") else None
-    seconds = flags.pop("agent_timeout")
-    return EvalOptions(**flags, dry_run=dry_run, dump_traces=traces, timeout_seconds=seconds, results_folder=RESULTS)
+    seconds, failed = flags.pop("agent_timeout"), flags.pop("failed")
+    return EvalOptions(
+        **flags,
+        dry_run=dry_run,
+        dump_traces=traces,
+        timeout_seconds=seconds,
+        rerun_failed=failed,
+        results_folder=RESULTS,
+    )
+
+
+def _check_flags(flags: dict[str, Any]) -> None:
+    """Raise `click.UsageError` for options that make no sense together."""
+    for name in ("failed", "keep_stale"):
+        if flags[name] and not flags["resume"]:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with --resume")
+    if flags["resume"] and flags["out"] == STDOUT:
+        raise click.UsageError("--resume needs a results file, and --out is stdout")
 
 
 def _check_junit(xml: Path | None, out: Path | None) -> None:
@@ -183,7 +215,7 @@ def _check_junit(xml: Path | None, out: Path | None) -> None:
         return
     if xml.is_dir():
         raise OutputError("--junit is a folder", file=xml, hint=f"name a file in it: {xml / 'junit.xml'}")
-    if out is not None and out.exists() and not out.is_file():
+    if out is not None and (out == STDOUT or (out.exists() and not out.is_file())):
         raise OutputError("--junit needs results in a regular file", file=out, hint="name another --out")
 
 
@@ -192,13 +224,20 @@ def _tell(report: RunReport, shown: Shown) -> int:
     summary = report.summary
     if report.error is not None:
         tell_error(report.error)
-    lines = [*summary_lines(summary, clean), "", f"Results: {report.path}"]
-    print_lines(map(printable, lines))
-    if report.path is not None:
+    is_stdout = report.path == STDOUT
+    dry = ["DRY RUN: a mock answered, no target and no judge was asked", ""] if report.plan.dry_run else []
+    lines = [*dry, *summary_lines(summary, clean), "", "" if is_stdout else f"Results: {report.path}"]
+    print_lines(map(printable, lines), err=is_stdout)
+    if report.path is not None and not is_stdout:
         _report(report.plan, report.path, shown.junit)
     if report.end is RunEnd.INTERRUPTED:
         tell("interrupted: what was done is in the results; go on with --resume")
         return EXIT_CODE
+    if report.end is RunEnd.TOO_MANY_ERRORS:
+        tell(f"stopped after {summary.failed} errors: what was done is in the results; go on with --resume")
+    if summary.invalid:
+        left_out = "1 case was" if summary.invalid == 1 else f"{summary.invalid} cases were"
+        tell(f"warning: {left_out} left out as invalid, see the warnings above; --strict stops such a run at the start")
     under = shown.fail_under is not None and (summary.mean or 0.0) < shown.fail_under
     if under:
         tell(f"error: the mean {summary.mean or 0.0:.3f} is under {shown.fail_under:g}")

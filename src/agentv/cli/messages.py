@@ -51,11 +51,11 @@ def tell_problems(problems: Iterable[Problem]) -> None:
         tell_error(AgentvError.of(problem))
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print to stdout. A reader who has seen enough, as in `| head -1`, or none at all, is no error."""
+def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
+    """Print to stdout, or to stderr. A reader who has seen enough, as in `| head -1`, or none at all, is no error."""
     for line in lines:
         try:
-            click.echo(clean(line))
+            click.echo(clean(line), err=err)
             if sys.stdout is not None:
                 sys.stdout.flush()
         except (OSError, ValueError):

@@ -37,6 +37,10 @@ Rate = Annotated[float, Meta(gt=0)] | Variable
 Number = float | Variable
 
 
+CALLED = ("model", "deployment", "function", "url", "command_template", "executable")
+"""Settings that say what a target calls; the first that is set is shown."""
+
+
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every target has."""
 
@@ -70,6 +74,11 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         given = {name: getattr(self, name) for name in self.__struct_fields__ if getattr(self, name) is not None}
         shown = (f"{name}={MASK if name in secret else repr(value)}" for name, value in given.items())
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def describe(self) -> str:
+        """Return the kind of the target and what it calls: `python agent.py:answer`, `openai gpt-5`."""
+        called = (getattr(self, name, None) for name in CALLED)
+        return " ".join([self.provider, *(str(value) for value in called if value)][:2])
 
     def validate(self) -> Iterator[Misfit]:
         """Yield what is wrong with the settings that their types do not show."""

@@ -1,7 +1,9 @@
 """Shows the progress of a run: a live view in a terminal, plain lines in a pipe."""
 
 import contextlib
+import os
 import sys
+import threading
 import time
 from typing import Any, TextIO
 
@@ -10,6 +12,7 @@ from agentv.records import EvalResult
 from agentv.redact import Redactor
 
 LINE_SECONDS = 5.0
+SHOWN_CASES = 3
 
 
 class Progress:
@@ -45,6 +48,9 @@ class Progress:
         self.scores += result.score
         self.errors += result.error is not None
 
+    def announce(self, text: str) -> None:
+        """Say what is about to run."""
+
     def begin(self, total: int, done: int) -> None:
         """Begin to count: there are so many runs of cases, and so many of them are done already."""
         self.total, self.done = total, done
@@ -67,12 +73,31 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """A line now and then, without control codes."""
+    """A line now and then, without control codes; at least one every ten seconds."""
 
     def __init__(self, clean: Redactor, stream: TextIO):
         super().__init__(clean)
         self._stream = stream
         self._next = self.start
+        self._is_over = threading.Event()
+
+    def announce(self, text: str) -> None:
+        self._print(text)
+
+    def begin(self, total: int, done: int) -> None:
+        super().begin(total, done)
+        threading.Thread(target=self._keep_talking, daemon=True, name="agentv-progress").start()
+
+    def end(self) -> None:
+        self._is_over.set()
+
+    def _keep_talking(self) -> None:
+        """Print a line whenever nothing has come in for a while: a case may take long."""
+        while not self._is_over.wait(LINE_SECONDS):
+            if time.monotonic() >= self._next:
+                self._next = time.monotonic() + LINE_SECONDS
+                busy = ", ".join([case for _, case in sorted(self.at_work.copy().items())][:SHOWN_CASES])
+                self._print(f"{self.line()}, running: {busy}" if busy else self.line())
 
     def batch_started(self, worker: int, target: str) -> None:
         super().batch_started(worker, target)
@@ -102,6 +127,9 @@ class LiveProgress(Progress):
 
         self._console = Console(file=stream)
         self._live = Live(get_renderable=self._view, console=self._console, refresh_per_second=8, transient=True)
+
+    def announce(self, text: str) -> None:
+        self._console.print(printable(self.clean(text)), markup=False, highlight=False, soft_wrap=True)
 
     def begin(self, total: int, done: int) -> None:
         super().begin(total, done)
@@ -134,7 +162,8 @@ def progress_for(clean: Redactor, *, quiet: bool, stream: TextIO | None = None) 
     stream = stream or sys.stderr
     if quiet or stream is None:  # a process may be started without any stderr
         return Progress(clean)
-    return LiveProgress(clean, stream) if stream.isatty() else PlainProgress(clean, stream)
+    is_live = stream.isatty() and os.environ.get("TERM") != "dumb"
+    return LiveProgress(clean, stream) if is_live else PlainProgress(clean, stream)
 
 
 def _batch_text(target: str) -> str:

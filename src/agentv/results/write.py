@@ -6,6 +6,7 @@ cannot undo it. A file is locked while a run writes to it.
 
 import contextlib
 import fcntl
+import itertools
 import os
 import stat
 import threading
@@ -67,13 +68,27 @@ def create(path: Path, form: ResultFormat, clean: Redactor) -> tuple[ResultFile,
         if path.is_dir():
             raise OutputError("--out is a folder", file=path, hint=f"name a file in it: {path / 'results.jsonl'}")
         if path.is_file():
-            backup = path.with_name(f"{path.name}.bak")
+            backup = _free_backup(path)
             with path.open("rb") as file:
                 _lock(file.fileno(), path)
                 path.replace(backup)
         return _open(path, form, clean, os.O_CREAT), backup
     except OSError as error:
         raise _cannot_write(error, path) from error
+
+
+def open_stdout(form: ResultFormat, clean: Redactor) -> ResultFile:
+    """Return a results file that is standard output."""
+    return ResultFile(Path("-"), form, clean, os.dup(1))
+
+
+def _free_backup(path: Path) -> Path:
+    """Return the first of `x.bak`, `x.bak.2`, `x.bak.3` ... that is not there: no backup is overwritten."""
+    numbers = itertools.count(2)
+    backup = path.with_name(f"{path.name}.bak")
+    while os.path.lexists(backup):
+        backup = path.with_name(f"{path.name}.bak.{next(numbers)}")
+    return backup
 
 
 def create_new(folder: Path, stem: str, form: ResultFormat, clean: Redactor) -> ResultFile:
@@ -116,10 +131,13 @@ class EarlierFile:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def rewrite(self, keep: Callable[[TrialView], bool]) -> ResultFile:
-        """Take out the results that `keep` rejects, and return the file, open for more.
+    def rewrite(
+        self, keep: Callable[[TrialView], bool], needs_backup: Callable[[], bool] = lambda: False
+    ) -> tuple[ResultFile, Path | None]:
+        """Take out the results that `keep` rejects; return the file, open for more, and the name of a backup.
 
-        This is one step: at any moment the path names either the old file or the new one, and both are locked.
+        The old file becomes a backup if `needs_backup` says so once all results have been seen. All this is one step:
+        at any moment the path names either the old file or the new one, and both are locked.
         """
         real = Path(os.path.realpath(self.path))
         beside = real.with_name(f"{real.name}.resuming")
@@ -131,6 +149,9 @@ class EarlierFile:
                 with os.fdopen(os.dup(descriptor), "ab") as file:
                     file.writelines(record.raw for record in self._records() if keep(record.view))
                 os.fsync(descriptor)
+                backup = _free_backup(real) if needs_backup() else None
+                if backup is not None:
+                    os.link(real, backup)
                 beside.replace(real)
             except BaseException:
                 os.close(descriptor)
@@ -140,7 +161,8 @@ class EarlierFile:
             raise _cannot_write(error, self.path) from error
         finally:
             os.close(self._descriptor)
-        return ResultFile(self.path, self.form, self._clean, descriptor)
+        shown = self.path.with_name(backup.name) if backup is not None else None
+        return ResultFile(self.path, self.form, self._clean, descriptor), shown
 
 
 def _open(path: Path, form: ResultFormat, clean: Redactor, flags: int) -> ResultFile:

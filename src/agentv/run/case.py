@@ -72,9 +72,15 @@ class CaseRunner:
     def _result(
         self, job: Job, outcome: Outcome, digests: Digests, scores: tuple[EvaluatorResult, ...] = ()
     ) -> EvalResult:
-        trial = job.trial if self._trials > 1 else None
         return result_of(
-            job.case, job.planned.name, outcome, digests, scores, trial=trial, include_trace=self._include_trace
+            job.case,
+            job.planned.name,
+            outcome,
+            digests,
+            scores,
+            trial=job.trial if self._trials > 1 else None,
+            include_trace=self._include_trace,
+            dry_run=self._plan.dry_run,
         )
 
 

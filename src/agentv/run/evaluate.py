@@ -7,7 +7,7 @@ kept here is kept everywhere: `.env`, folders and globs, masking, resuming, and 
 import asyncio
 import enum
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +27,10 @@ from agentv.redact import clean, secrets_in
 from agentv.results.summary import Summary
 from agentv.results.write import ResultFile
 from agentv.run.case import CaseRunner
-from agentv.run.output import OutputOptions, mask_result, open_output
+from agentv.run.output import STDOUT, OutputOptions, mask_result, open_output
 from agentv.run.plan import Plan, RunOptions, Selection
 from agentv.run.planner import PlanOptions, make_plan
+from agentv.run.resume import ResumeOptions, failed_cases
 from agentv.run.runner import run_jobs
 from agentv.run.targets import OpenTargets, RunJudges
 from agentv.run.watcher import Watcher
@@ -67,6 +68,14 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_retries: int | None = None
     cache: bool = False
     resume: bool = False
+    keep_stale: bool = False
+    """When resuming, keep what another version of the target answered."""
+    rerun_failed: bool = False
+    """When resuming, run again what did not pass."""
+    failed_in: Path | None = None
+    """Run only the cases that did not pass in this results file."""
+    strict: bool = False
+    max_errors: int | None = None
     out: Path | None = None
     """Where results are written; a new file in `results_folder` if that is given instead, else nowhere."""
     results_folder: Path | None = None
@@ -78,7 +87,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def output(self) -> OutputOptions:
         """Where results go."""
-        return OutputOptions(self.out, self.results_folder, self.output_format, self.resume, self.trials)
+        resume = ResumeOptions(self.trials, self.keep_stale, self.rerun_failed) if self.resume else None
+        return OutputOptions(self.out, self.results_folder, self.output_format, resume)
 
     @property
     def run_options(self) -> RunOptions:
@@ -92,6 +102,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
             dump_prompts=self.dump_prompts,
             dump_traces=self.dump_traces,
             trials=self.trials,
+            max_errors=self.max_errors,
         )
 
 
@@ -99,6 +110,8 @@ class RunEnd(enum.Enum):
     """How a run ended."""
 
     COMPLETED = "completed"
+    TOO_MANY_ERRORS = "too many errors"
+    """Cases were left to run when `max_errors` was reached."""
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     """Results could not be written, say."""
@@ -122,6 +135,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
     Each result is written to the results file, if there is one, and then given to the sink, without secrets.
     """
     plan = plan_evaluation(options)
+    watcher.announce(plan.describe(options.workers))
     async with OpenTargets(plan, options.run_options) as targets:
         await targets.check()
         targets.warn_of_limits()
@@ -147,6 +161,8 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
                 end, error = RunEnd.FAILED, _only_error(group)
             finally:
                 watcher.end()
+            if end is RunEnd.COMPLETED and summary.ledger.get("not run") and options.max_errors is not None:
+                end = RunEnd.TOO_MANY_ERRORS
     return RunReport(plan, summary, end, output.path, error)
 
 
@@ -172,16 +188,21 @@ def plan_evaluation(options: EvalOptions) -> Plan:
     for path, variables in load_env([path.parent for path in paths]).items():
         note(f"variables are read from {path}")
         clean.learn(secrets_in(variables))
-    if options.out is not None and any(os.path.realpath(path) == os.path.realpath(options.out) for path in paths):
-        hint = "results go into a file of their own"
-        raise OutputError("--out is one of the eval files", file=options.out, hint=hint)
-    selection = Selection(options.target, options.ids, options.limit)
+    _check_out(options.out, paths)
+    only = failed_cases(options.failed_in) if options.failed_in is not None else None
+    selection = Selection(options.target, options.ids, options.limit, only)
     dry_run = options.dry_run is not None
     plan, secrets = make_plan(
-        paths, PlanOptions(selection, options.targets, _stand_in(options), dry_run, options.trials)
+        paths, PlanOptions(selection, options.targets, _stand_in(options), dry_run, options.trials, options.strict)
     )
     clean.learn(secrets)
     return plan
+
+
+def _check_out(out: Path | None, paths: Sequence[Path]) -> None:
+    """Raise `OutputError` if results would be written over an eval file."""
+    if out is not None and out != STDOUT and any(os.path.realpath(path) == os.path.realpath(out) for path in paths):
+        raise OutputError("--out is one of the eval files", file=out, hint="results go into a file of their own")
 
 
 def _stand_in(options: EvalOptions) -> Provider | None:

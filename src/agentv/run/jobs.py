@@ -58,6 +58,7 @@ class Lane:
         """The numbers of its workers."""
         self._sources: deque[Iterator[Job]] = deque()
         self._waiting = 0
+        self._is_closed = False
         self._changed = asyncio.Event()
 
     def add(self, jobs: Iterator[Job]) -> None:
@@ -70,9 +71,14 @@ class Lane:
         self._waiting += count
         self._changed.set()
 
+    def close(self) -> None:
+        """Deal out no more jobs."""
+        self._is_closed = True
+        self._changed.set()
+
     async def next(self) -> Job | None:
         """Return the next job; None when there are no more."""
-        while True:
+        while not self._is_closed:
             while self._sources:
                 for job in self._sources[0]:
                     return job
@@ -84,6 +90,7 @@ class Lane:
                 self._open_file(file, self)
             else:
                 return None
+        return None
 
 
 class JobStream:

@@ -44,6 +44,7 @@ def result_of(  # noqa: PLR0913
     *,
     trial: int | None = None,
     include_trace: bool = False,
+    dry_run: bool = False,
 ) -> EvalResult:
     """Return all that is known of a case. Weights that are all zero give a score of 0."""
     response = outcome.response
@@ -77,6 +78,7 @@ def result_of(  # noqa: PLR0913
         execution_metrics=_metrics(response) if response else None,
         error=outcome.error,
         failure=failure,
+        dry_run=dry_run or None,
         trace=trace if include_trace else None,
         description=case.description or None,
         metadata=case.metadata,

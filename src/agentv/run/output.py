@@ -14,11 +14,13 @@ from agentv.records import EvalResult, Problem
 from agentv.redact import Redactor, clean
 from agentv.results.formats import JSONL, ResultFormat, format_for, format_of
 from agentv.results.summary import Summary
-from agentv.results.write import EarlierFile, ResultFile, create, create_new
+from agentv.results.write import EarlierFile, ResultFile, create, create_new, open_stdout
 from agentv.run.jobs import IsDone
 from agentv.run.outcome import unwritable_result
 from agentv.run.plan import Plan
-from agentv.run.resume import newest_results, resume
+from agentv.run.resume import ResumeOptions, newest_results, resume
+
+STDOUT = Path("-")
 
 
 class OutputOptions(NamedTuple):
@@ -27,8 +29,7 @@ class OutputOptions(NamedTuple):
     out: Path | None = None
     folder: Path | None = None
     form: str | None = None
-    resume: bool = False
-    trials: int = 1
+    resume: ResumeOptions | None = None
 
 
 class Output(NamedTuple):
@@ -57,11 +58,13 @@ def _open(options: OutputOptions, plan: Plan, evaluators: EvaluatorBuilder, summ
     out, folder, form = options.out, options.folder, _format(options)
     if out is None and folder is None:
         return Output()
-    if options.resume:
+    if out == STDOUT:
+        return Output(open_stdout(form, clean))
+    if options.resume is not None:
         earlier = out if out is not None else newest_results(folder) if folder is not None else None
         if earlier is not None and earlier.is_file():
             found = EarlierFile(earlier, form, clean)
-            resumed = resume(found, plan, evaluators, options.trials, summary.add_earlier)
+            resumed = resume(found, plan, evaluators, options.resume, summary.add_earlier)
             say(f"resuming {earlier}: {resumed.describe()}")
             return Output(resumed.file, resumed.is_done)
         say(f"nothing to resume{f' at {out}' if out else ''}: starting afresh")

@@ -12,6 +12,8 @@ from agentv.judges.target import JudgeRef
 from agentv.protocols import Provider
 from agentv.providers.settings import TargetSettings
 from agentv.records import EvalCase, Problem
+from agentv.redact import clean
+from agentv.system.compact_sets import HashSet
 
 
 class Selection(NamedTuple):
@@ -20,9 +22,13 @@ class Selection(NamedTuple):
     target: str | None = None
     ids: tuple[str, ...] = ()
     limit: int | None = None
+    only: HashSet | None = None
+    """The dataset and id of each case that may run; all may if this is not given."""
 
     def includes(self, case: EvalCase) -> bool:
         """Return whether the case is among those that were asked for."""
+        if self.only is not None and (clean(case.dataset), clean(case.id)) not in self.only:
+            return False
         return not self.ids or any(matches(case, id_) for id_ in self.ids)
 
     def target_of(self, case: EvalCase) -> str:
@@ -105,9 +111,35 @@ class Plan(NamedTuple):
                 left -= 1
                 yield case
 
+    def describe(self, workers: int | None) -> str:
+        """Return what is about to run, in one line."""
+        cases, files = _count(self.cases, "case"), _count(len(self.files), "file")
+        calls = dict.fromkeys(f"{target.name} ({self._called(target)})" for target in self.targets)
+        found = dict.fromkeys(_shown(file.targets_file) for file in self.files if file.targets_file)
+        parts = [
+            f"{'DRY RUN: ' if self.dry_run else ''}running {cases} from {files} on {', '.join(calls)}",
+            *([f"targets from {', '.join(found)}"] if found else []),
+            _count(self.workers(workers), "worker"),
+        ]
+        return ", ".join(parts)
+
+    def _called(self, target: PlannedTarget) -> str:
+        if self.dry_run:
+            return "mock"
+        return target.settings.describe() if target.settings and self.stand_in is None else "a Python function"
+
     def workers(self, asked: int | None) -> int:
         """Return how many cases run at once: as many as were asked for, else as the targets take."""
         return asked or max((target.limit(None) for target in self.targets), default=1)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _shown(path: Path) -> str:
+    """Return a path as short as it can be: from the current folder, if it is inside it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 class RunOptions(NamedTuple):
@@ -123,6 +155,8 @@ class RunOptions(NamedTuple):
     dump_traces: Path | None = None
     trials: int = 1
     """How often each case is run."""
+    max_errors: int | None = None
+    """After so many errors of targets no further case is started."""
 
 
 def _raise_error(problem: Problem) -> None:

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from agentv.cases.guidelines import guideline_patterns
+import msgspec
+
+from agentv.calls.cache_key import target_version
+from agentv.cases.guidelines import guideline_patterns, read_config
 from agentv.cases.read import read_eval_file
 from agentv.cases.request import Files
 from agentv.errors import AgentvError, ConfigError, PlanFailed, nearest
@@ -17,7 +20,7 @@ from agentv.formats.fingerprint import digest
 from agentv.judges.target import JudgeRef, NeededJudges, judge_error, judge_name
 from agentv.notices import note, warn
 from agentv.protocols import BatchProvider, Provider
-from agentv.providers.settings import TargetSettings, target_digest
+from agentv.providers.settings import TargetSettings
 from agentv.records import EvalCase, Problem
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, Selection, matches
 from agentv.system.compact_sets import DuplicateFinder
@@ -36,6 +39,8 @@ class PlanOptions(NamedTuple):
     stand_in: Provider | None = None
     dry_run: bool = False
     trials: int = 1
+    strict: bool = False
+    """A case that would be left out as invalid is an error."""
 
 
 def make_plan(paths: Sequence[Path], options: PlanOptions) -> tuple[Plan, tuple[str, ...]]:
@@ -46,13 +51,21 @@ def make_plan(paths: Sequence[Path], options: PlanOptions) -> tuple[Plan, tuple[
         if id_ not in planner.found:
             planner.report(Problem(message=f"no case has the id {id_!r}", hint="--eval-id takes an id or a glob"))
     if not planner.problems and not any(file.cases for file in files if file):
-        planner.report(Problem(message="no valid case to run", file=paths[0], hint="see the warnings above"))
+        planner.report(_no_case(paths[0], options.selection))
     if planner.problems:
         raise PlanFailed(planner.problems)
     used = tuple(file for file in files if file and file.cases)
     plan = Plan(used, options.selection, planner.invalid, Path.cwd(), options.stand_in, options.dry_run)
     _check_trials(plan, options.trials)
+    _warn_of_equal_ids(plan)
     return plan, tuple(planner.secrets)
+
+
+def _no_case(path: Path, selection: Selection) -> Problem:
+    if selection.only is not None:
+        hint = "cases are found by the name of their dataset and their id"
+        return Problem(message="none of the cases that did not pass there is in these eval files", hint=hint)
+    return Problem(message="no valid case to run", file=path, hint="see the warnings above")
 
 
 def _check_trials(plan: Plan, trials: int) -> None:
@@ -67,6 +80,27 @@ def _check_trials(plan: Plan, trials: int) -> None:
         raise ConfigError("--trials: two eval files have the same dataset name and the same ids", hint=hint)
 
 
+def _warn_of_equal_ids(plan: Plan) -> None:
+    """Warn of ids that are in more than one eval file: `compare` and people go by the id alone."""
+    if len(plan.files) == 1:
+        return
+    ids = DuplicateFinder()
+    for file in plan.files:
+        ids.add(case.id for case in plan.cases_of(file))
+    hashes = ids.duplicate_hashes()
+    if not hashes:
+        return
+    first: dict[str, Path] = {}
+    for file in plan.files:
+        for case in plan.cases_of(file):
+            if hash(case.id) in hashes and first.setdefault(case.id, file.path) != file.path:
+                others = f", and {len(hashes) - 1} more ids stand twice" if len(hashes) > 1 else ""
+                message = f"the id {case.id!r} is in {first[case.id]} too{others}"
+                hint = "give each case an id of its own: 'agentv compare' takes equal ids for one case"
+                warn(Problem(message=message, severity="warning", file=file.path, line=case.line, column=1, hint=hint))
+                return
+
+
 class _Planner:
     def __init__(self, options: PlanOptions):
         self._options, self._selection = options, options.selection
@@ -76,6 +110,7 @@ class _Planner:
         self.invalid = 0
         self.secrets: set[str] = set()
         self._told: set[Problem] = set()
+        self._is_strict = False
 
     def report(self, problem: Problem) -> None:
         """Tell of a warning, keep an error; more errors than anyone will read end the planning."""
@@ -90,6 +125,7 @@ class _Planner:
         """Return the plan of one eval file; None if something is wrong, which is kept in `problems`."""
         try:
             judges = NeededJudges()
+            self._is_strict = self._options.strict or read_config(path.parent).strict is True
             used, cases = self._read_cases(path, judges)
             if self.problems:
                 return None
@@ -123,8 +159,13 @@ class _Planner:
         return used, cases
 
     def _report_case(self, problem: Problem) -> None:
-        if problem.severity == "warning" and not self._selection.ids and self._left != 0:
-            self.invalid += 1
+        is_selected = not self._selection.ids and self._selection.only is None and self._left != 0
+        if problem.severity == "warning" and is_selected:
+            if self._is_strict:
+                hint = problem.hint or "mend the case, or run without --strict"
+                problem = msgspec.structs.replace(problem, severity="error", hint=hint)
+            else:
+                self.invalid += 1
         self.report(problem)
 
     def _with_targets(self, planned: PlannedFile, used: Mapping[str, EvalCase], judges: NeededJudges) -> PlannedFile:
@@ -181,7 +222,9 @@ class _Planner:
             elif settings is not None:
                 if stand_in is None:
                     open_provider(name, settings, path.parent.absolute(), file)  # to find what is wrong with it
-                stamp = STAND_IN if stand_in else target_digest(settings)  # whose answers these are
+                stamp = (
+                    STAND_IN if stand_in else target_version(settings, path.parent.absolute())
+                )  # whose answers these are
                 yield name, PlannedTarget(name, settings, stamp, _files(settings))
             elif stand_in is not None:
                 yield name, PlannedTarget(name, None, STAND_IN)

@@ -1,21 +1,24 @@
 """An earlier results file -> what of a plan is done already."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from agentv.cases.digest import case_digest
-from agentv.errors import OutputError
+from agentv.errors import NothingToRun, OutputError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.records import EvalCase
 from agentv.redact import clean
+from agentv.results.read import read_records
 from agentv.results.views import DigestsView, TrialView
 from agentv.results.write import EarlierFile, ResultFile
 from agentv.run.jobs import build_or_explain
 from agentv.run.plan import Plan, PlannedFile
 from agentv.system.compact_sets import DuplicateFinder, HashSet
 
+ANSWERED = ("missed", "stale")
+"""Why answers to a case that is the same as before are run again."""
 NAMES = ("eval_*.jsonl", "eval_*.yaml")
 
 
@@ -44,6 +47,8 @@ class Resumed(NamedTuple):
     stands: HashSet
     """The runs of cases that need not be run again, by dataset, id and trial."""
     found: Counter[str]
+    backup: Path | None = None
+    """Holds the answers that were taken out, if there were any."""
 
     def is_done(self, case: EvalCase, trial: int) -> bool:
         """Return whether the results hold one for this trial of the case as it is now."""
@@ -53,10 +58,16 @@ class Resumed(NamedTuple):
         """Return what was found, for the person who asked to resume."""
         told = {
             "failed": "that ended in an error run again",
+            "missed": "that did not pass run again",
             "changed": "changed since run again",
-            "other": "of those done came from another target or other evaluators, and are kept",
+            "stale": "that another version of the target answered run again (--keep-stale keeps them)",
+            "dry": "that a mock answered in a dry run run again",
+            "kept": "of those done are of another version of the target, and are kept",
+            "other": "of those done were scored by other evaluators, and are kept",
         }
         parts = [f"{self.found[what]} {text}" for what, text in told.items() if self.found[what]]
+        if self.backup is not None:
+            parts.append(f"the old answers are in {self.backup}")
         return ", ".join([f"{self.found['done']} done already", *parts])
 
 
@@ -66,36 +77,70 @@ def newest_results(folder: Path) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
+def failed_cases(path: Path) -> HashSet:
+    """Return the dataset and id of each case that did not pass in a results file.
+
+    Raise `NothingToRun` if all passed, `OutputError` if the file cannot be read.
+    """
+    failed, results, passed = HashSet(), 0, 0
+    try:
+        for record in read_records(path, TrialView):
+            results += 1
+            if record.view.verdict == "pass":
+                passed += 1
+            else:
+                failed.add(record.view.case_key)
+    except OSError as error:
+        raise OutputError(f"cannot be read: {error.strerror}", file=path, hint="name a results file") from error
+    if passed == results:
+        raise NothingToRun(f"nothing to run: all {results} results in {path} passed")
+    return failed
+
+
 OnKept = Callable[[tuple[str, str], TrialView], None]
 """Is told of a run of a planned case that is done already: whose it is, and what is known of it."""
 
 
-def resume(earlier: EarlierFile, plan: Plan, evaluators: EvaluatorBuilder, trials: int, on_kept: OnKept) -> Resumed:
+class ResumeOptions(NamedTuple):
+    """Which earlier results stand."""
+
+    trials: int = 1
+    keep_stale: bool = False
+    """Those that another version of the target answered stand, too."""
+    rerun_failed: bool = False
+    """Those that did not pass do not stand."""
+
+
+def resume(
+    earlier: EarlierFile, plan: Plan, evaluators: EvaluatorBuilder, options: ResumeOptions, on_kept: OnKept
+) -> Resumed:
     """Go on with an earlier results file. Results that do not stand any more are taken out first."""
     try:
-        planned = _Planned(plan, evaluators, trials)
+        planned = _Planned(plan, evaluators, options)
         keep = _Keep(planned, on_kept)
         for result in earlier.results():
             keep.learn(result)
     except BaseException:
         earlier.close()
         raise
-    return Resumed(earlier.rewrite(keep), keep.stands, keep.found)
+    file, backup = earlier.rewrite(keep, lambda: any(keep.found[why] for why in ANSWERED))
+    return Resumed(file, keep.stands, keep.found, backup)
 
 
 class _Planned:
     """The cases of a plan, as they would stand in a results file, each with so many trials."""
 
-    def __init__(self, plan: Plan, evaluators: EvaluatorBuilder, trials: int):
-        self._trials = trials
-        self._cases, self._asked, self._exact = HashSet(), HashSet(), HashSet()
+    def __init__(self, plan: Plan, evaluators: EvaluatorBuilder, options: ResumeOptions):
+        self._options, self._is_dry = options, plan.dry_run
+        self._cases, self._asked, self._answered, self._scored = HashSet(), HashSet(), HashSet(), HashSet()
         repeats = DuplicateFinder()
         for file in plan.files:
             for case in plan.cases_of(file):
                 stamp = _stamp(case, file, plan, evaluators)
                 self._cases.add(stamp.names)
                 self._asked.add(stamp.asked)
-                self._exact.add(tuple(stamp))
+                self._answered.add((*stamp.asked, stamp.target))
+                self._scored.add((*stamp.asked, stamp.evaluators, "evaluators"))
                 repeats.add([stamp.names])
         if repeats.duplicate_hashes():
             hint = "give one of the files another 'dataset:', so that their results can be told apart"
@@ -103,16 +148,31 @@ class _Planned:
 
     def concerns(self, result: TrialView) -> bool:
         """Whether the result is one of a planned case and trial."""
-        return (result.trial or 1) <= self._trials and result.case_key in self._cases
+        return (result.trial or 1) <= self._options.trials and result.case_key in self._cases
 
-    def wants(self, result: TrialView) -> bool:
-        """Whether the result is one of a planned case, as that case is now."""
-        return result.error is None and result.content_key in self._asked
+    def why_not(self, result: TrialView) -> str | None:
+        """Return why the result does not stand, by the names of `Resumed.found`; None if it does."""
+        if result.error is not None:
+            return "failed"
+        if self._is_dry and not result.dry_run:
+            return None  # a mock never takes the place of an answer
+        if result.content_key not in self._asked:
+            return "changed"
+        if bool(result.dry_run) and not self._is_dry:
+            return "dry"
+        if not self._options.keep_stale and not self._is_of_this_target(result):
+            return "stale"
+        return "missed" if self._options.rerun_failed and result.verdict != "pass" else None
 
-    def is_exact(self, result: TrialView) -> bool:
-        """Whether the target and the evaluators are the same as well."""
-        digests = result.digests or DigestsView()
-        return (*result.content_key, digests.target, digests.evaluators) in self._exact
+    def differences(self, result: TrialView) -> Iterator[str]:
+        """Yield what is not the same as now for a result that stands, by the names of `Resumed.found`."""
+        if not self._is_of_this_target(result):
+            yield "kept"
+        if (*result.content_key, (result.digests or DigestsView()).evaluators, "evaluators") not in self._scored:
+            yield "other"
+
+    def _is_of_this_target(self, result: TrialView) -> bool:
+        return (*result.content_key, (result.digests or DigestsView()).target) in self._answered
 
 
 class _Keep:
@@ -130,21 +190,20 @@ class _Keep:
         """See a result once before any is judged."""
         if not self._planned.concerns(result):
             return
-        if self._planned.wants(result):
+        why = self._planned.why_not(result)
+        if why is None:
             self.stands.add(result.trial_key)
             self._done.add(result.trial_key)
             self._repeats.add([result.trial_key])
-        elif result.error is not None:
+        elif why == "failed":
             self._failed.add(result.trial_key)
 
     def __call__(self, result: TrialView) -> bool:
         if not self._planned.concerns(result):
             return True
-        if not self._planned.wants(result):
-            if result.trial_key not in self._done:
-                is_stale = result.error is None and result.trial_key not in self._failed
-                self.found["failed"] += result.error is not None
-                self.found["changed"] += is_stale
+        if (why := self._planned.why_not(result)) is not None:
+            if result.trial_key not in self._done and (why == "failed" or result.trial_key not in self._failed):
+                self.found[why] += 1
             return False
         if self._repeated is None:
             self._repeated = self._repeats.duplicate_hashes()
@@ -154,7 +213,7 @@ class _Keep:
         if number in self._repeated:
             self._seen.add(number)
         self.found["done"] += 1
-        self.found["other"] += not self._planned.is_exact(result)
+        self.found.update(self._planned.differences(result))
         self._on_kept(result.case_key, result)
         return True
 

@@ -41,6 +41,7 @@ async def run_jobs(  # noqa: PLR0913
             for count in divide(targets.workers, len(plan.files)):
                 lane = Lane(files, run.open_file, range(first, first + count))
                 first += count
+                run.lanes.append(lane)
                 for worker in lane.workers:
                     group.create_task(run.work(lane, worker))
     if hits := targets.caller.cache_hits:
@@ -64,6 +65,8 @@ class _Run:
         self._stream, self._cases, self._sink, self._watcher = stream, cases, sink, watcher
         self._group, self._stack = group, stack
         self._caller, self._trials = targets.caller, targets.options.trials
+        self._errors, self._max_errors = 0, targets.options.max_errors
+        self.lanes: list[Lane] = []
         self._clock = asyncio.get_running_loop().time
         self._yielded = self._clock()
 
@@ -74,11 +77,20 @@ class _Run:
             self._watcher.started(worker, label(job, trials))
             result = self._write(await self._cases.run_case(job))
             self._watcher.finished(worker, result)
+            if result.error is not None and self._max_errors is not None:
+                self._count_error()
             if job.batch is not None:
                 job.batch.job_done()
             if self._clock() - self._yielded > YIELD_SECONDS:  # targets that never wait must not shut signals out
                 await asyncio.sleep(0)
                 self._yielded = self._clock()
+
+    def _count_error(self) -> None:
+        """Start no further case once there are too many errors; those in flight are finished."""
+        self._errors += 1
+        if self._max_errors is not None and self._errors >= self._max_errors:
+            for lane in self.lanes:
+                lane.close()
 
     def _write(self, result: EvalResult) -> EvalResult:
         """Return the result, once it is in the sink. What cannot be written is an error of its case."""
