@@ -71,6 +71,7 @@ def bare_spawns(folder: Path, workers: int) -> float:
 
 def cases(workers: int) -> float:
     """Seconds that a whole run takes: planning, processes, scores, results on disk, summary."""
+    Path("out.jsonl").unlink(missing_ok=True)
     args = ["cases.jsonl", "--workers", str(workers), "--quiet", "--out", "out.jsonl"]
     start = time.perf_counter()
     with redirect_stdout(io.StringIO()):
