@@ -1,6 +1,8 @@
 # Everything runs in a virtual environment in this folder, made on first use.
 PYTHON ?= python3
 BIN := .venv/bin
+# The commit that `make bench` compares with; the parent of HEAD if it is empty.
+BASE ?=
 
 .PHONY: demo test lint types unit bench bench-peers schemas picture clean
 
@@ -20,7 +22,7 @@ unit: .venv/dev.stamp
 	$(BIN)/pytest -q -n 4 --dist worksteal
 
 bench: .venv/demo.stamp
-	$(BIN)/python -m benchmarks
+	AGENTV_BENCH_BASE=$(or $(BASE),$(AGENTV_BENCH_BASE)) $(BIN)/python -m benchmarks
 
 bench-peers: .venv/demo.stamp
 	$(BIN)/python -m benchmarks.peers

@@ -28,7 +28,7 @@ def main() -> None:
     detail = (
         f"agentv {ours / CASES * 1e3:.3f} ms a case, all in, results on disk; the peer {theirs / CASES * 1e3:.3f} ms"
     )
-    print(Figure("agentv / pydantic-evals, a case", ours / theirs, "x", 0.5, detail))
+    print(Figure("agentv / pydantic-evals, a case", ours / theirs, "x", 0.25, detail))
 
 
 def run_ours(folder: Path) -> float:

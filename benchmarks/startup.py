@@ -16,4 +16,4 @@ def figures() -> Iterator[Figure]:
         process(command, "--help"),
     )
     detail = f"{shown * 1000:.0f} ms; importing click alone is {click / nothing:.1f}x"
-    yield Figure("agentv --help / python -c pass", shown / nothing, "x", 5, detail)
+    yield Figure("agentv --help / python -c pass", shown / nothing, "x", 4, detail)

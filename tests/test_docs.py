@@ -65,6 +65,22 @@ def check_yaml(text: str, number: int, write: Write) -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in PAGES:
-        for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-            assert (page.parent / link).exists(), f"{page.name} links to {link}"
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "examples").rglob("*.md")]:
+        for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
+            linked = page.parent / link if link else page
+            assert linked.exists(), f"{page.name} links to {link}"
+            assert not anchor or anchor in anchors(linked), f"{page.name} links to {link}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page are called in links, as GitHub has it."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_what_the_example_of_several_problems_prints_stands_below_it(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (text,) = (block.text for block in blocks(ROOT / "docs" / "python-api.md") if "2 problems" in block.text)
+    exec(compile(text, "python-api.md", "exec"), {})
+    assert capsys.readouterr().out == "".join(re.findall(r"^ *# (.*\n)", text, re.MULTILINE))

@@ -1,9 +1,11 @@
 """The house keeps its rooms: which package may import which, and how large things get."""
 
 import importlib.util
+import re
 from pathlib import Path
 
-_spec = importlib.util.spec_from_file_location("structure", Path(__file__).parent.parent / "scripts" / "structure.py")
+ROOT = Path(__file__).parent.parent
+_spec = importlib.util.spec_from_file_location("structure", ROOT / "scripts" / "structure.py")
 assert _spec is not None and _spec.loader is not None
 structure = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(structure)
@@ -38,3 +40,27 @@ def test_tests_import_nothing_from_other_tests() -> None:
         assert "import test_" not in path.read_text() or path.name == Path(__file__).name, path
         lines = [line for line in path.read_text().splitlines() if line.startswith(("from tests.", "import tests."))]
         assert [line for line in lines if not line.startswith("from tests.kits.")] == [], path
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_the_page_on_architecture_has_the_order_of_the_packages() -> None:
+    rows: list[list[str]] = []
+    for number, package in re.findall(r"^    ([ \d]\d|  )  (\w+)  +\w", ARCHITECTURE, re.MULTILINE):
+        if number.strip():
+            assert int(number) == len(rows) + 1
+            rows.append([])
+        rows[-1].append(package)
+    assert [" ".join(row) for row in rows] == list(structure.ORDER)
+
+
+def test_the_page_on_architecture_has_the_path_of_a_case() -> None:
+    steps = re.findall(r"^ +((?:__main__|cli|run|calls|provider)\.[\w.]+)", ARCHITECTURE, re.MULTILINE)
+    assert steps == [*structure.PATH[:-1], "provider.invoke"]
+
+
+def test_the_page_on_architecture_names_files_that_are_there() -> None:
+    paths = re.findall(r"`(?:\w+ of )?(\w+/[\w/]+\.py|\w+\.py)`", ARCHITECTURE)
+    assert len(paths) > 10
+    assert [path for path in paths if not (ROOT / path).exists() and not (structure.SOURCE / path).exists()] == []

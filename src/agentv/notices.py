@@ -30,8 +30,8 @@ def note(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Tell the user something that is no warning."""
-    LOGGER.warning("%s", text)
+    """Tell the user something that is no warning, as it stands."""
+    LOGGER.warning("%s", text, extra={"is_plain": True})
 
 
 def problem_of(record: logging.LogRecord) -> Problem:

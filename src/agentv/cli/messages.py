@@ -17,8 +17,8 @@ from agentv.redact import clean
 
 class _Echo(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        kind = "warning" if hasattr(record, "problem") else "note"
-        tell(printable(clean(f"{kind}: {record.getMessage()}")))
+        kind = "warning: " if hasattr(record, "problem") else "" if hasattr(record, "is_plain") else "note: "
+        tell(printable(clean(f"{kind}{record.getMessage()}")))
 
 
 def print_warnings(verbose: bool) -> None:
