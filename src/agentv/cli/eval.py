@@ -28,6 +28,7 @@ from agentv.run.batch_files import break_off_batches
 from agentv.run.evaluate import DryRun, EvalOptions, RunEnd, RunReport, evaluate
 from agentv.run.output import STDOUT
 from agentv.run.plan import Plan
+from agentv.run.watcher import Silence
 from agentv.system.atomic_files import write_atomically
 from agentv.system.temporary import remove_all
 
@@ -165,10 +166,10 @@ def command(**flags: Any) -> None:
     print_warnings(shown.verbose)
     _check_junit(shown.junit, flags["out"])
     _check_flags(flags)
-    progress = progress_for(clean, quiet=shown.quiet)
-    with cleanup(remove_all), cleanup(break_off_batches), cleanup(kill_all), cleanup(progress.end):
+    watcher = Silence() if shown.quiet else progress_for(clean)
+    with cleanup(remove_all), cleanup(break_off_batches), cleanup(kill_all), cleanup(watcher.end):
         try:
-            report = asyncio.run(evaluate(_options(flags), None, progress))
+            report = asyncio.run(evaluate(_options(flags), None, watcher))
         except NothingToRun as nothing:
             tell(nothing.message)
             sys.exit(0)

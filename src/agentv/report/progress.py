@@ -157,10 +157,10 @@ class LiveProgress(Progress):
         return view
 
 
-def progress_for(clean: Redactor, *, quiet: bool, stream: TextIO | None = None) -> Progress:
+def progress_for(clean: Redactor, stream: TextIO | None = None) -> Progress:
     """The view that suits where it is seen."""
     stream = stream or sys.stderr
-    if quiet or stream is None:  # a process may be started without any stderr
+    if stream is None:  # a process may be started without any stderr
         return Progress(clean)
     is_live = stream.isatty() and os.environ.get("TERM") != "dumb"
     return LiveProgress(clean, stream) if is_live else PlainProgress(clean, stream)
