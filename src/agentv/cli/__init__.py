@@ -20,7 +20,9 @@ COMMANDS = {
     "eval": "Send every case to its target, score the answers, write the results.",
     "init": "Make a project that runs at once, or add what one lacks.",
     "run": "The same as eval.",
+    "runs": "List the runs of this folder, newest first.",
     "schema": "Print the JSON Schema of a kind of file, for editors and tools.",
+    "show": "Show what was asked and answered, and why cases failed.",
     "validate": "Check eval, targets and config files without running anything.",
 }
 

@@ -1,0 +1,96 @@
+"""One result -> lines for a person: what was asked, what came back, and what each evaluator made of it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentv.formats.printable import printable
+from agentv.formats.wire import text_of
+
+LABEL = 12
+MAX_TRACE_CHARACTERS = 400
+TEXTS = {
+    "question": "question",
+    "candidate_answer": "answer",
+    "expected_outcome": "expected",
+    "reference_answer": "reference",
+    "note": "note",
+    "error": "error",
+    "error_details": "details",
+}
+"""The texts of a result, in the order in which they are shown, and how they are called."""
+
+
+def case_lines(result: Mapping[str, Any], *, trace: bool = False) -> Iterator[str]:
+    """Yield the lines that show a result; with `trace`, its steps as well."""
+    yield _title(result)
+    for field, name in TEXTS.items():
+        if field in result and result[field] is not None:
+            yield from _text(name, text_of(result[field]) or "(empty)")
+    for part in result.get("evaluator_results") or ():
+        yield from _evaluator(part)
+    if figures := _figures(result):
+        yield from _text("took", figures)
+    if trace:
+        yield from _trace(result.get("trace"))
+
+
+def _title(result: Mapping[str, Any]) -> str:
+    trial = f", trial {result['trial']}" if result.get("trial") else ""
+    verdict = "error" if result.get("error") is not None else "judge failed" if result.get("failure") else ""
+    where = f", {result['file']}:{result.get('line', 1)}" if result.get("file") else ""
+    dry = ", DRY RUN" if result.get("dry_run") else ""
+    place = f"{result.get('dataset', '')}{where}, target {result.get('target', '')}{dry}"
+    score = float(result.get("score", 0.0))
+    return printable(
+        f"{result.get('eval_id', '')}{trial}: {score:.3f} {verdict or result.get('verdict', '')} ({place})"
+    )
+
+
+def _text(name: str, text: str) -> Iterator[str]:
+    """Yield a text of one or more lines, its name before the first."""
+    first, *more = text.rstrip().splitlines() or [""]
+    yield f"  {name:{LABEL}}{printable(first)}"
+    yield from (f"  {'':{LABEL}}{printable(line)}" for line in more)
+
+
+def _evaluator(part: Mapping[str, Any]) -> Iterator[str]:
+    state = "failed to judge" if part.get("failed") else part.get("verdict", "")
+    weight = part.get("weight", 1)
+    weighs = "" if weight == 1 else f", weight {weight:g}"
+    yield f"  {printable(str(part.get('name', ''))):{LABEL - 1}} {float(part.get('score', 0.0)):.3f} {state}{weighs}"
+    for sign, field in (("+", "hits"), ("-", "misses")):
+        for point in part.get(field) or ():
+            yield from _text("", f"{sign} {text_of(point)}")
+    if part.get("reasoning"):
+        yield from _text("", text_of(part["reasoning"]))
+    if part.get("error_details"):
+        yield from _text("", text_of(part["error_details"]))
+
+
+def _figures(result: Mapping[str, Any]) -> str:
+    metrics = result.get("execution_metrics") or {}
+    usage = metrics.get("token_usage") or {}
+    parts = []
+    if metrics.get("duration_ms") is not None:
+        parts.append(f"{metrics['duration_ms']:.0f} ms")
+    if tokens := sum(usage.get(name) or 0 for name in ("input", "output")):
+        parts.append(f"{tokens} tokens")
+    if metrics.get("cost_usd") is not None:
+        parts.append(f"${metrics['cost_usd']:.4g}")
+    if result.get("attempt", 1) > 1:
+        parts.append(f"{result['attempt']} attempts")
+    return ", ".join(parts)
+
+
+def _trace(trace: Any) -> Iterator[str]:
+    if not trace:
+        yield from _text("trace", "none in the results: run with --include-trace")
+        return
+    for number, event in enumerate(trace, 1):
+        said = [event.get("name"), event.get("text"), event.get("input"), event.get("output")]
+        text = " ".join(" ".join(text_of(value).split()) for value in said if value is not None)
+        yield from _text(f"{number:4} {event.get('type', '')}", _cut(text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TRACE_CHARACTERS else f"{text[:MAX_TRACE_CHARACTERS]}…"
