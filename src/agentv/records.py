@@ -264,8 +264,13 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     """What became of one case: one line of a results file."""
 
     timestamp: str
+    run_id: str | None = None
+    """The run that gave this result."""
     eval_id: str
     dataset: str
+    file: str | None = None
+    """Where the case is written: from the root of the repo, or from the folder that the run was started in."""
+    line: int | None = None
     conversation_id: str | None = None
     target: str
     attempt: Annotated[int, msgspec.Meta(ge=1)]
@@ -276,6 +281,10 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     hits: tuple[str, ...] = ()
     misses: tuple[str, ...] = ()
     reasoning: str | None = None
+    question: str | None = None
+    """What was sent to the target."""
+    expected_outcome: str | None = None
+    reference_answer: str | None = None
     candidate_answer: str
     evaluator_results: tuple[EvaluatorResult, ...] = ()
     trace_summary: TraceSummary | None = None

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,12 @@ from agentv.report.junit import junit_blocks
 from agentv.report.progress import progress_for
 from agentv.report.summary import summary_lines
 from agentv.results.formats import FORMATS
+from agentv.results.runs import RUNS
 from agentv.run.batch_files import break_off_batches
 from agentv.run.evaluate import DryRun, EvalOptions, RunEnd, RunReport, evaluate
 from agentv.run.output import STDOUT
 from agentv.run.plan import Plan
+from agentv.run.record import end_record
 from agentv.run.watcher import Silence
 from agentv.system.atomic_files import write_atomically
 from agentv.system.temporary import remove_all
@@ -136,6 +139,7 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 )
 @where_results_go("--output-format", metavar="FORMAT", shell_complete=_formats, help="jsonl (default) or yaml.")
 @where_results_go("--junit", type=click.Path(path_type=Path), help="Also write the results as JUnit XML.")
+@where_results_go("--no-inputs", is_flag=True, help="Leave out of the results what was asked and expected.")
 @where_results_go("--include-trace", is_flag=True, help="Put whole traces into the results.")
 @where_results_go(
     "--fail-under", type=float, metavar="SCORE", callback=_score, help="Exit with 1 when the mean score is lower."
@@ -166,6 +170,7 @@ def command(**flags: Any) -> None:
     print_warnings(shown.verbose)
     _check_junit(shown.junit, flags["out"])
     _check_flags(flags)
+    started = time.monotonic()
     watcher = Silence() if shown.quiet else progress_for(clean)
     with cleanup(remove_all), cleanup(break_off_batches), cleanup(kill_all), cleanup(watcher.end):
         try:
@@ -173,7 +178,10 @@ def command(**flags: Any) -> None:
         except NothingToRun as nothing:
             tell(nothing.message)
             sys.exit(0)
-        sys.exit(_tell(report, shown))
+        code = _tell(report, shown)
+        if report.log is not None:
+            end_record(report.log, report.summary, code, time.monotonic() - started)
+        sys.exit(code)
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -190,7 +198,7 @@ def _options(flags: dict[str, Any]) -> EvalOptions:
     delays = {name: flags.pop(f"dry_run_{name}") for name in ("delay", "delay_min", "delay_max")}
     dry_run = DryRun(*delays.values()) if flags.pop("dry_run") else None
     traces = TRACES if flags.pop("dump_traces") else None
-    seconds, failed = flags.pop("agent_timeout"), flags.pop("failed")
+    seconds, failed, no_inputs = flags.pop("agent_timeout"), flags.pop("failed"), flags.pop("no_inputs")
     return EvalOptions(
         **flags,
         dry_run=dry_run,
@@ -198,6 +206,9 @@ def _options(flags: dict[str, Any]) -> EvalOptions:
         timeout_seconds=seconds,
         rerun_failed=failed,
         results_folder=RESULTS,
+        runs_folder=RUNS,
+        command=("agentv", *sys.argv[1:]),
+        include_inputs=not no_inputs,
     )
 
 

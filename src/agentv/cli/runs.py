@@ -1,7 +1,6 @@
 """`agentv runs`."""
 
 from collections.abc import Sequence
-from itertools import islice
 
 import click
 import msgspec
@@ -25,7 +24,7 @@ def command(limit: int, form: str, verbose: bool) -> None:
     Their records are in .agentv/runs. Exit code 0; 2 for bad usage.
     """
     print_warnings(verbose)
-    runs = [msgspec.structs.replace(run, status=run.current_status) for run in islice(read_runs(), limit)]
+    runs = [msgspec.structs.replace(run, status=run.current_status) for run in read_runs()[:limit]]
     if form == "json":
         print_lines([msgspec.json.format(msgspec.json.encode(runs), indent=2).decode()])
     elif runs:
@@ -42,7 +41,7 @@ def _row(run: RunRecord) -> tuple[str, ...]:
     commit = f"{run.git.commit[:9]}{'+' if run.git.dirty else ''}" if run.git else ""
     targets = ", ".join(dict.fromkeys(str(target.get("name", "")) for target in run.targets))
     cases = str(sum(int(file.get("cases", 0)) for file in run.eval_files))
-    started = run.started.replace("T", " ").removesuffix("Z")
+    started = run.started[:19].replace("T", " ")
     return run.run_id, started, commit, targets, cases, mean, rate, cost, run.status
 
 

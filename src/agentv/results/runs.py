@@ -4,7 +4,7 @@ import os
 import platform
 import secrets
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -126,13 +126,15 @@ def new_record(run_id: str, command: tuple[str, ...], **fields: Any) -> RunRecor
     )
 
 
-def read_runs(folder: Path = RUNS) -> Iterator[RunRecord]:
-    """Yield the records in a folder, newest first; warn of those that cannot be read."""
-    for path in sorted(folder.glob("*.json"), reverse=True):
+def read_runs(folder: Path = RUNS) -> list[RunRecord]:
+    """Return the records in a folder, newest first; warn of those that cannot be read."""
+    found = []
+    for path in folder.glob("*.json"):
         try:
-            yield msgspec.json.decode(path.read_bytes(), type=RunRecord)
+            found.append(msgspec.json.decode(path.read_bytes(), type=RunRecord))
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             warn(Problem(message=f"this run record cannot be read: {error}", severity="warning", file=path))
+    return sorted(found, key=lambda run: run.started, reverse=True)
 
 
 def _commit() -> Commit | None:
@@ -161,4 +163,4 @@ def _start_of(pid: int) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

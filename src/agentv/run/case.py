@@ -11,7 +11,7 @@ from agentv.redact import clean
 from agentv.run.batch import Batch
 from agentv.run.dumps import CaseDumps
 from agentv.run.jobs import Job
-from agentv.run.outcome import Outcome, outcome_of, result_of
+from agentv.run.outcome import Outcome, ResultContext, outcome_of, result_of
 from agentv.run.plan import Plan, PlannedFile
 from agentv.run.targets import OpenTargets
 from agentv.run.watcher import Watcher
@@ -24,7 +24,8 @@ class CaseRunner:
     def __init__(self, plan: Plan, targets: OpenTargets, evaluators: EvaluatorBuilder, watcher: Watcher):
         options = targets.options
         self._plan, self._caller, self._evaluators, self._watcher = plan, targets.caller, evaluators, watcher
-        self._trials, self._include_trace = options.trials, options.include_trace
+        self._trials = options.trials
+        self._context = ResultContext(options, plan.dry_run, plan.folder)
         self._dumps = CaseDumps(
             Dumps(options.dump_prompts, clean) if options.dump_prompts else None,
             Dumps(options.dump_traces, clean) if options.dump_traces else None,
@@ -72,16 +73,7 @@ class CaseRunner:
     def _result(
         self, job: Job, outcome: Outcome, digests: Digests, scores: tuple[EvaluatorResult, ...] = ()
     ) -> EvalResult:
-        return result_of(
-            job.case,
-            job.planned.name,
-            outcome,
-            digests,
-            scores,
-            trial=job.trial if self._trials > 1 else None,
-            include_trace=self._include_trace,
-            dry_run=self._plan.dry_run,
-        )
+        return result_of(self._context, job.case, job.planned.name, job.request, outcome, digests, scores, job.trial)
 
 
 def label(job: Job, trials: int) -> str:

@@ -24,12 +24,14 @@ from agentv.providers.mock import Mock, MockSettings
 from agentv.providers.python import PythonFunction
 from agentv.records import EvalResult, Problem
 from agentv.redact import clean, secrets_in
+from agentv.results.runs import RunLog, new_run_id
 from agentv.results.summary import Summary
 from agentv.results.write import ResultFile
 from agentv.run.case import CaseRunner
 from agentv.run.output import STDOUT, OutputOptions, mask_result, open_output
 from agentv.run.plan import Plan, RunOptions, Selection
 from agentv.run.planner import PlanOptions, make_plan
+from agentv.run.record import start_record
 from agentv.run.resume import ResumeOptions, failed_cases
 from agentv.run.runner import run_jobs
 from agentv.run.targets import OpenTargets, RunJudges
@@ -74,6 +76,12 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """When resuming, run again what did not pass."""
     failed_in: Path | None = None
     """Run only the cases that did not pass in this results file."""
+    include_inputs: bool = True
+    """Whether results hold what was asked and what is expected."""
+    command: tuple[str, ...] = ()
+    """What was typed, for the record of the run."""
+    runs_folder: Path | None = None
+    """Where the record of the run is kept, if it is."""
     strict: bool = False
     max_errors: int | None = None
     out: Path | None = None
@@ -90,10 +98,11 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
         resume = ResumeOptions(self.trials, self.keep_stale, self.rerun_failed) if self.resume else None
         return OutputOptions(self.out, self.results_folder, self.output_format, resume)
 
-    @property
-    def run_options(self) -> RunOptions:
-        """How cases are run."""
+    def run_options(self, run_id: str) -> RunOptions:
+        """Return how cases are run."""
         return RunOptions(
+            run_id=run_id,
+            include_inputs=self.include_inputs,
             workers=self.workers,
             timeout_seconds=self.timeout_seconds,
             max_retries=self.max_retries,
@@ -127,6 +136,8 @@ class RunReport(NamedTuple):
     """The results file."""
     error: AgentvError | None = None
     """Why the run failed."""
+    log: RunLog | None = None
+    """The record of the run, to be ended by whoever knows the exit code."""
 
 
 async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watcher) -> RunReport:
@@ -134,9 +145,9 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
 
     Each result is written to the results file, if there is one, and then given to the sink, without secrets.
     """
-    plan = plan_evaluation(options)
+    plan, run_id, log = plan_evaluation(options), new_run_id(), None
     watcher.announce(plan.describe(options.workers))
-    async with OpenTargets(plan, options.run_options) as targets:
+    async with OpenTargets(plan, options.run_options(run_id)) as targets:
         await targets.check()
         targets.warn_of_limits()
         judges = RunJudges(plan, targets, watcher)
@@ -145,6 +156,8 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
         summary = Summary(plan.cases, plan.invalid, options.trials, clean)
         with open_output(options.output, plan, evaluators, summary) as output:
             results = _Results(output.file, summary, sink)
+            if options.runs_folder is not None:
+                log = start_record(plan, run_id, options.command, output.path, options.runs_folder)
             watcher.begin(plan.cases * options.trials, summary.already_done)
             end, error = RunEnd.COMPLETED, None
             task = asyncio.current_task()
@@ -163,7 +176,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
                 watcher.end()
             if end is RunEnd.COMPLETED and summary.ledger.get("not run") and options.max_errors is not None:
                 end = RunEnd.TOO_MANY_ERRORS
-    return RunReport(plan, summary, end, output.path, error)
+    return RunReport(plan, summary, end, output.path, error, log)
 
 
 def _ignore(_warning: Problem) -> None:

@@ -1,20 +1,27 @@
 """What became of a case, and the scores of its answer -> the EvalResult that is written."""
 
+import os
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from agentv.calls.retry import FailedCall
+from agentv.judges.payload import reference_answer
 from agentv.records import (
     Digests,
     EvalCase,
+    EvalFile,
     EvalResult,
     EvaluatorResult,
     ExecutionMetrics,
     Failure,
+    ProviderRequest,
     ProviderResponse,
+    Score,
 )
+from agentv.run.plan import RunOptions
 from agentv.scoring import verdict_of, weighted_mean
 from agentv.telemetry.trace import build_trace, summarize_trace
 
@@ -35,60 +42,94 @@ def outcome_of(attempt: int, got: ProviderResponse | FailedCall) -> Outcome:
     return Outcome(attempt, got)
 
 
-def result_of(  # noqa: PLR0913
+class ResultContext:
+    """What all results of a run share: how they are written."""
+
+    def __init__(self, options: RunOptions, dry_run: bool, folder: Path):
+        self.run_id, self.dry_run = options.run_id, dry_run or None
+        self.has_trials, self.include_trace = options.trials > 1, options.include_trace
+        self.include_inputs, self._folder = options.include_inputs, folder
+        self._last: tuple[EvalFile | None, str] = None, ""
+
+    def path(self, file: EvalFile) -> str:
+        """Return the path of an eval file from the root of its repo, or from the folder of the run."""
+        if self._last[0] is not file:
+            path = os.path.relpath(file.path, file.root or self._folder)
+            self._last = file, path.replace(os.sep, "/")
+        return self._last[1]
+
+
+def result_of(  # noqa: PLR0913, PLR0917  # all that is known of a case
+    context: ResultContext,
     case: EvalCase,
     target: str,
+    request: ProviderRequest | None,
     outcome: Outcome,
     digests: Digests,
     scores: tuple[EvaluatorResult, ...] = (),
-    *,
-    trial: int | None = None,
-    include_trace: bool = False,
-    dry_run: bool = False,
+    trial: int = 1,
 ) -> EvalResult:
     """Return all that is known of a case. Weights that are all zero give a score of 0."""
+    inputs = context.include_inputs
     response = outcome.response
     trace = build_trace(response) if response else None
-    score = weighted_mean(scores)
-    hits: tuple[str, ...] = ()
-    misses: tuple[str, ...] = ()
-    verdict, failure = verdict_of(score), outcome.failure if outcome.error is not None else None
-    for part in scores:
-        hits, misses = hits + part.hits, misses + part.misses
-        if part.failed and failure is None:
-            failure = "judge"
-        if part.verdict == "fail" and part.weight > 0 and verdict_of(part.score) != "fail":
-            verdict = "fail"  # an evaluator that counts says so, be its score what it may
+    total = _combine(scores)
+    failure = outcome.failure if outcome.error is not None else "judge" if total.failed else None
     return EvalResult(
         timestamp=_now(),
+        run_id=context.run_id,
         eval_id=case.id,
         dataset=case.dataset,
+        file=context.path(case.file),
+        line=case.line,
         conversation_id=case.conversation_id,
         target=target,
         attempt=outcome.attempt,
-        trial=trial,
-        score=score,
-        verdict=verdict,
-        hits=hits,
-        misses=misses,
-        reasoning="\n".join([part.reasoning for part in scores if part.reasoning]) or None,
+        trial=trial if context.has_trials else None,
+        score=total.score,
+        verdict=total.verdict or verdict_of(total.score),
+        hits=total.hits,
+        misses=total.misses,
+        reasoning=total.reasoning or None,
+        question=request.question if inputs and request is not None else None,
+        expected_outcome=case.expected_outcome if inputs else None,
+        reference_answer=(reference_answer(case) or None) if inputs and case.expected_messages else None,
         candidate_answer=response.text if response else "",
         evaluator_results=scores,
         trace_summary=summarize_trace(trace, response) if response and trace is not None else None,
         execution_metrics=_metrics(response) if response else None,
         error=outcome.error,
         failure=failure,
-        dry_run=dry_run or None,
-        trace=trace if include_trace else None,
+        dry_run=context.dry_run,
+        trace=trace if context.include_trace else None,
         description=case.description or None,
         metadata=case.metadata,
         digests=digests,
     )
 
 
+def _combine(scores: tuple[EvaluatorResult, ...]) -> Score:
+    """Return the score of a case: the weighted mean, and all that the evaluators say."""
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    failed, is_failed = False, False
+    for part in scores:
+        hits, misses, failed = hits + part.hits, misses + part.misses, failed or part.failed
+        if part.verdict == "fail" and part.weight > 0 and verdict_of(part.score) != "fail":
+            is_failed = True  # an evaluator that counts says so, be its score what it may
+    return Score(
+        score=weighted_mean(scores),
+        hits=hits,
+        misses=misses,
+        reasoning="\n".join([part.reasoning for part in scores if part.reasoning]),
+        failed=failed,
+        verdict="fail" if is_failed else None,
+    )
+
+
 def unwritable_result(result: EvalResult, error: Exception) -> EvalResult:
     """Return what is written in the place of a result that cannot be encoded."""
-    names = ("timestamp", "eval_id", "dataset", "target", "attempt", "trial")
+    names = ("timestamp", "run_id", "eval_id", "dataset", "file", "line", "target", "attempt", "trial")
     return EvalResult(
         **{name: getattr(result, name) for name in names},
         score=0.0,

@@ -155,6 +155,10 @@ class RunOptions(NamedTuple):
     dump_traces: Path | None = None
     trials: int = 1
     """How often each case is run."""
+    run_id: str | None = None
+    """Stands in every result."""
+    include_inputs: bool = True
+    """Whether results hold what was asked and what is expected."""
     max_errors: int | None = None
     """After so many errors of targets no further case is started."""
 
