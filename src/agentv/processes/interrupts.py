@@ -51,7 +51,7 @@ class Stop:
 
     def __init__(self, task: asyncio.Task[object]):
         self._task, self._loop = task, task.get_loop()
-        self.is_requested = False
+        self.is_requested = self.is_over = False
 
     def request(self, number: int) -> None:
         """Cancel the task; leave at once if it has been cancelled, and Ctrl-C is pressed once more."""
@@ -61,9 +61,14 @@ class Stop:
             return
         self.is_requested = True
         try:
-            self._loop.call_soon_threadsafe(self._task.cancel)
+            self._loop.call_soon_threadsafe(self._cancel)
         except RuntimeError:  # the loop is closed: there is nothing left to stop
             leave()
+
+
+    def _cancel(self) -> None:
+        if not self.is_over:  # what follows must not be cancelled in its place
+            self._task.cancel()
 
 
 @contextmanager
@@ -74,6 +79,7 @@ def stop_on_signal(task: asyncio.Task[object]) -> Iterator[Stop]:
     try:
         yield stop
     finally:
+        stop.is_over = True
         _runs.remove(stop)
 
 

@@ -169,12 +169,13 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
                 if not stop.is_requested:
                     raise
                 task.uncancel()
-                end = RunEnd.INTERRUPTED
             except BaseExceptionGroup as group:
                 end, error = RunEnd.FAILED, _only_error(group)
             finally:
                 watcher.end()
-            if end is RunEnd.COMPLETED and summary.ledger.get("not run") and options.max_errors is not None:
+            if stop.is_requested and error is None:
+                end = RunEnd.INTERRUPTED
+            elif error is None and summary.ledger.get("not run") and options.max_errors is not None:
                 end = RunEnd.TOO_MANY_ERRORS
     return RunReport(plan, summary, end, output.path, error, log)
 
