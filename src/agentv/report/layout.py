@@ -1,8 +1,9 @@
 """Lines that fit a narrow terminal: broken between words, and never inside a number."""
 
-import shutil
+import os
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO
 
 WIDTH = 60
 """What all lines of a summary fit into."""
@@ -10,9 +11,14 @@ _ROW_GAP = "  "
 _HARD_SPACE = "\u00a0"
 
 
-def terminal_width() -> int | None:
-    """Return how wide the terminal is that stdout is shown in; None if it is shown in none."""
-    return shutil.get_terminal_size((0, 0)).columns or None
+def terminal_width(stream: TextIO | None) -> int | None:
+    """Return how wide the terminal is that a stream is shown in; None if it is shown in none."""
+    if (columns := os.environ.get("COLUMNS", "")).isdigit() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None if stream is not None else None
+    except (OSError, ValueError):
+        return None
 
 
 def wrap(line: str, width: int = WIDTH, indent: str = "    ") -> list[str]:

@@ -7,7 +7,7 @@ from agentv.formats.printable import printable
 
 SHOWN = 5
 MAX_MISSES = 2
-MAX_CHARACTERS = 160
+MAX_CHARACTERS = 100
 
 
 class FailedCase(NamedTuple):
