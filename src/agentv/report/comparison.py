@@ -86,7 +86,8 @@ def _costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
         if before is None and after is None:
             continue
         first, second = ("unknown" if value is None else text(value) for value in (before, after))
-        yield title, first, second, "" if before is None or after is None else format_change(before, after)
+        is_known = before is not None and after is not None and (first != second or before == after)
+        yield title, first, second, format_change(before, after) if is_known else ""
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Lines that fit a narrow terminal: broken between words, and never inside a number."""
 
-import os
+import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
@@ -13,12 +13,9 @@ _HARD_SPACE = "\u00a0"
 
 def terminal_width(stream: TextIO | None) -> int | None:
     """Return how wide the terminal is that a stream is shown in; None if it is shown in none."""
-    if (columns := os.environ.get("COLUMNS", "")).isdigit() and int(columns) > 0:
-        return int(columns)
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or None if stream is not None else None
-    except (OSError, ValueError):
+    if stream is None or not stream.isatty():
         return None
+    return shutil.get_terminal_size((0, 0)).columns or None
 
 
 def wrap(line: str, width: int = WIDTH, indent: str = "    ") -> list[str]:

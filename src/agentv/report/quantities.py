@@ -14,7 +14,7 @@ def format_money(usd: float) -> str:
 def format_duration(ms: float) -> str:
     """Return a time that is given in milliseconds."""
     if ms < 1:
-        return f"{ms:.2f} ms"
+        return "< 1 ms"
     if ms < 1000:
         return f"{ms:.0f} ms"
     if ms < 100_000:
