@@ -193,6 +193,10 @@ class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     token_usage: TokenUsage | None = None
     cost_usd: float | None = None
     duration_ms: float | None = None
+    stop_reason: str | None = None
+    """Why a language model stopped: `stop`, `length`, `tool_calls`, `refusal` or `other`."""
+    note: str | None = None
+    """What a reader of the answer must know."""
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -286,10 +290,16 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     expected_outcome: str | None = None
     reference_answer: str | None = None
     candidate_answer: str
+    stop_reason: str | None = None
+    """Why a language model stopped: `stop`, `length`, `tool_calls`, `refusal` or `other`."""
+    note: str | None = None
+    """What a reader of the answer must know."""
     evaluator_results: tuple[EvaluatorResult, ...] = ()
     trace_summary: TraceSummary | None = None
     execution_metrics: ExecutionMetrics | None = None
     error: str | None = None
+    error_details: str | None = None
+    """The traceback of the user's own code."""
     failure: Failure | None = None
     dry_run: bool | None = None
     """Whether a mock answered in the place of the target."""

@@ -362,5 +362,7 @@ def test_python_says_what_is_wrong_with_its_arguments(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1})
     with pytest.raises(AgentvError, match="threshold must be a number from 0 on, not 'abc'"):
         compare_results("a.jsonl", "a.jsonl", threshold="abc")  # type: ignore[arg-type]
-    with pytest.raises(AgentvError, match="by: unknown 'evaluators'"):
-        compare_results("a.jsonl", "a.jsonl", by="evaluators")  # type: ignore[arg-type]
+    with pytest.raises(AgentvError, match="by must be a key of the metadata, or one of evaluator, dataset, target"):
+        compare_results("a.jsonl", "a.jsonl", by="")
+    found = compare_results("a.jsonl", "a.jsonl", by="evaluators")
+    assert found.notes == ("no result has 'evaluators' (did you mean 'evaluator'?)",)

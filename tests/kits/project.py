@@ -21,6 +21,11 @@ def a_case(id_: str = "test-1", **fields: Any) -> dict[str, Any]:
     return {"id": id_, "expected_outcome": "Goal", "input_messages": [message]} | fields
 
 
+def flat(text: str) -> str:
+    """The text on one line, wherever it was broken."""
+    return " ".join(text.split())
+
+
 def agentv(*args: str | Path, cwd: Path | None = None, **options: Any) -> "subprocess.CompletedProcess[str]":
     """The command line in a process of its own."""
     command = [sys.executable, "-m", "agentv", *map(str, args)]

@@ -14,11 +14,12 @@ from agentv.cli.help import Command, options
 from agentv.cli.messages import print_warnings, tell, tell_problems
 from agentv.cli.params import Amount, OneOf
 from agentv.compare.compare import compare_files
-from agentv.compare.gate import REGRESSION, Gate, exit_code
-from agentv.compare.records import MARGIN, By, CompareOptions, Comparison
+from agentv.compare.gate import CANNOT_TELL, REGRESSION, Gate, exit_code, has_unmatched
+from agentv.compare.records import MARGIN, CompareOptions, Comparison
 from agentv.errors import OutputError, ResultsError
 from agentv.formats.printable import printable
 from agentv.report.comparison import json_blocks, markdown_lines, table_lines, verdict_lines
+from agentv.report.layout import terminal_width, wrap
 from agentv.system.atomic_files import write_atomically
 
 Format = Literal["json", "table", "markdown"]
@@ -31,7 +32,7 @@ class Options:
     files: tuple[Path, ...]
     threshold: float
     margin: float
-    by: By | None
+    by: str | None
     cluster: str | None
     gate: Gate
     form: Format
@@ -42,6 +43,12 @@ class Options:
     @property
     def compare(self) -> CompareOptions:
         return CompareOptions(threshold=self.threshold, margin=self.margin, by=self.by, cluster=self.cluster)
+
+
+def _key(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    if value == "":
+        raise click.BadParameter("it is empty: name a key of metadata, or evaluator, dataset, target, conversation_id")
+    return value
 
 
 what_counts, the_output = options("What counts"), options("The output")
@@ -59,9 +66,14 @@ what_counts, the_output = options("What counts"), options("The output")
 @what_counts(
     "--threshold", type=Amount(min=0), default=0.1, metavar="DELTA", help="The least that counts as win or loss (0.1)."
 )
-@what_counts("--by", type=OneOf(get_args(By)), help="The same figures for each of these.")
+@what_counts(
+    "--by",
+    metavar="KEY",
+    callback=_key,
+    help="The same figures for each evaluator, dataset, target, conversation_id, or KEY of metadata.",
+)
 @what_counts("--cluster", metavar="KEY", help="Cases with the same KEY of metadata (or field) belong together.")
-@what_counts("--gate", type=OneOf(get_args(Gate)), default="mean", help="What decides the exit code.")
+@what_counts("--gate", type=OneOf(get_args(Gate)), default="mean", help="What decides the exit code (mean); see above.")
 @what_counts(
     "--margin", type=Amount(min=0), default=MARGIN, metavar="DELTA", help=f"What is still not worse ({MARGIN})."
 )
@@ -85,6 +97,7 @@ def command(**values: Any) -> None:
                    1: worse
                    3: cannot tell
 
+    If one file lacks cases of the other, ci and noninferior do not pass: 3.
     Exit code 2: bad usage, a file that cannot be read, or nothing in common.
     """
     sys.exit(_compare(Options(**values)))
@@ -102,12 +115,24 @@ def _compare(options: Options) -> int:
     except ResultsError as error:
         tell_problems(error.problems)
         return 2
-    _write(_blocks(comparisons, options.form), options.out)
+    _write(_blocks(comparisons, options.form, to_file=options.out is not None), options.out)
     if not options.quiet and (options.form == "json" or options.out is not None):
-        for line in verdict_lines(comparisons):
-            tell(printable(line))
+        width = terminal_width(sys.stderr)
+        for line in map(printable, verdict_lines(comparisons)):
+            for part in [line] if width is None else wrap(line, width):
+                tell(part)
     codes = [exit_code(comparison, options.gate) for comparison in comparisons]
+    if CANNOT_TELL in codes and not options.quiet:
+        _tell_of_unmatched(comparisons, options.gate)
     return REGRESSION if REGRESSION in codes else max(codes)
+
+
+def _tell_of_unmatched(comparisons: Sequence[Comparison], gate: Gate) -> None:
+    """Say why a gate by interval does not pass though the verdict may be good."""
+    for comparison in comparisons:
+        if has_unmatched(comparison) and exit_code(comparison, gate) == CANNOT_TELL:
+            path = comparison.files[1].path
+            tell(printable(f"gate {gate}: cannot tell for {path}, as not all cases are in both files"))
 
 
 def _check(files: Sequence[Path], out: Path | None) -> None:
@@ -122,10 +147,11 @@ def _check(files: Sequence[Path], out: Path | None) -> None:
         raise OutputError("--out is one of the results files", file=out, hint="name another file")
 
 
-def _blocks(comparisons: Sequence[Comparison], form: Format) -> Iterator[bytes]:
+def _blocks(comparisons: Sequence[Comparison], form: Format, *, to_file: bool) -> Iterator[bytes]:
     if form == "json":
         return json_blocks(comparisons)
-    lines = table_lines(comparisons) if form == "table" else markdown_lines(comparisons)
+    width = terminal_width(sys.stdout) if not to_file else None
+    lines = table_lines(comparisons, width) if form == "table" else markdown_lines(comparisons)
     return (f"{line}\n".encode() for line in lines)
 
 

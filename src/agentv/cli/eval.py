@@ -158,6 +158,7 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 @how_it_runs("--cache", is_flag=True, help="Keep responses in .agentv/cache, and ask for each only once.")
 @looking_inside("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
 @looking_inside("--dump-traces", is_flag=True, help="Write each trace to a file in .agentv/traces.")
+@looking_inside("--by", metavar="KEY", help="Figures by group: a key of metadata, or dataset, target, conversation_id.")
 @looking_inside("--quiet", is_flag=True, help="No progress.")
 @looking_inside("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
 def command(**flags: Any) -> None:
@@ -237,8 +238,9 @@ def _tell(report: RunReport, shown: Shown) -> int:
     if report.error is not None:
         tell_error(report.error)
     is_stdout = report.path == STDOUT
+    shown_in = report.path if report.path is not None and report.path.is_file() else None
     dry = ["DRY RUN: a mock answered, no target and no judge was asked", ""] if report.plan.dry_run else []
-    lines = [*dry, *summary_lines(summary, clean), "", "" if is_stdout else f"Results: {report.path}"]
+    lines = [*dry, *summary_lines(summary, clean, shown_in), "", "" if is_stdout else f"Results: {report.path}"]
     print_lines(map(printable, lines), err=is_stdout)
     if report.path is not None and not is_stdout:
         _report(report.plan, report.path, shown.junit)

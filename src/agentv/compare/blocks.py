@@ -4,11 +4,12 @@ Most files are alike in most of their fields (nothing failed, one target, no fin
 for that first: what holds nothing is left out. This is done by the million, hence in as few steps as possible.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from agentv.compare.records import CompareOptions
-from agentv.results.views import DigestsView, EvaluatorView, PartsView, ResultView, ScoreView
+from agentv.results.groups import group_name
+from agentv.results.views import DigestsView, EvaluatorView, MetricsView, PartsView, ResultView, ScoreView
 from agentv.scoring import PASS as PASSING_SCORE
 
 SEEN, PASSED, ERROR, UNJUDGED, RETRIED, REPEATED, MIXED = (1 << bit for bit in range(7))
@@ -50,6 +51,15 @@ class Block(NamedTuple):
     clusters: Sequence[str | None] | None = None
     groups: Sequence[str] | None = None
     """The datasets or targets, if the figures are wanted for each."""
+    labels: Sequence[str | None] | None = None
+    """What the results have under the key for whose values the figures are wanted."""
+    known_keys: Collection[str] = ()
+    """The keys of the metadata, where no result has anything under that key."""
+    metrics: Sequence[MetricsView | None] = ()
+    dry_run: int = 0
+    """How many are of a dry run."""
+    cut_off: int = 0
+    """How many answers were cut off at the token limit."""
     evaluator_results: Sequence[Sequence[EvaluatorView]] | None = None
 
 
@@ -75,6 +85,7 @@ def make_block(rows: Sequence[ScoreView], options: CompareOptions) -> Block:
             [each.agentv for each in full],
         )
         numbers = _hash_digests(full)
+    labels = [group_name(row, options.label) for row in views] if options.label is not None else None
     return Block(
         ids,
         scores,
@@ -84,6 +95,11 @@ def make_block(rows: Sequence[ScoreView], options: CompareOptions) -> Block:
         digests=numbers,
         clusters=_find_clusters(views, options.cluster),
         groups={"dataset": datasets, "target": targets}.get(options.by or ""),
+        labels=labels,
+        known_keys=_metadata(views[0]) if labels is not None and labels.count(None) == len(labels) else (),
+        metrics=[row.execution_metrics for row in views],
+        dry_run=[row.dry_run for row in views].count(True),
+        cut_off=[row.stop_reason for row in views].count("length"),
         evaluator_results=_evaluator_results(views) if options.by == "evaluator" else None,
     )
 
@@ -130,16 +146,12 @@ def _hash_digests(digests: Sequence[DigestsView]) -> dict[str, Sequence[int]]:
 
 def _find_clusters(rows: Sequence[ResultView], name: str | None) -> Sequence[str | None] | None:
     """Return what each result belongs to: the conversation, or what it has under `name`; None if none has any."""
-    found = [row.conversation_id for row in rows] if name is None else [_get_field(row, name) for row in rows]
+    found = [row.conversation_id for row in rows] if name is None else [group_name(row, name) for row in rows]
     return None if found.count(None) == len(found) else found
 
 
-def _get_field(row: ResultView, name: str) -> str | None:
-    """Return what a result has in this field, or under this key of its metadata."""
-    value = getattr(row, name, None) if name in ("dataset", "target", "conversation_id") else None
-    if value is None and isinstance(row, PartsView):
-        value = (row.metadata or {}).get(name)
-    return None if value in (None, "") else str(value)
+def _metadata(row: ResultView) -> Collection[str]:
+    return (isinstance(row, PartsView) and row.metadata) or ()
 
 
 def _evaluator_results(rows: Sequence[ResultView]) -> Sequence[Sequence[EvaluatorView]]:

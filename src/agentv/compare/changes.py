@@ -35,15 +35,20 @@ def find_changes(first: RunColumns, second: RunColumns, numbers: Sequence[int]) 
     if not any(setup.target for run in (first, second) for setup in run.setups):
         return Changed(unknown=len(numbers)), None
     counts: Counter[str] = Counter()
+    targets: dict[str, None] = {}
     confounded: dict[tuple[int, ...], bool] = {}
     for change, times in Counter(_changes(first, second, numbers)).items():
-        names = _name_changes(first.setups[change[0]], second.setups[change[1]], _Change._make(change))
+        before, after = first.setups[change[0]], second.setups[change[1]]
+        names = _name_changes(before, after, _Change._make(change))
+        if "target" in names and before.target_name == after.target_name:
+            targets[after.target_name] = None
         counts.update(dict.fromkeys(names, times))
         confounded[change] = not names.isdisjoint(CONFOUNDERS)
+    changed = Changed(**counts, targets=tuple(sorted(targets)))
     if not any(confounded.values()):
-        return Changed(**counts), None
+        return changed, None
     unchanged = (not confounded[change] for change in _changes(first, second, numbers))
-    return Changed(**counts), array("I", compress(range(len(numbers)), unchanged))
+    return changed, array("I", compress(range(len(numbers)), unchanged))
 
 
 def _changes(first: RunColumns, second: RunColumns, numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:

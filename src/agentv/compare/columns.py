@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from agentv.compare.blocks import ERROR, MIXED, PASSED, REPEATED, RETRIED, SEEN, UNJUDGED, UNSCORED, Block, Setup
+from agentv.results.usage import Usage
 from agentv.results.views import EvaluatorView
 from agentv.scoring import PASS as PASSING_SCORE
 from agentv.stats.decimals import mean
@@ -150,6 +151,12 @@ class RunColumns(Scores):
         self.clusters: array[int] | None = None
         self.evaluators: dict[str, Scores] = {}
         """The scores of each evaluator."""
+        self.labels: array[int] | None = None
+        """Where the label of each case stands in `label_names`, counted from 1; 0 is none."""
+        self.label_names: dict[str, int] = {}
+        self.known_keys: set[str] = set()
+        self.usage = Usage()
+        self.dry_run = self.cut_off = 0
         self.grouped: RunColumns | None = None
         """The same results once more, with the cases of each dataset or target kept apart."""
 
@@ -164,7 +171,7 @@ class RunColumns(Scores):
 
     def grow(self, size: int) -> None:
         super().grow(size)
-        for column in (*self._columns.values(), self.clusters):
+        for column in (*self._columns.values(), self.clusters, self.labels):
             if column is not None:
                 column.frombytes(bytes(column.itemsize * (size - len(column))))
 
@@ -190,6 +197,12 @@ class RunColumns(Scores):
             self._add_evaluators(numbers, block.evaluator_results, block.flags)
         if block.clusters is not None:
             self._add_clusters(numbers, block.clusters)
+        if block.labels is not None:
+            self._add_labels(numbers, block.labels)
+            self.known_keys.update(block.known_keys)
+        self.usage.add_all(block.metrics)
+        self.dry_run += block.dry_run
+        self.cut_off += block.cut_off
 
     def _setup_number(self, setup: Setup) -> int:
         if setup not in self._setup_numbers:
@@ -258,6 +271,13 @@ class RunColumns(Scores):
             if cluster is not None:  # whose number must be the same in every run: the order decides what chance does
                 digest = blake2b(cluster.encode("utf-8", "replace"), digest_size=8).digest()
                 self.clusters[number] = int.from_bytes(digest, signed=True) or 1
+
+    def _add_labels(self, numbers: Sequence[int], labels: Sequence[str | None]) -> None:
+        if self.labels is None:
+            self.labels = array("I", bytes(4 * len(self)))
+        for number, label in zip(numbers, labels, strict=True):
+            if label is not None:
+                self.labels[number] = self.label_names.setdefault(label, len(self.label_names) + 1)
 
     def _add_evaluators(
         self, numbers: Sequence[int], results: Sequence[Sequence[EvaluatorView]], flags: Sequence[int]

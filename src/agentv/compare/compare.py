@@ -2,19 +2,19 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import get_args
 
 from agentv.compare.changes import find_changes
 from agentv.compare.columns import RunColumns
 from agentv.compare.groups import clusters_of, compare_groups
 from agentv.compare.pairs import Pairs, in_both, pair_scores
 from agentv.compare.read import Runs, read_runs
-from agentv.compare.records import MARGIN, By, CompareOptions, Comparison, Counts, Source, Totals
+from agentv.compare.records import BY, MARGIN, AnswerCosts, CompareOptions, Comparison, Counts, Source, Totals
 from agentv.compare.verdict import paired_statistics
 from agentv.errors import ConfigError, ResultsError, nearest
 from agentv.records import Problem
+from agentv.results.usage import Usage
 from agentv.stats.decimals import mean
 
 
@@ -24,7 +24,7 @@ def compare_results(  # noqa: PLR0913  # an argument for each option
     *,
     threshold: float = 0.1,
     margin: float = MARGIN,
-    by: By | None = None,
+    by: str | None = None,
     cluster: str | None = None,
 ) -> Comparison:
     """Return how the results of the second file compare with those of the first.
@@ -35,8 +35,8 @@ def compare_results(  # noqa: PLR0913  # an argument for each option
     for name, value in numbers.items():
         if not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise ConfigError(f"{name} must be a number from 0 on, not {value!r}")
-    if by is not None and by not in get_args(By):
-        raise ConfigError(f"by: unknown {by!r}", hint=nearest(str(by), get_args(By)))
+    if by == "":
+        raise ConfigError(f"by must be a key of the metadata, or one of {', '.join(BY)}, not {by!r}")
     options = CompareOptions(threshold=threshold, margin=margin, by=by, cluster=cluster)
     return compare_files([Path(first), Path(second)], options)[0]
 
@@ -59,6 +59,7 @@ def _compare_runs(first: RunColumns, second: RunColumns, runs: Runs, options: Co
     unmatched = Counts(file1=first.cases - len(pairs), file2=second.cases - len(pairs))
     changed, unchanged = find_changes(first, second, numbers)
     paired, clusters = pair_scores(first, second, numbers, pairs.deltas), clusters_of(first, second)
+    parts, left_out = compare_groups(paired, options, runs.groups)
     return Comparison(
         matched=pairs,
         unmatched=unmatched,
@@ -74,10 +75,34 @@ def _compare_runs(first: RunColumns, second: RunColumns, runs: Runs, options: Co
         statistics=paired_statistics(paired, options.margin, clusters),
         changed=changed,
         unchanged=None if unchanged is None else paired_statistics(paired.select(unchanged), options.margin, clusters),
-        by=compare_groups(paired, options, runs.groups),
+        by=parts,
         files=(_source(first), _source(second)),
         threshold=options.threshold,
+        warnings=tuple(_warnings(first, second, len(pairs))),
+        notes=tuple(_notes(first, second, options, left_out)),
     )
+
+
+def _warnings(first: RunColumns, second: RunColumns, pairs: int) -> Iterator[str]:
+    """Yield why the figures may not mean what they seem to."""
+    for run in {run.path: run for run in (first, second)}.values():
+        if run.dry_run:
+            results = "1 result is" if run.dry_run == 1 else f"{run.dry_run} results are"
+            yield f"{run.path}: {results} of a dry run: a mock answered, not the target"
+    for run, other in ((first, second), (second, first)):
+        if missing := run.cases - pairs:
+            cases = "1 case is" if missing == 1 else f"{missing} cases are"
+            yield f"{cases} only in {run.path} and not in {other.path}: the verdict is about the {pairs} in both"
+
+
+def _notes(first: RunColumns, second: RunColumns, options: CompareOptions, left_out: int) -> Iterator[str]:
+    """Yield what is to be said of the groups."""
+    key = options.label
+    if key is not None and not first.label_names and not second.label_names:
+        hint = nearest(key, {*BY, *first.known_keys, *second.known_keys})
+        yield f"no result has {key!r} ({hint})"
+    if left_out:
+        yield f"by {options.by}: {left_out} more groups, each as large as the last or smaller, are left out"
 
 
 def _first_id(run: RunColumns, ids: Sequence[str]) -> str:
@@ -95,4 +120,18 @@ def _source(run: RunColumns) -> Source:
         judge_failures=run.judge_failures,
         retried=run.retried,
         ambiguous=run.ambiguous,
+        dry_run=run.dry_run,
+        cut_off=run.cut_off,
+        per_answer=_per_answer(run.usage),
+    )
+
+
+def _per_answer(usage: Usage) -> AnswerCosts:
+    p50, p95 = usage.duration_quantiles or (None, None)
+    return AnswerCosts(
+        input_tokens=usage.input_tokens.mean,
+        output_tokens=usage.output_tokens.mean,
+        cost_usd=usage.cost_usd.mean,
+        duration_p50_ms=p50,
+        duration_p95_ms=p95,
     )

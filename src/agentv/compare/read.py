@@ -59,7 +59,8 @@ def _read_run(path: Path, options: CompareOptions, index: Index, grouped: Index)
     run = RunColumns(path, index)
     run.grouped = RunColumns(path, grouped) if options.by in ("dataset", "target") else None
     problems: list[Problem] = []
-    view = PartsView if options.by == "evaluator" or options.cluster is not None else ResultView
+    needs_parts = options.by == "evaluator" or options.label is not None or options.cluster is not None
+    view = PartsView if needs_parts else ResultView
     try:
         with path.open("rb") as file:
             for rows in filter(None, read_blocks(file, path, problems, view)):

@@ -7,7 +7,8 @@ import msgspec
 
 from agentv.stats.inference import CONFIDENCE
 
-By = Literal["evaluator", "dataset", "target"]
+BY = ("evaluator", "dataset", "target", "conversation_id")
+"""What figures can be given for, besides the keys of the metadata."""
 Verdict = Literal["better", "worse", "not worse", "cannot tell"]
 Outcome = Literal["win", "loss", "tie"]
 MARGIN = 0.02
@@ -20,10 +21,15 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The least difference that counts as a win or a loss."""
     margin: float = MARGIN
     """The most by which a run may be worse and still be called not worse."""
-    by: By | None = None
-    """For what the figures are given once more, for each of its values."""
+    by: str | None = None
+    """For what the figures are given once more, for each of its values: one of `BY`, or a key of the metadata."""
     cluster: str | None = None
     """By what cases belong together: a field, or a key of the metadata; the conversation if it is None."""
+
+    @property
+    def label(self) -> str | None:
+        """The key of the results by whose values the figures are grouped, if they are by such a key."""
+        return None if self.by in (None, "evaluator", "dataset", "target") else self.by
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +140,7 @@ class Statistics(Fields, frozen=True, kw_only=True):
 
 
 class Part(Fields, frozen=True, kw_only=True):
-    """The figures of one evaluator, dataset or target; `p_adjusted` is Holm's, over all of them."""
+    """The figures of one evaluator, or of one group of cases; `p_adjusted` is Holm's, over all of them."""
 
     name: str
     p_adjusted: float | None
@@ -150,10 +156,22 @@ class Changed(Fields, frozen=True, kw_only=True):
     prompts: int = 0
     agentv: int = 0
     target: int = 0
+    targets: tuple[str, ...] = ()
+    """The names of targets that are another version in the second file."""
     mixed: int = 0
     """Pairs of which a case has results of different texts or evaluators in one file."""
     unknown: int = 0
     """Pairs of which a result has no fingerprints."""
+
+
+class AnswerCosts(Fields, frozen=True, kw_only=True):
+    """What an answer took: the means of tokens and money, and two quantiles of the time; None is unknown."""
+
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cost_usd: float | None = None
+    duration_p50_ms: float | None = None
+    duration_p95_ms: float | None = None
 
 
 class Source(Fields, frozen=True, kw_only=True):
@@ -169,6 +187,11 @@ class Source(Fields, frozen=True, kw_only=True):
     retried: int
     ambiguous: int
     """Results with the id of a case in another dataset, or of another target; they count as repeats of it."""
+    dry_run: int
+    """Results of a dry run."""
+    cut_off: int
+    """Answers that were cut off at the token limit."""
+    per_answer: AnswerCosts
 
 
 class Comparison(Fields, frozen=True, kw_only=True):
@@ -184,3 +207,6 @@ class Comparison(Fields, frozen=True, kw_only=True):
     by: Mapping[str, tuple[Part, ...]]
     files: tuple[Source, Source]
     threshold: float
+    warnings: tuple[str, ...] = ()
+    """Why the figures may not mean what they seem to."""
+    notes: tuple[str, ...] = ()

@@ -99,12 +99,13 @@ def _delta(scored: PairedScores, clusters: Sequence[int] | None) -> tuple[Delta,
     sample = cluster_sums(scored.deltas, keys) if keys is not None and any(keys) else plain
     found, draws = estimate_mean(sample), len(sample)
     unclustered = estimate_mean(plain).error if sample is not plain else None
+    has_interval = found.low is not None and found.high is not None and found.error != 0
     return (
         Delta(
             mean=scored.mean,
             se=found.error,
-            ci_lower=None if found.low is None else max(-1.0, found.low),
-            ci_upper=None if found.high is None else min(1.0, found.high),
+            ci_lower=max(-1.0, found.low or 0.0) if has_interval else None,
+            ci_upper=min(1.0, found.high or 0.0) if has_interval else None,
             method="paired t" if sample is plain else "paired t, clustered",
             df=found.df,
             clusters=None if sample is plain else draws,
@@ -117,6 +118,8 @@ def _delta(scored: PairedScores, clusters: Sequence[int] | None) -> tuple[Delta,
 
 def _interval(delta: Delta, share: float, bounds: Bounds) -> tuple[float, float] | None:
     """Return the confidence interval, widened by what was not scored; `share` is that of the pairs with a score."""
+    if delta.se == 0:  # no variation, hence no interval: all that is known is that every difference is this one
+        return bounds.lower, bounds.upper
     if delta.ci_lower is None or delta.ci_upper is None:
         return None
     low = bounds.lower + (delta.ci_lower - delta.mean) * share
@@ -142,7 +145,7 @@ def _notes(delta: Delta, pairs: int, passes: Passes) -> Iterator[str]:
     if delta.clusters == 1:
         yield "all the cases are one cluster: there is no interval"
     if delta.se == 0 and pairs > 1:
-        yield "all the differences are the same: the interval has no width, and says nothing of cases unlike these"
+        yield "all the differences are the same: there is no variation to estimate an interval from"
     if 0 < passes.gained + passes.lost < MIN_FLIPS:
         flips = passes.gained + passes.lost
         yield f"{flips} changed between pass and fail: fewer than {MIN_FLIPS} can never be significant at 5%"

@@ -12,7 +12,17 @@ from agentv.errors import ProviderError
 from agentv.records import Message, ProviderResponse, TextBlock, TokenUsage, ToolCall, TraceEvent
 
 T = TypeVar("T")
-RESPONSE_FIELDS = ("text", "output_messages", "trace", "token_usage", "cost_usd", "duration_ms")
+RESPONSE_FIELDS = (
+    "text",
+    "output_messages",
+    "trace",
+    "token_usage",
+    "cost_usd",
+    "duration_ms",
+    "stop_reason",
+    "note",
+)
+STOP_REASONS = ("stop", "length", "tool_calls", "refusal", "other")
 
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 
@@ -53,6 +63,8 @@ def response_from(raw: Mapping[str, Any]) -> ProviderResponse:
         token_usage=_usage(fields.get("token_usage")),
         cost_usd=_number(fields.get("cost_usd")),
         duration_ms=_number(fields.get("duration_ms")),
+        stop_reason=_stop_reason(fields.get("stop_reason")),
+        note=note if isinstance(note := fields.get("note"), str) and note else None,
     )
 
 
@@ -81,6 +93,13 @@ def response_json(response: ProviderResponse) -> bytes:
 def text_of(value: Any) -> str:
     """A text as it is; anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def _stop_reason(value: Any) -> str | None:
+    """A stop reason in our words; any other text is `other`."""
+    if not isinstance(value, str) or not value:
+        return None
+    return value if value in STOP_REASONS else "other"
 
 
 def _messages(raw: Any) -> tuple[Message, ...] | None:

@@ -1,15 +1,19 @@
 """Comparisons -> JSON for programs, a table for a terminal, markdown for a pull request."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from agentv.compare.gate import has_unmatched
 from agentv.compare.pairs import Pairs
-from agentv.compare.records import Changed, Comparison, Delta, Part, Source, Statistics
+from agentv.compare.records import BY, Changed, Comparison, Delta, Part, Source, Statistics
 from agentv.formats.printable import printable
+from agentv.report.layout import wrap
+from agentv.report.quantities import format_change, format_count, format_duration, format_money
 from agentv.stats.inference import holm
 
 SHOWN = 10
+MAX_TARGETS = 5
 LEVEL = 0.05
 
 
@@ -45,13 +49,50 @@ def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         delta = found.delta
         figures = "" if delta is None else f"Δ {_signed(delta.mean)}, {_interval(delta)}, "
         pairs = "1 pair" if found.pairs == 1 else f"{found.pairs} pairs"
-        yield f"{name}{found.verdict.upper()}: {figures}{pairs}, margin {found.margin:g}"
-        if changed := _changed(comparison.changed):
-            yield f"changed besides the target: {changed}"
+        yield f"{name}{_verdict(comparison)}: {figures}{pairs}, margin {found.margin:g}"
+        yield from _changed_lines(comparison.changed)
+        costs = [f"{what} {a} -> {b}{f' ({change})' if change else ''}" for what, a, b, change in _costs(comparison)]
+        if costs:
+            yield f"per answer: {', '.join(costs)}"
         yield from _notes(comparison)
 
 
+def _verdict(comparison: Comparison) -> str:
+    """Return the verdict; where one file lacks cases of the other, it says of which cases it is."""
+    found = comparison.statistics.verdict.upper()
+    return f"{found}, of the cases in both" if has_unmatched(comparison) else found
+
+
+def _changed_lines(changed: Changed) -> Iterator[str]:
+    for name in changed.targets[:MAX_TARGETS]:
+        yield f"target {name} is another version"
+    if (more := len(changed.targets) - MAX_TARGETS) > 0:
+        yield f"and so are {more} more targets"
+    if text := _changed(changed):
+        yield f"changed besides the target: {text}"
+
+
+def _costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
+    """Yield what an answer took on both sides, and the change, as far as it is known."""
+    rows: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+        ("input tokens", "input_tokens", format_count),
+        ("output tokens", "output_tokens", format_count),
+        ("cost", "cost_usd", format_money),
+        ("duration p50", "duration_p50_ms", format_duration),
+        ("duration p95", "duration_p95_ms", format_duration),
+    )
+    for title, name, text in rows:
+        before, after = (getattr(file.per_answer, name) for file in comparison.files)
+        if before is None and after is None:
+            continue
+        first, second = ("unknown" if value is None else text(value) for value in (before, after))
+        is_known = before is not None and after is not None and (first != second or before == after)
+        yield title, first, second, format_change(before, after) if is_known else ""
+
+
 def _notes(comparison: Comparison) -> Iterator[str]:
+    yield from (f"warning: {warning}" for warning in comparison.warnings)
+    yield from (f"note: {note}" for note in comparison.notes)
     yield from (f"note: {note}" for note in comparison.statistics.notes)
     for file in dict.fromkeys(comparison.files):
         if file.ambiguous:
@@ -59,26 +100,34 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             yield f"note: {file.path}: {results} an id of another dataset or target too: it counts with the mean"
 
 
-def table_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield a table for a terminal: all the figures of two files, or one line for each of several."""
+def table_lines(comparisons: Sequence[Comparison], width: int | None = None) -> Iterator[str]:
+    """Yield a table for a terminal: all the figures of two files, or one line for each of several.
+
+    Lines are broken where they would not fit into `width` columns, never inside a number.
+    """
+    for line in _table_lines(comparisons, width):
+        yield from [line] if width is None else wrap(line, width)
+
+
+def _table_lines(comparisons: Sequence[Comparison], width: int | None) -> Iterator[str]:
     if len(comparisons) == 1:
-        yield from map(printable, _details(comparisons[0]))
+        yield from map(printable, _details(comparisons[0], width))
         return
     yield f"A = {_file(comparisons[0].files[0])}"
-    yield from _align(_matrix(comparisons))
+    yield from _align(_matrix(comparisons), width)
     for comparison in comparisons:
-        yield from _extra_lines(comparison)
+        yield from _extra_lines(comparison, width)
 
 
-def _extra_lines(comparison: Comparison) -> Iterator[str]:
+def _extra_lines(comparison: Comparison, width: int | None = None) -> Iterator[str]:
     """Yield what the line of one of several comparisons has no room for."""
     yield ""
     yield printable(f"{comparison.files[1].path}: {' | '.join(_counts(comparison))}")
-    if changed := _changed(comparison.changed):
-        yield f"changed besides the target: {changed}"
+    yield from _changed_lines(comparison.changed)
     yield from map(printable, _notes(comparison))
+    yield from _cost_lines(comparison, width)
     for kind, parts in comparison.by.items():
-        yield from _align(_rows(kind, parts))
+        yield from _align(_rows(kind, parts), width)
 
 
 def _matrix(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
@@ -102,12 +151,11 @@ def _rows(what: str, parts: Iterable[Part]) -> Iterator[tuple[str, ...]]:
         yield part.name, str(found.pairs), *means, _bare_interval(found.delta), p_value, found.verdict
 
 
-def _details(comparison: Comparison) -> Iterator[str]:
+def _details(comparison: Comparison, width: int | None = None) -> Iterator[str]:
     found, summary, files = comparison.statistics, comparison.summary, comparison.files
     yield f"A = {_file(files[0])}   B = {_file(files[1])}"
     yield " | ".join(_counts(comparison))
-    if changed := _changed(comparison.changed):
-        yield f"changed besides the target: {changed}"
+    yield from _changed_lines(comparison.changed)
     yield from _figures(found, "")
     if comparison.unchanged is not None:
         yield f"only the {comparison.unchanged.pairs} pairs of which nothing else has changed:"
@@ -115,12 +163,13 @@ def _details(comparison: Comparison) -> Iterator[str]:
     wins = f"wins {summary.wins}  losses {summary.losses}  ties {summary.ties}"
     yield f"{wins}   (threshold {_threshold(comparison.threshold)}: a display rule, not a test)"
     yield from _limits(found)
+    yield from _cost_lines(comparison, width)
     for kind, parts in comparison.by.items():
         yield ""
-        yield from _align(_rows(kind, parts))
+        yield from _align(_rows(kind, parts), width)
         yield ""
     yield from _notes(comparison)
-    yield f"verdict: {found.verdict.upper()}   ({'; '.join(_reasons(comparison))})"
+    yield f"verdict: {_verdict(comparison)}   ({'; '.join(_reasons(comparison))})"
     worst, best = _pairs(comparison).extremes(SHOWN)
     for title, pairs in (("largest regressions", worst), ("largest gains", best)):
         if pairs:
@@ -152,6 +201,7 @@ def _counts(comparison: Comparison) -> Iterator[str]:
         "errors": [file.errors for file in comparison.files],
         "judge-failed": [file.judge_failures for file in comparison.files],
         "retried": [file.retried for file in comparison.files],
+        "cut off": [file.cut_off for file in comparison.files],
         "repeats": [summary.repeats.file1, summary.repeats.file2],
     }
     for what, counts in counted.items():
@@ -205,7 +255,8 @@ def _reasons(comparison: Comparison) -> Iterator[str]:
     yield f"margin {comparison.statistics.margin:g}"
     for kind, parts in comparison.by.items():
         significant = [part.name for part in parts if part.p_adjusted is not None and part.p_adjusted <= LEVEL]
-        what = f"{len(parts)} {kind}{'s' if len(parts) != 1 else ''}"
+        many = "s" if len(parts) != 1 else ""
+        what = f"{len(parts)} {kind}{many}" if kind in BY else f"{len(parts)} group{many} of {kind}"
         yield f"Holm over {what}: {', '.join(significant) or 'none'} significant"
 
 
@@ -223,7 +274,7 @@ def markdown_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         return
     comparison = comparisons[0]
     found = comparison.statistics
-    yield f"### agentv: {found.verdict}"
+    yield f"### agentv: {found.verdict}{', of the cases in both' if has_unmatched(comparison) else ''}"
     yield ""
     worst, _ = _pairs(comparison).extremes(SHOWN)
     if worst:
@@ -250,9 +301,21 @@ def _code(text: str) -> str:
     return f"`{printable(text).replace('`', chr(39))}`"
 
 
-def _align(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+def _cost_lines(comparison: Comparison, width: int | None) -> Iterator[str]:
+    if costs := list(_costs(comparison)):
+        yield from _align([("per answer", "A", "B", "change"), *costs], width)
+
+
+def _align(rows: Iterable[tuple[str, ...]], width: int | None = None) -> Iterator[str]:
+    """Yield rows in columns; if these are wider than `width`, the figures of each row below its name."""
     table = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    if width is not None and sum(widths) + 3 * (len(widths) - 1) > width:
+        for row in table[1:]:
+            yield row[0]
+            named = zip(table[0][1:], row[1:], strict=True)
+            yield from wrap(f"  {', '.join(f'{name} {cell}' for name, cell in named if cell)}", width)
+        return
     for row in table:
         yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
@@ -263,7 +326,7 @@ def _signed(value: float, digits: int = 3) -> str:
 
 def _bare_interval(delta: Delta) -> str:
     if delta.ci_lower is None or delta.ci_upper is None:
-        return "none"
+        return "none (no variation)" if delta.se == 0 else "none"
     return f"[{_signed(delta.ci_lower)}, {_signed(delta.ci_upper)}]"
 
 

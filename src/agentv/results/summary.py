@@ -2,14 +2,17 @@
 
 import math
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from agentv.records import EvalResult
+from agentv.results.failures import Failures, HasAnswer
+from agentv.results.groups import EvaluatorFigures, Evaluators, Groups
 from agentv.results.tally import Tally
-from agentv.stats.distributions import t_quantile
+from agentv.results.usage import Metrics, Usage
+from agentv.stats.inference import interval_of_mean
 from agentv.stats.pass_rates import bootstrap_interval, pass_all, pass_at, wilson
+from agentv.stats.quantiles import quantile
 
 EDGES = (0.2, 0.4, 0.6, 0.8)
 BINS = ("[0,0.2)", "[0.2,0.4)", "[0.4,0.6)", "[0.6,0.8)", "[0.8,1.0]")
@@ -18,24 +21,40 @@ Estimate = Callable[[int, int, int], float]
 """What a case adds to a pass rate, by k, by how many of its trials passed, and by how many there were."""
 
 
-class HasScore(Protocol):
+class HasScore(HasAnswer, Protocol):
     """What a summary needs of a result: an `EvalResult`, or a view of one in a file."""
 
     @property
-    def score(self) -> float: ...
-    @property
     def verdict(self) -> str | None: ...
     @property
+    def error(self) -> str | None: ...
+    @property
     def failure(self) -> str | None: ...
+    @property
+    def stop_reason(self) -> str | None: ...
+    @property
+    def evaluator_results(self) -> Sequence[Any]: ...
+    @property
+    def execution_metrics(self) -> Metrics | None: ...
+    @property
+    def metadata(self) -> Mapping[str, Any] | None: ...
 
 
 class Summary:
     """Counts results and computes their figures. The unit of all figures is the case, however often it is run.
 
-    `clean` masks secrets in names, so that results from a file and new ones of the same case are counted together.
+    `clean` masks secrets in names, so that results from a file and new ones of the same case are counted together,
+    and in the texts that are held. `by` is what cases are grouped by: a field, or a key of the metadata.
     """
 
-    def __init__(self, cases: int, invalid: int = 0, trials: int = 1, clean: Callable[[str], str] = str):
+    def __init__(
+        self,
+        cases: int,
+        invalid: int = 0,
+        trials: int = 1,
+        clean: Callable[[str], str] = str,
+        by: str | None = None,
+    ):
         self.cases, self.invalid, self.trials = cases, invalid, trials
         self.target_errors = self.timeouts = self.judge_failures = self.already_done = 0
         self.unscored_earlier = 0
@@ -43,6 +62,9 @@ class Summary:
         self.errors: list[tuple[str, str]] = []
         self._tally = Tally(trials)
         self._clean = clean
+        self.failures, self.usage, self._evaluators = Failures(clean), Usage(), Evaluators()
+        self.groups = Groups(by, trials) if by is not None else None
+        self.empty_answers = self.cut_off_answers = 0
 
     def add(self, result: EvalResult) -> None:
         """Count a result of this run."""
@@ -70,7 +92,25 @@ class Summary:
     def _count(self, names: tuple[str, str], result: HasScore, *, unscored: bool) -> None:
         self._scored += 0.0 if unscored else result.score
         room = 1 - result.score if unscored else 0.0
-        self._tally.add(names, result.score, room, passed=result.verdict == "pass")
+        passed = result.verdict == "pass"
+        self._tally.add(names, result.score, room, passed=passed)
+        if not unscored and not passed:
+            self.failures.add(names, result)
+        if self.groups is not None:
+            self.groups.add(names, result, passed=passed)
+        if result.error is None:
+            self._count_answer(result)
+
+    def _count_answer(self, result: HasScore) -> None:
+        self.usage.add(result.execution_metrics)
+        self._evaluators.add(result.evaluator_results)
+        self.empty_answers += not result.candidate_answer or result.candidate_answer.isspace()
+        self.cut_off_answers += result.stop_reason == "length"
+
+    @property
+    def evaluators(self) -> dict[str, EvaluatorFigures]:
+        """The figures of each evaluator."""
+        return self._evaluators.figures
 
     @property
     def planned(self) -> int:
@@ -117,20 +157,16 @@ class Summary:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95% confidence interval of the mean."""
-        mean, deviation, cases = self.mean, self.deviation, len(self._tally.means)
+        """The 95% confidence interval of the mean; None if there is no variation to estimate it from."""
+        mean, deviation = self.mean, self.deviation
         if deviation is None or mean is None:
             return None
-        half = t_quantile(0.975, cases - 1) * deviation / math.sqrt(cases)
-        return max(0.0, mean - half), min(1.0, mean + half)
+        return interval_of_mean(mean, deviation, len(self._tally.means))
 
     @property
     def median(self) -> float | None:
         means = self._tally.means
-        if not means:
-            return None
-        low, high = (_ranked(means, rank) for rank in ((len(means) - 1) // 2, len(means) // 2))
-        return (low + high) / 2
+        return quantile(means, 0.5) if means else None
 
     @property
     def histogram(self) -> tuple[int, ...]:
@@ -217,18 +253,3 @@ def _variance(values: Sequence[float]) -> float:
     """Return the variance of a sample of two or more."""
     mean = math.fsum(values) / len(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-
-
-def _ranked(values: Sequence[float], rank: int) -> float:
-    """Return the value at this rank. Only the distinct values of one narrow bucket are sorted, to save memory."""
-    buckets = Counter(int(value * 1023) for value in values)
-    for number in sorted(buckets):
-        if rank < buckets[number]:
-            break
-        rank -= buckets[number]
-    inside = Counter(value for value in values if int(value * 1023) == number)
-    for value in sorted(inside):
-        if rank < inside[value]:
-            break
-        rank -= inside[value]
-    return value

@@ -32,9 +32,18 @@ class EvaluatorView(msgspec.Struct, frozen=True, gc=False):
     failed: bool = False
 
 
-class MetricsView(msgspec.Struct, frozen=True, gc=False):
-    """How long an answer took."""
+class TokensView(msgspec.Struct, frozen=True, gc=False):
+    """Tokens that a target reported."""
 
+    input: float | None = None
+    output: float | None = None
+
+
+class MetricsView(msgspec.Struct, frozen=True, gc=False):
+    """What an answer took."""
+
+    token_usage: TokensView | None = None
+    cost_usd: float | None = None
     duration_ms: float | None = None
 
 
@@ -60,6 +69,9 @@ class ResultView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
     timestamp: str = ""
     conversation_id: str | None = None
     digests: DigestsView | None = None
+    stop_reason: str | None = None
+    dry_run: bool | None = None
+    execution_metrics: MetricsView | None = None
 
 
 class PartsView(ResultView, frozen=True, gc=False):
@@ -96,12 +108,20 @@ class TrialView(ResultView, frozen=True, gc=False):
         return self.error is not None or self.failure is not None
 
 
+class EarlierView(TrialView, frozen=True, gc=False):
+    """A result of an earlier run with what a summary counts of it."""
+
+    misses: tuple[str, ...] = ()
+    candidate_answer: str = ""
+    evaluator_results: tuple[EvaluatorView, ...] = ()
+    metadata: dict[str, Any] | None = None
+
+
 class ReportView(TrialView, frozen=True, gc=False):
     """A result with what a report shows of it."""
 
     misses: tuple[str, ...] = ()
     reasoning: str | None = None
-    execution_metrics: MetricsView | None = None
 
     @property
     def title(self) -> str:

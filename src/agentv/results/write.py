@@ -21,7 +21,7 @@ from agentv.records import EvalResult
 from agentv.redact import Redactor
 from agentv.results.formats import ResultFormat, sniff
 from agentv.results.read import Record, read_records
-from agentv.results.views import TrialView
+from agentv.results.views import EarlierView
 
 _to_json = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -121,18 +121,18 @@ class EarlierFile:
             os.close(self._descriptor)
             raise
 
-    def results(self) -> Iterator[TrialView]:
+    def results(self) -> Iterator[EarlierView]:
         """Yield its results; one at the end that was torn by a kill is skipped."""
         return (record.view for record in self._records())
 
-    def _records(self) -> Iterator[Record[TrialView]]:
-        return read_records(self.path, TrialView, self.form)
+    def _records(self) -> Iterator[Record[EarlierView]]:
+        return read_records(self.path, EarlierView, self.form)
 
     def close(self) -> None:
         os.close(self._descriptor)
 
     def rewrite(
-        self, keep: Callable[[TrialView], bool], needs_backup: Callable[[], bool] = lambda: False
+        self, keep: Callable[[EarlierView], bool], needs_backup: Callable[[], bool] = lambda: False
     ) -> tuple[ResultFile, Path | None]:
         """Take out the results that `keep` rejects; return the file, open for more, and the name of a backup.
 

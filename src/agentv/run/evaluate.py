@@ -91,6 +91,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     include_trace: bool = False
     dump_prompts: Path | None = None
     dump_traces: Path | None = None
+    by: str | None = None
+    """What the summary groups cases by: a field, or a key of their metadata."""
 
     @property
     def output(self) -> OutputOptions:
@@ -153,7 +155,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
         judges = RunJudges(plan, targets, watcher)
         evaluators = EvaluatorBuilder(judges, dry_run=plan.dry_run, warn=_ignore)  # planning has told the warnings
         cases = CaseRunner(plan, targets, evaluators, watcher)
-        summary = Summary(plan.cases, plan.invalid, options.trials, clean)
+        summary = Summary(plan.cases, plan.invalid, options.trials, clean, options.by)
         with open_output(options.output, plan, evaluators, summary) as output:
             results = _Results(output.file, summary, sink)
             if options.runs_folder is not None:

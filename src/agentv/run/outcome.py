@@ -25,6 +25,8 @@ from agentv.run.plan import RunOptions
 from agentv.scoring import verdict_of, weighted_mean
 from agentv.telemetry.trace import build_trace, summarize_trace
 
+CUT_OFF = "the answer was cut off at the token limit"
+
 
 class Outcome(NamedTuple):
     """How asking a target ended: with a response, or with an error and its kind."""
@@ -95,6 +97,8 @@ def result_of(  # noqa: PLR0913, PLR0917  # all that is known of a case
         expected_outcome=case.expected_outcome if inputs else None,
         reference_answer=(reference_answer(case) or None) if inputs and case.expected_messages else None,
         candidate_answer=response.text if response else "",
+        stop_reason=response.stop_reason if response else None,
+        note=_note(response) if response else None,
         evaluator_results=scores,
         trace_summary=summarize_trace(trace, response) if response and trace is not None else None,
         execution_metrics=_metrics(response) if response else None,
@@ -139,6 +143,13 @@ def unwritable_result(result: EvalResult, error: Exception) -> EvalResult:
         failure="target",
         digests=result.digests,
     )
+
+
+def _note(response: ProviderResponse) -> str | None:
+    """Return what a reader of the answer must know."""
+    if response.stop_reason != "length" or response.note == CUT_OFF:
+        return response.note
+    return f"{CUT_OFF}; {response.note}" if response.note else CUT_OFF
 
 
 def _now() -> str:

@@ -11,7 +11,7 @@ from agentv.evaluators.build import EvaluatorBuilder
 from agentv.records import EvalCase
 from agentv.redact import clean
 from agentv.results.read import read_records
-from agentv.results.views import DigestsView, TrialView
+from agentv.results.views import DigestsView, EarlierView, TrialView
 from agentv.results.write import EarlierFile, ResultFile
 from agentv.run.jobs import build_or_explain
 from agentv.run.plan import Plan, PlannedFile
@@ -97,7 +97,7 @@ def failed_cases(path: Path) -> HashSet:
     return failed
 
 
-OnKept = Callable[[tuple[str, str], TrialView], None]
+OnKept = Callable[[tuple[str, str], EarlierView], None]
 """Is told of a run of a planned case that is done already: whose it is, and what is known of it."""
 
 
@@ -198,7 +198,7 @@ class _Keep:
         elif why == "failed":
             self._failed.add(result.trial_key)
 
-    def __call__(self, result: TrialView) -> bool:
+    def __call__(self, result: EarlierView) -> bool:
         if not self._planned.concerns(result):
             return True
         if (why := self._planned.why_not(result)) is not None:

@@ -23,6 +23,9 @@ BOOTSTRAP_BELOW = 200
 MAX_FLIPPED = 2000
 """Beyond so many differences, the normal distribution is as good as flipping signs at random."""
 
+NO_VARIATION = 1e-9
+"""A standard deviation below this is rounding."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -81,6 +84,17 @@ def estimate_mean(sample: Sample) -> Estimate:
         error = 0.0
     half = t_quantile((1 + CONFIDENCE) / 2, draws - 1) * error
     return Estimate(mean, error, draws - 1, mean - half, mean + half)
+
+
+def interval_of_mean(mean: float, deviation: float, cases: int) -> tuple[float, float] | None:
+    """Return the 95% interval of a mean of scores from 0 to 1, by Student's t.
+
+    Return None if there is no variation to estimate it from: of a single case, or if all the scores are the same.
+    """
+    if cases < 2 or deviation < NO_VARIATION:
+        return None
+    half = t_quantile((1 + CONFIDENCE) / 2, cases - 1) * deviation / math.sqrt(cases)
+    return max(0.0, mean - half), min(1.0, mean + half)
 
 
 def bootstrap_mean(sample: Sample) -> tuple[float, float]:

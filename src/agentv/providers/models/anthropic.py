@@ -1,8 +1,8 @@
 """An Anthropic model, through Anthropic's own SDK."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -32,6 +32,14 @@ class Anthropic(LanguageModel[AnthropicSettings]):
     """Asks through Anthropic's SDK."""
 
     package = extra = "anthropic"
+    stop_reasons: ClassVar[Mapping[str, str]] = {
+        "end_turn": "stop",
+        "stop_sequence": "stop",
+        "max_tokens": "length",
+        "model_context_window_exceeded": "length",
+        "tool_use": "tool_calls",
+        "refusal": "refusal",
+    }
 
     def connect(self) -> Any:
         sdk = self.module()

@@ -1,7 +1,8 @@
 """OpenAI's chat completions, as OpenAI itself, Azure and many others speak them."""
 
 from abc import abstractmethod
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -18,6 +19,13 @@ class ChatCompletions(LanguageModel[S]):
     """Asks through OpenAI's SDK."""
 
     package, extra = "openai", "openai"
+    stop_reasons: ClassVar[Mapping[str, str]] = {
+        "stop": "stop",
+        "length": "length",
+        "tool_calls": "tool_calls",
+        "function_call": "tool_calls",
+        "content_filter": "refusal",
+    }
     _refuses_schema = False
 
     def connect(self) -> Any:

@@ -7,8 +7,8 @@ import importlib
 import itertools
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -49,6 +49,9 @@ class Completion(NamedTuple):
 class LanguageModel(NetworkProvider, Generic[S]):
     """Sends the chat turns to a vendor's model, once: repeating what failed is the caller's task."""
 
+    stop_reasons: ClassVar[Mapping[str, str]]
+    """The reasons to stop, from the vendor's words to ours; any other is `other`."""
+
     def __init__(self, settings: S):
         super().__init__(settings)
         self.settings = settings
@@ -74,7 +77,15 @@ class LanguageModel(NetworkProvider, Generic[S]):
             token_usage=answer.usage,
             cost_usd=answer.cost_usd if cost is None else cost,
             duration_ms=duration_ms,
+            stop_reason=self._stop_reason(answer),
         )
+
+    def _stop_reason(self, answer: Completion) -> str | None:
+        """Return why the model stopped, in the words that are the same for all vendors."""
+        if not answer.stop_reason:
+            return None
+        reason = self.stop_reasons.get(answer.stop_reason, "other")
+        return "tool_calls" if reason == "stop" and answer.calls else reason
 
     def client_options(self) -> dict[str, Any]:
         """Return options for OpenAI's and Anthropic's clients: no retries and no timeouts, which are the caller's."""

@@ -4,10 +4,10 @@ The SDK closes a client that nothing refers to, and takes aiohttp if that happen
 its client, and give it the HTTP client that it has anyway.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -43,6 +43,7 @@ class Gemini(LanguageModel[GeminiSettings]):
     """Asks through Google's SDK."""
 
     package, extra = "google.genai", "gemini"
+    stop_reasons: ClassVar[Mapping[str, str]] = {"STOP": "stop", "MAX_TOKENS": "length"}
 
     def connect(self) -> Any:
         import httpx2

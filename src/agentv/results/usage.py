@@ -1,0 +1,81 @@
+"""Results as they come -> what their answers took: tokens, money, time. What is held is one number a case."""
+
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from agentv.stats.quantiles import quantile
+
+
+class Tokens(Protocol):
+    """Tokens that a target reported."""
+
+    @property
+    def input(self) -> float | None: ...
+    @property
+    def output(self) -> float | None: ...
+
+
+class Metrics(Protocol):
+    """What one answer took, as far as it is known."""
+
+    @property
+    def token_usage(self) -> Tokens | None: ...
+    @property
+    def cost_usd(self) -> float | None: ...
+    @property
+    def duration_ms(self) -> float | None: ...
+
+
+class Total(NamedTuple):
+    """A sum, and of how many answers it is known."""
+
+    sum: float = 0.0
+    answers: int = 0
+
+    def plus(self, value: float) -> "Total":
+        """Return the total with one answer more."""
+        return Total(self.sum + value, self.answers + 1)
+
+    @property
+    def mean(self) -> float | None:
+        return self.sum / self.answers if self.answers else None
+
+
+class Usage:
+    """Sums up what answers took."""
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.input_tokens = self.output_tokens = self.cost_usd = Total()
+        self.durations = array("d")
+        """Milliseconds, one for each answer of which they are known."""
+
+    def add(self, metrics: Metrics | None) -> None:
+        """Count an answer."""
+        self.answers += 1
+        if metrics is None:
+            return
+        if metrics.token_usage is not None:
+            tokens = metrics.token_usage
+            if tokens.input is not None:
+                self.input_tokens = self.input_tokens.plus(tokens.input)
+            if tokens.output is not None:
+                self.output_tokens = self.output_tokens.plus(tokens.output)
+        if metrics.cost_usd is not None:
+            self.cost_usd = self.cost_usd.plus(metrics.cost_usd)
+        if metrics.duration_ms is not None:
+            self.durations.append(max(0.0, metrics.duration_ms))
+
+    def add_all(self, metrics: Sequence[Metrics | None]) -> None:
+        """Count several answers."""
+        if metrics.count(None) == len(metrics):
+            self.answers += len(metrics)
+            return
+        for each in metrics:
+            self.add(each)
+
+    @property
+    def duration_quantiles(self) -> tuple[float, float] | None:
+        """The median and the 95% quantile of the milliseconds."""
+        return (quantile(self.durations, 0.5), quantile(self.durations, 0.95)) if self.durations else None
