@@ -73,11 +73,10 @@ class Tally:
         """Add the figures of a complete case."""
         self._means.append(mean)
         self.passes[passes] += 1
-        for best, key in ((self._top, -mean), (self._bottom, mean)):
-            if len(best) < SHOWN or (key, eval_id) < best[-1]:
-                best.append((key, eval_id))
-                best.sort()
-                del best[SHOWN:]
+        if len(self._top) < SHOWN or (-mean, eval_id) < self._top[-1]:
+            _insert(self._top, (-mean, eval_id))
+        if len(self._bottom) < SHOWN or (mean, eval_id) < self._bottom[-1]:
+            _insert(self._bottom, (mean, eval_id))
 
     def _open_cases(self) -> Iterator[tuple[_Case, str]]:
         for held in self._open.values():
@@ -116,3 +115,9 @@ class Tally:
         """The worst cases."""
         others = ((case.mean, eval_id) for case, eval_id in self._open_cases())
         return [(eval_id, key) for key, eval_id in nsmallest(SHOWN, (*self._bottom, *others))]
+
+
+def _insert(best: list[tuple[float, str]], entry: tuple[float, str]) -> None:
+    best.append(entry)
+    best.sort()
+    del best[SHOWN:]

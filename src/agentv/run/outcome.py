@@ -114,13 +114,22 @@ def result_of(  # noqa: PLR0913, PLR0917  # all that is known of a case
 
 def _combine(scores: tuple[EvaluatorResult, ...]) -> Score:
     """Return the score of a case: the weighted mean, and all that the evaluators say."""
+    if len(scores) == 1:
+        (part,) = scores
+        return Score(
+            score=weighted_mean(scores),
+            hits=part.hits,
+            misses=part.misses,
+            reasoning=part.reasoning or "",
+            failed=part.failed,
+            verdict="fail" if _is_failed(part) else None,
+        )
     hits: tuple[str, ...] = ()
     misses: tuple[str, ...] = ()
     failed, is_failed = False, False
     for part in scores:
         hits, misses, failed = hits + part.hits, misses + part.misses, failed or part.failed
-        if part.verdict == "fail" and part.weight > 0 and verdict_of(part.score) != "fail":
-            is_failed = True  # an evaluator that counts says so, be its score what it may
+        is_failed = is_failed or _is_failed(part)
     return Score(
         score=weighted_mean(scores),
         hits=hits,
@@ -129,6 +138,11 @@ def _combine(scores: tuple[EvaluatorResult, ...]) -> Score:
         failed=failed,
         verdict="fail" if is_failed else None,
     )
+
+
+def _is_failed(part: EvaluatorResult) -> bool:
+    """Return whether an evaluator that counts says that the answer fails, be its score what it may."""
+    return part.verdict == "fail" and part.weight > 0 and verdict_of(part.score) != "fail"
 
 
 def unwritable_result(result: EvalResult, error: Exception) -> EvalResult:
@@ -153,13 +167,18 @@ def _note(response: ProviderResponse) -> str | None:
 
 
 def _now() -> str:
-    seconds, rest = divmod(time.time(), 1)
-    return f"{_second(seconds)}.{int(rest * 1000):03}Z"
+    return _millisecond(int(time.time() * 1000))
 
 
 @lru_cache(maxsize=1)
-def _second(seconds: float) -> str:
-    """A second in ISO 8601; there are many cases in one."""
+def _millisecond(number: int) -> str:
+    """Return a moment in ISO 8601; there are many cases in one millisecond, and many of those in one second."""
+    seconds, rest = divmod(number, 1000)
+    return f"{_second(seconds)}.{rest:03}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 

@@ -25,6 +25,11 @@ class Selection(NamedTuple):
     only: HashSet | None = None
     """The dataset and id of each case that may run; all may if this is not given."""
 
+    @property
+    def has_all(self) -> bool:
+        """Whether all cases were asked for."""
+        return not self.ids and self.only is None
+
     def includes(self, case: EvalCase) -> bool:
         """Return whether the case is among those that were asked for."""
         if self.only is not None and (clean(case.dataset), clean(case.id)) not in self.only:
@@ -103,11 +108,11 @@ class Plan(NamedTuple):
 
     def cases_of(self, file: PlannedFile) -> Iterator[EvalCase]:
         """Yield the planned cases of a file, read as they are asked for."""
-        left = file.cases
+        left, has_all = file.cases, self.selection.has_all
         for case in read_eval_file(self.folder / file.path, _raise_error):
             if left <= 0:
                 return
-            if self.selection.includes(case):
+            if has_all or self.selection.includes(case):
                 left -= 1
                 yield case
 
