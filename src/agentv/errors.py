@@ -58,10 +58,11 @@ class SettingError(ConfigError):
 class ProviderError(AgentvError):
     """A target gave no answer: an error of that case alone. `may_pass` says that a second try may help.
 
-    `status` is what an HTTP server answered with, `retry_after` how many seconds it wants to be left alone.
+    `status` is what an HTTP server answered with, `retry_after` how many seconds it wants to be left alone, `details`
+    the traceback of the user's own code.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all that may be known of a failure
         self,
         message: str,
         *,
@@ -69,9 +70,10 @@ class ProviderError(AgentvError):
         hint: str = "",
         status: int | None = None,
         retry_after: float | None = None,
+        details: str | None = None,
     ):
         super().__init__(message, hint=hint)
-        self.may_pass, self.status, self.retry_after = may_pass, status, retry_after
+        self.may_pass, self.status, self.retry_after, self.details = may_pass, status, retry_after, details
 
 
 class OutputError(AgentvError):

@@ -29,6 +29,14 @@ def note(text: str) -> None:
     LOGGER.info("%s", text)
 
 
+def note_lines(title: str, text: str | None) -> None:
+    """Tell the user who asked for verbosity a text of several lines, if there is one."""
+    if text:
+        note(title)
+        for line in text.splitlines():
+            note(line)
+
+
 def say(text: str) -> None:
     """Tell the user something that is no warning, as it stands."""
     LOGGER.warning("%s", text, extra={"is_plain": True})

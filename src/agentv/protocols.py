@@ -99,7 +99,7 @@ class EvaluatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Whether the score is a language model's: a dry run then asks nobody."""
 
     imports_code: ClassVar[bool] = False
-    """Whether `open` runs the user's code: `agentv validate` then does not call it."""
+    """Whether `open` runs the user's code: `agentv validate` then calls `check` instead."""
 
     waits: ClassVar[bool] = True
     """The same as in `Evaluator`."""
@@ -107,6 +107,13 @@ class EvaluatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     def open(self, context: "EvaluatorContext") -> Evaluator:
         """Return the evaluator; raise `ConfigError` if the settings cannot be used. Called before anything is run."""
         return cast(Evaluator, self)
+
+    def needs_reference(self) -> bool:
+        """Return whether only cases that have a reference answer can be scored."""
+        return False
+
+    def check(self, context: "EvaluatorContext") -> None:
+        """Raise `ConfigError` if `open` would, as far as that can be told without running the user's code."""
 
     def fingerprint(self) -> Any:
         """The same as in `Evaluator`."""
@@ -119,6 +126,11 @@ class EvaluatorContext(Protocol):
     @property
     def folder(self) -> Path:
         """The eval file's folder, which paths are relative to."""
+        ...
+
+    @property
+    def code_folders(self) -> tuple[Path, ...]:
+        """The folders in which Python code is looked for: the eval file's, the targets file's, the current one."""
         ...
 
     def judge(self, name: str | None) -> "JudgeTarget":

@@ -231,6 +231,11 @@ Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Weight = Annotated[float, msgspec.Meta(ge=0)]
 
 
+def _no_points() -> tuple[str, ...]:
+    """Return no hits or misses. As the result of a function, they are written to files, though they are a default."""
+    return ()
+
+
 class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """What one evaluator made of one answer."""
 
@@ -239,12 +244,14 @@ class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_
     score: Fraction
     weight: Weight
     verdict: Verdict
-    hits: tuple[str, ...] = ()
-    misses: tuple[str, ...] = ()
+    hits: tuple[str, ...] = msgspec.field(default_factory=_no_points)
+    misses: tuple[str, ...] = msgspec.field(default_factory=_no_points)
     reasoning: str | None = None
     details: Any = None
     evaluator_provider_request: Any = None
     failed: bool = False
+    error_details: str | None = None
+    """The traceback of the user's own code."""
 
 
 class Digests(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -282,8 +289,8 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     """Which run of the case this is, when each is run several times."""
     score: Fraction
     verdict: Verdict
-    hits: tuple[str, ...] = ()
-    misses: tuple[str, ...] = ()
+    hits: tuple[str, ...] = msgspec.field(default_factory=_no_points)
+    misses: tuple[str, ...] = msgspec.field(default_factory=_no_points)
     reasoning: str | None = None
     question: str | None = None
     """What was sent to the target."""

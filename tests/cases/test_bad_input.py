@@ -173,9 +173,28 @@ def test_tabs_in_yaml(write: Write) -> None:
 
 
 def test_yaml_that_is_torn(write: Write) -> None:
-    message, line, _, _ = told(write("a.yaml", 'evalcases:\n  - id: "a\n'))
-    assert message.startswith("Invalid YAML: found unexpected end of stream")
-    assert line == 3
+    message, line, column, hint = told(write("a.yaml", 'evalcases:\n  - id: "a\n'))
+    assert (message, line, column) == ("Invalid YAML: the quote that opens here is not closed", 2, 9)
+    assert hint == "close it where the text ends"
+
+
+def test_a_quote_that_is_closed_too_late(write: Write) -> None:
+    text = 'evalcases:\n  - id: "a\n    outcome: x\n    input: "Query"\n'
+    message, line, column, _ = told(write("a.yaml", text))
+    assert (message, line, column) == ("Invalid YAML: the quote that opens here is only closed on line 4", 2, 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "column"),
+    [
+        ('{"id": "a",}', "Invalid JSON: a trailing comma before '}': take it out", 11),
+        ('{"id": ["a", ]}', "Invalid JSON: a trailing comma before ']': take it out", 12),
+        ('{"id": "a"},', "Invalid JSON: a trailing comma: take out the comma at the end of the line", 12),
+        ('{"id": "a", "b" 1}', "Invalid JSON: Expecting ':' delimiter", 17),
+    ],
+)
+def test_a_trailing_comma_is_called_that(write: Write, text: str, message: str, column: int) -> None:
+    assert told(write("a.jsonl", text + "\n"))[:3] == (message, 1, column)
 
 
 def test_a_second_yaml_document(write: Write) -> None:

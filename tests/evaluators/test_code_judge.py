@@ -232,7 +232,7 @@ def test_a_python_function_scores_in_process(write: Write, name: str, score: flo
     ("name", "miss"),
     [
         ("nothing", "the function returned NoneType: return a number, a bool, a mapping or a Score"),
-        ("crash", "the evaluator failed: ValueError: no luck"),
+        ("crash", "the evaluator failed: mine.py:11 in crash: ValueError: no luck"),
         ("nan", "the score is nan, which is no number between 0 and 1"),
     ],
 )
@@ -246,7 +246,7 @@ def test_a_python_function_that_gives_no_score(write: Write, name: str, miss: st
 def test_a_python_function_that_cannot_be_used(write: Write) -> None:
     write("mine.py", MINE)
     assert "mine.py has no function 'nope'" in refused(write, {"type": "python", "function": "mine.py:nope"})
-    assert "the function's parameter 'one' cannot be filled" in refused(
+    assert "the function's parameters 'one', 'two' cannot be filled" in refused(
         write, {"type": "python", "function": "mine.py:odd"}
     )
 
@@ -291,8 +291,9 @@ def test_a_script_brings_the_scores_together(write: Write) -> None:
     }
 
 
-def test_a_language_model_brings_the_scores_together(write: Write) -> None:
-    aggregator = {"type": "llm_judge", "prompt": "Weigh {{ results }}"}
+@pytest.mark.parametrize("variable", ["results", "EVALUATOR_RESULTS_JSON"])
+def test_a_language_model_brings_the_scores_together(write: Write, variable: str) -> None:
+    aggregator = {"type": "llm_judge", "prompt": f"Weigh {{{{ {variable} }}}}"}
     found = judged(write, {"type": "composite", "evaluators": INNER, "aggregator": aggregator})
     assert found["score"] == 0.25
     assert '"rome": {\n    "score": 0.0' in found["evaluator_provider_request"]["user_prompt"]
@@ -406,7 +407,10 @@ def forever(answer):
         ("lists", {"score": 1.0, "hits": ["a", "1"], "misses": ["b"], "verdict": "pass"}),
         ("half", {"score": 1.0, "hits": ["?"], "reasoning": "cut ?"}),
         ("circle", {"score": 1.0}),
-        ("mute", {"score": 0.0, "misses": ["the evaluator failed: Mute: its message cannot be shown"]}),
+        (
+            "mute",
+            {"score": 0.0, "misses": ["the evaluator failed: odd.py:11 in mute: Mute: its message cannot be shown"]},
+        ),
         ("forever", {"score": 0.0, "misses": ["the evaluator failed: the function timed out after 0.3 s"]}),
     ],
 )

@@ -84,8 +84,8 @@ SETTINGS: dict[str, tuple[Mapping[str, str], str]] = {
         "case 'b': rubrics[1].weight: must be 0 or more, got -1",
     ),
     "the evaluator of a case in YAML": (
-        {"e.yaml": CASES.replace("id: b,", "id: b, §evaluator: equals,")},
-        "case 'b': evaluator: missing value",
+        {"e.yaml": CASES.replace("id: b,", "id: b, §evaluator: latency,")},
+        "case 'b': evaluator: missing threshold",
     ),
     "a prompt of a case in YAML": (
         {"e.yaml": CASES.replace("id: b,", "id: b, evaluators: [{type: llm_judge, §prompt: none.md}],")},
@@ -115,8 +115,8 @@ SETTINGS: dict[str, tuple[Mapping[str, str], str]] = {
         "case 'b': rubrics[1].text: unknown field",
     ),
     "the evaluator of a case in JSONL": (
-        {"e.jsonl": LINES.replace('"b",', '"b", §"evaluator": "equals",')},
-        "case 'b': evaluator: missing value",
+        {"e.jsonl": LINES.replace('"b",', '"b", §"evaluator": "latency",')},
+        "case 'b': evaluator: missing threshold",
     ),
     "a pattern in JSONL, inside of a composite": (
         {
@@ -131,7 +131,7 @@ SETTINGS: dict[str, tuple[Mapping[str, str], str]] = {
 
 def written(write: Write, files: Mapping[str, str]) -> tuple[str, int, int]:
     """Write the files without their mark; the file, the line and the column that had it."""
-    write("targets.yaml", "targets: [{name: default, provider: mock}]\n")
+    write("targets.yaml", "targets: [{name: default, provider: mock, judge_target: default}]\n")
     place = None
     for name, text in files.items():
         write(name, text.replace(MARK, ""))

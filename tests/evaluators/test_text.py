@@ -1,6 +1,8 @@
 """Checks on words that test_evaluating.py does not have."""
 
-from agentv.evaluators.text import IContains, StartsWith
+import pytest
+
+from agentv.evaluators.text import Contains, Equals, IContains, StartsWith
 from agentv.records import Score
 from tests.kits.evaluators import made, misfit, score
 
@@ -24,3 +26,19 @@ def test_settings_that_do_not_fit_are_told() -> None:
     assert misfit(StartsWith, value=[]) == "must not be empty"
     assert misfit(IContains, value="a", require="some") == "unknown require 'some'"
     assert misfit(IContains, value="a", values="b") == "unknown field"
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [(Contains, "It is Paris."), (IContains, "it is PARIS"), (StartsWith, "Paris!"), (Equals, " Paris ")],
+)
+def test_without_a_value_the_reference_answer_counts(kind: type, answer: str) -> None:
+    assert score(made(kind), answer, "Paris\n").score == 1.0
+    assert score(made(kind), "Rome", "Paris\n").misses[0].endswith("'Paris'")
+    assert score(made(kind, negate=True), "Rome", "Paris").score == 1.0
+
+
+def test_with_neither_it_is_a_failure_and_no_score() -> None:
+    expected = Score(score=0.0, misses=("there is neither a value nor a reference answer",), failed=True)
+    assert score(made(Contains), "Paris") == expected
+    assert score(made(Contains, negate=True), "Paris") == expected

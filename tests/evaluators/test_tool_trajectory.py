@@ -32,6 +32,26 @@ def test_no_trace_at_all_scores_zero(settings: Any) -> None:
     assert found == Score(score=0.0, misses=("No trace available for evaluation",))
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"mode": "any_order", "minimums": {"a": 1, "b": 2, "c": 0}}, ("a was never called", "b was never called")),
+        ({"mode": "in_order", "expected": [{"tool": "a"}, {"tool": "a"}]}, ("a was never called",)),
+        ({"mode": "exact", "expected": [{"tool": "b"}, {"tool": "a"}]}, ("b was never called", "a was never called")),
+    ],
+)
+def test_messages_without_a_call_are_a_trace_without_one(settings: Any, expected: tuple[str, ...]) -> None:
+    messages = (Message(role="assistant", content="answer"),)
+    found = score(made(ToolTrajectory, **settings), "answer", output_messages=messages)
+    assert found == Score(score=0.0, misses=expected)
+
+
+def test_no_call_is_right_when_none_is_expected() -> None:
+    messages = (Message(role="assistant", content="answer"),)
+    found = score(made(ToolTrajectory, mode="exact", expected=[]), "answer", output_messages=messages)
+    assert found == Score(score=1.0)
+
+
 def test_any_order_counts_calls() -> None:
     evaluator = made(ToolTrajectory, mode="any_order", minimums={"search": 2, "fetch": 1, "other": 0})
     assert score(evaluator, "", trace=called("fetch", "search")) == Score(

@@ -14,6 +14,7 @@ class FakeContext:
 
     def __init__(self, folder: Path = Path()):
         self.folder = folder
+        self.code_folders = (folder,)
 
     def judge(self, name: str | None) -> Provider:
         raise AssertionError("no judge was asked for")

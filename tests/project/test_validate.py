@@ -37,7 +37,7 @@ evalcases:
     )
     write("evals/empty.md", "")
     write("evals/bad.jsonl", json.dumps(a_case("x")) + '\n{"id": 7}\nnope\n' + json.dumps(a_case("x")) + "\n")
-    write("evals/.agentv/targets.yaml", "targets:\n  - {name: a, provider: moc}\n")
+    write("evals/.agentv/targets.yaml", "targets:\n  - {name: default, provider: moc}\n")
     write("evals/.agentv/config.yaml", "guidelines_patterns: []\n")
     write("evals/.agentv/results/eval_1.jsonl", "not an eval file")
     write("evals/docker-compose.yaml", "services: {}")
@@ -46,7 +46,8 @@ evalcases:
 
     assert ran.stdout.splitlines() == [
         "evals/.agentv/config.yaml:1:1: error: guidelines_patterns: unknown field (did you mean 'guideline_patterns'?)",
-        "evals/.agentv/targets.yaml:2:15: error: target 'a': provider: unknown provider 'moc' (did you mean 'mock'?)",
+        "evals/.agentv/targets.yaml:2:21: error: target 'default': provider: unknown provider 'moc' (did you mean 'mock'?)",
+        "evals/bad.jsonl:2:1: error: missing expected_outcome, input_messages",
         "evals/bad.jsonl:2:2: error: id: expected a string, got an integer (put quotes around it)",
         "evals/bad.jsonl:3:1: error: Invalid JSON: Expecting value",
         "evals/bad.jsonl:4:2: error: duplicate id 'x', first on line 1 (give each case an id of its own)",
@@ -57,8 +58,8 @@ evalcases:
         "evals/bad.yaml:8:5: error: missing expected_outcome; case 'b' is left out",
         f"evals/bad.yaml:15:26: error: no such file: nowhere.md (looked in {Path.cwd()}/evals, {Path.cwd()})",
         "evals/bad.yaml:16:26: warning: empty file: empty.md",
-        "evals/bad.yaml:17:5: warning: metdata: unknown field, ignored (did you mean 'metadata'?)",
-        "4 files, 3 cases: 11 errors, 2 warnings",
+        "evals/bad.yaml:17:5: error: metdata: unknown field (did you mean 'metadata'?)",
+        "4 files, 3 cases: 13 errors, 1 warning",
     ]
     assert (ran.stderr, ran.returncode) == ("", 1)
 
@@ -80,7 +81,7 @@ def test_warnings_alone_are_no_failure(write: Write) -> None:
 def test_a_slip_is_told_once_in_a_file(write: Write) -> None:
     path = write("a.jsonl", [a_case("a", inputs=1, notes=2), a_case("b", inputs=1)])
     assert [(p.line, p.message, p.hint) for p in check_file(path).problems] == [
-        (1, "inputs: unknown field, ignored", "did you mean 'input'?")
+        (1, "inputs: unknown field", "did you mean 'input'?")
     ]
 
 
@@ -138,11 +139,11 @@ def test_a_sidecar_alone_and_with_its_dataset(write: Write) -> None:
     write("a.yaml", "execution: x\nevaluatr: y\n")
     expected = (
         "a.yaml:1:1: error: execution: expected an object, got a string\n"
-        "a.yaml:2:1: warning: evaluatr: unknown field, ignored (did you mean 'evaluator'?)\n"
+        "a.yaml:2:1: error: evaluatr: unknown field (did you mean 'evaluator'?)\n"
     )
-    assert agentv("validate", "a.yaml").stdout == expected + "1 file, 0 cases: 1 error, 1 warning\n"
+    assert agentv("validate", "a.yaml").stdout == expected + "1 file, 0 cases: 2 errors, 0 warnings\n"
     both = agentv("validate", ".").stdout
-    assert both == expected + "2 files, 1 case: 1 error, 1 warning\n"
+    assert both == expected + "2 files, 1 case: 2 errors, 0 warnings\n"
 
 
 def test_a_missing_sidecar_is_mentioned_when_verbose(write: Write) -> None:
@@ -269,3 +270,185 @@ def test_secrets_are_masked(write: Write) -> None:
     ran = agentv("validate", "a.jsonl", env={**os.environ, "MY_TOKEN": "hunter2hunter2"})
     assert "unknown role '***'" in ran.stdout
     assert "hunter2" not in ran.stdout + ran.stderr
+
+
+# ---- all that stops a run ----
+
+MOCKS = "targets:\n  - {name: default, provider: mock, response: x}\n  - {name: judge, provider: mock, response: x}\n"
+
+
+def test_nobody_to_judge(write: Write) -> None:
+    write(".agentv/targets.yaml", MOCKS)
+    write("a.jsonl", [a_case()])
+    message = (
+        "nobody is set up to judge the answers of target 'default'; 'llm_judge' is meant when no evaluators are set up"
+    )
+    ran = agentv("validate", "a.jsonl")
+    assert ran.stdout == (
+        f"a.jsonl:1:1: error: case 'test-1': {message} "
+        "(name a target that judges with 'judge_target', in the target or in the evaluator)\n"
+        "1 file, 1 case: 1 error, 0 warnings\n"
+    )
+    assert ran.returncode == 1
+    assert message in agentv("eval", "a.jsonl").stderr
+
+
+def test_a_missing_judge_and_a_missing_target(write: Write) -> None:
+    write("targets.yaml", MOCKS)
+    judged = {"type": "llm_judge", "judge_target": "jugde"}
+    check = {"type": "contains", "value": "x"}
+    write(
+        "a.jsonl",
+        [a_case("a", evaluators=[judged]), a_case("b", evaluators=[check], execution={"target": "gone"})],
+    )
+    ran = agentv("validate", "a.jsonl", "targets.yaml")
+    assert ran.stdout.splitlines() == [
+        "a.jsonl:1:1: error: case 'a': judge_target: unknown target 'jugde' (did you mean 'judge'?)",
+        "a.jsonl:2:1: error: unknown target 'gone': targets.yaml has none of that name (known are default, judge)",
+        "2 files, 2 cases: 2 errors, 0 warnings",
+    ]
+
+
+def test_what_is_wrong_with_a_target_that_is_used_is_told_once(write: Write) -> None:
+    write(
+        "targets.yaml",
+        "targets:\n"
+        "  - {name: default, provider: python, functon: x, function: 'gone.py:f'}\n"
+        "  - {name: mine, provider: python, function: 'agent.py:anser'}\n"
+        "  - {name: unused, provider: python, function: 'gone.py:f'}\n",
+    )
+    write("agent.py", "raise SystemExit('this is not run')\ndef answer(q): pass\n")
+    check = {"type": "python", "function": "agent.py:chek"}
+    cases = [a_case("a", evaluators=[check]), a_case("b", evaluators=[check], execution={"target": "mine"})]
+    write("a.jsonl", cases)
+    write("b.jsonl", [a_case("a", evaluators=[{"type": "python", "function": "agent.py:answer"}])])
+    ran = agentv("validate", ".")
+    assert ran.stdout.splitlines() == [
+        "a.jsonl:1:133: error: case 'a': evaluators[0]: agent.py has no function 'chek' (write the name of one that it has, behind the colon)",
+        "a.jsonl:2:133: error: case 'b': evaluators[0]: agent.py has no function 'chek' (write the name of one that it has, behind the colon)",
+        "targets.yaml:2:39: error: target 'default': functon: unknown field (did you mean 'function'?)",
+        f"targets.yaml:2:51: error: target 'default': function: gone.py cannot be loaded: no such file (looked in {Path.cwd()})",
+        "targets.yaml:3:36: error: target 'mine': function: agent.py has no function 'anser' (did you mean 'answer'?)",
+        "3 files, 3 cases: 5 errors, 0 warnings",
+    ]
+
+
+def test_without_a_targets_file_the_cases_alone_are_checked(write: Write) -> None:
+    write("a.jsonl", [a_case(execution={"target": "anything"})])
+    assert agentv("validate", "a.jsonl").stdout == "1 file, 1 case: 0 errors, 0 warnings\n"
+
+
+def test_several_errors_of_one_case(write: Write) -> None:
+    write("targets.yaml", MOCKS)
+    write(
+        "a.yaml",
+        "evalcases:\n"
+        "  - id: 42\n"
+        "    expected_outcom: x\n"
+        "    input: [{role: user}, {role: usr, content: x}]\n"
+        "    execution: {targt: x}\n"
+        "    evaluators: [{type: contans, value: x}, {type: equals, value: 5}]\n",
+    )
+    expected = [
+        "a.yaml:2:5: error: id: expected a string, got an integer (put quotes around it)",
+        "a.yaml:2:5: error: missing expected_outcome (did you mean 'expected_outcome' by 'expected_outcom'?)",
+        "a.yaml:3:5: error: expected_outcom: unknown field (did you mean 'expected_outcome'?)",
+        "a.yaml:4:28: error: input[1].role: unknown role 'usr' (did you mean 'user'? one of assistant, system, tool, user)",
+        "a.yaml:5:17: error: execution.targt: unknown field (did you mean 'target'?)",
+        "a.yaml:6:19: error: evaluators[0]: unknown evaluator type 'contans' (did you mean 'contains'?)",
+        "a.yaml:6:60: error: evaluators[1].value: expected a string or an array, got an integer (put quotes around it)",
+    ]
+    ran = agentv("validate", "a.yaml")
+    assert sorted(ran.stdout.splitlines()[:-1]) == sorted(expected)
+    stopped = agentv("eval", "a.yaml")
+    assert stopped.returncode == 2
+    for words in ("id: expected a string", "missing expected_outcome", "unknown role 'usr'", "unknown evaluator type"):
+        assert words in stopped.stderr
+
+
+def test_a_run_warns_of_a_slip_and_goes_on(write: Write) -> None:
+    write("targets.yaml", MOCKS)
+    write("a.yaml", yaml_case() + "    metdata: {}\n    evaluators: [{type: contains, value: x}]\nevaluatr: x\n")
+    check = {"type": "contains", "value": "x"}
+    write("b.jsonl", [a_case("b", evaluators=[check]), {"id": "c", "expected_outcom": "x", "input": "x"}])
+    write("b.yaml", "evaluatrs: []\n")
+    ran = agentv("eval", "a.yaml", "b.jsonl")
+    assert ran.stderr.splitlines()[:4] == [
+        "warning: a.yaml: Line 7: evaluatr: unknown field, ignored (did you mean 'evaluator'?)",
+        "warning: a.yaml: Line 5: metdata: unknown field, ignored (did you mean 'metadata'?)",
+        "warning: b.yaml: Line 1: evaluatrs: unknown field, ignored (did you mean 'evaluators'?)",
+        "warning: b.jsonl: Line 2: missing expected_outcome; case 'c' is left out (did you mean 'expected_outcome' by 'expected_outcom'?)",
+    ]
+    assert ran.returncode == 0
+    assert "1 skipped as invalid" in ran.stdout
+
+
+@pytest.mark.parametrize("command", ["eval", "validate"])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("a.csv", "'agentv import' makes an eval file of it"),
+        ("a.tsv", "'agentv import' makes an eval file of it"),
+        ("a.xlsx", "save it as .csv; 'agentv import' makes an eval file of that"),
+        ("a.txt", "rename the file, or name another"),
+    ],
+)
+def test_tables_are_imported(write: Write, command: str, name: str, hint: str) -> None:
+    write(name, "id,question\n")
+    ran = agentv(command, name)
+    assert hint in ran.stdout + ran.stderr
+    assert "is not supported: eval files end in .yaml, .yml, .jsonl" in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "targets:\n  name: default\n  provider: mock\n",
+            "targets.yaml:1:1: error: targets: expected an array, got an object "
+            "(put a dash before the first setting of each target: '- name: default')",
+        ),
+        (
+            "- name: default\n",
+            "targets.yaml:1:1: error: expected an object, got an array (list the targets under 'targets:')",
+        ),
+    ],
+)
+def test_targets_that_are_no_list(write: Write, text: str, message: str) -> None:
+    write("targets.yaml", text)
+    assert agentv("validate", "targets.yaml").stdout.splitlines()[0] == message
+    write("a.jsonl", [a_case(evaluators=[{"type": "contains", "value": "x"}])])
+    assert message.rpartition("(")[2].removesuffix(")") in agentv("eval", "a.jsonl").stderr
+
+
+def test_cases_that_are_no_list(write: Write) -> None:
+    write("a.yaml", "evalcases:\n  id: a\n")
+    assert "(put a dash before the first field of each case: '- id: …')" in agentv("validate", "a.yaml").stdout
+
+
+def test_a_program_that_is_not_installed(write: Write) -> None:
+    write("targets.yaml", MOCKS)
+    write("a.jsonl", [a_case(evaluators=[{"type": "code_judge", "script": ["no-such-bun", "run", "x.ts"]}])])
+    checked = agentv("validate", "a.jsonl")
+    words = "evaluators[0]: script: no such command: no-such-bun"
+    assert checked.stdout == (
+        f"a.jsonl:1:142: warning: {words} (install it, or name another program)\n1 file, 1 case: 0 errors, 1 warning\n"
+    )
+    assert checked.returncode == 0
+    dry = agentv("eval", "a.jsonl", "--dry-run", "--out", "out.jsonl")
+    assert (dry.returncode, f"warning: a.jsonl: Line 1: {words}" in dry.stderr) == (0, True)
+    assert json.loads(Path("out.jsonl").read_text())["misses"] == ["dry run: script: no such command: no-such-bun"]
+    real = agentv("eval", "a.jsonl")
+    assert (real.returncode, real.stdout) == (2, "")
+    assert f"error: a.jsonl: Line 1: case 'test-1': {words}\nhint: install it" in real.stderr
+
+
+def test_no_reference_answer_to_compare_with(write: Write) -> None:
+    write("targets.yaml", MOCKS)
+    write("a.jsonl", [a_case("a", expected_output="x"), a_case("b")])
+    write("a.yaml", "evaluators:\n  - {type: equals, name: same}\n")
+    message = "case 'b': evaluator 'same' has no 'value', and the case has no reference answer"
+    hint = "write 'value' in the evaluator, or 'expected_output' in the case"
+    assert f"a.jsonl:2:1: error: {message} ({hint})\n" in agentv("validate", "a.jsonl").stdout
+    ran = agentv("eval", "a.jsonl")
+    assert (ran.returncode, ran.stderr) == (2, f"error: a.jsonl: Line 2: {message}\nhint: {hint}\n")

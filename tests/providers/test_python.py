@@ -131,7 +131,7 @@ def test_a_module_that_exits_is_an_error(write: Write) -> None:
     write("agent.py", "import sys\nsys.exit(0)\n")
     write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
     ran = run(write("a.jsonl", [a_case(evaluators=[HELLO])]), expect=2)
-    assert "agent.py cannot be loaded: SystemExit: 0" in ran.stderr
+    assert "function: agent.py cannot be loaded: agent.py:2 in <module>: SystemExit: 0" in ran.stderr
 
 
 def test_one_module_name_in_two_folders_is_two_modules(write: Write) -> None:
@@ -202,8 +202,8 @@ def test_retries_are_counted(write: Write) -> None:
     found = {result["eval_id"]: result for result in results_in("o.jsonl")}
     assert {id_: result["attempt"] for id_, result in found.items()} == {"0": 1, "1": 2, "2": 3, "3": 3}
     assert found["2"]["candidate_answer"] == "hello after 3"
-    assert found["3"]["error"] == "ConnectionError: try again"
-    assert "2: attempt 2 failed, trying again: ConnectionError: try again" in ran.stderr
+    assert found["3"]["error"] == "agent.py:7 in answer: ConnectionError: try again"
+    assert "2: attempt 2 failed, trying again: agent.py:7 in answer: ConnectionError: try again" in ran.stderr
     assert sorted(path.name for path in Path(".agentv/traces").glob("2_*")) == [
         f"2_attempt-{n}.json" for n in (1, 2, 3)
     ]

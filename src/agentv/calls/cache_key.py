@@ -1,7 +1,7 @@
 """A target and a request -> the key under which the answer is cached: it stands for all that decides the answer."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b, file_digest
 from pathlib import Path
@@ -32,7 +32,7 @@ def cache_key(target: Any, request: ProviderRequest) -> str:
     return blake2b(_ENCODE([target, fields, files]), digest_size=20).hexdigest()
 
 
-def target_key(settings: TargetSettings, folder: Path) -> Any:
+def target_key(settings: TargetSettings, folder: Path, targets_file: Path | None = None) -> Any:
     """Return the part of a cache key that all requests to a target share; `folder` is the eval file's.
 
     A target that runs on this machine is more than its settings: the content of the files that they name counts as
@@ -42,13 +42,14 @@ def target_key(settings: TargetSettings, folder: Path) -> Any:
     if isinstance(settings, RetrySettings):
         return fields
     work_folders = [folder / str(fields[name]) for name in FOLDER_SETTINGS if fields.get(name)]
-    hashes = [found for place in (folder, *work_folders) for found in _named_files(fields, place)]
+    hashes = _first_files(fields, settings.search_folders(folder, targets_file))
+    hashes += [found for place in work_folders for found in _named_files(fields, place)]
     if settings.reads_files:
         hashes += [found for place in work_folders for found in _folder_hashes(place)]
     return [fields, str(folder), hashes]
 
 
-def target_version(settings: TargetSettings, folder: Path) -> str:
+def target_version(settings: TargetSettings, folder: Path, targets_file: Path | None = None) -> str:
     """Return a digest of all that decides a target's answers, for results; it is the same on every machine.
 
     It covers what a cache key covers, but for where things are, and for a folder that a command merely runs in.
@@ -58,10 +59,16 @@ def target_version(settings: TargetSettings, folder: Path) -> str:
     if isinstance(settings, RetrySettings):
         return digest(known)
     work_folders = [folder / str(known[name]) for name in FOLDER_SETTINGS if known.get(name)]
-    hashes = [found for place in (folder, *work_folders) for found in _named_files(known, place)]
+    hashes = _first_files(known, settings.search_folders(folder, targets_file))
+    hashes += [found for place in work_folders for found in _named_files(known, place)]
     if template := known.get("workspace_template"):
         hashes += _folder_hashes(folder / str(template))
     return digest(known, hashes)
+
+
+def _first_files(value: Any, folders: Sequence[Path]) -> list[str]:
+    """Return the hashes of the files that are named, in the first folder that has one of them."""
+    return next((found for folder in folders if (found := [*_named_files(value, folder)])), [])
 
 
 def _named_files(value: Any, folder: Path) -> Iterator[str]:

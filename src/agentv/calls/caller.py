@@ -54,8 +54,13 @@ class CallPolicies:
         self._alone = asyncio.Semaphore(1)
         self._slots: dict[object, asyncio.Semaphore] = {}
 
-    def policy(self, settings: TargetSettings, folder: Path, key: object, most: int | None) -> CallPolicy:
-        """Return the policy of a target; `most` limits the calls at once to all targets of the same `key`."""
+    def policy(
+        self, settings: TargetSettings, folder: Path, key: tuple[Path | None, str], most: int | None
+    ) -> CallPolicy:
+        """Return the policy of a target; `most` limits the calls at once to all targets of the same `key`.
+
+        The key is the targets file and the name.
+        """
         slots = self._alone if settings.is_serial else None
         if slots is None and most is not None:
             slots = self._slots.setdefault(key, asyncio.Semaphore(most))
@@ -65,7 +70,7 @@ class CallPolicies:
             _backoff(settings),
             getattr(settings, "timeout_seconds", None),
             slots,
-            lambda: target_key(settings, folder),
+            lambda: target_key(settings, folder, key[0]),
         )
 
 

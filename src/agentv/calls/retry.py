@@ -18,6 +18,8 @@ class FailedCall(NamedTuple):
     may_pass: bool = False
     status: int | None = None
     retry_after: float | None = None
+    details: str | None = None
+    """The traceback of the user's own code."""
 
 
 class Backoff(NamedTuple):

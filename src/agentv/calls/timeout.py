@@ -24,7 +24,7 @@ async def within(seconds: float, call: Awaitable[T]) -> T | FailedCall:
         async with limit:
             return await _Rest(steps, waits_for)
     except ProviderError as error:
-        return FailedCall(error.message, may_pass=error.may_pass, status=error.status, retry_after=error.retry_after)
+        return FailedCall(error.message, "target", error.may_pass, error.status, error.retry_after, error.details)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():

@@ -6,10 +6,11 @@ from pathlib import Path
 from agentv.errors import AttachmentError
 from agentv.formats.yaml import read_error
 from agentv.records import EvalFile
+from agentv.system.folders import project_root
 
 
 def find_attachment(value: str, eval_file: EvalFile) -> Path:
-    """Return the file that a block names, relative to the eval file, to the repo's root or to the current folder.
+    """Return the file that a block names, relative to the eval file, to the project's root or to the current folder.
 
     Raise `AttachmentError` if there is none, if it is not a file, or if it is outside the repo.
     """
@@ -17,12 +18,10 @@ def find_attachment(value: str, eval_file: EvalFile) -> Path:
         raise AttachmentError("a file's path cannot hold a NUL character")
     if len(value.encode()) > 4000:
         raise AttachmentError(f"no such file: {value[:40]}…", hint="the path is too long; text goes into a text block")
-    folders = [Path(os.path.abspath(eval_file.path)).parent, *([eval_file.root] if eval_file.root else []), Path.cwd()]
-    paths = [Path(os.path.normpath(folder / value)) for folder in folders]
-    path = next((path for path in paths if os.path.lexists(path)), None)
-    if path is None:
-        places = ", ".join(dict.fromkeys(str(path.parent) for path in paths))
-        raise AttachmentError(f"no such file: {value}", hint=f"looked in {places}")
+    beside = Path(os.path.abspath(eval_file.path)).parent
+    path = Path(os.path.normpath(beside / value))
+    if not os.path.lexists(path):
+        path = _find_elsewhere(value, beside)
     try:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError) as problem:
@@ -33,6 +32,17 @@ def find_attachment(value: str, eval_file: EvalFile) -> Path:
         raise AttachmentError(f"a folder, not a file: {value}", hint="name each file in a block of its own")
     if not real.is_file():
         raise AttachmentError(f"not a regular file: {value}", hint="a pipe or a device cannot go into a prompt")
+    return path
+
+
+def _find_elsewhere(value: str, folder: Path) -> Path:
+    """Return the file in the project's root or in the current folder; raise `AttachmentError` if there is none."""
+    root = project_root(folder)
+    paths = [Path(os.path.normpath(place / value)) for place in (folder, *([root] if root else []), Path.cwd())]
+    path = next((path for path in paths if os.path.lexists(path)), None)
+    if path is None:
+        places = ", ".join(dict.fromkeys(str(path.parent) for path in paths))
+        raise AttachmentError(f"no such file: {value}", hint=f"looked in {places}")
     return path
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentv.cases.read import read_object, sidecar_of
+from agentv.cases.schema import NO_ID
 from agentv.errors import EvalFileError
 from agentv.formats.jsonl import column_in_json
 from agentv.formats.yaml import Document, Place, Steps, open_regular
@@ -31,7 +32,8 @@ class Origin(NamedTuple):
     def problem(self, at: Steps, subject: str, message: str, hint: str = "", severity: Severity = "error") -> Problem:
         """Return the problem with the value that the steps `at` lead to; `subject` is what the message is about."""
         place = self.place(at)
-        parts = (f"case {self.case_id!r}" if self.case_id is not None and severity == "error" else "", subject, message)
+        is_named = self.case_id not in (None, NO_ID) and severity == "error"
+        parts = (f"case {self.case_id!r}" if is_named else "", subject, message)
         return Problem(
             message=": ".join(filter(None, parts)),
             severity=severity,
@@ -72,7 +74,7 @@ class OriginFinder:
             written = msgspec.json.decode(text)
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
             return _not_found(case)
-        if not isinstance(written, dict) or written.get("id") != case.id:
+        if not isinstance(written, dict) or _id_of(written) != case.id:
             return _not_found(case)
         return written, lambda steps: Place(case.line, column_in_json(text, steps))
 
@@ -142,10 +144,15 @@ def _steps_to(setting: str, written: Mapping[str, Any] | None) -> Steps | None:
 def _indexes(document: Document) -> dict[tuple[int, str], int]:
     cases = document.value.get("evalcases")
     return {
-        (document.place(("evalcases", index)).line, case["id"]): index
+        (document.place(("evalcases", index)).line, _id_of(case)): index
         for index, case in enumerate(cases if isinstance(cases, list) else ())
-        if isinstance(case, dict) and isinstance(case.get("id"), str)
+        if isinstance(case, dict)
     }
+
+
+def _id_of(written: Mapping[str, Any]) -> str:
+    id_ = written.get("id")
+    return id_ if isinstance(id_, str) and id_ else NO_ID
 
 
 def _not_found(case: EvalCase) -> _Written:

@@ -3,13 +3,15 @@
 The loaders decode into these structs, and `agentv schema` prints their JSON Schema.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from agentv.formats.conversion import Misfit
+from agentv.errors import closest
+from agentv.formats.conversion import Misfit, convert, field_names, find_typos
 from agentv.records import EvalCase, EvalFile, Execution, Json, Message, Role
 from agentv.system.folders import repo_root
 
@@ -92,7 +94,7 @@ def build_case(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | 
             return misfits
     expected = expected or ()
     if record.id is None or outcome is None or messages is None:
-        return _missing_fields(record.id, outcome, messages)
+        return [*_missing_fields({"id": record.id, "outcome": outcome, "input": messages})]
     for message in messages + expected:
         if message.content is None and not _may_lack_content(message):
             return _missing_content(record)
@@ -120,11 +122,66 @@ def _as_messages(given: str | Json | tuple[Message, ...], role: Role) -> tuple[M
     return given if isinstance(given, tuple) else (Message(role=role, content=given),)
 
 
-def _missing_fields(id_: str | None, outcome: str | None, messages: tuple[Message, ...] | None) -> list[Misfit]:
-    needed = {"id": id_, "expected_outcome": outcome, "input_messages": messages}
-    lacking = ", ".join(name for name, value in needed.items() if value is None)
-    case = f"case {id_!r}" if id_ else "the case"
-    return [Misfit((), f"missing {lacking}; {case} is left out", severity="warning")]
+NEEDED = {
+    "id": ("id",),
+    "expected_outcome": ("expected_outcome", "outcome"),
+    "input_messages": ("input_messages", "input"),
+}
+"""The fields that every case has, each with the names that it may have."""
+
+
+def explain_case(written: Any) -> list[Misfit]:
+    """Return everything that is wrong with a case as it is written, but for its evaluators; empty if nothing is."""
+    record = convert(written, CaseRecord)
+    misfits = record if isinstance(record, list) else _missing_content(record)
+    if not isinstance(written, dict):
+        return misfits
+    return [*misfits, *_missing_fields(written, only=not misfits)]
+
+
+def _missing_fields(written: Json, *, only: bool = True) -> Iterator[Misfit]:
+    """Yield one misfit for all the fields that a case lacks; its hint tells of names that are like theirs.
+
+    It is a warning, and the case is left out, if that is the only thing wrong with it.
+    """
+    lacking = [name for name, names in NEEDED.items() if all(written.get(alias) is None for alias in names)]
+    if not lacking:
+        return
+    known = [alias for name in lacking for alias in NEEDED[name]]
+    slips = ((name, closest(name, known)) for name in written if name not in field_names(CaseRecord))
+    hint = ", ".join(f"did you mean {close!r} by {name!r}?" for name, close in slips if close)
+    id_ = written.get("id")
+    case = f"case {id_!r}" if isinstance(id_, str) and id_ else "the case"
+    message = f"missing {', '.join(lacking)}"
+    yield Misfit((), f"{message}; {case} is left out", hint, "warning") if only else Misfit((), message, hint)
+
+
+def find_case_typos(written: Mapping[str, Any], type_: type) -> Iterator[Misfit]:
+    """Yield the names of fields of a case, or of a file, that are probably typos; those in `execution` too."""
+    yield from find_typos(written, type_)
+    execution = written.get("execution")
+    if isinstance(execution, msgspec.Raw):
+        execution = msgspec.json.decode(execution)
+    for misfit in find_typos(execution, Execution) if isinstance(execution, dict) else ():
+        yield misfit._replace(steps=("execution", *misfit.steps))
+
+
+NO_ID = "?"
+"""The id of a draft whose case has none."""
+
+
+def draft_case(written: Any, misfits: Iterable[Misfit], defaults: "Defaults", line: int) -> EvalCase | None:
+    """Return what can be made of a case without the fields that are wrong; None if its evaluators are among them."""
+    wrong = {misfit.steps[0] for misfit in misfits if misfit.steps}
+    settings = {"execution", "evaluators", "rubrics", "evaluator"}
+    if not isinstance(written, dict) or wrong & settings or not settings.intersection(written):
+        return None
+    id_ = written.get("id")
+    rest = {"id": id_ if isinstance(id_, str) and id_ else NO_ID, "outcome": "", "input": ""}
+    kept = {name: written[name] for name in settings.intersection(written)}
+    record = convert(kept | rest, CaseRecord)
+    case = record if isinstance(record, list) else build_case(record, defaults, line)
+    return None if isinstance(case, list) else case
 
 
 def _missing_content(record: CaseRecord) -> list[Misfit]:

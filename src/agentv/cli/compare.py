@@ -73,7 +73,12 @@ what_counts, the_output = options("What counts"), options("The output")
     help="The same figures for each evaluator, dataset, target, conversation_id, or KEY of metadata.",
 )
 @what_counts("--cluster", metavar="KEY", help="Cases with the same KEY of metadata (or field) belong together.")
-@what_counts("--gate", type=OneOf(get_args(Gate)), default="mean", help="What decides the exit code (mean); see above.")
+@what_counts(
+    "--gate",
+    type=OneOf(get_args(Gate)),
+    default="mean",
+    help="What decides the exit code, see above: the mean (default), its 95% interval, or --margin.",
+)
 @what_counts(
     "--margin", type=Amount(min=0), default=MARGIN, metavar="DELTA", help=f"What is still not worse ({MARGIN})."
 )

@@ -88,7 +88,7 @@ def command(targets: Path | None, check: bool, form: str) -> None:
 
 def _diagnose(given: Path | None, check: bool) -> Diagnosis:
     try:
-        folders = list(dict.fromkeys(path.parent for path in eval_files(["."])))
+        folders = list(dict.fromkeys(path.parent for path in eval_files(["."], lambda _results: None)))
     except NothingFound:
         folders = [Path()]
     problems: list[Problem] = []
@@ -140,7 +140,7 @@ def _file_state(file: Path, folders: Sequence[Path], check: bool) -> TargetsFile
         read = read_all_targets(file)
         clean.learn(read.secrets)
         problems = read.file_problems
-        states = asyncio.run(target_states(read, folders, check=check))
+        states = asyncio.run(target_states(read, file, folders, check=check))
     except ConfigError as error:
         problems = (Problem.of(error),)
     return TargetsFileState(

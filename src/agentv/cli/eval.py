@@ -153,7 +153,13 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
     metavar="SECONDS",
     help="Seconds a case may take, default 600.",
 )
-@how_it_runs("--max-retries", type=click.IntRange(min=0), metavar="N", help="Repeat what timed out or may pass.")
+@how_it_runs(
+    "--max-retries",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Ask again, up to N times, when a target timed out or its error may pass. "
+    "Default: what the target sets, else 3 for language models and 0 for the others.",
+)
 @how_it_runs("--max-errors", type=click.IntRange(min=1), metavar="N", help="Start no case after N errors of targets.")
 @how_it_runs("--cache", is_flag=True, help="Keep responses in .agentv/cache, and ask for each only once.")
 @looking_inside("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")

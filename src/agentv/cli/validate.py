@@ -4,6 +4,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ from agentv.cli.help import Command
 from agentv.cli.messages import print_lines, print_warnings
 from agentv.cli.params import OneOf
 from agentv.formats.printable import printable
-from agentv.project.discovery import agentv_files, unique
+from agentv.project.discovery import agentv_files, tell_of_results, unique
 from agentv.project.validate import CheckedFile, check_files
 from agentv.records import Problem
 
@@ -30,7 +31,9 @@ def command(paths: tuple[str, ...], form: str, verbose: bool) -> None:
     2: a path that does not exist.
     """
     print_warnings(verbose)
-    files = unique(file for path in paths for file in agentv_files(path))
+    results: list[Path] = []
+    files = unique(file for path in paths for file in agentv_files(path, results))
+    tell_of_results(results)
     checked = check_files(files)
     summary = _print_json(checked) if form == "json" else _print_text(checked)
     sys.exit(1 if summary["errors"] else 0)

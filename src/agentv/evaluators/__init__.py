@@ -1,7 +1,7 @@
 """The types of evaluators: each is a file here, or comes from an installed package by an entry point."""
 
 import pkgutil
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -52,7 +52,8 @@ def evaluator_type(name: str) -> type[EvaluatorSettings]:
 
 def open_evaluator(settings: EvaluatorSettings, context: EvaluatorContext) -> Evaluator:
     """Return the evaluator with these settings; raise `ConfigError` if they cannot be used."""
-    evaluator = open_settings(settings, context, "evaluate")
+    open_ = partial(settings.open, context) if hasattr(settings, "open") else None
+    evaluator = open_settings(settings, open_, "evaluate")
     return evaluator if isinstance(evaluator, Evaluator) else _Adapter(evaluator)
 
 

@@ -4,6 +4,7 @@ They are built while a run is planned, to find what is wrong and who is needed t
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, NamedTuple, cast
@@ -17,10 +18,14 @@ from agentv.evaluators import evaluator_type, open_evaluator
 from agentv.evaluators.score import CaseEvaluators, ConfiguredEvaluator, Dependencies, DryRunEvaluator
 from agentv.formats.conversion import Misfit, convert, field_names, label
 from agentv.formats.yaml import Steps
+from agentv.judges.payload import reference_answer
+from agentv.judges.program import MissingProgram
 from agentv.judges.target import JudgeSource, NeededJudges
 from agentv.notices import warn
 from agentv.protocols import Evaluator, EvaluatorSettings, JudgeTarget
 from agentv.records import EvalCase, Json, Problem, Severity
+from agentv.system.folders import code_folders
+from agentv.targets.read import find_targets
 
 MAX_CACHED = 256
 
@@ -52,7 +57,9 @@ class EvaluatorBuilder:
         dry_run: bool = False,
         only_check: bool = False,
         warn: Callable[[Problem], None] = warn,
+        targets: Path | None = None,
     ):
+        """`targets` is the targets file that was asked for, if one was."""
         self.judge_source, self._warn = judges or NeededJudges(), warn
         self._dry_run, self._only_check = dry_run, only_check
         self._built: dict[tuple[bytes, Path, str], CaseEvaluators] = {}
@@ -60,6 +67,7 @@ class EvaluatorBuilder:
         self._last: tuple[object, object, str, CaseEvaluators] | None = None
         self._warned: set[Problem] = set()
         self.origins = OriginFinder()
+        self._targets, self._current = targets and targets.absolute(), Path.cwd()  # which targets may leave
 
     def build(self, case: EvalCase, target: str) -> CaseEvaluators:
         """Return the evaluators of a case; raise `InvalidEvaluators` if their settings cannot be used."""
@@ -84,6 +92,18 @@ class EvaluatorBuilder:
     def problems(self, case: EvalCase, target: str) -> list[Problem]:
         """Return everything that is wrong with the evaluators of a case."""
         try:
+            names = self.build(case, target).need_reference
+        except InvalidEvaluators as invalid:
+            return [Problem.of(error) for error in invalid.errors]
+        if not names or reference_answer(case).strip():
+            return []
+        message = f"case {case.id!r}: evaluator {names[0]!r} has no 'value', and the case has no reference answer"
+        hint = "write 'value' in the evaluator, or 'expected_output' in the case"
+        return [Problem(message=message, file=case.file.path, line=case.line, column=1, hint=hint)]
+
+    def setting_problems(self, case: EvalCase, target: str) -> list[Problem]:
+        """Return everything that is wrong with the settings of the evaluators of a case."""
+        try:
             self.build(case, target)
         except InvalidEvaluators as invalid:
             return [Problem.of(error) for error in invalid.errors]
@@ -95,7 +115,7 @@ class EvaluatorBuilder:
         built: list[ConfiguredEvaluator] = []
         errors: list[ConfigError] = []
         are_shared = True
-        dependencies = Dependencies([], [])
+        dependencies = Dependencies([], [], [])
         for number, config in enumerate(configs):
             context = _Context(self, case, target, _setting_of(case, number), dependencies)
             try:
@@ -113,9 +133,23 @@ class EvaluatorBuilder:
     def open(self, settings: EvaluatorSettings, context: "_Context") -> Evaluator:
         """Return the evaluator with these settings; raise `ConfigError` if they cannot be used."""
         if self._only_check and settings.imports_code:
+            settings.check(context)
             return cast(Evaluator, settings)  # which is not asked for scores
-        evaluator = open_evaluator(settings, context)
+        try:
+            evaluator = open_evaluator(settings, context)
+        except MissingProgram as error:
+            if not (self._only_check or self._dry_run):
+                raise
+            context.warn(error.message, error.hint, error.steps)
+            return DryRunEvaluator(f"dry run: {error.message}")
         return DryRunEvaluator() if self._dry_run and settings.asks_model else evaluator
+
+    def code_folders(self, folder: Path) -> tuple[Path, ...]:
+        """Return the folders in which the code of evaluators is looked for, for the eval files in a folder."""
+        targets_file = None
+        with suppress(ConfigError):  # there need not be one
+            targets_file = find_targets(folder, self._targets)
+        return code_folders(folder, targets_file, self._current)
 
     def warn_once(self, problem: Problem) -> None:
         """Warn the user of a problem, unless that has been done."""
@@ -141,6 +175,10 @@ class _Context:
         self._setting, self._dependencies = setting, dependencies
         self.folder = Path(case.file.path).parent.absolute()
         self._inner = 0
+
+    @cached_property
+    def code_folders(self) -> tuple[Path, ...]:
+        return self._builder.code_folders(self.folder)
 
     @cached_property
     def origin(self) -> Origin:
@@ -178,6 +216,8 @@ class _Context:
             at = error.steps if isinstance(error, SettingError) else ()
             told = error if error.file else ConfigError.of(self._problem(error.message, at, error.hint))
             raise InvalidEvaluators([told]) from None
+        if settings.needs_reference():
+            self._dependencies.need_reference.append(common.name or common.type)
         if (fingerprint := evaluator.fingerprint()) is not None:
             self._dependencies.fingerprints.append(fingerprint)
         return ConfiguredEvaluator(common.name or common.type, common.type, common.weight, evaluator)

@@ -30,6 +30,8 @@ The answer:
 What the evaluators found:
 {{ results }}
 """
+RESULTS = ("results", "EVALUATOR_RESULTS_JSON")
+"""The names that the members' results have in a prompt."""
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"score": {"type": "number"}}, "required": ["score"]}
 
 
@@ -111,9 +113,7 @@ def _open_aggregator(
             program = Program(command, context.folder / (cwd or "."), ("aggregator", "path"))
             return _ScriptAggregator(program, seconds)
         case ByModel(prompt=prompt, judge_target=name):
-            template = (
-                PROMPT if prompt is None else read_prompt(prompt, context, ("results",), ("aggregator", "prompt"))
-            )
+            template = PROMPT if prompt is None else read_prompt(prompt, context, RESULTS, ("aggregator", "prompt"))
             return _ModelAggregator(template, context.judge(name))
 
 
@@ -176,7 +176,7 @@ class _ModelAggregator(_Aggregator):
 
     async def aggregate(self, exchange: Exchange, results: tuple[EvaluatorResult, ...]) -> Score:
         text = msgspec.json.format(msgspec.json.encode(_as_mapping(results)), indent=2).decode()
-        prompt = fill_prompt(self._template, exchange, {"results": text})
+        prompt = fill_prompt(self._template, exchange, dict.fromkeys(RESULTS, text))
         request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA)
         try:
             score = await ask_judge(self._judge, request, parse_reply)

@@ -6,11 +6,12 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from agentv.errors import ConfigError, SettingError
 from agentv.judges.payload import build_payload
 from agentv.judges.reply import BadJudgement, finite_number, parse_score
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Json, Score
-from agentv.system.user_functions import UserFunction, load_function
+from agentv.system.user_functions import UserFunction, check_function, load_function
 
 TIMEOUT_SECONDS = 60.0
 OFFERED = (
@@ -39,8 +40,17 @@ class PythonJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_f
     timeout_seconds: Annotated[float, Meta(gt=0)] = TIMEOUT_SECONDS
 
     def open(self, context: EvaluatorContext) -> Evaluator:
-        function = load_function(self.function, context.folder)
-        return _FunctionJudge(UserFunction(function, OFFERED, "candidate_answer", apart=True), self)
+        try:
+            function = load_function(self.function, context.code_folders)
+            return _FunctionJudge(UserFunction(function, OFFERED, "candidate_answer", apart=True), self)
+        except ConfigError as error:
+            raise SettingError(error.message, "function", hint=error.hint) from error
+
+    def check(self, context: EvaluatorContext) -> None:
+        try:
+            check_function(self.function, context.code_folders)
+        except ConfigError as error:
+            raise SettingError(error.message, "function", hint=error.hint) from error
 
 
 class _FunctionJudge(Evaluator):

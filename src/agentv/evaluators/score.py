@@ -10,11 +10,12 @@ import msgspec
 from agentv.errors import AgentvError
 from agentv.formats.fingerprint import digest
 from agentv.judges.reply import BadJudgement, check_score, replace_surrogates
+from agentv.notices import note_lines
 from agentv.protocols import Evaluator, JudgeTarget
 from agentv.providers.settings import target_digest
 from agentv.records import EvaluatorResult, Exchange, Json, Score
 from agentv.scoring import verdict_of
-from agentv.system.threads import describe_error
+from agentv.system.tracebacks import explain_error
 
 
 class ConfiguredEvaluator(msgspec.Struct, frozen=True):
@@ -27,10 +28,15 @@ class ConfiguredEvaluator(msgspec.Struct, frozen=True):
 
     async def result(self, exchange: Exchange) -> EvaluatorResult:
         """Return its result; an evaluator that fails scores 0 and says why."""
+        details: str | None = None
         try:
             score = check_score(await self.evaluator.evaluate(exchange))
         except Exception as error:
-            reason = str(error) if isinstance(error, AgentvError | BadJudgement) else describe_error(error)
+            if isinstance(error, AgentvError | BadJudgement):
+                reason = str(error)
+            else:
+                reason, details = explain_error(error)
+                note_lines(f"case {exchange.case.id!r}: evaluator {self.name!r} failed", details)
             message = replace_surrogates(f"the evaluator failed: {reason}")
             score = Score(score=0.0, misses=(message,), failed=True)
         return EvaluatorResult(
@@ -45,6 +51,7 @@ class ConfiguredEvaluator(msgspec.Struct, frozen=True):
             details=score.details,
             evaluator_provider_request=score.evaluator_provider_request,
             failed=score.failed,
+            error_details=details,
         )
 
 
@@ -54,6 +61,8 @@ class Dependencies(NamedTuple):
     fingerprints: list[Any]
     """What prompts and scripts say."""
     judges: list[JudgeTarget]
+    need_reference: list[str]
+    """The names of the evaluators that compare with the reference answer."""
 
 
 class CaseEvaluators:
@@ -61,6 +70,7 @@ class CaseEvaluators:
 
     def __init__(self, evaluators: Sequence[ConfiguredEvaluator], configs: Sequence[Json], dependencies: Dependencies):
         self.evaluators, self._configs, self._dependencies = evaluators, configs, dependencies
+        self.need_reference = tuple(dependencies.need_reference)
         self._in_parallel = sum(configured.evaluator.waits for configured in evaluators) > 1
 
     @cached_property
@@ -81,7 +91,10 @@ class CaseEvaluators:
 
 
 class DryRunEvaluator(Evaluator):
-    """Takes the place of an evaluator that asks a language model in a dry run, which asks nobody."""
+    """Takes the place of an evaluator that a dry run cannot use: it asks a language model, or lacks its program."""
+
+    def __init__(self, miss: str = "dry run: no judge was asked"):
+        self._miss = miss
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        return Score(score=0.0, misses=("dry run: no judge was asked",))
+        return Score(score=0.0, misses=(self._miss,))

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from agentv.evaluators.matching import Require, score_checks
+from agentv.judges.payload import reference_answer
 from agentv.protocols import EvaluatorSettings
 from agentv.records import Exchange, Score
 
@@ -13,18 +14,26 @@ CONTAINS = ("contains", "contain")
 
 
 class _Check(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Compares the answer with one text, or with several of which all or any must hold."""
+    """Compares the answer with one text, or with several of which all or any must hold; else with the reference."""
 
     waits: ClassVar[bool] = False
 
-    value: str | Annotated[tuple[str, ...], Meta(min_length=1)]
+    value: str | Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
     require: Require = "all"
     negate: bool = False
     case_sensitive: bool = True
 
+    def needs_reference(self) -> bool:
+        return self.value is None
+
     def _score(self, exchange: Exchange, holds: Callable[[str, str], bool], verbs: tuple[str, str]) -> Score:
         answer = self._fold(exchange.response.text)
-        values = (self.value,) if isinstance(self.value, str) else self.value
+        given = self.value
+        if given is None:
+            given = reference_answer(exchange.case).strip()
+            if not given:
+                return Score(score=0.0, misses=("there is neither a value nor a reference answer",), failed=True)
+        values = (given,) if isinstance(given, str) else given
         found = ((value, holds(answer, self._fold(value))) for value in values)
         return score_checks(found, verbs, require=self.require, negate=self.negate)
 

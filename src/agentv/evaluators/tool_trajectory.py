@@ -66,11 +66,20 @@ class ToolTrajectory(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknow
     async def evaluate(self, exchange: Exchange) -> Score:
         trace = build_trace(exchange.response)
         if trace is None:
-            return Score(score=0.0, misses=("No trace available for evaluation",))
-        calls = _calls(trace)
+            if not exchange.response.output_messages:
+                return Score(score=0.0, misses=("No trace available for evaluation",))
+            if tools := self._needed_tools():
+                return Score(score=0.0, misses=tuple(f"{tool} was never called" for tool in tools))
+        calls = _calls(trace or ())
         if self.mode == "any_order":
             return _any_order(self.minimums or {}, calls)
         return (_in_order if self.mode == "in_order" else _exact)(self.expected or (), calls)
+
+    def _needed_tools(self) -> list[str]:
+        """Return the tools that have to be called, each once."""
+        if self.mode == "any_order":
+            return [tool for tool, least in (self.minimums or {}).items() if least]
+        return list(dict.fromkeys(call.tool for call in self.expected or ()))
 
 
 HINTS = {"minimums": "for example: minimums: {search: 1}", "expected": "for example: expected: [{tool: search}]"}

@@ -86,7 +86,7 @@ def find_typos(names: Iterable[str], type_: Any) -> Iterator[Misfit]:
     known = field_names(type_)
     for name in names:
         if name not in known and (close := closest(name, known)):
-            yield Misfit((name,), "unknown field, ignored", f"did you mean {close!r}?", "warning")
+            yield Misfit((name,), "unknown field", f"did you mean {close!r}?")
 
 
 @cache

@@ -40,7 +40,7 @@ def explain_json_error(raw: bytes, reason: Exception) -> tuple[str, int]:
     try:
         json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as problem:
-        return f"Invalid JSON: {problem.msg}", problem.pos + 1
+        return _trailing_comma(text, problem.pos) or (f"Invalid JSON: {problem.msg}", problem.pos + 1)
     except RecursionError:
         return TOO_DEEP, 1
     except ValueError as problem:
@@ -48,6 +48,18 @@ def explain_json_error(raw: bytes, reason: Exception) -> tuple[str, int]:
     if "surrogate" in str(reason) or "truncated" in str(reason):
         return "Invalid JSON: half of a surrogate pair (\\ud800 to \\udfff) stands alone", 1
     return f"Invalid JSON: {str(reason).partition(' - at ')[0]}", 1
+
+
+def _trailing_comma(text: str, at: int) -> tuple[str, int] | None:
+    """Return what is wrong, and the column, if a parser stopped at `at` because of a comma after the last item."""
+    before = text[:at].rstrip()
+    comma = len(before) - 1 if before.endswith(",") else at
+    rest = text[comma + 1 :].lstrip()
+    if text[comma : comma + 1] != ",":
+        return None
+    if not rest:
+        return "Invalid JSON: a trailing comma: take out the comma at the end of the line", comma + 1
+    return (f"Invalid JSON: a trailing comma before {rest[0]!r}: take it out", comma + 1) if rest[0] in "}]" else None
 
 
 def _no_constant(name: str) -> Any:

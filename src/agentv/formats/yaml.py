@@ -8,6 +8,7 @@ place of every value. It uses a stack, not recursion.
 import re
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -121,6 +122,12 @@ def line_and_column(before: bytes) -> tuple[int, int]:
 
 
 def _bad_yaml(problem: Any, text: str, path: Path, error: type[AgentvError]) -> AgentvError:
+    if (place_and_end := _unclosed_quote(problem, text)) is not None:
+        place, end = place_and_end
+        message = "Invalid YAML: the quote that opens here is " + (
+            f"only closed on line {end}" if end else "not closed"
+        )
+        return error(message, file=path, line=place.line, column=place.column, hint="close it where the text ends")
     mark = problem.problem_mark or problem.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     message = ", ".join(part for part in (problem.problem, problem.context) if part)
@@ -129,6 +136,29 @@ def _bad_yaml(problem: Any, text: str, path: Path, error: type[AgentvError]) -> 
     if source and "\t" in source[0][: len(source[0]) - len(source[0].lstrip())] + source[0][column - 1 : column]:
         hint = "indent with spaces: YAML does not allow tabs there"
     return error(f"Invalid YAML: {message}", file=path, line=line, column=column, hint=hint)
+
+
+def _unclosed_quote(problem: Any, text: str) -> tuple[Place, int] | None:
+    """Return where a quote opens that is the reason for an error, and the line of the next quote, or 0.
+
+    A quote that nobody closed ends at the next one, which is often lines below, where the parser then stops.
+    """
+    if "quoted scalar" in (problem.context or ""):
+        return Place(problem.context_mark.line + 1, problem.context_mark.column + 1), 0
+    if problem.problem_mark is None:
+        return None
+    import yaml
+
+    stopped = problem.problem_mark.line
+    found = None
+    with suppress(yaml.YAMLError):
+        for token in yaml.scan(text, Loader=yaml.SafeLoader):
+            if token.start_mark.line > stopped:
+                break
+            is_quoted = isinstance(token, yaml.ScalarToken) and token.style in ("'", '"')
+            if is_quoted and token.start_mark.line < token.end_mark.line == stopped:
+                found = Place(token.start_mark.line + 1, token.start_mark.column + 1), stopped + 1
+    return found
 
 
 class _Refused(Exception):

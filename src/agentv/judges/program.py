@@ -23,10 +23,15 @@ _INTERPRETERS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|php|(?:ba|da|z
 _SOURCES = (".py", ".sh", ".js", ".mjs", ".ts", ".rb", ".pl")
 
 
+class MissingProgram(SettingError):
+    """The program of a script is not on this machine; it may be on the one that the script is meant for."""
+
+
 class Program:
     """A program that reads JSON and writes JSON: a list of arguments, or a command for the shell.
 
-    Raise `SettingError` if its files do not exist; `at` are the steps to the setting that names the program.
+    Raise `SettingError` if its files do not exist, `MissingProgram` if the program itself is not installed; `at`
+    are the steps to the setting that names the program.
     """
 
     def __init__(self, command: str | Sequence[str], cwd: Path, at: Steps = ("script",)):
@@ -35,8 +40,8 @@ class Program:
             raise SettingError(f"cwd: no such folder: {cwd}", *at[:-1], "cwd", hint=hint)
         arguments = _split(command)
         if (missing := _missing_file(arguments, cwd)) is not None:
-            message, hint = missing
-            raise SettingError(f"script: {message}", *at, hint=hint)
+            kind, message, hint = missing
+            raise kind(f"script: {message}", *at, hint=hint)
         line = command if isinstance(command, str) else "exec " + shlex.join(command)
         self.fingerprint = [line, *(_content(cwd / argument) for argument in arguments)]
         """The command and the content of the files that it names."""
@@ -78,19 +83,20 @@ def _split(command: str | Sequence[str]) -> list[str]:
     return [] if arguments and "=" in arguments[0] else arguments
 
 
-def _missing_file(arguments: Sequence[str], cwd: Path) -> tuple[str, str] | None:
-    """Return a message and a hint if the program, or the source file that it runs, does not exist."""
+def _missing_file(arguments: Sequence[str], cwd: Path) -> tuple[type[SettingError], str, str] | None:
+    """Return the error, its message and a hint if the program, or the source file that it runs, does not exist."""
     if not arguments:
         return None
     program, *rest = arguments
     if "/" in program and not (cwd / program).exists():
-        return f"no such file: {program}", f"it is relative to {cwd}"
+        return SettingError, f"no such file: {program}", f"it is relative to {cwd}"
     if "/" not in program and not shutil.which(program):
-        hint = f"write ./{program}, or name its interpreter" if (cwd / program).exists() or "." in program else ""
-        return f"no such command: {program}", hint
+        if (cwd / program).exists() or "." in program:
+            return SettingError, f"no such command: {program}", f"write ./{program}, or name its interpreter"
+        return MissingProgram, f"no such command: {program}", "install it, or name another program"
     source = next((argument for argument in rest if not argument.startswith("-")), "")
     if _INTERPRETERS.fullmatch(Path(program).name) and source.endswith(_SOURCES) and not (cwd / source).exists():
-        return f"no such file: {source}", f"it is relative to {cwd}"
+        return SettingError, f"no such file: {source}", f"it is relative to {cwd}"
     return None
 
 

@@ -57,6 +57,8 @@ def read_prompt(given: str, context: EvaluatorContext, extra: Collection[str] = 
             context.warn(f"prompt: unknown variable {{{{ {name} }}}}", f"valid are {', '.join(valid)}", at)
     if not set(_VARIABLE.findall(template)).intersection((*GRADED, *extra)):
         hint = "put {{ candidate_answer }} where the answer belongs"
+        if extra:
+            hint += f", or {{{{ {next(iter(extra))} }}}} where the evaluators' results do"
         raise SettingError("prompt: there is nothing in it to grade", *at, hint=hint)
     return template
 

@@ -10,13 +10,24 @@ import msgspec
 
 from agentv.cases.attachments import find_attachment, read_attachment
 from agentv.cases.guidelines import CONFIG_NAMES, Config
-from agentv.cases.read import Report, is_sidecar, numbered_lines, read_cases, read_eval_file, read_object
-from agentv.cases.schema import CaseRecord, EvalFileRecord, FileRecord
+from agentv.cases.read import (
+    Inspection,
+    Report,
+    is_sidecar,
+    numbered_lines,
+    read_cases,
+    read_eval_file,
+    read_object,
+    yaml_slips,
+)
+from agentv.cases.schema import CaseRecord, FileRecord, find_case_typos
 from agentv.errors import AgentvError, AttachmentError, ConfigError, EvalFileError
 from agentv.evaluators.build import EvaluatorBuilder
-from agentv.formats.conversion import MAX_MISFITS, Misfit, find_typos, read_record
+from agentv.formats.conversion import MAX_MISFITS, Misfit, read_record
 from agentv.formats.jsonl import column_in_json
 from agentv.formats.yaml import Document, Place, Steps
+from agentv.judges.target import NeededJudges
+from agentv.project.used_targets import TargetFiles
 from agentv.records import EvalCase, FileBlock, Message, Problem
 from agentv.system.dotenv import load_env
 from agentv.targets.read import TARGETS_NAMES, read_targets
@@ -34,12 +45,20 @@ class CheckedFile(msgspec.Struct, frozen=True):
 
 
 def check_files(paths: Iterable[Path]) -> Iterator[CheckedFile]:
-    """Yield what is wrong with each file; a problem of a sidecar comes once, though its JSONL file has it too."""
-    reported: set[Problem] = set()
+    """Yield what is wrong with each file; a problem of a file that several others use comes once."""
+    reported: set[tuple[object, ...]] = set()
+    targets = TargetFiles()
     for path in paths:
-        checked = check_file(path)
-        yield msgspec.structs.replace(checked, problems=tuple(p for p in checked.problems if p not in reported))
-        reported.update(checked.problems)
+        checked = check_file(path, targets)
+        new = {_key(problem): problem for problem in checked.problems if _key(problem) not in reported}
+        yield msgspec.structs.replace(checked, problems=tuple(new.values()))
+        reported.update(new)
+
+
+def _key(problem: Problem) -> tuple[object, ...]:
+    """Return what makes two problems the same, by whatever path their file was found."""
+    file = os.path.realpath(problem.file) if problem.file is not None else None
+    return file, problem.line, problem.column, problem.message
 
 
 MAX_PROBLEMS = 1000
@@ -49,8 +68,8 @@ class _TooManyProblems(Exception):
     """There are more problems in one file than anyone will read."""
 
 
-def check_file(path: Path) -> CheckedFile:
-    """Return everything that is wrong with one file, up to `MAX_PROBLEMS`."""
+def check_file(path: Path, targets: TargetFiles | None = None) -> CheckedFile:
+    """Return everything that is wrong with one file, up to `MAX_PROBLEMS`, and with the targets that it uses."""
     problems: dict[Problem, None] = {}
     cases = 0
 
@@ -59,19 +78,23 @@ def check_file(path: Path) -> CheckedFile:
         if len(problems) >= MAX_PROBLEMS:
             raise _TooManyProblems
 
-    builder = EvaluatorBuilder(only_check=True)
+    judges, used = NeededJudges(), dict[str, EvalCase]()
+    builder = EvaluatorBuilder(judges, only_check=True, warn=report)
     try:
         for case in _checker(path)(path, report):
             cases += 1
+            used.setdefault(case.target, case)
             for problem in builder.problems(case, case.target):
                 report(problem)
+        for problem in (targets or TargetFiles()).problems(path, used, judges) if used else ():
+            report(problem)
     except AgentvError as error:
         problems[Problem.of(error)] = None
     except _TooManyProblems:
         last = max(problem.line or 0 for problem in problems)
         message = f"{MAX_PROBLEMS} problems: the rest of the file was not checked"
         problems[Problem(message=message, file=path, line=last + 1, column=1)] = None
-    ordered = sorted(problems, key=lambda found: (found.line or 0, found.column or 0))
+    ordered = sorted(problems, key=lambda found: (found.file != path, found.line or 0, found.column or 0))
     return CheckedFile(path, cases, tuple(ordered))
 
 
@@ -104,18 +127,15 @@ def _check_yaml(path: Path, report: Report) -> Iterator[EvalCase]:
     if "targets" in document.value and "evalcases" not in document.value:
         yield from _check_targets(path, report)
         return
-    for typo in find_typos(document.value, EvalFileRecord):
-        report(typo.problem(path, document.place(typo.steps)))
+    for slip in yaml_slips(document, path):
+        report(slip)
     if sidecar:
         for problem in read_record(path, FileRecord, EvalFileError)[1]:
             report(problem)
         return
     check = _CaseChecker(report, path)
-    entries = document.value.get("evalcases")
-    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        if isinstance(entry, dict):
-            check.fields(entry, partial(_place_in_document, document, index))
-    for index, case in read_cases(document, path, check.strictly):
+    entries: Any = document.value.get("evalcases")
+    for index, case in read_cases(document, path, check.strictly, check.inspection):
         check.attachments(case, entries[index], partial(_place_in_document, document, index))
         yield case
 
@@ -126,7 +146,7 @@ def _place_in_document(document: Document, index: int, steps: Steps) -> Place:
 
 def _check_jsonl(path: Path, report: Report) -> Iterator[EvalCase]:
     check = _CaseChecker(report, path)
-    cases = read_eval_file(path, check.strictly)
+    cases = read_eval_file(path, check.strictly, check.inspection)
     lines = ((line, raw) for block, first in numbered_lines(path) for line, raw in enumerate(block, first))
     for case in cases:
         for line, raw in lines:
@@ -151,7 +171,17 @@ class _CaseChecker:
 
     def __init__(self, report: Report, path: Path):
         self._report, self._path = report, path
-        self._typos: set[str] = set()
+        self._typos: set[Steps] = set()
+        self._builder = EvaluatorBuilder(only_check=True, warn=report)
+
+    @property
+    def inspection(self) -> Inspection:
+        """What the reader tells of besides problems. Typos are looked for here, and more of them than a run does."""
+        return Inspection(lambda _slip: None, self._check_draft)
+
+    def _check_draft(self, case: EvalCase, _is_left_out: bool) -> None:
+        for problem in self._builder.setting_problems(case, case.target):
+            self._report(problem)
 
     def strictly(self, problem: Problem) -> None:
         """Report a problem as an error, also if a run would only leave the case out."""
@@ -168,9 +198,10 @@ class _CaseChecker:
 
     def fields(self, written: Mapping[str, Any], locate: Locate) -> None:
         """Report the names that are probably typos, each once in a file."""
-        for typo in find_typos(written.keys() - self._typos, CaseRecord):
-            self._typos.update(str(step) for step in typo.steps)
-            self._report(typo.problem(self._path, locate(typo.steps)))
+        for typo in find_case_typos(written, CaseRecord):
+            if typo.steps not in self._typos:
+                self._typos.add(typo.steps)
+                self._report(typo.problem(self._path, locate(typo.steps)))
 
     def attachments(self, case: EvalCase, written: Mapping[str, Any], locate: Locate) -> None:
         """Report the attached files that cannot be used."""

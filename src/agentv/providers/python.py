@@ -6,13 +6,15 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from agentv.errors import ProviderError
+from agentv.errors import ConfigError, ProviderError, SettingError
 from agentv.formats.wire import response_from
+from agentv.notices import note_lines
 from agentv.protocols import Provider
 from agentv.providers.settings import TargetSettings, Text
 from agentv.records import ProviderRequest, ProviderResponse
-from agentv.system.threads import describe_error
-from agentv.system.user_functions import UserFunction, load_function
+from agentv.system.folders import code_folders
+from agentv.system.tracebacks import explain_error
+from agentv.system.user_functions import UserFunction, check_function, load_function
 
 PARAMETERS = ("question", "guidelines", "chat_prompt", "eval_id", "files", "request")
 
@@ -23,7 +25,23 @@ class PythonSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_f
     function: Annotated[Text, Meta(description="path/to/file.py:name or package.module:name")]
 
     def open(self, folder: Path) -> Provider:
-        return PythonFunction(load_function(self.function, folder), apart=True)
+        return self.open_for(folder, None)
+
+    def search_folders(self, folder: Path, targets_file: Path | None) -> tuple[Path, ...]:
+        return code_folders(folder, targets_file)
+
+    def open_for(self, folder: Path, targets_file: Path | None) -> Provider:
+        try:
+            function = load_function(self.function, self.search_folders(folder, targets_file))
+            return PythonFunction(function, apart=True)
+        except ConfigError as error:
+            raise SettingError(error.message, "function", hint=error.hint) from error
+
+    def check_for(self, folder: Path, targets_file: Path | None) -> None:
+        try:
+            check_function(self.function, self.search_folders(folder, targets_file))
+        except ConfigError as error:
+            raise SettingError(error.message, "function", hint=error.hint) from error
 
 
 class PythonFunction:
@@ -44,7 +62,9 @@ class PythonFunction:
         try:
             answer = await self._function(offered)
         except Exception as error:
-            raise ProviderError(describe_error(error), may_pass=True) from error
+            explained = explain_error(error)
+            note_lines(f"case {request.eval_id!r}: the target failed", explained.details)
+            raise ProviderError(explained.message, may_pass=True, details=explained.details) from error
         return _response(answer)
 
 

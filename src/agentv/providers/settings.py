@@ -90,6 +90,18 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Return the provider for this target; `folder` is the eval file's."""
         raise ConfigError(f"targets of the kind {self.provider!r} cannot be run by this version of agentv")
 
+    def search_folders(self, folder: Path, targets_file: Path | None) -> tuple[Path, ...]:
+        """Return the folders in which the files that settings name are looked for; the first that has them counts."""
+        return (folder,)
+
+    def open_for(self, folder: Path, targets_file: Path | None) -> Provider | BatchProvider:
+        """Return the provider, as `open` does, of a target that may also use what lies beside its targets file."""
+        return self.open(folder)
+
+    def check_for(self, folder: Path, targets_file: Path | None) -> None:
+        """Raise `ConfigError` if `open_for` would, as far as that can be told without running the user's code."""
+        self.open_for(folder, targets_file)
+
 
 class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A target that is asked over the network, where a second try may help."""

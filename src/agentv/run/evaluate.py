@@ -153,7 +153,9 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
         await targets.check()
         targets.warn_of_limits()
         judges = RunJudges(plan, targets, watcher)
-        evaluators = EvaluatorBuilder(judges, dry_run=plan.dry_run, warn=_ignore)  # planning has told the warnings
+        evaluators = EvaluatorBuilder(  # planning has told the warnings
+            judges, dry_run=plan.dry_run, warn=_ignore, targets=options.targets
+        )
         cases = CaseRunner(plan, targets, evaluators, watcher)
         summary = Summary(plan.cases, plan.invalid, options.trials, clean, options.by)
         with open_output(options.output, plan, evaluators, summary) as output:

@@ -148,7 +148,8 @@ def build_or_explain(case: EvalCase, file: PlannedFile, planned: PlannedTarget) 
     try:
         return build_request(case, file.patterns, planned.files), ""
     except AttachmentError as error:
-        return None, f"{error.message} ({error.hint})" if error.hint else error.message
+        hint = f" ({error.hint})" if error.hint else ""
+        return None, f"{file.path}:{case.line}: {error.message}{hint}"
 
 
 def _for_trial(request: ProviderRequest | None, trial: int) -> ProviderRequest | None:

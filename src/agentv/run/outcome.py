@@ -35,12 +35,14 @@ class Outcome(NamedTuple):
     response: ProviderResponse | None = None
     error: str | None = None
     failure: Failure = "target"
+    details: str | None = None
+    """The traceback of the user's own code."""
 
 
 def outcome_of(attempt: int, got: ProviderResponse | FailedCall) -> Outcome:
     """How it ended, by what the last attempt gave."""
     if isinstance(got, FailedCall):
-        return Outcome(attempt, error=got.error, failure=got.failure)
+        return Outcome(attempt, error=got.error, failure=got.failure, details=got.details)
     return Outcome(attempt, got)
 
 
@@ -103,6 +105,7 @@ def result_of(  # noqa: PLR0913, PLR0917  # all that is known of a case
         trace_summary=summarize_trace(trace, response) if response and trace is not None else None,
         execution_metrics=_metrics(response) if response else None,
         error=outcome.error,
+        error_details=outcome.details,
         failure=failure,
         dry_run=context.dry_run,
         trace=trace if context.include_trace else None,

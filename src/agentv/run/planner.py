@@ -5,6 +5,7 @@ All that can be wrong is found here, in one pass over the files, before anything
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import msgspec
 
 from agentv.calls.cache_key import target_version
 from agentv.cases.guidelines import guideline_patterns, read_config
-from agentv.cases.read import read_eval_file
+from agentv.cases.read import Inspection, read_eval_file
 from agentv.cases.request import Files
 from agentv.errors import AgentvError, ConfigError, PlanFailed, nearest
 from agentv.evaluators.build import EvaluatorBuilder
@@ -139,10 +140,11 @@ class _Planner:
 
     def _read_cases(self, path: Path, judges: NeededJudges) -> tuple[dict[str, EvalCase], int]:
         """Return the targets that the cases use, each with the first case that does, and the number of cases."""
-        builder = EvaluatorBuilder(judges, dry_run=self._options.dry_run)
+        builder = EvaluatorBuilder(judges, dry_run=self._options.dry_run, targets=self._options.targets)
         used: dict[str, EvalCase] = {}
         cases = 0
-        for case in read_eval_file(path, self._report_case):
+        inspection = Inspection(self.report, partial(self._check_draft, builder))
+        for case in read_eval_file(path, self._report_case, inspection):
             if not self._selection.includes(case):
                 continue
             self.found.update(id_ for id_ in self._selection.ids if matches(case, id_))
@@ -157,6 +159,12 @@ class _Planner:
             for problem in builder.problems(case, name):
                 self.report(problem)
         return used, cases
+
+    def _check_draft(self, builder: EvaluatorBuilder, case: EvalCase, is_left_out: bool) -> None:
+        """Report what is wrong with the evaluators of a case that stops the run anyway."""
+        if not is_left_out:
+            for problem in builder.setting_problems(case, self._selection.target_of(case)):
+                self.report(problem)
 
     def _report_case(self, problem: Problem) -> None:
         is_selected = not self._selection.ids and self._selection.only is None and self._left != 0
@@ -184,20 +192,23 @@ class _Planner:
                 self._told.add(problem)
                 self.report(problem)
         folder = path.parent.absolute()
-        resolved = {} if self.problems else self._resolve_judges(refs, read.targets, folder, file)
+        resolved = {} if self.problems else self._resolve_judges(refs, read, folder, file)
         targets = dict(self._targets(path, used, read, file))
         return planned._replace(
             targets=targets, targets_file=file.absolute(), settings=read.targets, judges=dict(resolved)
         )
 
     def _resolve_judges(
-        self, refs: Mapping[JudgeRef, EvalCase], settings: Mapping[str, TargetSettings], folder: Path, file: Path
+        self, refs: Mapping[JudgeRef, EvalCase], read: TargetList, folder: Path, file: Path
     ) -> dict[JudgeRef, str]:
         """Return who judges; report what is wrong with that."""
         resolved: dict[JudgeRef, str] = {}
+        settings = read.targets
         for ref, case in refs.items():
             try:
                 name = judge_name(ref, settings, case)
+                if not self._can_be_opened(name, settings[name], folder, file, read):
+                    continue
                 _check_judge(name, settings[name], folder, file)
             except ConfigError as error:
                 placed_error = error if error.file else judge_error(case, error.message, error.hint)
@@ -220,14 +231,30 @@ class _Planner:
                 message, hint = f"unknown target {name!r}: {file} has none of that name", nearest(name, read.names)
                 self.report(Problem(message=message, file=path, line=case.line, column=1, hint=hint))
             elif settings is not None:
-                if stand_in is None:
-                    open_provider(name, settings, path.parent.absolute(), file)  # to find what is wrong with it
-                stamp = (
-                    STAND_IN if stand_in else target_version(settings, path.parent.absolute())
-                )  # whose answers these are
+                folder = path.parent.absolute()
+                if stand_in is None and not self._can_be_opened(name, settings, folder, file, read):
+                    continue
+                # whose answers these are
+                stamp = STAND_IN if stand_in else target_version(settings, folder, file)
                 yield name, PlannedTarget(name, settings, stamp, _files(settings))
             elif stand_in is not None:
                 yield name, PlannedTarget(name, None, STAND_IN)
+            elif (entry := read.entry(name)) is not None and entry.draft is not None:
+                try:  # to find what else is wrong with it
+                    entry.draft.check_for(path.parent.absolute(), file)
+                except ConfigError as error:
+                    self.report(entry.problem(file, error))
+
+    def _can_be_opened(self, name: str, settings: TargetSettings, folder: Path, file: Path, read: TargetList) -> bool:
+        """Return whether a target can be opened; report why not, where it stands in the targets file."""
+        try:
+            open_provider(name, settings, folder, file)
+        except ConfigError as error:
+            entry = read.entry(name)
+            cause = error.__cause__ if isinstance(error.__cause__, ConfigError) else error
+            self.report(entry.problem(file, cause) if entry is not None else Problem.of(error))
+            return False
+        return True
 
     def _find_targets(self, path: Path, *, needed: bool) -> Path | None:
         """Return the targets file of an eval file. A function of the user's needs none, a dry run can do without."""
@@ -254,7 +281,8 @@ def _files(settings: TargetSettings) -> Files:
 def open_provider(name: str, settings: TargetSettings, folder: Path, file: Path | None) -> Provider | BatchProvider:
     """Return the provider of a target for the eval files in a folder; raise `ConfigError` if there can be none."""
     try:
-        return open_settings(settings, folder, "invoke", "invoke_batch")  # type: ignore[no-any-return]
+        open_ = partial(settings.open_for, folder, file)
+        return open_settings(settings, open_, "invoke", "invoke_batch")  # type: ignore[no-any-return]
     except ConfigError as error:
         raise ConfigError(f"target {name!r}: {error.message}", file=file, hint=error.hint) from error
 

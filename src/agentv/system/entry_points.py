@@ -3,6 +3,7 @@
 That code is not ours: what goes wrong in it is told in its name, before anything runs, and is no bug of agentv.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from agentv.errors import AgentvError, ConfigError
@@ -33,13 +34,13 @@ def load_extension(group: str, name: str, base: type) -> Any | None:
     return None
 
 
-def open_settings(settings: Any, context: Any, *methods: str) -> Any:
-    """Return `settings.open(context)`, or the settings themselves if they have no `open`.
+def open_settings(settings: Any, open_: Callable[[], Any] | None, *methods: str) -> Any:
+    """Return what `open_` returns, or the settings themselves without it.
 
     Raise `ConfigError` if the object has none of the methods.
     """
     try:
-        found = settings.open(context) if hasattr(settings, "open") else settings
+        found = open_() if open_ is not None else settings
     except AgentvError:
         raise
     except Exception as error:

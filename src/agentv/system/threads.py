@@ -22,14 +22,20 @@ async def run_in_thread(function: Callable[[], Any]) -> Any:
         try:
             value = function()
         except StopIteration as raised:  # cannot be set on a future
-            error = RuntimeError(describe_error(raised))
+            error = _wrap(raised)
         except BaseException as raised:  # SystemExit in a user's code must not pass for silence
-            error = raised if isinstance(raised, Exception) else RuntimeError(describe_error(raised))
+            error = raised if isinstance(raised, Exception) else _wrap(raised)
         with contextlib.suppress(RuntimeError):  # the run may be over
             loop.call_soon_threadsafe(settle, value, error)
 
     threading.Thread(target=run, daemon=True).start()
     return await future
+
+
+def _wrap(raised: BaseException) -> RuntimeError:
+    error = RuntimeError(describe_error(raised))
+    error.__cause__ = raised
+    return error
 
 
 def describe_error(error: BaseException) -> str:

@@ -4,6 +4,7 @@ A function that is not async runs in a thread of its own; one that does not come
 and ends with the process.
 """
 
+import ast
 import asyncio
 import functools
 import importlib
@@ -11,13 +12,14 @@ import importlib.util
 import inspect
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from agentv.errors import ConfigError, closest
 from agentv.system.threads import describe_error, run_in_thread
+from agentv.system.tracebacks import explain_error
 
 
 class UserFunction:
@@ -87,37 +89,114 @@ def _parameters(function: Callable[..., Any], offered: Sequence[str]) -> list[in
         return [p for p in fillable if p.name == unknown[0]]
     if unknown:
         hint = f"it may name {', '.join(offered)}"
-        raise ConfigError(f"the function's parameter {unknown[0]!r} cannot be filled", hint=hint)
+        many = "s" if len(unknown) > 1 else ""
+        raise ConfigError(f"the function's parameter{many} {', '.join(map(repr, unknown))} cannot be filled", hint=hint)
     return known
 
 
-def load_function(spec: str, folder: Path) -> Callable[..., Any]:
-    """Return the function that `file.py:name` or `package.module:name` means; paths are relative to `folder`."""
-    place, _, name = spec.rpartition(":")
-    if not place or not name:
-        raise ConfigError(f"{spec!r} names no function", hint="write path/to/file.py:name or package.module:name")
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    beside = folder / (place if place.endswith(".py") else f"{place}.py")
+def load_function(spec: str, folders: Sequence[Path]) -> Callable[..., Any]:
+    """Return the function that `file.py:name` or `package.module:name` means; raise `ConfigError` if there is none.
+
+    Files and modules are looked for in these folders, in their order.
+    """
+    place, name = _split(spec)
+    for folder in reversed(folders):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    file = _find_file(place, folders)
     try:
-        is_file = place.endswith(".py") or beside.is_file()  # `agent` in two folders is two modules
-        module = _load_file(beside) if is_file else importlib.import_module(place)
+        module = _load_file(file) if file is not None else importlib.import_module(place)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module that exits is no reason to
-        hint = (
-            f"paths are relative to {folder}"
-            if isinstance(error, OSError | ImportError)
-            else "the error is in that file"
-        )
-        raise ConfigError(f"{place} cannot be loaded: {describe_error(error)}", hint=hint) from error
+        if isinstance(error, ModuleNotFoundError) and file is None and _is_part(error.name, place):
+            raise _not_found(place, folders) from error
+        explained = explain_error(error)
+        raise ConfigError(f"{place} cannot be loaded: {explained.message}", hint="the error is in that code") from error
     found = getattr(module, name, None)
     if not callable(found):
-        close = closest(name, [known for known in vars(module) if callable(getattr(module, known))])
-        hint = f"did you mean {close!r}?" if close else "write the name of one that it has, behind the colon"
-        raise ConfigError(f"{place} has no function {name!r}", hint=hint)
+        raise _no_function(place, name, [known for known in vars(module) if callable(getattr(module, known))])
     function: Callable[..., Any] = found
     return function
+
+
+def check_function(spec: str, folders: Sequence[Path]) -> None:
+    """Raise `ConfigError` if a function cannot be loaded, as far as that can be told without running any code."""
+    place, name = _split(spec)
+    file = _find_file(place, folders)
+    if file is None:
+        _check_module(place, folders)
+        return
+    try:
+        tree = ast.parse(file.read_bytes(), str(file))
+    except (SyntaxError, ValueError, OSError, RecursionError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        message = f"{place} cannot be loaded: {file.name}{line}: {describe_error(error)}"
+        raise ConfigError(message, hint="the error is in that code") from error
+    names = _top_names(tree)
+    if name not in names and "*" not in names and "__getattr__" not in names:
+        raise _no_function(place, name, names)
+
+
+def _split(spec: str) -> tuple[str, str]:
+    place, _, name = spec.rpartition(":")
+    if not place or not name:
+        raise ConfigError(f"{spec!r} names no function", hint="write path/to/file.py:name or package.module:name")
+    return place, name
+
+
+def _find_file(place: str, folders: Sequence[Path]) -> Path | None:
+    """Return the file that is meant; None if it is a module. Raise `ConfigError` if there is no such file."""
+    is_path = place.endswith(".py")
+    candidates = (Path(folder, place if is_path else f"{place}.py") for folder in folders)
+    found = next((path for path in candidates if path.is_file()), None)  # `agent` in two folders is two modules
+    if found is None and is_path:
+        raise _not_found(place, folders)
+    return found
+
+
+def _not_found(place: str, folders: Sequence[Path]) -> ConfigError:
+    what = "no such file" if place.endswith(".py") else "no such module"
+    where = "" if Path(place).is_absolute() else f"looked in {', '.join(map(str, folders))}"
+    others = "" if place.endswith(".py") else ", and among the installed packages"
+    return ConfigError(f"{place} cannot be loaded: {what}", hint=f"{where}{others}")
+
+
+def _no_function(place: str, name: str, known: Iterable[str]) -> ConfigError:
+    close = closest(name, known)
+    hint = f"did you mean {close!r}?" if close else "write the name of one that it has, behind the colon"
+    return ConfigError(f"{place} has no function {name!r}", hint=hint)
+
+
+def _is_part(name: str | None, module: str) -> bool:
+    """Return whether a module that was not found is the one that was asked for, or a package around it."""
+    return name is not None and f"{module}.".startswith(f"{name}.")
+
+
+def _check_module(place: str, folders: Sequence[Path]) -> None:
+    """Raise `ConfigError` if the package that a module is in is nowhere: only to find it, no code has to run."""
+    top = place.partition(".")[0]
+    if any((folder / top).is_dir() or (folder / f"{top}.py").is_file() for folder in folders):
+        return
+    try:
+        found = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return
+    if found is None:
+        raise _not_found(place, folders)
+
+
+def _top_names(tree: ast.Module) -> set[str]:
+    """Return the names that a module's code may give to something, `*` among them if that cannot be told."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.alias):
+            names.add((node.asname or node.name).partition(".")[0])
+    return names
 
 
 def _load_file(path: Path) -> Any:
@@ -125,8 +204,8 @@ def _load_file(path: Path) -> Any:
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError(f"no such file: {path}")
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no Python file: {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -13,10 +13,10 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from agentv.errors import ConfigError
+from agentv.errors import ConfigError, SettingError
 from agentv.formats.conversion import Misfit, convert, field_names, inner_names, takes_text
 from agentv.formats.wire import camel_name, snake_keys
-from agentv.formats.yaml import Document, Steps, read_yaml
+from agentv.formats.yaml import Document, Place, Steps, read_yaml
 from agentv.providers import settings_type
 from agentv.providers.settings import SECRET, TargetSettings, secret_values
 from agentv.records import Problem, Severity
@@ -48,6 +48,17 @@ class TargetEntry(NamedTuple):
     problems: tuple[Problem, ...]
     secrets: tuple[str, ...] = ()
     """Values that must never be shown."""
+    draft: TargetSettings | None = None
+    """Its settings without those that are wrong, if they can be used so far."""
+    places: Mapping[str, Place] = {}
+    """Where each of its settings is written; `""` is the target itself."""
+
+    def problem(self, file: Path, error: ConfigError) -> Problem:
+        """Return what is wrong with the target when it is opened, where it stands in the targets file."""
+        field = str(error.steps[0]) if isinstance(error, SettingError) and error.steps else ""
+        place = self.places.get(field) or self.places.get("") or Place(1, 1)
+        message = f"{self.title}: {f'{field}: ' if field else ''}{error.message}"
+        return Problem(message=message, file=file, line=place.line, column=place.column, hint=error.hint)
 
 
 class TargetList(NamedTuple):
@@ -64,6 +75,11 @@ class TargetList(NamedTuple):
             if entry.settings is not None:
                 usable.setdefault(entry.name, entry.settings)
         return usable
+
+    def entry(self, name: str) -> TargetEntry | None:
+        """Return the target of this name; of two, the first that can be used."""
+        named = [entry for entry in self.entries if entry.name == name]
+        return next((entry for entry in named if entry.settings is not None), named[0] if named else None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,7 +141,9 @@ def read_targets(
         raise ConfigError("the file is empty", file=path, line=1, column=1, hint="list the targets under 'targets:'")
     file = convert(document.value, TargetsFile)
     file_problems = (
-        [misfit.problem(path, document.place(misfit.steps)) for misfit in file] if isinstance(file, list) else []
+        [_with_hint(misfit).problem(path, document.place(misfit.steps)) for misfit in file]
+        if isinstance(file, list)
+        else []
     )
     listed = document.value.get("targets") if isinstance(document.value, dict) else None
     raw_targets = {
@@ -134,6 +152,15 @@ def read_targets(
     reader = _Reader(document, path, environment, None if used is None else _with_judges(raw_targets.values(), used))
     entries = (reader.read(raw, ("targets", index)) for index, raw in raw_targets.items())
     return TargetList(tuple(entries), tuple(file_problems))
+
+
+def _with_hint(misfit: Misfit) -> Misfit:
+    """Return what is wrong with a targets file with what to do about it, for what beginners write."""
+    if misfit.steps == ("targets",) and "got an object" in misfit.message:
+        return misfit._replace(hint="put a dash before the first setting of each target: '- name: default'")
+    if misfit.steps == () and "got an array" in misfit.message:
+        return misfit._replace(hint="list the targets under 'targets:'")
+    return misfit
 
 
 def _with_judges(raw_targets: Iterable[Mapping[str, Any]], used: Collection[str]) -> set[str]:
@@ -169,6 +196,11 @@ class _Reader:
             settings=None if has_error or isinstance(settings, list) or not isinstance(name, str) else settings,
             problems=tuple(self._problem(misfit, keys, steps) for misfit in misfits),
             secrets=tuple(target_secrets(raw, type_, self._environment)),
+            draft=None if type_ is _UnknownSettings else self._draft(raw, keys, type_, settings),
+            places={
+                "": self._document.place(steps),
+                **{name: self._document.place((*steps, key)) for name, key in keys.items()},
+            },
         )
 
     def _convert(
@@ -179,6 +211,22 @@ class _Reader:
         if isinstance(found, list) or not fill:
             return found
         return convert(_fill_settings(settings, type_, self._environment), type_)
+
+    def _draft(
+        self,
+        raw: dict[str, Any],
+        keys: Mapping[str, str],
+        type_: type[TargetSettings],
+        misfits: TargetSettings | list[Misfit],
+    ) -> TargetSettings | None:
+        """Return the settings that are in order, to find out what else is wrong with the target."""
+        if isinstance(misfits, TargetSettings):
+            return misfits
+        wrong = {misfit.steps[0] for misfit in misfits if misfit.steps}
+        known = field_names(type_) - wrong
+        kept = {name: value for name, value in _rename_keys(raw, keys, type_).items() if name in known}
+        found = self._convert(kept, type_, fill=True)
+        return None if isinstance(found, list) else found
 
     def _problem(self, misfit: Misfit, keys: Mapping[str, str], steps: Steps) -> Problem:
         """Return the problem for a person: where the setting stands, under the key that was used."""

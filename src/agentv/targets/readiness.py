@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from agentv.errors import AgentvError, ConfigError, ProviderError, nearest
+from agentv.errors import AgentvError, ConfigError, ProviderError, SettingError, nearest
 from agentv.protocols import BatchProvider, Checked, Provider
 from agentv.providers.cli.provider import CliSettings
 from agentv.providers.network import NetworkProvider
@@ -41,12 +41,14 @@ def read_all_targets(file: Path) -> TargetList:
     return read_targets(file, os.environ, read_targets(file).names)
 
 
-async def target_states(read: TargetList, folders: Sequence[Path], *, check: bool) -> list[TargetState]:
+async def target_states(read: TargetList, file: Path, folders: Sequence[Path], *, check: bool) -> list[TargetState]:
     """Return the state of each target, for the eval files in these folders; `check` also runs healthchecks."""
-    return [await _target_state(entry, read, folders, check) for entry in read.entries]
+    return [await _target_state(entry, read, (file, folders), check) for entry in read.entries]
 
 
-async def _target_state(entry: TargetEntry, read: TargetList, folders: Sequence[Path], check: bool) -> TargetState:
+async def _target_state(
+    entry: TargetEntry, read: TargetList, where: tuple[Path, Sequence[Path]], check: bool
+) -> TargetState:
     problems = list(entry.problems)
     judge = _judge(entry.settings) if entry.settings else None
     healthcheck: Healthcheck = "none"
@@ -54,12 +56,15 @@ async def _target_state(entry: TargetEntry, read: TargetList, folders: Sequence[
         problems.append(Problem(message=f"judge_target: unknown target {judge!r}", hint=nearest(judge, read.names)))
     if entry.settings is not None and not any(map(_is_error, problems)):
         try:
-            provider = _open(entry.settings, folders)
+            provider = _open(entry.settings, *where)
             await _check_client(provider)
             healthcheck, failure = await _run_healthcheck(provider, check)
             problems += failure
         except (ConfigError, ProviderError) as error:
-            problems.append(Problem(message=error.message, hint=error.hint))
+            field = str(error.steps[0]) if isinstance(error, SettingError) and error.steps else ""
+            place = entry.places.get(field) if field else None
+            line = place.line if place else None
+            problems.append(Problem(message=error.message, line=line, hint=error.hint))
     return TargetState(
         name=entry.name,
         provider=entry.provider,
@@ -93,14 +98,14 @@ def _judge(settings: TargetSettings) -> str | None:
     return settings.judge_target or itself
 
 
-def _open(settings: TargetSettings, folders: Sequence[Path]) -> Provider | BatchProvider:
+def _open(settings: TargetSettings, file: Path, folders: Sequence[Path]) -> Provider | BatchProvider:
     """Return the provider for the first folder that it can be opened for; paths are relative to eval files."""
     first: AgentvError | None = None
     for folder in folders:
         try:
             if isinstance(settings, CliSettings):
                 _check_program(settings, folder)
-            return settings.open(folder.absolute())
+            return settings.open_for(folder.absolute(), file)
         except ConfigError as error:
             first = first or error
     assert first is not None
