@@ -185,6 +185,17 @@ def test_a_run_stops_after_too_many_errors(project: Write) -> None:
     assert len(results("o.jsonl")) == 20
 
 
+def test_equal_errors_are_one_line(project: Write) -> None:
+    project("agent.py", "def answer(eval_id):\n    raise ValueError('odd' if eval_id == '3' else 'no')\n")
+    project("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(5)])
+    ran = evaluate("a.jsonl", expect=1)
+    errors = ran.stdout.partition("\n\n")[0].splitlines()
+    assert errors[0] == "ERRORS (5)"
+    assert errors[1].startswith("  4 × ")
+    assert errors[1].endswith("ValueError: no: first case 0")
+    assert errors[2].startswith("  3: ")
+
+
 # 11. Only what did not pass
 
 

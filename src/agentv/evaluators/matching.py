@@ -17,10 +17,19 @@ def score_checks(
     hits: list[str] = []
     misses: list[str] = []
     for value, held in checks:
-        point = f"{verbs[0]} {value!r}" if held else f"does not {verbs[1]} {value!r}"
-        (hits if held is not negate else misses).append(point)
+        (hits if held is not negate else misses).append(_point(value, held, verbs))
     passed = not misses if require == "all" else bool(hits)
     return Score(score=1.0 if passed else 0.0, hits=tuple(hits), misses=() if passed else tuple(misses))
+
+
+def score_check(value: str, held: bool, verbs: tuple[str, str], *, negate: bool = False) -> Score:
+    """Return the score of a single check, as `score_checks` does."""
+    point = (_point(value, held, verbs),)
+    return Score(score=1.0, hits=point) if held is not negate else Score(score=0.0, misses=point)
+
+
+def _point(value: str, held: bool, verbs: tuple[str, str]) -> str:
+    return f"{verbs[0]} {value!r}" if held else f"does not {verbs[1]} {value!r}"
 
 
 def parse_json(text: str) -> Any:

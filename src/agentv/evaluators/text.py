@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from agentv.evaluators.matching import Require, score_checks
+from agentv.evaluators.matching import Require, score_check, score_checks
 from agentv.judges.payload import reference_answer
 from agentv.protocols import EvaluatorSettings
 from agentv.records import Exchange, Score
@@ -33,8 +33,9 @@ class _Check(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields
             given = reference_answer(exchange.case).strip()
             if not given:
                 return Score(score=0.0, misses=("there is neither a value nor a reference answer",), failed=True)
-        values = (given,) if isinstance(given, str) else given
-        found = ((value, holds(answer, self._fold(value))) for value in values)
+        if isinstance(given, str):
+            return score_check(given, holds(answer, self._fold(given)), verbs, negate=self.negate)
+        found = ((value, holds(answer, self._fold(value))) for value in given)
         return score_checks(found, verbs, require=self.require, negate=self.negate)
 
     def _fold(self, text: str) -> str:

@@ -25,8 +25,13 @@ def summary_lines(summary: Summary, clean: Clean = str, results: Path | None = N
     """Yield the lines of a summary; `clean` masks secrets in ids and errors, `results` is the file to look into."""
     if summary.errors:
         yield f"ERRORS ({summary.failed})"
-        yield from (f"  {clean(eval_id)}: {_cut(' '.join(clean(error).split()))}" for eval_id, error in summary.errors)
-        if (more := summary.failed - len(summary.errors)) > 0:
+        for error, group in sorted(summary.errors.items(), key=lambda item: -item[1].cases):
+            text = _cut(" ".join(clean(error).split()))
+            if group.cases == 1:
+                yield f"  {clean(group.first)}: {text}"
+            else:
+                yield f"  {group.cases} × {text}: first case {clean(group.first)}"
+        if (more := summary.failed - sum(group.cases for group in summary.errors.values())) > 0:
             yield f"  and {more} more, in the results"
         yield ""
     yield "SUMMARY"

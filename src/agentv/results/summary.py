@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from agentv.records import EvalResult
 from agentv.results.failures import Failures, HasAnswer
@@ -40,6 +40,13 @@ class HasScore(HasAnswer, Protocol):
     def metadata(self) -> Mapping[str, Any] | None: ...
 
 
+class ErrorGroup(NamedTuple):
+    """Cases that ended in the same error: the first of them, and how many they are."""
+
+    first: str
+    cases: int = 1
+
+
 class Summary:
     """Counts results and computes their figures. The unit of all figures is the case, however often it is run.
 
@@ -59,7 +66,8 @@ class Summary:
         self.target_errors = self.timeouts = self.judge_failures = self.already_done = 0
         self.unscored_earlier = 0
         self._scored = 0.0
-        self.errors: list[tuple[str, str]] = []
+        self.errors: dict[str, ErrorGroup] = {}
+        """Equal errors, by what they say; only the first are told apart."""
         self._tally = Tally(trials)
         self._clean = clean
         self.failures, self.usage, self._evaluators = Failures(clean), Usage(), Evaluators()
@@ -74,8 +82,10 @@ class Summary:
                 self.timeouts += 1
             else:
                 self.target_errors += 1
-            if len(self.errors) < SHOWN_ERRORS:
-                self.errors.append((result.eval_id, result.error))
+            if (group := self.errors.get(result.error)) is not None:
+                self.errors[result.error] = group._replace(cases=group.cases + 1)
+            elif len(self.errors) < SHOWN_ERRORS:
+                self.errors[result.error] = ErrorGroup(result.eval_id)
         elif failure is not None:
             self.judge_failures += 1
         names = result.dataset, result.eval_id
