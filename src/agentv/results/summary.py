@@ -12,7 +12,7 @@ from agentv.results.tally import Tally
 from agentv.results.usage import Metrics, Usage
 from agentv.stats.inference import interval_of_mean
 from agentv.stats.pass_rates import bootstrap_interval, pass_all, pass_at, wilson
-from agentv.stats.quantiles import quantile
+from agentv.stats.quantiles import quantiles
 
 EDGES = (0.2, 0.4, 0.6, 0.8)
 BINS = ("[0,0.2)", "[0.2,0.4)", "[0.4,0.6)", "[0.6,0.8)", "[0.8,1.0]")
@@ -176,7 +176,7 @@ class Summary:
     @property
     def median(self) -> float | None:
         means = self._tally.means
-        return quantile(means, 0.5) if means else None
+        return quantiles(means, [0.5])[0] if means else None
 
     @property
     def histogram(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from agentv.stats.quantiles import quantile
+from agentv.stats.quantiles import quantiles
 
 
 class Tokens(Protocol):
@@ -78,4 +78,7 @@ class Usage:
     @property
     def duration_quantiles(self) -> tuple[float, float] | None:
         """The median and the 95% quantile of the milliseconds."""
-        return (quantile(self.durations, 0.5), quantile(self.durations, 0.95)) if self.durations else None
+        if not self.durations:
+            return None
+        p50, p95 = quantiles(self.durations, [0.5, 0.95])
+        return p50, p95

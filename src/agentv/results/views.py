@@ -85,7 +85,6 @@ class TrialView(ResultView, frozen=True, gc=False):
     """A result with the number of its trial, for a run that goes on with earlier results."""
 
     trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    dry_run: bool | None = None
 
     @property
     def case_key(self) -> tuple[str, str]:

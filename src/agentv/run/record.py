@@ -50,6 +50,8 @@ def end_record(log: RunLog, summary: Summary, exit_code: int, seconds: float) ->
     ledger = {"planned": summary.planned} | dict.fromkeys(LEDGER.values(), 0)
     ledger |= {LEDGER[name]: count for name, count in summary.ledger.items()}
     interval = summary.interval or (None, None)
+    usage = summary.usage
+    tokens = usage.input_tokens.sum + usage.output_tokens.sum
     log.end(
         status=status,
         exit_code=exit_code,
@@ -59,6 +61,8 @@ def end_record(log: RunLog, summary: Summary, exit_code: int, seconds: float) ->
             "ci_lower": interval[0],
             "ci_upper": interval[1],
             "pass_rate": summary.pass_at(1) if summary.complete else None,
+            "cost_usd": usage.cost_usd.sum if usage.cost_usd.answers else None,
+            "tokens": round(tokens) if usage.input_tokens.answers or usage.output_tokens.answers else None,
             "duration_seconds": round(seconds, 3),
         },
     )

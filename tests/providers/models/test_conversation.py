@@ -8,6 +8,7 @@ import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,18 @@ from agentv.formats.conversion import convert
 from agentv.providers import settings_type
 from agentv.providers.network import parse_retry_after
 from agentv.records import Message, TokenUsage, ToolCall
-from tests.kits.model_servers import VENDORS, Answer, Reply, Says, a_request, ask, asked, failing, model_server
+from tests.kits.model_servers import (
+    VENDORS,
+    Answer,
+    Reply,
+    Says,
+    a_request,
+    ask,
+    asked,
+    completion,
+    failing,
+    model_server,
+)
 from tests.kits.project import Write, a_case, agentv
 from tests.kits.runs import evaluate, results
 
@@ -536,3 +548,45 @@ def test_half_a_character_does_not_lose_an_answer(write: Write) -> None:
         write("a.jsonl", [a_case("a", evaluators=[{"type": "contains", "value": "Paris"}])])
         assert agentv("eval", "a.jsonl", "--out", "out.jsonl").returncode == 0
     assert results("out.jsonl")[0]["candidate_answer"] == "Paris ?"
+
+
+STOPPED = {
+    "openai": {"stop": "stop", "length": "length", "function_call": "tool_calls", "eos": "other"},
+    "azure": {"stop": "stop", "length": "length", "tool_calls": "tool_calls"},
+    "anthropic": {
+        "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "model_context_window_exceeded": "length",
+        "tool_use": "tool_calls", "pause_turn": "other",
+    },
+    "gemini": {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "other"},
+}  # fmt: skip
+
+
+def answer_that_stopped(vendor: str, reason: str, _asked: object = None) -> Answer:
+    if vendor == "anthropic":
+        return {"content": [{"type": "text", "text": "Par"}], "stop_reason": reason}
+    if vendor == "gemini":
+        return {"candidates": [{"content": {"role": "model", "parts": [{"text": "Par"}]}, "finishReason": reason}]}
+    body = completion("Par")
+    body["choices"][0]["finish_reason"] = reason
+    return Reply(200, body)
+
+
+@every_vendor
+def test_why_a_model_stopped_has_the_same_name_everywhere(vendor: str) -> None:
+    for reason, expected in STOPPED[vendor].items():
+        with model_server(partial(answer_that_stopped, vendor, reason)) as server:
+            assert ask(server.target(vendor)).stop_reason == expected, reason
+    with model_server(lambda _: Says(None, calls=(("search", {}),))) as server:
+        assert ask(server.target(vendor)).stop_reason == "tool_calls"
+
+
+@every_vendor
+def test_an_answer_that_was_cut_off_has_a_note(vendor: str, write: Write) -> None:
+    reason = next(word for word, ours in STOPPED[vendor].items() if ours == "length")
+    with model_server(lambda _: answer_that_stopped(vendor, reason)) as server:
+        write("targets.yaml", json.dumps({"targets": [{"name": "default", **server.target(vendor)}]}))
+        path = write("a.jsonl", [a_case(evaluators=[{"type": "contains", "value": "Par"}])])
+        ran = evaluate(path, "--out", "o.jsonl")
+    assert "  1 answer was cut off at the token limit\n" in ran.stdout
+    (result,) = results("o.jsonl")
+    assert (result["stop_reason"], result["note"]) == ("length", "the answer was cut off at the token limit")
