@@ -190,6 +190,7 @@ def test_a_quote_that_is_closed_too_late(write: Write) -> None:
         ('{"id": "a",}', "Invalid JSON: a trailing comma before '}': take it out", 11),
         ('{"id": ["a", ]}', "Invalid JSON: a trailing comma before ']': take it out", 12),
         ('{"id": "a"},', "Invalid JSON: a trailing comma: take out the comma at the end of the line", 12),
+        ('{"id": "a",', "Invalid JSON: Expecting property name enclosed in double quotes", 12),
         ('{"id": "a", "b" 1}', "Invalid JSON: Expecting ':' delimiter", 17),
     ],
 )

@@ -57,9 +57,18 @@ def _trailing_comma(text: str, at: int) -> tuple[str, int] | None:
     rest = text[comma + 1 :].lstrip()
     if text[comma : comma + 1] != ",":
         return None
-    if not rest:
+    if not rest and _is_json(text[:comma]):
         return "Invalid JSON: a trailing comma: take out the comma at the end of the line", comma + 1
-    return (f"Invalid JSON: a trailing comma before {rest[0]!r}: take it out", comma + 1) if rest[0] in "}]" else None
+    is_last = rest[:1] in ("}", "]")
+    return (f"Invalid JSON: a trailing comma before {rest[0]!r}: take it out", comma + 1) if is_last else None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _no_constant(name: str) -> Any:

@@ -152,7 +152,7 @@ def _unclosed_quote(problem: Any, text: str) -> tuple[Place, int] | None:
     stopped = problem.problem_mark.line
     found = None
     with suppress(yaml.YAMLError):
-        for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        for token in yaml.scan(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             if token.start_mark.line > stopped:
                 break
             is_quoted = isinstance(token, yaml.ScalarToken) and token.style in ("'", '"')

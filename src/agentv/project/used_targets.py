@@ -85,7 +85,9 @@ def _entry_problems(entry: TargetEntry, file: Path, folder: Path) -> Iterator[Pr
         try:
             entry.draft.check_for(folder, file)
         except ConfigError as error:
-            yield entry.problem(file, error)
+            problem = entry.problem(file, error)
+            is_elsewhere = error.message.startswith("no such program")  # which may be on the machine that it is for
+            yield msgspec.structs.replace(problem, severity="warning") if is_elsewhere else problem
 
 
 def _short(path: Path) -> Path:
