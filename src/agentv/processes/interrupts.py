@@ -65,7 +65,6 @@ class Stop:
         except RuntimeError:  # the loop is closed: there is nothing left to stop
             leave()
 
-
     def _cancel(self) -> None:
         if not self.is_over:  # what follows must not be cancelled in its place
             self._task.cancel()
