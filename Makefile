@@ -3,11 +3,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 # The commit that `make bench` compares with; the parent of HEAD if it is empty.
 BASE ?=
+demo_step = @echo '$$ agentv $(1)'; cd .demo && ../$(BIN)/agentv $(1)
 
 .PHONY: demo test lint types unit bench bench-peers schemas picture clean
 
 demo: .venv/demo.stamp
-	$(BIN)/agentv eval examples/first
+	@rm -rf .demo && cp -R examples/first .demo
+	@echo "Six questions to a small agent. It answers four of them well."
+	$(call demo_step,eval capitals.yaml sums.jsonl --out old.jsonl)
+	@echo; echo "The same questions to its next version."
+	$(call demo_step,eval capitals.yaml sums.jsonl --target better --out new.jsonl)
+	@echo; echo "Is it better, and how sure is that?"
+	$(call demo_step,compare old.jsonl new.jsonl --format table)
+	@echo; echo "Six cases are too few to be sure. Agents, cases and results are in .demo/"
 
 test: lint types unit
 
@@ -34,7 +42,7 @@ picture: .venv/demo.stamp
 	$(BIN)/python scripts/picture.py
 
 clean:
-	rm -rf .venv .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-peers .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,7 +1,7 @@
 """Fields of an answer, compared with those of the expected one."""
 
 import json
-import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from agentv.evaluators.field_accuracy import FieldAccuracy
 from agentv.formats.written_values import parse_number
 from agentv.records import Score
 from tests.kits.evaluators import made, misfit, score
+from tests.kits.work import lines_run
 
 
 def compared(expected: Any, answer: Any, *fields: Any, **settings: Any) -> Score:
@@ -223,13 +224,16 @@ def test_weights_of_zero_score_zero() -> None:
 
 
 def test_a_huge_answer_is_bounded() -> None:
-    start = time.monotonic()
     found = compared({"l": [1]}, {"l": [1] * 300_000}, "l[*]")
     assert found.score == pytest.approx(1 / 300_000)
     assert len(found.misses) == len(found.details[0]["actual"]) == 20
     long = compared({"a": 1}, {"a": "x" * 1_000_000}, "a")
     assert len(long.misses[0]) < 200
-    assert time.monotonic() - start < 10
+
+
+def test_the_work_grows_with_the_answer_and_no_faster() -> None:
+    some, more = (lines_run(partial(compared, {"l": [1]}, {"l": [1] * n}, "l[*]")) for n in (1_000, 4_000))
+    assert 1_000 < some < more < 5 * some
 
 
 @pytest.mark.parametrize("number", [-1, float("inf"), float("nan"), "1"])

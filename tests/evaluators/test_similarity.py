@@ -1,7 +1,5 @@
 """How alike two texts are."""
 
-import time
-
 import pytest
 
 from agentv.evaluators.similarity import Similarity, similarity
@@ -53,9 +51,8 @@ def test_a_threshold_lies_between_0_and_1(threshold: object) -> None:
     assert misfit(Similarity, threshold=threshold)
 
 
-def test_texts_too_long_to_compare_fail_at_once() -> None:
-    start = time.monotonic()
+def test_texts_too_long_to_compare_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jellyfish.levenshtein_distance", lambda *_: pytest.fail("this would take hours"))
     found = score(made(Similarity, value="a" * 1_000_000), "b" * 1_000_000)
     assert (found.score, found.failed) == (0.0, True)
     assert found.misses == ("too long to compare: 1000000 characters with 1000000",)
-    assert time.monotonic() - start < 5

@@ -1,0 +1,63 @@
+"""`make demo`: the first thing that a newcomer sees."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.kits.docs import ROOT
+
+COLUMNS = 80
+
+
+def a_checkout(folder: Path) -> None:
+    """What `make demo` needs of this repo, under Git, with an environment that is ready."""
+    for name in ("Makefile", "pyproject.toml", ".gitignore"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "examples/first", folder / "examples/first", ignore=shutil.ignore_patterns("__pycache__"))
+    program = folder / ".venv/bin/agentv"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m agentv "$@"\n')
+    program.chmod(0o755)
+    (folder / ".venv/bin/python").touch()
+    (folder / ".venv/demo.stamp").touch()
+    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+    subprocess.run(["git", "add", "--all"], cwd=folder, check=True)
+
+
+def demo(folder: Path) -> str:
+    environment = {**os.environ, "MAKEFLAGS": "", "COLUMNS": str(COLUMNS)}
+    ran = subprocess.run(
+        ["make", "demo"], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_it_shows_why_cases_fail_and_ends_with_the_comparison(tmp_path: Path) -> None:
+    a_checkout(tmp_path)
+
+    shown = demo(tmp_path)
+
+    first, second, compared = re.split(r"\n\n(?:The same questions|Is it better).*\n", shown)
+    assert "$ agentv eval capitals.yaml sums.jsonl --out old.jsonl\n" in first
+    assert "  pass 4/6 " in first
+    assert "  0.000  seven-times-six\n         - does not contain '42'\n         answer: The sum is 13.\n" in first
+    assert "  pass 6/6 " in second
+    assert "mean   A 0.722   B 1.000   Δ +0.278 " in compared
+    assert "verdict: CANNOT TELL " in compared
+    assert "largest gains: seven-times-six +1.00, norway +0.67\n" in compared
+    wide = [line for line in shown.splitlines() if len(line) > COLUMNS]
+    assert [line for line in wide if not line.startswith("note: ")] == []  # a terminal gets notes in several lines
+
+
+def test_it_can_be_run_again_and_leaves_nothing_that_git_sees(tmp_path: Path) -> None:
+    a_checkout(tmp_path)
+
+    assert demo(tmp_path).count("Results: ") == demo(tmp_path).count("Results: ") == 2
+
+    status = ["git", "status", "--porcelain", "--untracked-files=all"]
+    changes = subprocess.run(status, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line for line in changes if not line.startswith("A  ")] == []
