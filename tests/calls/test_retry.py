@@ -206,9 +206,9 @@ def test_limits_of_ones_own_are_kept_in_a_run(write: Write) -> None:
         return "fine"
 
     with model_server(answer) as server:
-        project(write, server.target("openai", requests_per_minute=600), cases=6)
-        outcome("--workers", "6")
-    assert len(times) == 6
+        project(write, server.target("openai", requests_per_minute=600), cases=12)
+        outcome("--workers", "12")
+    assert len(times) == 12
     assert times[-1] - times[0] >= 0.25  # the first is held up by connecting
 
 

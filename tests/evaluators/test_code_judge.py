@@ -423,7 +423,7 @@ def test_whatever_a_function_returns_the_result_can_be_written(
 
 
 def test_the_judge_calls_of_a_script_end_with_it(write: Write) -> None:
-    slow = "import json, pathlib, time\ndef judge(question):\n    open('calls', 'a').write('x')\n    time.sleep(0.4)\n    return '{}'\n"
+    slow = "import json, pathlib, time\ndef judge(question):\n    open('calls', 'a').write('x')\n    time.sleep(1.2)\n    return '{}'\n"
     script = (
         "import threading\nfrom agentv.judge import ask\n"
         "for _ in range(10): threading.Thread(target=ask, args=('q',)).start()\n"
@@ -434,12 +434,12 @@ def test_the_judge_calls_of_a_script_end_with_it(write: Write) -> None:
     evaluator = {
         "type": "code_judge",
         "script": [PYTHON, "judge.py"],
-        "timeout_seconds": 1.5,
+        "timeout_seconds": 4,
         "target": {"max_calls": 50},
     }
     write("cases.jsonl", [a_case("a", evaluators=[evaluator])])
     ran = evaluate("cases.jsonl", "--out", "out.jsonl")
-    assert "the script timed out after 1.5 s" in results("out.jsonl")[0]["misses"][0]
+    assert "the script timed out after 4 s" in results("out.jsonl")[0]["misses"][0]
     assert len(Path("calls").read_text()) < 8
     assert "Traceback" not in ran.stderr
 

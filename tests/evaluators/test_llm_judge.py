@@ -318,10 +318,11 @@ def test_a_judge_that_is_not_ready_stops_the_run_before_it_starts(write: Write) 
 
 def test_waiting_for_the_judges_of_others_is_not_counted_as_the_target_s_time(write: Write) -> None:
     evaluators = [{"type": "llm_judge", "name": f"judge-{n}"} for n in range(6)]
-    with openai_server(lambda body: GOOD, seconds=0.1) as server:
+    with openai_server(lambda body: GOOD, seconds=0.5) as server:
         project(write, server, *(a_case(f"c{n}", evaluators=evaluators) for n in range(3)))
         evaluate("cases.jsonl", "--workers", "2", "--out", "out.jsonl")
-    assert all(result["execution_metrics"]["duration_ms"] < 100 for result in results("out.jsonl"))
+    one_judge = 500
+    assert all(result["execution_metrics"]["duration_ms"] < one_judge for result in results("out.jsonl"))
 
 
 def test_two_files_of_a_folder_that_are_set_up_alike_both_have_a_judge(write: Write) -> None:

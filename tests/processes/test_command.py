@@ -110,7 +110,7 @@ def test_without_a_duration_of_its_own_the_process_is_timed(write: Write) -> Non
 
 def test_a_timeout_is_tried_again_with_the_next_attempt_s_number(write: Write) -> None:
     command = "[ {ATTEMPT} = 2 ] || sleep 60; echo attempt {ATTEMPT}"
-    result = one_case(write, command, "--max-retries", "3", "--dump-traces", timeout_seconds=0.5, expect=0)
+    result = one_case(write, command, "--max-retries", "3", "--dump-traces", timeout_seconds=3, expect=0)
     assert (result["attempt"], result["candidate_answer"]) == (2, "attempt 2\n")
     dumps = sorted(Path(".agentv/traces").iterdir())
     assert [path.name for path in dumps] == ["a_attempt-1.json", "a_attempt-2.json"]
