@@ -68,7 +68,7 @@ def test_one_error_has_all_problems(write: Write) -> None:
         asyncio.run(evaluate("a.jsonl"))
     assert "2 problems:" in str(caught.value)
     assert "unknown evaluator type 'latencey'" in str(caught.value)
-    assert "missing value" in str(caught.value)
+    assert "has no 'value', and the case has no reference answer" in str(caught.value)
 
 
 def test_dir_lists_the_public_names() -> None:

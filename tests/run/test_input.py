@@ -179,7 +179,7 @@ def test_a_sidecar_alone_is_nothing_to_run(project: Write, path: str) -> None:
     [
         ({"type": "contians", "value": "x"}, "evaluators[0]: unknown evaluator type 'contians'"),
         ({"value": "x"}, "evaluators[0]: missing type"),
-        ({"type": "contains"}, "evaluators[0]: missing value"),
+        ({"type": "contains"}, "evaluator 'contains' has no 'value', and the case has no reference answer"),
         ({"type": "contains", "value": "x", "wieght": 2}, "evaluators[0].wieght: unknown field"),
         ({"type": "contains", "value": "x", "weight": -1}, "evaluators[0].weight: must be 0 or more, got -1"),
         ({"type": "contains", "value": "x", "weight": "2"}, "evaluators[0].weight: expected a number, got a string"),
@@ -204,7 +204,7 @@ def test_a_missing_attachment_is_an_error_of_its_case_alone(project: Write) -> N
     path = project("a.jsonl", [a_case("a", input_messages=lost, evaluators=[HELLO]), a_case("b", evaluators=[HELLO])])
     evaluate(path, "--out", "o.jsonl", expect=1)
     first, second = results("o.jsonl")
-    assert first["error"].startswith("no such file: lost.txt (looked in ")
+    assert first["error"].startswith(f"{path}:1: no such file: lost.txt (looked in ")
     assert second["score"] == 1.0
 
 
