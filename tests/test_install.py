@@ -1,4 +1,4 @@
-"""What comes with `pip install agentv`, and what does not."""
+"""What comes with `pip install .`, and what does not."""
 
 import re
 from importlib.metadata import Distribution, distribution

@@ -235,7 +235,7 @@ def test_a_missing_sdk_stops_the_run_before_it_starts(write: Write) -> None:
             command, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True, check=False
         )
     assert ran.returncode == 2
-    assert "target 'judge': this target needs the 'openai' package\nhint: pip install 'agentv[openai]'" in ran.stderr
+    assert "target 'judge': this target needs the 'openai' package\nhint: pip install 'openai>=1.60'" in ran.stderr
 
 
 def test_a_dry_run_asks_no_judge(write: Write) -> None:

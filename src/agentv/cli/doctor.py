@@ -23,6 +23,7 @@ from agentv.project.discovery import NothingFound, eval_files
 from agentv.records import Problem
 from agentv.redact import clean, secrets_in
 from agentv.system.dotenv import load_env
+from agentv.system.extras import install_command
 from agentv.system.folders import searched_folders
 from agentv.targets.read import find_targets
 from agentv.targets.readiness import TargetState, read_all_targets, target_states
@@ -131,7 +132,7 @@ def _extra(name: str, packages: Sequence[str]) -> Extra:
         versions: dict[str, str] | None = {package: metadata.version(package) for package in packages}
     except metadata.PackageNotFoundError:
         versions = None
-    return Extra(name=name, packages=versions, install=f"pip install 'agentv[{name}]'")
+    return Extra(name=name, packages=versions, install=install_command(name))
 
 
 def _file_state(file: Path, folders: Sequence[Path], check: bool) -> TargetsFileState:

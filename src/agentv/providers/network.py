@@ -18,6 +18,7 @@ import msgspec
 from agentv.errors import ConfigError, ProviderError
 from agentv.providers.settings import RetrySettings
 from agentv.redact import clean
+from agentv.system.extras import install_command
 from agentv.system.threads import describe_error
 
 RETRYABLE = (408, 429, 500, 502, 503, 504, 529)
@@ -34,7 +35,7 @@ class PackageCheck(NamedTuple):
         try:
             importlib.import_module(self.package)
         except Exception as error:
-            hint = f"pip install --upgrade 'agentv[{self.extra}]'"
+            hint = install_command(self.extra, upgrade=True)
             reason = f"the {self.package!r} package cannot be imported: {describe_error(error)} ({hint})"
             raise ProviderError(reason) from error
 
@@ -50,7 +51,7 @@ class NetworkProvider(ABC):
 
     def __init__(self, settings: RetrySettings):
         if not _is_installed(self.package):
-            hint = f"pip install 'agentv[{self.extra}]'"
+            hint = install_command(self.extra)
             raise ConfigError(f"this target needs the {self.package!r} package", hint=hint)
         codes = settings.retryable_status_codes
         self._retryable = RETRYABLE if codes is None else codes
