@@ -445,6 +445,7 @@ INSTALLED = {
     "openai": "'openai>=1.60'",
     "anthropic": "'anthropic>=1.0'",
     "gemini": "'google-genai>=3.0' 'httpx2>=2.0'",
+    "http": "'httpx2>=2.0'",
 }
 SDKS = {package for _, package in PACKAGES}
 
