@@ -38,7 +38,12 @@ def note_lines(title: str, text: str | None) -> None:
 
 
 def say(text: str) -> None:
-    """Tell the user something that is no warning, as it stands."""
+    """Tell the user something that is no warning."""
+    LOGGER.warning("%s", text)
+
+
+def tell(text: str) -> None:
+    """Tell the user what a run does with results; the command line prints it as it stands."""
     LOGGER.warning("%s", text, extra={"is_plain": True})
 
 

@@ -168,7 +168,7 @@ def test_one_process_for_each_trial_of_a_batch(write: Write) -> None:
     assert [(id_, trial) for id_, trial, _ in done()] == [(f"c{n}", trial) for trial in (1, 2, 3) for n in range(5)]
     assert "target default, trial 2 is answering its cases in one batch" in ran.stderr
     assert "pass@3 1.000" in ran.stdout
-    assert not Path(".agentv").exists()
+    assert not Path(".agentv/batches").exists()
 
 
 def test_as_many_trials_of_a_batch_at_once_as_there_are_workers(write: Write) -> None:

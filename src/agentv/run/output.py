@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from agentv.evaluators.build import EvaluatorBuilder
-from agentv.notices import say, warn
+from agentv.notices import tell, warn
 from agentv.records import EvalResult, Problem
 from agentv.redact import Redactor, clean
 from agentv.results.formats import JSONL, ResultFormat, format_for, format_of
@@ -65,15 +65,15 @@ def _open(options: OutputOptions, plan: Plan, evaluators: EvaluatorBuilder, summ
         if earlier is not None and earlier.is_file():
             found = EarlierFile(earlier, form, clean)
             resumed = resume(found, plan, evaluators, options.resume, summary.add_earlier)
-            say(f"resuming {earlier}: {resumed.describe()}")
+            tell(f"resuming {earlier}: {resumed.describe()}")
             return Output(resumed.file, resumed.is_done)
-        say(f"nothing to resume{f' at {out}' if out else ''}: starting afresh")
+        tell(f"nothing to resume{f' at {out}' if out else ''}: starting afresh")
     if out is None:
         assert folder is not None
         return Output(create_new(folder, f"eval_{datetime.now():%Y%m%d_%H%M%S}", form, clean))
     file, kept = create(out, form, clean)
     if kept is not None:
-        say(f"{out} was there already: it is now {kept}")
+        tell(f"{out} was there already: it is now {kept}")
     return Output(file)
 
 

@@ -46,14 +46,14 @@ def test_the_raw_output_of_a_failed_batch_is_kept_and_named(batch: Batch) -> Non
 
 def test_nothing_is_kept_of_a_batch_that_went_well(batch: Batch) -> None:
     batch.run({"id": "a", "text": "A"}, {"id": "b", "text": "B"})
-    assert not Path(".agentv").exists()
+    assert not Path(".agentv/batches").exists()
 
 
 def test_nothing_is_named_when_there_is_nothing_to_keep(write: Write) -> None:
     project(write, command="exit 3 # {OUTPUT_FILE}")
     evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
     assert {r["error"] for r in results("out.jsonl")} == {"the command failed with exit code 3, and said nothing"}
-    assert not Path(".agentv").exists()
+    assert not Path(".agentv/batches").exists()
 
 
 def test_kept_files_are_kept_after_a_batch_that_went_well_too(write: Write) -> None:
@@ -238,10 +238,10 @@ def test_a_resumed_batch_asks_for_what_is_missing_only(write: Write) -> None:
     lines = Path("out.jsonl").read_text().splitlines(keepends=True)
     Path("out.jsonl").write_text("".join(lines[:2]))
     write("targets.yaml", target(COUNTED + "; cp {BATCH_FILE} asked", provider_batching=True))
-    evaluate("cases.jsonl", "--out", "out.jsonl", "--resume")
+    evaluate("cases.jsonl", "--out", "out.jsonl", "--resume", "--keep-stale")
     assert [request["id"] for request in results("asked")] == ["c2", "c3", "c4"]
     assert sorted(answers()) == [f"c{n}" for n in range(5)]
-    evaluate("cases.jsonl", "--out", "out.jsonl", "--resume")
+    evaluate("cases.jsonl", "--out", "out.jsonl", "--resume", "--keep-stale")
     assert runs() == 2
 
 
