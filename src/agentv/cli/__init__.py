@@ -19,6 +19,7 @@ COMMANDS = {
     "doctor": "Tell what is installed, which files are used here, which targets are ready.",
     "eval": "Send every case to its target, score the answers, write the results.",
     "init": "Make a project that runs at once, or add what one lacks.",
+    "report": "Write results as one HTML file: what failed, why, and how two runs differ.",
     "run": "The same as eval.",
     "runs": "List the runs of this folder, newest first.",
     "schema": "Print the JSON Schema of a kind of file, for editors and tools.",

@@ -8,10 +8,9 @@ from typing import NamedTuple
 from agentv.compare.blocks import make_block
 from agentv.compare.columns import Index, RunColumns
 from agentv.compare.records import CompareOptions
-from agentv.errors import AgentvError, ResultsError
-from agentv.formats.yaml import read_error
+from agentv.errors import ResultsError
 from agentv.records import Problem
-from agentv.results.read import read_blocks
+from agentv.results.read import TORN_HINT, read_blocks, unreadable
 from agentv.results.views import PartsView, ResultView
 
 NO_RESULTS = "name a file that 'agentv eval' has written"
@@ -70,7 +69,9 @@ def _read_run(path: Path, options: CompareOptions, index: Index, grouped: Index)
                     named = zip(block.groups, block.ids, strict=True)
                     run.grouped.add_block(block._replace(ids=[f"{name}{_SEPARATOR}{id_}" for name, id_ in named]))
     except OSError as error:
-        problems.append(Problem.of(_unreadable(error, path)))
+        problems.append(Problem.of(unreadable(error, path)))
+    if options.skip_torn:
+        problems = [problem for problem in problems if problem.hint != TORN_HINT]
     if not problems and not run.results:
         problems.append(Problem(message="there are no results in this file", file=path, hint=NO_RESULTS))
     if problems:
@@ -88,11 +89,3 @@ def _check_clusters(runs: Sequence[RunColumns], cluster: str | None) -> list[Pro
     message = f"no result in {' or '.join(dict.fromkeys(str(run.path) for run in runs))} has {cluster!r}"
     hint = "--cluster is a key of the results' metadata, or one of conversation_id, dataset, target"
     return [Problem(message=message, hint=hint)]
-
-
-def _unreadable(error: OSError, path: Path) -> AgentvError:
-    if path.is_dir():
-        newest = max(path.glob("eval_*"), key=lambda file: file.stat().st_mtime, default=None)
-        hint = f"name a results file in it, such as {newest}" if newest else "name a results file"
-        return AgentvError("this is a folder, not a results file", file=path, hint=hint)
-    return read_error(error, path, AgentvError)

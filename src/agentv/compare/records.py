@@ -25,6 +25,8 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     """For what the figures are given once more, for each of its values: one of `BY`, or a key of the metadata."""
     cluster: str | None = None
     """By what cases belong together: a field, or a key of the metadata; the conversation if it is None."""
+    skip_torn: bool = False
+    """Whether a result that a kill has cut off is left out; otherwise it is an error."""
 
     @property
     def label(self) -> str | None:

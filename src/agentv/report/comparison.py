@@ -51,7 +51,7 @@ def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         pairs = "1 pair" if found.pairs == 1 else f"{found.pairs} pairs"
         yield f"{name}{_verdict(comparison)}: {figures}{pairs}, margin {found.margin:g}"
         yield from _changed_lines(comparison.changed)
-        costs = [f"{what} {a} -> {b}{f' ({change})' if change else ''}" for what, a, b, change in _costs(comparison)]
+        costs = [f"{what} {a} -> {b}{f' ({change})' if change else ''}" for what, a, b, change in answer_costs(comparison)]
         if costs:
             yield f"per answer: {', '.join(costs)}"
         yield from _notes(comparison)
@@ -68,11 +68,11 @@ def _changed_lines(changed: Changed) -> Iterator[str]:
         yield f"target {name} is another version"
     if (more := len(changed.targets) - MAX_TARGETS) > 0:
         yield f"and so are {more} more targets"
-    if text := _changed(changed):
+    if text := describe_changes(changed):
         yield f"changed besides the target: {text}"
 
 
-def _costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
+def answer_costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
     """Yield what an answer took on both sides, and the change, as far as it is known."""
     rows: tuple[tuple[str, str, Callable[[float], str]], ...] = (
         ("input tokens", "input_tokens", format_count),
@@ -209,7 +209,7 @@ def _counts(comparison: Comparison) -> Iterator[str]:
             yield f"{what} {', '.join(f'{side} {count}' for side, count in zip('AB', counts, strict=True) if count)}"
 
 
-def _changed(changed: Changed) -> str:
+def describe_changes(changed: Changed) -> str:
     """Return what else has changed, as text."""
     texts = {
         "the texts or files of {} cases": changed.cases,
@@ -302,7 +302,7 @@ def _code(text: str) -> str:
 
 
 def _cost_lines(comparison: Comparison, width: int | None) -> Iterator[str]:
-    if costs := list(_costs(comparison)):
+    if costs := list(answer_costs(comparison)):
         yield from _align([("per answer", "A", "B", "change"), *costs], width)
 
 

@@ -1,7 +1,8 @@
 """A results file, JSONL or YAML -> views of its results.
 
 Files are read as streams, whatever their size. `read_records` is for files that agentv has written, one result at a
-time; `read_blocks` is for any results file, many results at a time, and finds everything that is wrong with it.
+time; `read_results` and `read_blocks` are for any results file, one or many results at a time, and find everything that
+is wrong with it.
 """
 
 import io
@@ -12,16 +13,18 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from agentv.errors import AgentvError, OutputError
+from agentv.errors import AgentvError, OutputError, ResultsError
 from agentv.formats.conversion import convert
 from agentv.formats.jsonl import column_in_json, explain_json_error
-from agentv.formats.yaml import Place, parse_yaml, utf8_error_message
+from agentv.formats.yaml import Place, parse_yaml, read_error, utf8_error_message
+from agentv.notices import warn
 from agentv.records import Problem
 from agentv.results.formats import DECODE_ERRORS, MAX_DEPTH, YAML, ResultFormat, format_for, sniff
 from agentv.results.views import PartsView, ResultView, ScoreView
 
 BLOCK_BYTES = 1 << 16
 MAX_PROBLEMS = 10
+_BOM = b"\xef\xbb\xbf"
 TORN_HINT = "the run was stopped while writing it: go on with 'agentv eval --resume', or take it out"
 _START_BYTES = 4096
 
@@ -55,6 +58,65 @@ def read_records(path: Path, view: type[View], form: ResultFormat | None = None)
             yield Record(found, raw)
 
 
+def read_results(path: Path, view: type[View]) -> Iterator[Record[View]]:
+    """Yield the results of any results file, one at a time; `raw` is a result as JSON, on one line.
+
+    A torn result at the end is skipped with a warning. Raise `ResultsError`, at the end, with all else that is wrong.
+    """
+    problems: list[Problem] = []
+    try:
+        with path.open("rb") as file:
+            start = file.peek(_START_BYTES)
+            if start.startswith(_BOM):
+                file.seek(len(_BOM))
+            records = _yaml_records if (sniff(start) or format_for(path)) is YAML else _json_records
+            for record in records(file, path, view, problems):
+                yield record
+                if len(problems) > MAX_PROBLEMS:
+                    break
+    except OSError as error:
+        problems.append(Problem.of(unreadable(error, path)))
+    for torn in (problem for problem in problems if problem.severity == "warning"):
+        warn(torn)
+    if errors := [problem for problem in problems if problem.severity == "error"]:
+        raise ResultsError(errors)
+
+
+def _json_records(file: BinaryIO, path: Path, view: type[View], problems: list[Problem]) -> Iterator[Record[View]]:
+    decode = msgspec.json.Decoder(view).decode
+    for number, raw in enumerate(file, 1):
+        try:
+            yield Record(decode(raw), raw)
+        except DECODE_ERRORS as error:
+            if raw.strip():
+                found = _find_problems(raw, error, path, number, is_last=not raw.endswith(b"\n"), view=view)
+                problems.extend(map(_tolerate_torn, found))
+            if len(problems) > MAX_PROBLEMS:
+                return
+
+
+def _yaml_records(file: BinaryIO, path: Path, view: type[View], problems: list[Problem]) -> Iterator[Record[View]]:
+    for found, value in _read_yaml(file, path, problems, view):
+        yield Record(found, msgspec.json.encode(value, enc_hook=str))
+    problems[:] = map(_tolerate_torn, problems)
+
+
+def _tolerate_torn(problem: Problem) -> Problem:
+    """Return the problem as a warning if it is that a kill has cut off the end of the file."""
+    if problem.hint != TORN_HINT:
+        return problem
+    return msgspec.structs.replace(problem, severity="warning", message=f"{problem.message}: it is left out")
+
+
+def unreadable(error: OSError, path: Path) -> AgentvError:
+    """Return the error that explains why a results file cannot be read."""
+    if path.is_dir():
+        newest = max(path.glob("eval_*"), key=lambda file: file.stat().st_mtime, default=None)
+        hint = f"name a results file in it, such as {newest}" if newest else "name a results file"
+        return AgentvError("this is a folder, not a results file", file=path, hint=hint)
+    return read_error(error, path, AgentvError)
+
+
 def read_blocks(
     file: BinaryIO, path: Path, problems: list[Problem], view: type[ResultView]
 ) -> Iterator[Sequence[ScoreView]]:
@@ -62,9 +124,10 @@ def read_blocks(
 
     Those of a block are of one type: `ScoreView` if they have only an id and a score, else `view` or `PartsView`.
     """
-    start = file.read(3).removeprefix(b"\xef\xbb\xbf") + file.read(_START_BYTES)
+    start = file.read(3).removeprefix(_BOM) + file.read(_START_BYTES)
     if (sniff(start) or format_for(path)) is YAML:
-        yield from _read_yaml(itertools.chain(io.BytesIO(start + file.readline()), file), path, problems)
+        whole = itertools.chain(io.BytesIO(start + file.readline()), file)
+        yield from ([found] for found, _ in _read_yaml(whole, path, problems, PartsView))
         return
     decoders: list[_Decoder] = [msgspec.json.Decoder(ScoreView), msgspec.json.Decoder(view)]
     block = start + file.read(BLOCK_BYTES) + file.readline()
@@ -120,7 +183,9 @@ def _read_lines(block: bytes, first: int, path: Path, problems: list[Problem]) -
                 return
 
 
-def _find_problems(raw: bytes, error: Exception, path: Path, line: int, *, is_last: bool) -> Iterator[Problem]:
+def _find_problems(  # noqa: PLR0913
+    raw: bytes, error: Exception, path: Path, line: int, *, is_last: bool, view: type[ResultView] = PartsView
+) -> Iterator[Problem]:
     """Yield what is wrong with a line of JSON; `is_last` says that it has no line feed at its end."""
     try:
         value = msgspec.json.decode(raw)
@@ -131,13 +196,16 @@ def _find_problems(raw: bytes, error: Exception, path: Path, line: int, *, is_la
         else:
             yield Problem(message=message, file=path, line=line, column=column)
         return
-    found = convert(value, PartsView)
+    found = convert(value, view)
     for misfit in found if isinstance(found, list) else ():
         place = Place(line, column_in_json(raw.decode(), misfit.steps))
         yield misfit.problem(path, place)
 
 
-def _read_yaml(lines: Iterable[bytes], path: Path, problems: list[Problem]) -> Iterator[Sequence[ScoreView]]:
+def _read_yaml(
+    lines: Iterable[bytes], path: Path, problems: list[Problem], view: type[View]
+) -> Iterator[tuple[View, Any]]:
+    """Yield each result with the value that it was made of."""
     line = 1
     for raw in YAML.split(lines):
         first, line = line, line + raw.count(b"\n")
@@ -154,12 +222,12 @@ def _read_yaml(lines: Iterable[bytes], path: Path, problems: list[Problem]) -> I
         else:
             if document.value is None:
                 continue
-            found = convert(document.value, PartsView)
+            found = convert(document.value, view)
             if isinstance(found, list):
                 for misfit in found:
                     place = document.place(misfit.steps)
                     problems.append(misfit.problem(path, Place(first + place.line - 1, place.column)))
             else:
-                yield [found]
+                yield found, document.value
         if len(problems) > MAX_PROBLEMS:
             return

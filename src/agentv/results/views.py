@@ -149,3 +149,12 @@ class ReportView(TrialView, frozen=True, gc=False):
     def seconds(self) -> float:
         """How long the answer took, 0 if nobody measured it."""
         return ((self.execution_metrics and self.execution_metrics.duration_ms) or 0.0) / 1000
+
+
+class PageView(TrialView, frozen=True, gc=False):
+    """A result with what the index of a page of results shows of it."""
+
+    candidate_answer: str | None = None
+    evaluator_results: tuple[EvaluatorView, ...] | None = None
+    run_id: str | None = None
+    note: str | None = None

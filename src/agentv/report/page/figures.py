@@ -1,0 +1,169 @@
+"""The columns of a run -> its figures: means, pass rates and their intervals. The unit is the case, not the trial."""
+
+import math
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from agentv.report.page.index import CUT_OFF, DRY_RUN, ERROR, NOTED, PASS, TIMEOUT, UNJUDGED, VERDICT, RunIndex, has_passed
+from agentv.results.summary import EDGES
+from agentv.results.views import PageView
+from agentv.stats.inference import Sample, estimate_mean
+from agentv.stats.pass_rates import bootstrap_interval, wilson
+
+SHOWN_ERRORS = 12
+ERROR_CHARACTERS = 300
+MAX_GROUPS = 2000
+Figures = dict[str, Any]
+
+
+class Totals:
+    """Adds up what the results of a run say besides their scores."""
+
+    def __init__(self) -> None:
+        self.tokens: Counter[str] = Counter()
+        self.cost = 0.0
+        self.has_cost = False
+        self.first = self.last = ""
+        self.run_ids: dict[str, None] = {}
+        self.errors: Counter[str] = Counter()
+        self.versions: dict[str, None] = {}
+
+    def add(self, view: PageView) -> None:
+        """Count a result."""
+        if view.timestamp:
+            self.first = min(self.first or view.timestamp, view.timestamp)
+            self.last = max(self.last, view.timestamp)
+        if view.run_id:
+            self.run_ids.setdefault(view.run_id)
+        if view.digests and view.digests.agentv:
+            self.versions.setdefault(view.digests.agentv)
+        metrics = view.execution_metrics
+        if metrics is not None:
+            if metrics.cost_usd is not None and math.isfinite(metrics.cost_usd):
+                self.cost, self.has_cost = self.cost + metrics.cost_usd, True
+            if (used := metrics.token_usage) is not None:
+                self.tokens.update(input=used.input or 0, output=used.output or 0, cached=used.cached or 0)
+        if view.error is not None:
+            text = " ".join(str(view.error)[: ERROR_CHARACTERS * 2].split())[:ERROR_CHARACTERS]
+            if len(self.errors) < MAX_GROUPS or text in self.errors:
+                self.errors[text] += 1
+
+
+def run_figures(index: RunIndex, totals: Totals, rows: int) -> Figures:
+    """Return the figures of a run. `rows` is how many rows the page has; some may have no result of this run."""
+    cases = Cases(index, rows)
+    low, high = interval_of(cases.means)
+    flags = index.flags
+    return {
+        "results": len(flags),
+        "cases": len(cases.means),
+        "trials": max(cases.runs, default=0),
+        "mean": math.fsum(cases.means) / len(cases.means),
+        "mean_low": low,
+        "mean_high": high,
+        **_pass_rate(cases),
+        "histogram": _histogram(cases.means),
+        "target_errors": sum(flag & (ERROR | TIMEOUT) == ERROR for flag in flags),
+        "timeouts": sum(bool(flag & TIMEOUT) for flag in flags),
+        "judge_failures": sum(bool(flag & UNJUDGED) for flag in flags),
+        "cut_off": sum(bool(flag & CUT_OFF) for flag in flags),
+        "noted": sum(bool(flag & NOTED) for flag in flags),
+        "dry_run": sum(bool(flag & DRY_RUN) for flag in flags),
+        "cost": totals.cost if totals.has_cost else None,
+        "tokens": dict(totals.tokens) if totals.tokens.total() else None,
+        "started": totals.first,
+        "ended": totals.last,
+        "errors": [{"text": text, "count": count} for text, count in totals.errors.most_common(SHOWN_ERRORS)],
+        "evaluators": sorted(_evaluators(index), key=lambda each: (each["mean"], each["name"])),
+        "targets": [name for name in index.target_names if name],
+        "datasets": [name for name in index.dataset_names if name],
+        "versions": list(totals.versions),
+    }
+
+
+class Cases:
+    """The figures of each case that has a result; `passed` tells of every row whether most of its trials passed."""
+
+    def __init__(self, index: RunIndex, rows: int):
+        sums, runs, passes, scored = (array("d", bytes(8 * rows)) for _ in range(4))
+        for row, score, flags in zip(index.rows, index.scores, index.flags, strict=True):
+            sums[row] += score
+            runs[row] += 1
+            if has_passed(flags):
+                passes[row] += 1
+            if not flags & (ERROR | UNJUDGED):
+                scored[row] += 1
+        self.means = array("d", (round(total / count, 12) for total, count in zip(sums, runs, strict=True) if count))
+        self.runs = array("d", filter(None, runs))
+        self.shares = array("d", (share / count for share, count in zip(passes, runs, strict=True) if count))
+        self.passed = bytearray(2 * share > count for share, count in zip(passes, scored, strict=True))
+        self.seen = bytearray(map(bool, runs))
+
+
+def interval_of(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the 95% interval of the mean of numbers from 0 to 1; there is none for a single one."""
+    found = estimate_mean(Sample(values))
+    if found.low is None or found.high is None:
+        return None, None
+    return max(0.0, found.low), min(1.0, found.high)
+
+
+def _pass_rate(cases: Cases) -> Figures:
+    """Return the share of cases that pass; with trials, how probable it is that a trial passes."""
+    rate, count = math.fsum(cases.shares) / len(cases.shares), len(cases.shares)
+    if max(cases.runs) == 1:
+        low, high = wilson(round(rate * count), count)
+    else:
+        kinds = Counter(cases.shares)
+        low, high = bootstrap_interval(list(kinds.values()), list(kinds))
+    return {"pass_rate": rate, "pass_low": low, "pass_high": high}
+
+
+def _histogram(means: Sequence[float]) -> list[int]:
+    counts = [0] * (len(EDGES) + 1)
+    for mean in means:
+        counts[bisect_right(EDGES, mean)] += 1
+    return counts
+
+
+def _evaluators(index: RunIndex) -> Iterator[Figures]:
+    """Yield the figures of each evaluator: of the cases that it judged, with the mean of the trials of each."""
+    rows = array("I")
+    for row, count in zip(index.rows, index.evaluator_counts, strict=True):
+        rows.extend([row] * count)
+    names, scores, flags = index.evaluator_names, index.evaluator_scores, index.evaluator_flags
+    titles = list(index.evaluator_titles)
+    order = sorted(range(len(names)), key=lambda at: (names[at] << 32) | rows[at])
+    for number, places in groupby(order, key=names.__getitem__):
+        means, passes, failures = array("d"), array("d"), 0
+        for _, trials in groupby(places, key=rows.__getitem__):
+            inside = list(trials)
+            means.append(math.fsum(map(scores.__getitem__, inside)) / len(inside))
+            passes.append(sum(flags[at] & VERDICT == PASS for at in inside) / len(inside))
+            failures += sum(bool(flags[at] & UNJUDGED) for at in inside)
+        low, high = interval_of(means)
+        yield {
+            "name": titles[number],
+            "cases": len(means),
+            "mean": math.fsum(means) / len(means),
+            "low": low,
+            "high": high,
+            "pass_rate": math.fsum(passes) / len(passes),
+            "failures": failures,
+        }
+
+
+def kept_rows(indices: Sequence[RunIndex], rows: int) -> bytearray:
+    """Return for each row whether any of its results did not pass."""
+    kept = bytearray(rows)
+    for index in indices:
+        for row, flags in zip(index.rows, index.flags, strict=True):
+            if not has_passed(flags):
+                kept[row] = 1
+    return kept
+
+

@@ -1,0 +1,291 @@
+"""One or two results files -> one HTML file that shows them, and needs nothing else.
+
+Results are read as a stream. What is held is a few bytes for each (see `index`); the results themselves go through a
+temporary file, since the index must stand before them in the page.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agentv.compare.compare import compare_files
+from agentv.compare.records import CompareOptions, Comparison
+from agentv.errors import OutputError, ResultsError
+from agentv.notices import warn
+from agentv.records import Problem
+from agentv.redact import clean
+from agentv.report.page.blocks import BlockWriter, Lines
+from agentv.report.page.document import DOCUMENT_END, document_start
+from agentv.report.page.figures import Cases, Figures, Totals, kept_rows, run_figures
+from agentv.report.page.index import Rows, RunIndex, snippet_of
+from agentv.report.page.run_record import find_record, record_figures
+from agentv.report.page.words import (
+    comparison_headline,
+    comparison_notes,
+    run_facts,
+    run_headline,
+    run_troubles,
+    seconds_between,
+    title_of,
+)
+from agentv.results.read import Record, read_results
+from agentv.results.views import PageView
+from agentv.system.atomic_files import write_atomically
+
+LARGE_BYTES, MAX_BYTES = 50_000_000, 400_000_000
+SMALLER = "--failed-only leaves out the cases that passed, --no-traces the traces"
+SNIPPET_BYTES = 64 * 1024
+NO_RESULTS = "name a file that 'agentv eval' has written"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageOptions:
+    """What of the results goes into a page."""
+
+    failed_only: bool = False
+    """Only cases of which a result did not pass; the figures are still those of all."""
+    traces: bool = True
+
+
+class Written(NamedTuple):
+    """What was written."""
+
+    path: Path
+    cases: int
+    size: int
+
+
+def default_path(results: Sequence[Path]) -> Path:
+    """Return where the page of these results goes unless somebody says otherwise."""
+    if len(results) == 1:
+        return results[0].with_suffix(".html")
+    return results[1].with_name(f"{results[0].stem}-vs-{results[1].stem}.html")
+
+
+def write_report(results: Sequence[Path], out: Path, options: PageOptions | None = None) -> Written:
+    """Write the page of one results file, or of two that are compared.
+
+    Raise `ResultsError` if there is nothing to show or a file is not valid, and `OutputError` if the page is too large
+    or cannot be written.
+    """
+    options = options or PageOptions()
+    if os.path.realpath(out) in map(os.path.realpath, results):
+        raise OutputError("--out is one of the results files", file=out, hint="name another file")
+    comparison = compare_files(results, CompareOptions(skip_torn=True))[0] if len(results) == 2 else None
+    scratch = out.parent if out.parent.is_dir() and os.access(out.parent, os.W_OK) else None
+    with tempfile.TemporaryFile(dir=scratch) as file, closing(BlockWriter(file)) as writer:
+        page = _Page(results, options, writer)
+        page.read()
+        meta = page.meta(comparison)
+        start = list(document_start(title_of([path.name for path in results]), meta, page.columns()))
+        size = sum(map(len, start)) + writer.size + len(DOCUMENT_END)
+        _check_size(size, out)
+        write_atomically(out, _chunks(start, writer))
+    return Written(out, len(page.rows), size)
+
+
+def _chunks(start: Sequence[bytes], writer: BlockWriter) -> Iterator[bytes]:
+    yield from start
+    yield from writer.chunks()
+    yield DOCUMENT_END
+
+
+def _check_size(size: int, out: Path) -> None:
+    megabytes = f"{size / 1e6:,.0f} MB"
+    if size > MAX_BYTES:
+        hint = f"{SMALLER}; 'agentv view' shows results of any size"
+        raise OutputError(f"the report would be larger than {MAX_BYTES / 1e6:.0f} MB", file=out, hint=hint)
+    if size > LARGE_BYTES:
+        message = f"the report has {megabytes}: it is slow to send and to open"
+        warn(Problem(message=message, file=out, severity="warning", hint=SMALLER))
+
+
+class _Page:
+    """Reads the results of a page."""
+
+    def __init__(self, results: Sequence[Path], options: PageOptions, writer: BlockWriter):
+        self._results, self._options, self._writer = results, options, writer
+        self.rows = Rows()
+        self._runs: list[_Run] = []
+        self._figures: list[Figures] = []
+        self._flips = 0, 0
+
+    def read(self) -> None:
+        """Read all the files, and write what is shown of each result."""
+        self._runs = [_Run(path) for path in self._results]
+        kept = None
+        if self._options.failed_only:
+            self._scan()
+            kept, self._runs = self._keep(), [_Run(path) for path in self._results]
+        for number, run in enumerate(self._runs):
+            self._read_run(number, run, kept)
+        self._writer.finish()
+        if kept is None:
+            self._count()
+
+    def _scan(self) -> None:
+        """Count all the results, of which some will be left out."""
+        for run in self._runs:
+            for record in self._read_records(run.path):
+                run.add(self._row(record.view), record.view)
+        self._count()
+
+    def _keep(self) -> set[int]:
+        """Return the hashes of the cases of which a result did not pass."""
+        kept = kept_rows([run.index for run in self._runs], len(self.rows))
+        hashes = self.rows.hashes()
+        self.rows = Rows()
+        return {hashed for hashed, is_kept in zip(hashes, kept, strict=True) if is_kept}
+
+    def _read_run(self, number: int, run: "_Run", kept: set[int] | None) -> None:
+        results = Lines(f"r{number}-", self._writer)
+        snippets = Lines(f"s{number}-", self._writer, SNIPPET_BYTES)
+        for record in self._read_records(run.path):
+            if kept is not None and hash(self._key(record.view)) not in kept:
+                continue
+            run.add(self._row(record.view), record.view)
+            results.add(self._shown(record.raw))
+            snippets.add(snippet_of(record.view).encode("utf-8", "replace"))
+            if self._writer.size > MAX_BYTES:
+                _check_size(self._writer.size, run.path)
+        results.flush()
+        snippets.flush()
+        run.starts = {"results": results.starts, "snippets": snippets.starts}
+
+    def _read_records(self, path: Path) -> Iterator[Record[PageView]]:
+        found = False
+        for record in read_results(path, PageView):
+            found = True
+            yield _masked(record)
+        if not found:
+            raise ResultsError([Problem(message="there are no results in this file", file=path, hint=NO_RESULTS)])
+
+    def _shown(self, raw: bytes) -> bytes:
+        """Return a result as the page has it: on one line, with few escapes, without a trace if none is wanted."""
+        if not self._options.traces and b'"trace"' in raw:
+            fields = msgspec.json.decode(raw, type=dict[str, Any])
+            fields.pop("trace", None)
+            return msgspec.json.encode(fields)
+        if b"\\u" in raw:  # so that a search finds the characters
+            return msgspec.json.encode(msgspec.json.decode(raw))
+        return raw.strip()
+
+    def _key(self, view: PageView) -> tuple[str, ...]:
+        """Return what tells a case from others. Two runs are compared by id alone, as `agentv compare` does."""
+        if len(self._results) == 2:
+            return (view.eval_id,)
+        return view.dataset, view.eval_id, view.target
+
+    def _row(self, view: PageView) -> int:
+        return self.rows.number(self._key(view), view.eval_id)
+
+    def _count(self) -> None:
+        """Compute the figures of all that was read."""
+        rows = len(self.rows)
+        self._figures = [run.figures(rows) for run in self._runs]
+        if len(self._runs) == 2:
+            first, second = (Cases(run.index, rows) for run in self._runs)
+            both = list(zip(first.seen, second.seen, first.passed, second.passed, strict=True))
+            fixed = sum(here and there and not before and after for here, there, before, after in both)
+            broken = sum(here and there and before and not after for here, there, before, after in both)
+            self._flips = fixed, broken
+
+    def columns(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the columns of the rows, and of each run."""
+        yield from self.rows.columns()
+        for number, run in enumerate(self._runs):
+            for name, data in run.index.columns():
+                yield f"{name}-{number}", data
+
+    def meta(self, comparison: Comparison | None) -> dict[str, Any]:
+        """Return what the page shows at once, and what it needs to find the rest."""
+        runs = [
+            run.meta(figures, letter)
+            for run, figures, letter in zip(self._runs, self._figures, ("A", "B"), strict=False)
+        ]
+        shown: dict[str, Any] = {
+            "rows": len(self.rows),
+            "runs": runs,
+            "failed_only": self._options.failed_only,
+            "traces": self._options.traces,
+            "headline": runs[0]["headline"],
+        }
+        if comparison is not None:
+            shown["headline"] = comparison_headline(comparison, *self._flips)
+            shown["comparison"] = _comparison_meta(comparison, self._flips)
+        return shown
+
+
+def _comparison_meta(comparison: Comparison, flips: tuple[int, int]) -> dict[str, Any]:
+    found = comparison.statistics
+    return {
+        "verdict": found.verdict,
+        "notes": list(comparison_notes(comparison)),
+        "delta": found.delta,
+        "interval": found.interval,
+        "margin": found.margin,
+        "mean1": found.mean1,
+        "mean2": found.mean2,
+        "passes": found.passes,
+        "tests": found.tests,
+        "mde": found.mde,
+        "pairs": found.pairs,
+        "changed": comparison.changed,
+        "unchanged": comparison.unchanged,
+        "summary": comparison.summary,
+        "fixed": flips[0],
+        "broken": flips[1],
+    }
+
+
+class _Run:
+    """One results file: its columns and totals."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.index, self.totals = RunIndex(), Totals()
+        self.starts: dict[str, list[int]] = {}
+
+    def add(self, row: int, view: PageView) -> None:
+        self.index.add(row, view)
+        self.totals.add(view)
+
+    def figures(self, rows: int) -> Figures:
+        figures = run_figures(self.index, self.totals, rows)
+        figures["seconds"] = seconds_between(figures["started"], figures["ended"])
+        run_ids = list(self.totals.run_ids)
+        figures["run_ids"] = run_ids
+        if run_ids:
+            figures |= clean.values(record_figures(find_record(run_ids[-1], self.path)))
+        return figures
+
+    def meta(self, figures: Figures, letter: str) -> dict[str, Any]:
+        index = self.index
+        return {
+            "letter": letter,
+            "file": os.fsencode(self.path).decode("utf-8", "replace"),
+            "headline": run_headline(figures),
+            "facts": run_facts(figures),
+            "troubles": run_troubles(figures),
+            "figures": figures,
+            "results": len(index.scores),
+            "datasets": list(index.dataset_names),
+            "targets": list(index.target_names),
+            "evaluators": list(index.evaluator_titles),
+            "blocks": self.starts,
+        }
+
+
+def _masked(record: Record[PageView]) -> Record[PageView]:
+    """Return the record without secrets; a page is made to be sent to others."""
+    text = record.raw.decode("utf-8", "replace")
+    if clean(text) == text:
+        return record
+    raw = msgspec.json.encode(clean.values(msgspec.json.decode(record.raw)))
+    return Record(msgspec.json.decode(raw, type=PageView), raw)
