@@ -43,7 +43,7 @@ def a_result(eval_id: str, score: float = 1.0, **fields: Any) -> dict[str, Any]:
 
 
 def an_error(eval_id: str, error: str = "the command exited with 3: no such model", **fields: Any) -> dict[str, Any]:
-    blank = {"candidate_answer": "", "evaluator_results": [], "hits": [], "misses": [], "reasoning": None}
+    blank = {"candidate_answer": "", "evaluator_results": [], "hits": [], "misses": [], "reasoning": None, "execution_metrics": {}}
     return a_result(eval_id, 0.0, error=error, failure="target", **blank, **fields)
 
 

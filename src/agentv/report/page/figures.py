@@ -61,7 +61,7 @@ def run_figures(index: RunIndex, totals: Totals, rows: int) -> Figures:
     return {
         "results": len(flags),
         "cases": len(cases.means),
-        "trials": max(cases.runs, default=0),
+        "trials": int(max(cases.runs)),
         "mean": math.fsum(cases.means) / len(cases.means),
         "mean_low": low,
         "mean_high": high,

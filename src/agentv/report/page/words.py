@@ -73,7 +73,9 @@ def comparison_notes(comparison: Comparison) -> Iterator[str]:
     bounds = comparison.statistics.bounds
     if bounds is not None and bounds.unscored:
         between = f"{signed(bounds.lower)} and {signed(bounds.upper)}"
-        yield f"{_count(bounds.unscored, 'pair')} without a score: had they gone either way, between {between}."
+        had = "it" if bounds.unscored == 1 else "they"
+        what = f"{_count(bounds.unscored, 'pair')} without a score"
+        yield f"{what}: had {had} gone either way, the difference would be between {between}."
     for note in comparison.statistics.notes:
         yield f"{note[:1].upper()}{note[1:]}."
 

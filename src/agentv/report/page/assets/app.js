@@ -17,6 +17,7 @@ const SHOWN_EVALUATORS = 8;
 const SHOWN_TRIALS = 12;
 const PRINTED_ROWS = 300;
 const WAIT_FOR_TYPING = 200;
+const WAIT_FOR_REST = 40;
 /** The columns of the table: name, title, and whether the largest comes first when it is sorted by. */
 const COLUMNS = [
   ["worst", "verdict", false], ["id", "case", false], ["before", "A", false], ["score", "score", false], ["change", "change", false],
@@ -58,6 +59,7 @@ class App {
       el("div", { class: "filter-line" }, el("label", { for: "filter", class: "sr" }, "filter the cases"), this.input, this.status,
         el("button", { type: "button", class: "icon", title: "keys and filters (?)", "aria-label": "help", on: { click: () => this.help.showModal() } }, "?")), this.chips);
     this.main = el("main", null, el("h2", { class: "sr" }, "Cases"), this.bar, this.table, this.empty, this.printed);
+    new ResizeObserver(() => this.table.style.setProperty("--bar", `${this.bar.offsetHeight}px`)).observe(this.bar);
     this.panel = el("section", { class: "case", "aria-labelledby": "case-title", hidden: true });
     this.help = helpDialog(Boolean(model.base));
     const widest = Math.min(SHOWN_EVALUATORS, new Set(model.runs.flatMap((run) => run.meta.evaluators)).size);
@@ -190,10 +192,21 @@ class App {
     const result = run.resultsOf(row)[0];
     const text = run.snippets.peek(result);
     if (text === undefined) {
-      run.snippets.lines(run.snippets.blockOf(result)).then(() => { if (this.view[index] === row) this.list.redraw(index); });
+      clearTimeout(this.loading);
+      this.loading = setTimeout(() => this.loadSnippets(), WAIT_FOR_REST);
       return "";
     }
     return el("span", { dir: "auto" }, text);
+  }
+
+  /** Loads the answers' lines of the rows in sight, once scrolling rests. */
+  async loadSnippets() {
+    const places = [...this.list.shown.keys()].map((index) => {
+      const run = this.model.runOf(this.view[index]), result = run.resultsOf(this.view[index])[0];
+      return { index, row: this.view[index], run, result };
+    }).filter(({ run, result }) => run.snippets.peek(result) === undefined);
+    await Promise.all(places.map(({ run, result }) => run.snippets.lines(run.snippets.blockOf(result))));
+    for (const { index, row } of places) if (this.view[index] === row) this.list.redraw(index);
   }
 
   // a case

@@ -53,7 +53,7 @@ function dotPlot({ mean, low, high }) {
 export class Scatter {
   constructor(model, filterBy) {
     Object.assign(this, { model, filterBy });
-    const known = (name) => name && model.run[name].some((value) => value > 0);
+    const known = (name) => model.run[name].some((value) => value > 0 && value !== model.run[name].find((first) => first >= 0));
     this.measures = [known("rowDurations") && "duration", known("rowCosts") && "cost"].filter(Boolean);
     this.measure = this.measures[0];
   }
@@ -180,17 +180,18 @@ function mark(context, state, x, y, size, many) {
   }
 }
 
-/** Returns the interval of a difference, drawn on a line with zero and the margin marked. */
-export function intervalPlot({ mean, low, high, margin }) {
-  const reach = Math.max(0.05, ...[low, high, mean, margin * 1.5].filter(Number.isFinite).map(Math.abs)) * 1.15;
+/** Returns the interval of a difference on a line with zero and the margin; `bounds` allow for what has no score. */
+export function intervalPlot({ mean, low, high, margin, verdict, bounds }) {
+  const reach = Math.max(0.05, ...[low, high, mean, margin * 1.5, ...(bounds ?? [])].filter(Number.isFinite).map(Math.abs)) * 1.15;
   const at = (value) => 500 + (value / reach) * 480;
   const label = (value, text, row) => svg("text", { x: at(value), y: row, "text-anchor": "middle" }, text);
-  const side = low > 0 ? PASS : high < 0 ? FAIL : BORDERLINE;
+  const side = verdict === "better" ? PASS : verdict === "worse" ? FAIL : BORDERLINE;
   const text = `difference ${signedText(mean)}${Number.isFinite(low) ? `, 95% ${signedText(low)} to ${signedText(high)}` : ""}; margin ${signedText(-margin)}`;
   return svg("svg", { viewBox: "0 0 1000 86", class: "interval-plot", role: "img", "aria-label": text },
     svg("rect", { x: at(-margin), y: 18, width: at(0) - at(-margin), height: 36, class: "margin" }),
     svg("line", { x1: 10, x2: 990, y1: 36, y2: 36, class: "axis" }),
     svg("line", { x1: at(0), x2: at(0), y1: 14, y2: 58, class: "zero" }),
+    bounds && svg("line", { x1: at(bounds[0]), x2: at(bounds[1]), y1: 36, y2: 36, class: "bounds" }),
     Number.isFinite(low) && svg("line", { x1: at(low), x2: at(high), y1: 36, y2: 36, class: `reach ${STATES[side].key}` }),
     Number.isFinite(low) && [low, high].map((value) => svg("line", { x1: at(value), x2: at(value), y1: 28, y2: 44, class: `reach end ${STATES[side].key}` })),
     svg("circle", { cx: at(mean), cy: 36, r: 9, class: `middle ${STATES[side].key}` }),

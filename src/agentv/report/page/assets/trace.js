@@ -39,17 +39,17 @@ function stepTimes(events) {
     return { start: stamps[at] - first, took };
   });
   const total = Math.max(0, ...spans.map(({ start, took }) => (Number.isNaN(start) ? 0 : start + (took || 0))));
-  return { spans, total };
+  const longest = Math.max(0, ...spans.map(({ took }) => took || 0));
+  return { spans, total, longest };
 }
 
-function step(event, at, { spans, total }) {
+function step(event, at, { spans, longest }) {
   const kind = KINDS[event.type] ?? String(event.type ?? "step");
   const isError = event.type === "error" || event.metadata?.is_error === true;
-  const { start, took } = spans[at];
+  const { took } = spans[at];
   const given = event.input !== undefined && event.input !== null;
   const got = event.output !== undefined && event.output !== null;
-  const bar = total > 0 && !Number.isNaN(start) && el("span", { class: "span", "aria-hidden": "true" },
-    el("span", { class: "span-fill", style: { left: `${(start / total) * 100}%`, width: `${Math.max(0.8, ((took || 0) / total) * 100)}%` } }));
+  const bar = longest > 0 && took >= 0 && el("span", { class: "span", "aria-hidden": "true" }, el("span", { class: "span-fill", style: { width: `${(took / longest) * 100}%` } }));
   const details = el("details", { class: isError ? "step failed" : "step" },
     el("summary", null,
       el("span", { class: "step-number" }, at + 1),
