@@ -137,6 +137,8 @@ class Page:
 
     def open(self, path: Path, fragment: str = "") -> None:
         """Open a report, and wait until it can be used."""
+        self.send("Page.navigate", url="about:blank")  # else another fragment of the same page is no new page
+        self.wait("location.href === 'about:blank'")
         self.send("Page.navigate", url=f"{path.resolve().as_uri()}{fragment}")
         self.wait("document.documentElement.dataset.ready === 'yes'")
 
@@ -176,8 +178,11 @@ class Page:
         return str(self.js(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
 
     def texts(self, selector: str) -> list[str]:
-        found: list[str] = self.js(f"[...document.querySelectorAll({json.dumps(selector)})].map((each) => each.innerText)")
-        return found
+        """The words in each of these elements, on one line."""
+        found: list[str] = self.js(
+            f"[...document.querySelectorAll({json.dumps(selector)})].map((each) => each.innerText)"
+        )
+        return [" ".join(text.split()) for text in found]
 
     @property
     def ids(self) -> list[str]:

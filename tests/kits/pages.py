@@ -8,7 +8,27 @@ from typing import Any
 HEBREW = "שלום עולם: זוהי תשובה ארוכה בעברית, עם מספר 42 ומילה English באמצע."
 CODE = "Here is the loop:\n\n```python\nfor i in range(10):\n    if i % 2:\n        print(i)\n```\n\nIt prints the odd numbers."
 TABLE = "The figures:\n\n| city   | people |\n| ------ | -----: |\n| Oslo   | 709037 |\n| Paris  | 2102650 |\n\nThat is all."
-WORDS = "the model answers a question about cities and rivers with care and names its sources in one short sentence".split()
+WORDS = [
+    "the",
+    "model",
+    "answers",
+    "a",
+    "question",
+    "about",
+    "cities",
+    "and",
+    "rivers",
+    "with",
+    "care",
+    "and",
+    "names",
+    "its",
+    "sources",
+    "in",
+    "one",
+    "short",
+    "sentence",
+]
 QUESTIONS = ["What is the capital of {}?", "Which river flows through {}?", "How many people live in {}?"]
 PLACES = ["France", "Norway", "Japan", "Kenya", "Peru", "Canada", "Egypt", "India", "Chile", "Fiji"]
 
@@ -17,7 +37,10 @@ def a_result(eval_id: str, score: float = 1.0, **fields: Any) -> dict[str, Any]:
     """A result as `agentv eval` writes it."""
     verdict = "pass" if score >= 0.8 else "borderline" if score >= 0.6 else "fail"
     part = {"name": "correct", "type": "llm_judge", "score": score, "weight": 1.0, "verdict": verdict}
-    part |= {"hits": ["names the city"] if score > 0.5 else [], "misses": ["does not give a source"] if score < 1 else []}
+    part |= {
+        "hits": ["names the city"] if score > 0.5 else [],
+        "misses": ["does not give a source"] if score < 1 else [],
+    }
     result = {
         "timestamp": "2026-11-16T03:00:00.000Z",
         "eval_id": eval_id,
@@ -43,8 +66,15 @@ def a_result(eval_id: str, score: float = 1.0, **fields: Any) -> dict[str, Any]:
 
 
 def an_error(eval_id: str, error: str = "the command exited with 3: no such model", **fields: Any) -> dict[str, Any]:
-    blank = {"candidate_answer": "", "evaluator_results": [], "hits": [], "misses": [], "reasoning": None, "execution_metrics": {}}
-    return a_result(eval_id, 0.0, error=error, failure="target", **blank, **fields)
+    blank: dict[str, Any] = {
+        "candidate_answer": "",
+        "evaluator_results": [],
+        "hits": [],
+        "misses": [],
+        "reasoning": None,
+        "execution_metrics": {},
+    }
+    return a_result(eval_id, 0.0, **{"error": error, "failure": "target", **blank, **fields})
 
 
 def a_run(count: int, seed: int = 0, better: float = 0.0, trials: int = 1) -> list[dict[str, Any]]:
@@ -121,12 +151,28 @@ def hard_ones() -> list[dict[str, Any]]:
     return [
         a_result("very-long-answer", 0.4, candidate_answer=long, question=long[:3000]),
         a_result("right-to-left", 0.9, candidate_answer=HEBREW + "\n\nAnd a line in English.", question=HEBREW),
-        a_result("code", 1.0, candidate_answer=CODE, question=turns, reference_answer="Uses range and prints 1, 3, 5, 7, 9."),
+        a_result(
+            "code", 1.0, candidate_answer=CODE, question=turns, reference_answer="Uses range and prints 1, 3, 5, 7, 9."
+        ),
         a_result("table", 0.7, candidate_answer=TABLE),
         a_result("json", 0.2, candidate_answer=json.dumps({"city": "Oslo", "people": 709037, "tags": ["a", "b"]})),
-        a_result("two-hundred-steps", 0.6, trace=a_trace(200), trace_summary={"eventCount": 200, "toolNames": ["Read"], "toolCallsByName": {"Read": 70, "Bash": 63}, "errorCount": 3}),
+        a_result(
+            "two-hundred-steps",
+            0.6,
+            trace=a_trace(200),
+            trace_summary={
+                "eventCount": 200,
+                "toolNames": ["Read"],
+                "toolCallsByName": {"Read": 70, "Bash": 63},
+                "errorCount": 3,
+            },
+        ),
         a_result("cut-off", 0.5, stop_reason="length", note="the answer was cut off at the token limit"),
-        an_error("no-answer", "Traceback: " + "x" * 30, error_details="Traceback (most recent call last):\n  File \"agent.py\", line 3\nValueError: no"),
+        an_error(
+            "no-answer",
+            "Traceback: " + "x" * 30,
+            error_details='Traceback (most recent call last):\n  File "agent.py", line 3\nValueError: no',
+        ),
         a_result("an-id-that-is-very-long-" + "and-goes-on-" * 12, 0.85),
     ]
 

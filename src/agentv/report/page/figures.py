@@ -8,7 +8,18 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from agentv.report.page.index import CUT_OFF, DRY_RUN, ERROR, NOTED, PASS, TIMEOUT, UNJUDGED, VERDICT, RunIndex, has_passed
+from agentv.report.page.index import (
+    CUT_OFF,
+    DRY_RUN,
+    ERROR,
+    NOTED,
+    PASS,
+    TIMEOUT,
+    UNJUDGED,
+    VERDICT,
+    RunIndex,
+    has_passed,
+)
 from agentv.results.summary import EDGES
 from agentv.results.views import PageView
 from agentv.stats.inference import Sample, estimate_mean
@@ -46,7 +57,8 @@ class Totals:
             if metrics.cost_usd is not None and math.isfinite(metrics.cost_usd):
                 self.cost, self.has_cost = self.cost + metrics.cost_usd, True
             if (used := metrics.token_usage) is not None:
-                self.tokens.update(input=used.input or 0, output=used.output or 0, cached=used.cached or 0)
+                for name in ("input", "output", "cached"):
+                    self.tokens[name] += int(getattr(used, name) or 0)
         if view.error is not None:
             text = " ".join(str(view.error)[: ERROR_CHARACTERS * 2].split())[:ERROR_CHARACTERS]
             if len(self.errors) < MAX_GROUPS or text in self.errors:
@@ -165,5 +177,3 @@ def kept_rows(indices: Sequence[RunIndex], rows: int) -> bytearray:
             if not has_passed(flags):
                 kept[row] = 1
     return kept
-
-

@@ -41,7 +41,7 @@ class Rows:
         found = self._numbers.setdefault(hash(key), len(self._lengths))
         if found == len(self._lengths):
             self._ids += eval_id.encode("utf-8", "replace")
-            self._lengths.append(len(eval_id) if eval_id.isascii() else len(eval_id.encode("utf-16-le", "replace")) // 2)
+            self._lengths.append(len(eval_id.encode("utf-16-le", "replace")) // 2)
         return found
 
     def __len__(self) -> int:

@@ -38,7 +38,6 @@ from agentv.results.read import Record, read_results
 from agentv.results.views import PageView
 from agentv.system.atomic_files import write_atomically
 
-LARGE_BYTES, MAX_BYTES = 50_000_000, 400_000_000
 SMALLER = "--failed-only leaves out the cases that passed, --no-traces the traces"
 SNIPPET_BYTES = 64 * 1024
 NO_RESULTS = "name a file that 'agentv eval' has written"
@@ -51,6 +50,10 @@ class PageOptions:
     failed_only: bool = False
     """Only cases of which a result did not pass; the figures are still those of all."""
     traces: bool = True
+    large_bytes: int = 50_000_000
+    """From here on, a page is written with a warning."""
+    max_bytes: int = 400_000_000
+    """From here on, no page is written."""
 
 
 class Written(NamedTuple):
@@ -80,12 +83,12 @@ def write_report(results: Sequence[Path], out: Path, options: PageOptions | None
     comparison = compare_files(results, CompareOptions(skip_torn=True))[0] if len(results) == 2 else None
     scratch = out.parent if out.parent.is_dir() and os.access(out.parent, os.W_OK) else None
     with tempfile.TemporaryFile(dir=scratch) as file, closing(BlockWriter(file)) as writer:
-        page = _Page(results, options, writer)
+        page = _Page(results, out, options, writer)
         page.read()
         meta = page.meta(comparison)
         start = list(document_start(title_of([path.name for path in results]), meta, page.columns()))
         size = sum(map(len, start)) + writer.size + len(DOCUMENT_END)
-        _check_size(size, out)
+        _check_size(size, out, options)
         write_atomically(out, _chunks(start, writer))
     return Written(out, len(page.rows), size)
 
@@ -96,21 +99,20 @@ def _chunks(start: Sequence[bytes], writer: BlockWriter) -> Iterator[bytes]:
     yield DOCUMENT_END
 
 
-def _check_size(size: int, out: Path) -> None:
-    megabytes = f"{size / 1e6:,.0f} MB"
-    if size > MAX_BYTES:
+def _check_size(size: int, out: Path, options: PageOptions) -> None:
+    if size > options.max_bytes:
         hint = f"{SMALLER}; 'agentv view' shows results of any size"
-        raise OutputError(f"the report would be larger than {MAX_BYTES / 1e6:.0f} MB", file=out, hint=hint)
-    if size > LARGE_BYTES:
-        message = f"the report has {megabytes}: it is slow to send and to open"
+        raise OutputError(f"the report would be larger than {options.max_bytes / 1e6:,.0f} MB", file=out, hint=hint)
+    if size > options.large_bytes:
+        message = f"the report has {size / 1e6:,.0f} MB: it is slow to send and to open"
         warn(Problem(message=message, file=out, severity="warning", hint=SMALLER))
 
 
 class _Page:
     """Reads the results of a page."""
 
-    def __init__(self, results: Sequence[Path], options: PageOptions, writer: BlockWriter):
-        self._results, self._options, self._writer = results, options, writer
+    def __init__(self, results: Sequence[Path], out: Path, options: PageOptions, writer: BlockWriter):
+        self._results, self._out, self._options, self._writer = results, out, options, writer
         self.rows = Rows()
         self._runs: list[_Run] = []
         self._figures: list[Figures] = []
@@ -152,8 +154,8 @@ class _Page:
             run.add(self._row(record.view), record.view)
             results.add(self._shown(record.raw))
             snippets.add(snippet_of(record.view).encode("utf-8", "replace"))
-            if self._writer.size > MAX_BYTES:
-                _check_size(self._writer.size, run.path)
+            if self._writer.size > self._options.max_bytes:
+                _check_size(self._writer.size, self._out, self._options)
         results.flush()
         snippets.flush()
         run.starts = {"results": results.starts, "snippets": snippets.starts}

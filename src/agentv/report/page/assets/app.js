@@ -243,7 +243,7 @@ class App {
       place: index < 0 ? "not in this filter" : `${(index + 1).toLocaleString("en")} of ${this.view.length.toLocaleString("en")}`,
     };
     showCase(this.model, row, trial, this.panel, actions)
-      .then(() => { if (moved) this.panel.querySelector("h2")?.focus({ preventScroll: true }); })
+      .then(() => { if (moved) this.panel.querySelector("h1")?.focus({ preventScroll: true }); })
       .catch((error) => fill(this.panel, el("p", { class: "notice failed" }, `This case cannot be shown: ${error.message}`)));
   }
 
@@ -331,9 +331,9 @@ function evaluatorCells(run, row) {
 
 function flipMark(model, row) {
   const flip = model.flips[row];
-  if (flip === BROKEN) return el("span", { class: "mark fail" }, el("span", { "aria-hidden": "true" }, "▼"), " broken");
-  if (flip === FIXED) return el("span", { class: "mark pass" }, el("span", { "aria-hidden": "true" }, "▲"), " fixed");
-  if (flip === ONLY_A || flip === ONLY_B) return el("span", { class: "mark absent" }, flip === ONLY_A ? "only in A" : "only in B");
+  if (flip === BROKEN) return el("span", { class: "mark fail" }, el("span", { "aria-hidden": "true" }, "▼"), el("span", { class: "word" }, " broken"));
+  if (flip === FIXED) return el("span", { class: "mark pass" }, el("span", { "aria-hidden": "true" }, "▲"), el("span", { class: "word" }, " fixed"));
+  if (flip === ONLY_A || flip === ONLY_B) return el("span", { class: "mark absent" }, el("span", { "aria-hidden": "true" }, flip === ONLY_A ? "A" : "B"), el("span", { class: "word" }, " only"));
   return stateMark(model.state(row));
 }
 

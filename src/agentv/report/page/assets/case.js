@@ -11,7 +11,7 @@ const MOST_DIFFED = 400_000;
 /** Returns a mark for a state: a sign, and the word for it. */
 export function stateMark(state, withWord = true) {
   const { word, sign, key } = STATES[state] ?? { word: "no result", sign: "–", key: "absent" };
-  return el("span", { class: `mark ${key}`, title: withWord ? null : word }, el("span", { "aria-hidden": "true" }, sign), withWord ? ` ${word}` : el("span", { class: "sr" }, word));
+  return el("span", { class: `mark ${key}`, title: withWord ? null : word }, el("span", { "aria-hidden": "true" }, sign), withWord ? el("span", { class: "word" }, ` ${word}`) : el("span", { class: "sr" }, word));
 }
 
 /** Shows the case of a row in a box. `actions` are `close`, `step(by)`, `trial(number)`; `wanted` is a trial. */
@@ -59,7 +59,7 @@ function caseHead(model, row, result, actions) {
       button("copy", "copy as Markdown (c)", async () => {
         copied.textContent = (await copyText(caseMarkdown(result))) ? "copied" : "could not copy";
       })),
-    el("h2", { tabindex: "-1", id: "case-title" }, result.eval_id),
+    el("h1", { tabindex: "-1", id: "case-title" }, result.eval_id),
     el("p", { class: "case-line" }, stateMark(model.state(row)), " ", el("span", { class: "score-word" }, `score ${scoreText(result.score)}`),
       [result.dataset, result.target, result.description].filter(Boolean).map((text) => el("span", { class: "fact" }, text)),
       result.file && el("span", { class: "fact" }, result.line ? `${result.file}:${result.line}` : result.file)));

@@ -12,12 +12,12 @@ export function histogram(counts, base, filterBy) {
     const [low, high] = [BINS[bin], BINS[bin + 1]];
     const text = `score ${low} to ${high}: ${countText(count, "case")}${base ? `, before ${base[bin]}` : ""}`;
     const query = bin === 4 ? `score>=${low}` : `score>=${low} score<${high}`;
-    return el("button", { class: "bar", type: "button", title: text, "aria-label": `${text}; show them`, on: { click: () => filterBy(bin === 0 ? `score<${high}` : query) } },
-      el("span", { class: "bar-count" }, count.toLocaleString("en")),
+    return el("button", { class: "bar", type: "button", title: text, on: { click: () => filterBy(bin === 0 ? `score<${high}` : query) } },
+      el("span", { class: "bar-count" }, count.toLocaleString("en"), el("span", { class: "sr" }, " cases with a score of ")),
       el("span", { class: "bar-room" },
         base && el("span", { class: "bar-base", style: { height: `${(base[bin] / most) * 100}%` } }),
         el("span", { class: `bar-fill bin-${bin}`, style: { height: `${(count / most) * 100}%` } })),
-      el("span", { class: "bar-name", "aria-hidden": "true" }, bin === 4 ? "0.8–1" : `${low}–${high}`));
+      el("span", { class: "bar-name" }, bin === 4 ? "0.8–1" : `${low}–${high}`));
   });
   return el("div", { class: "histogram" }, bars);
 }
@@ -183,17 +183,16 @@ function mark(context, state, x, y, size, many) {
 /** Returns the interval of a difference on a line with zero and the margin; `bounds` allow for what has no score. */
 export function intervalPlot({ mean, low, high, margin, verdict, bounds }) {
   const reach = Math.max(0.05, ...[low, high, mean, margin * 1.5, ...(bounds ?? [])].filter(Number.isFinite).map(Math.abs)) * 1.15;
-  const at = (value) => 500 + (value / reach) * 480;
-  const label = (value, text, row) => svg("text", { x: at(value), y: row, "text-anchor": "middle" }, text);
-  const side = verdict === "better" ? PASS : verdict === "worse" ? FAIL : BORDERLINE;
+  const at = (value) => `${(50 + (value / reach) * 49).toFixed(2)}%`;
+  const line = (from, to, kind, y1 = 22, y2 = 22) => svg("line", { x1: at(from), x2: at(to), y1, y2, class: kind });
+  const side = STATES[verdict === "better" ? PASS : verdict === "worse" ? FAIL : BORDERLINE].key;
   const text = `difference ${signedText(mean)}${Number.isFinite(low) ? `, 95% ${signedText(low)} to ${signedText(high)}` : ""}; margin ${signedText(-margin)}`;
-  return svg("svg", { viewBox: "0 0 1000 86", class: "interval-plot", role: "img", "aria-label": text },
-    svg("rect", { x: at(-margin), y: 18, width: at(0) - at(-margin), height: 36, class: "margin" }),
-    svg("line", { x1: 10, x2: 990, y1: 36, y2: 36, class: "axis" }),
-    svg("line", { x1: at(0), x2: at(0), y1: 14, y2: 58, class: "zero" }),
-    bounds && svg("line", { x1: at(bounds[0]), x2: at(bounds[1]), y1: 36, y2: 36, class: "bounds" }),
-    Number.isFinite(low) && svg("line", { x1: at(low), x2: at(high), y1: 36, y2: 36, class: `reach ${STATES[side].key}` }),
-    Number.isFinite(low) && [low, high].map((value) => svg("line", { x1: at(value), x2: at(value), y1: 28, y2: 44, class: `reach end ${STATES[side].key}` })),
-    svg("circle", { cx: at(mean), cy: 36, r: 9, class: `middle ${STATES[side].key}` }),
-    label(0, "0", 76), svg("text", { x: 10, y: 76 }, "◂ worse"), svg("text", { x: 990, y: 76, "text-anchor": "end" }, "better ▸"));
+  const known = Number.isFinite(low);
+  return [svg("svg", { class: "interval-plot", role: "img", "aria-label": text },
+    svg("rect", { x: at(-margin), y: 6, width: `${((margin / reach) * 49).toFixed(2)}%`, height: 32, class: "margin" }),
+    line(-reach, reach, "axis"), line(0, 0, "zero", 2, 42),
+    bounds && line(bounds[0], bounds[1], "bounds"),
+    known && [line(low, high, `reach ${side}`), line(low, low, `reach end ${side}`, 15, 29), line(high, high, `reach end ${side}`, 15, 29)],
+    svg("circle", { cx: at(mean), cy: 22, r: 8, class: `middle ${side}` })),
+  el("div", { class: "interval-ends", "aria-hidden": "true" }, el("span", null, "◂ worse"), el("span", null, "0"), el("span", null, "better ▸"))];
 }

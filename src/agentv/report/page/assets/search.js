@@ -2,7 +2,7 @@
 
 import { breathe } from "./dom.js";
 
-const FIELDS = ["eval_id", "question", "candidate_answer", "error", "expected_outcome"];
+const FIELDS = ["eval_id", "question", "candidate_answer", "error"];
 
 /**
  * Finds the rows among `candidates` whose id, question or answer has all the texts. Calls `progress(found, share)` as

@@ -1,0 +1,596 @@
+"""A report as people see it: a real Chromium opens it, and is used by mouse and keyboard."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentv.report.page.write import PageOptions, write_report
+from tests.kits.browser import Browser, Page
+from tests.kits.pages import HEBREW, a_result, a_run, a_trace, an_error, hard_ones, save_results
+
+Results = list[dict[str, Any]]
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+    """Opens the report of some results in a browser. In the end nothing was fetched, and the console is empty."""
+    with browser.page() as page:
+
+        def open_report(first: Results, second: Results | None = None, fragment: str = "", **options: Any) -> Page:
+            runs = [first, *([second] if second is not None else [])]
+            paths = [save_results(tmp_path / f"{name}.jsonl", run) for name, run in zip("ab", runs, strict=False)]
+            write_report(paths, tmp_path / "report.html", PageOptions(**options))
+            page.open(tmp_path / "report.html", fragment)
+            return page
+
+        yield open_report
+        assert page.problems() == []
+        assert {url.partition("#")[0] for url in page.requests()} <= {(tmp_path / "report.html").as_uri()}
+
+
+def few() -> Results:
+    """Cases of all kinds, with two datasets, two targets and a second evaluator."""
+    extra = {"name": "style", "type": "contains", "score": 0.5, "weight": 1.0, "verdict": "fail"}
+    slow = {"duration_ms": 5000, "cost_usd": 0.5}
+    return [
+        a_result("good", 1.0, question="What flows through Paris?", candidate_answer="The Seine."),
+        a_result("middling", 0.7, dataset="rivers", candidate_answer="Perhaps the Elbe"),
+        a_result("bad", 0.1, target="other", execution_metrics=slow),
+        an_error("broken", "HTTP 500: sorry"),
+        a_result("judged", 0.9, evaluator_results=[extra], note="the agent did not exit after its answer"),
+    ]
+
+
+def test_a_run_at_a_glance(show: Open) -> None:
+    page = show(few())
+    assert page.text("h1") == "40% passed (95%: 12 to 77%), mean 0.54."
+    assert "1 target error" in page.text(".troubles")
+    assert page.ids == ["broken", "bad", "middling", "judged", "good"]
+    assert page.texts(".rows .c-worst") == [
+        "! error",
+        "✗ fail",
+        "~ borderline",
+        "✓ pass",
+        "✓ pass",
+    ]
+    assert [text[0] for text in page.texts(".bar-count")] == ["2", "0", "0", "1", "2"]
+    page.wait("document.querySelector('.rows .c-answer').innerText === 'HTTP 500: sorry'")
+    assert page.texts(".evaluators tbody th") == ["style", "correct"]
+    assert "1× HTTP 500: sorry" in page.text(".errors")
+    assert page.text(".status") == "5 cases"
+
+
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ("verdict:fail", ["broken", "bad"]),
+        ("verdict:error", ["broken"]),
+        ("verdict:pass", ["judged", "good"]),
+        ("-verdict:pass", ["broken", "bad", "middling"]),
+        ("score<0.5", ["broken", "bad"]),
+        ("score>=0.7 score<=0.9", ["middling", "judged"]),
+        ("score=0.7", ["middling"]),
+        ("target:other", ["bad"]),
+        ("TARGET:Other", ["bad"]),
+        ("dataset:riv*", ["middling"]),
+        ("evaluator:style", ["judged"]),
+        ("evaluator:nobody", []),
+        ("error:yes", ["broken"]),
+        ("error:no verdict:fail", ["bad"]),
+        ("duration>1000", ["bad"]),
+        ("cost<0.1", ["middling", "judged", "good"]),
+        ("note:yes", ["judged"]),
+        ("id:o", ["broken", "good"]),
+        ("seine", ["good"]),
+        ("SEINE", ["good"]),
+        ("paris", ["good"]),
+        ("bad", ["bad"]),
+        ('"perhaps the elbe"', ["middling"]),
+        ('"elbe perhaps"', []),
+        ("perhaps elbe", ["middling"]),
+        ("the -elbe dataset:capitals", ["bad", "judged", "good"]),
+        ("sorry", ["broken"]),
+        ("score< verdict:fail", ["broken", "bad"]),
+        ("judged", ["judged"]),
+    ],
+)
+def test_filters(show: Open, query: str, ids: list[str]) -> None:
+    page = show(few())
+    page.filter(query)
+    assert page.ids == ids
+    assert page.js("decodeURIComponent(location.hash)") == f"#q={query}"
+    assert page.text(".status").startswith(f"{len(ids)} of 5 cases")
+
+
+def test_the_filter_says_what_it_understood(show: Open) -> None:
+    page = show(few(), fragment="#q=verdict:fail%20score%3C%20verdict:bda%20seine")
+    assert page.texts(".chip") == [
+        "verdict is fail × , remove",
+        "score< (a number is missing) × , remove",
+        "verdict:bda (one of pass, borderline, fail, error) × , remove",
+        "“seine” in id, question or answer × , remove",
+    ]
+    page.click(".chip:last-child")
+    assert page.js("document.getElementById('filter').value") == "verdict:fail score< verdict:bda"
+    page.wait("document.querySelectorAll('.rows .row').length === 2")
+    page.press("Escape")
+    page.press("Escape")
+    page.wait("document.querySelectorAll('.rows .row').length === 5")
+
+
+def test_sorting_by_a_column_and_what_the_address_holds(show: Open) -> None:
+    page = show(few())
+    page.click(".head .c-id button")
+    assert page.ids == ["bad", "broken", "good", "judged", "middling"]
+    page.click(".head .c-id button")
+    assert page.ids == ["middling", "judged", "good", "broken", "bad"]
+    assert page.js("location.hash") == "#sort=-id"
+    assert page.js("document.querySelector('.head .c-id').getAttribute('aria-sort')") == "descending"
+    page.click(".head .c-duration button")
+    assert page.ids[0] == "bad"
+    assert page.ids[-1] == "broken"  # of which nobody knows
+
+
+def test_a_case_opens_by_mouse_and_shows_why(show: Open) -> None:
+    page = show(few())
+    page.click(".rows .row:nth-child(5) .c-answer")
+    page.wait("document.querySelector('.case h1')?.innerText === 'good'")
+    words = page.text(".case")
+    for said in (
+        "What flows through Paris?",
+        "The Seine.",
+        "Names the city and a source.",
+        "names the city",
+        "813 ms",
+        "$0.0021",
+        "320 in, 45 out",
+        "evals/capitals.yaml, line 12",
+        "agentv 0.1.0",
+    ):
+        assert said in words
+    assert page.js("location.hash") == "#case=good"
+    assert page.js("document.activeElement.id") == "case-title"
+    assert page.js("document.querySelector('.row.open .id').innerText") == "good"
+    page.js("history.back()")
+    page.wait("document.querySelector('.case').hidden")
+    page.js("history.forward()")
+    page.wait("!document.querySelector('.case').hidden")
+
+
+def test_keys(show: Open) -> None:
+    page = show(few())
+
+    def is_open(name: str) -> None:
+        page.wait(f"document.querySelector('.case h1')?.innerText === {json.dumps(name)}")
+
+    for key, name in (
+        ("j", "broken"),
+        ("j", "bad"),
+        ("k", "broken"),
+        ("k", "broken"),
+        ("n", "bad"),
+        ("n", "middling"),
+        ("n", "middling"),
+        ("j", "judged"),
+        ("j", "good"),
+        ("j", "good"),
+        ("p", "middling"),
+        ("p", "bad"),
+    ):
+        page.press(key)
+        is_open(name)
+    page.press("Escape")
+    page.wait("document.querySelector('.case').hidden")
+    assert page.js("document.activeElement.innerText") == "bad"
+    page.press("Enter")
+    is_open("bad")
+    page.press("?")
+    assert page.js("document.querySelector('dialog').open")
+    page.press("Escape")
+    page.wait("!document.querySelector('dialog').open")
+    page.press("/")
+    assert page.js("document.activeElement.id") == "filter"
+    page.type("verdict:pass")
+    page.wait("document.querySelectorAll('.rows .row').length === 2")
+    page.press("Escape")
+    page.press("j")
+    is_open("judged")
+    page.press("k")
+    is_open("judged")
+
+
+def test_permalinks(show: Open) -> None:
+    odd = "a b&c=d#e/%20ü?"
+    results = [a_result(odd), a_result("twin", dataset="one"), a_result("twin", 0.2, dataset="two")]
+    results += [a_result("tried", 0.5, trial=trial, candidate_answer=f"answer {trial}") for trial in (1, 2, 3)]
+    page = show(results, fragment="#case=twin&dataset=two")
+    page.wait("document.querySelector('.case-line')?.innerText.includes('two')")
+    page.js("location.hash = '#case=twin&dataset=one'")
+    page.wait("document.querySelector('.case-line')?.innerText.includes('one')")
+    page.js("location.hash = '#case=tried&trial=3'")
+    page.wait("document.querySelector('.case').innerText.includes('answer 3')")
+    page.click(".trials button:nth-child(2)")
+    page.wait("document.querySelector('.case').innerText.includes('answer 2')")
+    assert page.js("location.hash") == "#case=tried&trial=2"
+    page.js("location.hash = '#'")
+    page.wait("document.querySelector('.case').hidden")
+    links = page.js(
+        "[...document.querySelectorAll('.rows .id')].map((link) => [link.innerText, link.getAttribute('href')])"
+    )
+    assert dict(map(tuple, links[1:]))["tried"] == "#case=tried"
+    assert sorted(href for name, href in links if name == "twin") == [
+        "#case=twin&dataset=one",
+        "#case=twin&dataset=two",
+    ]
+    page.click(f'.rows .id[title="{odd}"]')
+    page.wait(f"document.querySelector('.case h1')?.innerText === {json.dumps(odd)}")
+    page.js("location.hash = '#case=nobody'")
+    page.wait("document.querySelector('.status').innerText === 'there is no case nobody here'")
+
+
+def test_trials_share_a_row(show: Open) -> None:
+    page = show(
+        [
+            *(a_result("tried", score, trial=trial) for trial, score in ((1, 1.0), (2, 0.0), (3, 1.0))),
+            a_result("once", 0.5),
+        ]
+    )
+    assert page.ids == ["once", "tried"]
+    assert page.js("document.querySelectorAll('.rows .row:nth-child(2) .dot').length") == 3
+    page.click(".rows .row:nth-child(2) .id")
+    page.wait("document.querySelectorAll('.trials button').length === 3")
+    assert page.texts(".trials button") == ["✓ pass trial 1, 1.00", "✗ fail trial 2, 0.00", "✓ pass trial 3, 1.00"]
+
+
+def test_two_runs_begin_with_the_verdict_and_what_flipped(show: Open) -> None:
+    before = [a_result(f"c{n}", 0.2, candidate_answer="I do not know that") for n in range(20)]
+    after = [a_result(f"c{n}", 0.9, candidate_answer="I do know that well") for n in range(20)]
+    before += [a_result("lost", 1.0), a_result("same", 0.9), a_result("only-before", 0.5)]
+    after += [
+        a_result("lost", 0.1, digests={"case": "new", "target": "b", "evaluators": "e" * 12, "agentv": "9"}),
+        a_result("same", 0.9),
+        a_result("only-after", 0.5),
+    ]
+    page = show(before, after)
+    assert page.text("h1").startswith("Better: +0.")
+    assert page.text("h1").endswith("20 cases fixed, 1 broken.")
+    assert "Changed besides the target: the texts or files of 1 cases" in page.text(".notes")
+    assert "only in A" in page.text(".notes") and "only in B" in page.text(".notes")
+    assert page.text(".flip.broken").startswith("▼ 1 broken pass → fail\nlost\n1.00 → 0.10")
+    assert page.text(".flip.fixed").startswith("▲ 20 fixed fail → pass")
+    assert page.ids[:2] == ["lost", "c0"]
+    page.filter("flip:no")
+    assert sorted(page.ids) == ["only-after", "only-before", "same"]
+    page.filter("delta>0.5")
+    assert page.text(".status") == "20 of 24 cases"
+    page.filter("")
+    page.press("Escape")
+    page.press("n")
+    page.wait("document.querySelector('.case h1')?.innerText === 'lost'")
+    page.press("n")
+    page.press("p")
+    page.press("j")
+    page.wait("document.querySelector('.case h1')?.innerText === 'c0'")
+    assert page.texts(".diff del") == ["only in A: not"]
+    assert page.texts(".diff ins") == ["only in B: well"]
+    assert "0.20" in page.text(".both-scores") and "0.90" in page.text(".both-scores")
+    page.click(".answers .switch button:nth-child(2)")
+    assert page.texts(".answers .sides > div") == ["A I do not know that", "B I do know that well"]
+    page.js("location.hash = '#case=only-before'")
+    page.wait("document.querySelector('.case').innerText.includes('Only run A has this case.')")
+
+
+PAYLOADS = [
+    "<script>window.hacked = 1</script>",
+    "<img src=x onerror='window.hacked = 1'>",
+    "</script><script>window.hacked = 1</script>",
+    "</template></style></textarea></title><svg onload='window.hacked = 1'>",
+    "javascript:window.hacked=1",
+    '"><iframe src="javascript:parent.hacked=1"></iframe>',
+    "{{constructor.constructor('window.hacked=1')()}} ${window.hacked = 1}",
+    "<!--<script>",
+    "<a href='https://example.com/steal'>click</a> https://example.com/steal ![x](https://example.com/x.png)",
+    "<link rel=stylesheet href=https://example.com/x.css><base href=https://example.com/>",
+]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_hostile_text_stays_text(show: Open, payload: str) -> None:
+    part = {
+        "name": payload,
+        "type": payload,
+        "score": 0.5,
+        "weight": 1.0,
+        "verdict": "fail",
+        "hits": [payload],
+        "misses": [payload],
+        "reasoning": payload,
+        "details": {payload: payload},
+        "evaluator_provider_request": payload,
+    }
+    event = {
+        "type": "tool_call",
+        "name": payload,
+        "input": {payload: payload},
+        "output": payload,
+        "text": payload,
+        "metadata": {"x": payload},
+        "timestamp": payload,
+    }
+    fields = dict.fromkeys(
+        (
+            "dataset",
+            "target",
+            "question",
+            "expected_outcome",
+            "reference_answer",
+            "candidate_answer",
+            "note",
+            "stop_reason",
+            "run_id",
+            "description",
+            "conversation_id",
+            "file",
+            "reasoning",
+            "error_details",
+            "file_changes",
+            "timestamp",
+        ),
+        payload,
+    )
+    evil = a_result(
+        payload,
+        0.5,
+        **fields,
+        evaluator_results=[part],
+        trace=[event],
+        error=payload,
+        metadata={payload: payload},
+        digests={"case": payload, "target": "t", "evaluators": "e", "agentv": payload},
+        trace_summary={"toolCallsByName": {payload: 1}},
+    )
+    page = show([evil, a_result("x")], [evil | {"candidate_answer": payload + " changed"}, a_result("x")])
+    page.click(".rows .row:nth-child(1) .id")
+    page.wait("document.querySelector('.case h1')")
+    page.js("for (const each of document.querySelectorAll('details')) each.open = true")
+    page.filter(payload.split(maxsplit=1)[0])
+    page.js("for (const each of document.querySelectorAll('.case button')) each.click()")
+    time.sleep(0.1)
+    assert page.js("window.hacked") is None
+    assert (
+        page.js(
+            "document.querySelectorAll('img, iframe, object, embed, link, base, form, svg[onload], a:not([href^=\"#\"])').length"
+        )
+        == 0
+    )
+
+
+def test_a_policy_keeps_out_what_text_alone_would_not(show: Open) -> None:
+    page = show(few())
+    got = page.js(
+        "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'set' } catch (error) { return error.name } })()"
+    )
+    assert got == "TypeError"
+    assert page.js("document.querySelector('meta[http-equiv]').content").startswith(
+        "default-src 'none'; script-src 'sha256-"
+    )
+    page._browser.events.clear()  # the browser tells of the attempt in the console, as it should
+
+
+def test_texts_of_all_kinds(show: Open) -> None:
+    page = show(hard_ones())
+
+    def case(name: str) -> str:
+        page.js(f"location.hash = '#case={name}'")
+        page.wait(f"document.querySelector('.case h1')?.innerText === '{name}'")
+        return page.text(".case")
+
+    assert "Paragraph 300." not in case("very-long-answer")
+    page.click(".sides > div:nth-child(2) .more")
+    assert "Paragraph 399." in page.text(".case")
+    assert HEBREW in case("right-to-left")
+    assert page.js("getComputedStyle(document.querySelector('.case .prose')).unicodeBidi") == "plaintext"
+    assert "    if i % 2:\n        print(i)" in case("code")
+    assert page.texts(".case .turn") == ["System", "User", "Assistant", "User"]
+    assert "| Oslo   | 709037 |" in case("table")
+    assert '"city": "Oslo",\n' in case("json")
+    assert "the answer was cut off at the token limit" in case("cut-off")
+    case("no-answer")
+    page.click(".case details summary")
+    page.wait("document.querySelector('.case').innerText.includes('ValueError: no')")
+
+
+def test_a_trace_is_a_timeline_whose_steps_open(show: Open) -> None:
+    page = show([a_result("steps", trace=a_trace(300))], fragment="#case=steps")
+    page.wait("document.querySelectorAll('.steps li').length === 250")
+    page.click(".trace > .more")
+    assert page.js("document.querySelectorAll('.steps li').length") == 300
+    assert "300 steps" in page.text(".trace h3")
+    assert "! error" in page.text(".steps li:nth-child(3)")
+    page.click(".steps li:nth-child(2) summary")
+    page.wait("document.querySelector('.steps li:nth-child(2)').innerText.includes('\"path\": \"src/file_1.py\"')")
+    summary = {"eventCount": 3, "toolNames": ["Read"], "toolCallsByName": {"Read": 3}, "errorCount": 0}
+    page = show([a_result("steps", trace_summary=summary)], fragment="#case=steps&")
+    page.wait("document.querySelector('.trace')?.innerText.includes('run with --include-trace')")
+    page = show([a_result("steps", trace_summary=summary, trace=a_trace(3))], fragment="#case=steps", traces=False)
+    page.wait("document.querySelector('.trace')?.innerText.includes('left out of this report (--no-traces)')")
+
+
+def test_old_results_and_those_of_other_tools(show: Open) -> None:
+    page = show([{"eval_id": "a", "score": 0.25}, {"eval_id": "b", "score": 1}])
+    assert page.ids == ["a", "b"]
+    page.press("j")
+    page.wait("document.querySelector('.case').innerText.includes('The question is not in these results.')")
+    assert "There is no answer." in page.text(".case")
+
+
+def test_a_run_of_errors_and_a_run_without_any(show: Open) -> None:
+    page = show([an_error(f"e{n}", f"error {n % 2}") for n in range(6)])
+    assert page.texts(".errors li") == ["3× error 0", "3× error 1"]
+    page.click(".errors button")
+    page.wait("document.querySelectorAll('.rows .row').length === 3")
+    page = show([a_result(f"c{n}", execution_metrics={"duration_ms": n * 100}) for n in range(1, 9)])
+    assert page.text(".all-passed") == "✓ Every case passed.\n\nSlowest: c8 800 ms, c7 700 ms, c6 600 ms"
+    page = show([a_result("a")], failed_only=True)
+    assert "✓ Every case passed." in page.text("body")
+    assert "No case is in this report." in page.text("main")
+
+
+def test_plots_filter(show: Open) -> None:
+    page = show(a_run(60))
+    page.click(".histogram .bar:nth-child(4)")
+    assert page.js("document.getElementById('filter').value") == "score>=0.6 score<0.8"
+    page.click(".evaluators tbody tr:first-child button")
+    assert page.js("document.getElementById('filter').value") == "evaluator:cites-a-source"
+    page.js("scrollTo(0, 0)")
+    left, top, width, height = page.js(
+        "(() => { const {left, top, width, height} = document.querySelector('.scatter-field').getBoundingClientRect(); return [left, top, width, height] })()"
+    )
+    page.mouse("mousePressed", left + 2, top + height / 2)
+    page.mouse("mouseMoved", left + width / 2, top + height - 10)
+    page.mouse("mouseReleased", left + width - 2, top + height - 2)
+    query = page.js("document.getElementById('filter').value")
+    assert query.startswith("duration>=") and "score>=0.00 score<=0.5" in query
+    assert page.text(".status").endswith("of 60 cases")
+
+
+@pytest.mark.parametrize("width", [400, 800, 1400])
+def test_nothing_is_wider_than_the_screen(show: Open, width: int) -> None:
+    results = hard_ones() + a_run(30)
+    page = show(results, [each | {"score": 0.9, "verdict": "pass"} for each in results])
+    page.resize(width, 800)
+    for fragment in ("#", "#case=very-long-answer", "#case=table", "#case=two-hundred-steps", "#q=verdict:fail"):
+        page.js(f"location.hash = '{fragment}'")
+        time.sleep(0.15)
+        assert page.js("document.documentElement.scrollWidth") <= width, fragment
+        assert page.js("document.querySelector('.case').scrollWidth") <= width, fragment
+
+
+def test_a_narrow_screen_shows_a_case_over_the_table(show: Open) -> None:
+    page = show(a_run(40))
+    page.resize(400, 800)
+    page.js("document.querySelector('.bar-top').scrollIntoView()")
+    page.click(".rows .row:nth-child(3) .c-answer")
+    page.wait("document.querySelector('.case h1')")
+    assert page.js("document.querySelector('.case').getBoundingClientRect().width") == 400
+    assert page.js("document.querySelector('main').inert")
+    page.click(".case-tools button")
+    page.wait("document.querySelector('.case').hidden")
+    assert not page.js("document.querySelector('main').inert")
+    assert page.js("scrollY") > 100  # the table has kept its place
+
+
+ACCESSIBLE = """
+(() => {
+  const problems = [];
+  const visible = (element) => element.checkVisibility({opacityProperty: true, visibilityProperty: true}) && !element.closest('[inert], [aria-hidden="true"], .sr');
+  for (const element of document.querySelectorAll('button, a, input, summary, canvas, svg[role=img], [role=table], dialog, nav, section[aria-labelledby]')) {
+    const label = element.getAttribute('aria-label') || element.innerText || element.textContent || element.title
+      || document.getElementById(element.getAttribute('aria-labelledby'))?.textContent || element.labels?.[0]?.textContent;
+    if (visible(element) && !label?.trim()) problems.push('no name: ' + element.outerHTML.slice(0, 120));
+  }
+  for (const role of ['main', 'h1', 'footer, .case:not([hidden])', '[role=search]']) if (!document.querySelector(role)) problems.push('missing: ' + role);
+  const parse = (text) => { const parts = text.match(/[\\d.]+/g).map(Number); return {rgb: parts.slice(0, 3), alpha: parts[3] ?? 1}; };
+  const light = ([r, g, b]) => { const [x, y, z] = [r, g, b].map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * x + 0.7152 * y + 0.0722 * z; };
+  const behind = (element) => { for (let each = element; each; each = each.parentElement) { const {rgb, alpha} = parse(getComputedStyle(each).backgroundColor); if (alpha === 1) return rgb; } return [255, 255, 255]; };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !visible(element) || element.closest('script, style')) continue;
+    const [one, two] = [light(parse(getComputedStyle(element).color).rgb), light(behind(element))].sort((a, b) => b - a);
+    const ratio = (one + 0.05) / (two + 0.05);
+    if (ratio < 4.5) problems.push(`contrast ${ratio.toFixed(2)}: ${walker.currentNode.data.slice(0, 40)}`);
+  }
+  return [...new Set(problems)];
+})()
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_names_landmarks_and_contrast(show: Open, dark: bool) -> None:
+    results = hard_ones() + few()
+    changed = [each | {"score": 0.5, "verdict": "fail", "candidate_answer": "another"} for each in results]
+    for second in (None, changed):
+        page = show(results, second)
+        page.set_theme(dark=dark)
+        page.press("?")
+        assert page.js(ACCESSIBLE) == []
+        page.press("Escape")
+        for fragment in (
+            "#q=verdict:fail%20score%3C",
+            "#case=code",
+            "#case=no-answer",
+            "#case=two-hundred-steps",
+            "#case=judged",
+        ):
+            page.js(f"location.hash = '{fragment}'")
+            time.sleep(0.15)
+            assert page.js(ACCESSIBLE) == [], fragment
+    assert page.js("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(20, 23, 26)" if dark else "rgb(255, 255, 255)"
+    )
+
+
+def test_everything_can_be_reached_with_the_tab_key(show: Open) -> None:
+    page = show(few())
+    reached = set()
+    for _ in range(40):
+        page.press("Tab")
+        reached.add(page.js("document.activeElement.id || document.activeElement.innerText?.trim().split('\\n')[0]"))
+        assert page.js(
+            "document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle !== 'none'"
+        )
+    assert {"filter", "?", "broken", "good", "style", "duration", "cost", "score"} <= reached
+
+
+def test_rows_are_virtual_and_there_may_be_more_than_a_page_is_high(show: Open) -> None:
+    page = show([{"eval_id": f"case-{n}", "score": 1} for n in range(250_000)])
+    assert page.text(".status") == "250,000 cases"
+    assert page.js("document.querySelectorAll('.rows .row').length") < 100
+    assert page.js("document.documentElement.scrollHeight") < 9_000_000
+    page.js("scrollTo(0, document.documentElement.scrollHeight)")
+    page.wait("[...document.querySelectorAll('.rows .id')].at(-1)?.innerText === 'case-249999'")
+    page.js("location.hash = '#case=case-123456'")
+    page.wait("document.querySelector('.case h1')?.innerText === 'case-123456'")
+    page.wait("[...document.querySelectorAll('.rows .id')].some((link) => link.innerText === 'case-123456')")
+    page.filter("case-24999")
+    assert page.text(".status") == "11 of 250,000 cases"
+    assert page.heap_mb() < 100
+
+
+def test_a_search_says_that_it_is_searching_and_finds_one_answer_in_many(show: Open) -> None:
+    results = a_run(4000)
+    results[3210]["candidate_answer"] += ' a "needle" in\nthe häystack'
+    page = show(results)
+    page.js(
+        "new MutationObserver(() => { window.said = (window.said ?? '') + document.querySelector('.status').innerText }).observe(document.querySelector('.status'), {childList: true, characterData: true, subtree: true})"
+    )
+    page.filter("needle häystack")
+    assert page.ids == [results[3210]["eval_id"]]
+    assert "searching texts" in page.js("window.said")
+
+
+def test_printing_gives_the_summary_and_what_did_not_pass(show: Open) -> None:
+    page = show(few())
+    page.js("dispatchEvent(new Event('beforeprint'))")
+    page.send("Emulation.setEmulatedMedia", media="print")
+    words = page.text("body")
+    assert "40% passed" in words
+    assert "Cases that did not pass" in words and "broken" in words and "middling" in words
+    assert "judged" not in page.text(".printed")
+    page.send("Emulation.setEmulatedMedia", media="screen")
+
+
+def test_a_case_can_be_copied_as_markdown(show: Open) -> None:
+    page = show(few(), fragment="#case=bad")
+    page.wait("document.querySelector('.case h1')")
+    page.js("navigator.clipboard.writeText = async (text) => { window.copied = text }")
+    page.press("c")
+    page.wait("document.querySelector('.copied').innerText === 'copied'")
+    assert page.js("window.copied").startswith("### bad: fail 0.10\n\n**Question**\n\n```\nWhat is bad?\n```\n")
+    assert "- ✗ does not give a source" in page.js("window.copied")
