@@ -86,7 +86,11 @@ def test_trials_of_a_case_share_a_row_and_figures_are_per_case(write: Write) -> 
 
 def test_a_run_record_tells_the_commit_and_the_model(write: Write) -> None:
     run_id = "20261116-030000-ab12"
-    record: dict[str, Any] = {"run_id": run_id, "git": {"commit": "0123456789abcdef", "dirty": True, "branch": "main"}}
+    record: dict[str, Any] = {
+        "run_id": run_id,
+        "status": "done",
+        "git": {"commit": "0123456789abcdef", "dirty": True, "branch": "main"},
+    }
     record |= {"targets": [{"name": "default", "model": "gpt-x"}], "command": ["agentv", "eval", "evals"]}
     record |= {"summary": {"duration_seconds": 185}, "ledger": {"planned": 9, "skipped": 1, "not_run": 5}}
     write(f".agentv/runs/{run_id}.json", json.dumps(record))

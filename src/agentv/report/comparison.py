@@ -51,7 +51,9 @@ def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         pairs = "1 pair" if found.pairs == 1 else f"{found.pairs} pairs"
         yield f"{name}{_verdict(comparison)}: {figures}{pairs}, margin {found.margin:g}"
         yield from _changed_lines(comparison.changed)
-        costs = [f"{what} {a} -> {b}{f' ({change})' if change else ''}" for what, a, b, change in answer_costs(comparison)]
+        costs = [
+            f"{what} {a} -> {b}{f' ({change})' if change else ''}" for what, a, b, change in answer_costs(comparison)
+        ]
         if costs:
             yield f"per answer: {', '.join(costs)}"
         yield from _notes(comparison)

@@ -4,30 +4,28 @@ The record is a help and no more: a report is made without it, from what the res
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-RUNS = Path(".agentv", "runs")
+from agentv.results.runs import RUNS, RunRecord
+
 _RUN_ID = re.compile(r"\d{8}-\d{6}-\w{1,16}")
-_MAX_BYTES = 1 << 20
 
 
-def find_record(run_id: str, results: Path) -> Mapping[str, Any]:
-    """Return the record of a run, looked for in this folder and around its results file; empty if there is none."""
+def find_record(run_id: str, results: Path) -> RunRecord | None:
+    """Return the record of a run, looked for in this folder and around its results file; None if there is none."""
     if not _RUN_ID.fullmatch(run_id):
-        return {}  # it comes from a file: it must not lead anywhere else
+        return None  # it comes from a file: it must not lead anywhere else
     for folder in _folders(results):
         try:
-            with (folder / RUNS / f"{run_id}.json").open("rb") as file:
-                found = msgspec.json.decode(file.read(_MAX_BYTES))
-        except (OSError, msgspec.MsgspecError, RecursionError):
+            raw = (folder / RUNS / f"{run_id}.json").read_bytes()
+            return msgspec.json.decode(raw, type=RunRecord)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
-        if isinstance(found, dict) and found.get("run_id") == run_id:
-            return found
-    return {}
+    return None
 
 
 def _folders(results: Path) -> Iterator[Path]:
@@ -35,37 +33,22 @@ def _folders(results: Path) -> Iterator[Path]:
     yield from results.absolute().parents
 
 
-def record_figures(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a page shows of a record, as far as it is what it should be."""
-    git, ledger, summary = (_mapping(record.get(name)) for name in ("git", "ledger", "summary"))
-    targets = [_mapping(each) for each in _list(record.get("targets"))]
-    commit = git.get("commit")
-    command = [part for part in _list(record.get("command")) if isinstance(part, str)]
+def record_figures(record: RunRecord) -> dict[str, Any]:
+    """Return what a page shows of a record."""
+    git, ledger = record.git, record.ledger
     found = {
-        "models": list(dict.fromkeys(str(each["model"]) for each in targets if each.get("model"))),
-        "commit": f"{str(commit)[:10]}{' with changes' if git.get('dirty') else ''}" if commit else None,
-        "branch": git.get("branch"),
-        "command": " ".join(command) or None,
-        "status": record.get("status"),
-        "judge": _mapping(record.get("judge_health")).get("verdict"),
-        "started": record.get("started"),
-        "seconds": summary.get("duration_seconds"),
+        "models": list(dict.fromkeys(str(each["model"]) for each in record.targets if each.get("model"))),
+        "commit": f"{git.commit[:10]}{' with changes' if git.dirty else ''}" if git else None,
+        "branch": git.branch if git else None,
+        "command": " ".join(record.command),
+        "started": record.started,
+        "seconds": _number(record.summary.get("duration_seconds")),
         "planned": ledger.get("planned"),
         "skipped": ledger.get("skipped"),
         "not_run": ledger.get("not_run"),
     }
-    return {name: value for name, value in found.items() if _is_shown(name, value)}
+    return {name: value for name, value in found.items() if value}
 
 
-def _is_shown(name: str, value: Any) -> bool:
-    if name in ("seconds", "planned", "skipped", "not_run"):
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return bool(value) and isinstance(value, str | list)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) else None

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from agentv.compare.records import Comparison
-from agentv.report.comparison import describe_changes
+from agentv.report.comparison import answer_costs, describe_changes
 from agentv.report.page.figures import Figures
+
+SHOWN_TARGETS = 5
 
 
 def run_headline(figures: Figures) -> str:
@@ -60,12 +62,20 @@ def comparison_headline(comparison: Comparison, fixed: int, broken: int) -> str:
 
 def comparison_notes(comparison: Comparison) -> Iterator[str]:
     """Yield what else differs between the runs, and what to know before believing the figures."""
+    for name in comparison.changed.targets[:SHOWN_TARGETS]:
+        yield f"Target {name} is another version."
     if changed := describe_changes(comparison.changed):
         yield f"Changed besides the target: {changed}."
     if comparison.changed.unknown:
         yield f"What else changed is not known for {_count(comparison.changed.unknown, 'case')}: no digests."
     elif not changed:
         yield "Nothing changed besides the target: same cases, same evaluators, same judge."
+    if costs := list(answer_costs(comparison)):
+        said = [f"{what} {before} → {after}{f' ({change})' if change else ''}" for what, before, after, change in costs]
+        yield f"Per answer: {', '.join(said)}."
+    for file, side in zip(comparison.files, "AB", strict=True):
+        if file.dry_run:
+            yield f"{_count(file.dry_run, 'result')} of {side} come from a dry run: a mock answered, not the target."
     unmatched = comparison.unmatched
     if unmatched.file1 or unmatched.file2:
         sides = [f"{count} only in {side}" for side, count in (("A", unmatched.file1), ("B", unmatched.file2)) if count]

@@ -263,8 +263,9 @@ class _Run:
         figures["seconds"] = seconds_between(figures["started"], figures["ended"])
         run_ids = list(self.totals.run_ids)
         figures["run_ids"] = run_ids
-        if run_ids:
-            figures |= clean.values(record_figures(find_record(run_ids[-1], self.path)))
+        record = find_record(run_ids[-1], self.path) if run_ids else None
+        if record is not None:
+            figures |= clean.values(record_figures(record))
         return figures
 
     def meta(self, figures: Figures, letter: str) -> dict[str, Any]:

@@ -40,7 +40,6 @@ export function aboutRun({ figures, file }) {
     ["target", list(figures.targets)],
     ["model", list(figures.models ?? [])],
     ["dataset", list(figures.datasets)],
-    ["judge", figures.judge],
     ["tokens", tokens],
     ["ledger", ledger(figures)],
     ["run", list(figures.run_ids)],
