@@ -26,7 +26,7 @@ lint: .venv/dev.stamp
 types: .venv/dev.stamp
 	$(BIN)/mypy
 
-unit: .venv/dev.stamp
+unit: .venv/dev.stamp .venv/browser.stamp
 	$(BIN)/pytest -q -n 4 --dist worksteal
 
 bench: .venv/demo.stamp
@@ -38,7 +38,7 @@ bench-peers: .venv/demo.stamp
 schemas: .venv/demo.stamp
 	for kind in eval sidecar case targets config result; do $(BIN)/agentv schema $$kind >schemas/$$kind.schema.json; done
 
-picture: .venv/demo.stamp
+picture: .venv/dev.stamp .venv/browser.stamp
 	$(BIN)/python scripts/picture.py
 
 clean:
@@ -51,6 +51,11 @@ clean:
 
 .venv/demo.stamp: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+# Tests of pages need a browser; without one they are skipped, or fail where CI is set.
+.venv/browser.stamp: | .venv/dev.stamp
+	$(BIN)/python scripts/browser.py
 	@touch $@
 
 .venv/dev.stamp: pyproject.toml | .venv/bin/python

@@ -1,17 +1,29 @@
-"""Runs the first example and draws what the terminal shows: `make picture` writes docs/run.svg."""
+"""Runs the first example and draws what people see: `make picture` writes docs/run.svg and the pictures of its report.
+
+The report is drawn by a real browser (see scripts/browser.py); without one its pictures stay as they are.
+"""
 
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
 COLUMNS = 86
+PICTURES = (
+    ("report.png", "old.html", "", False),
+    ("report-case.png", "old.html", "#case=norway", False),
+    ("report-comparison.png", "comparison.html", "", True),
+)
 COMMAND = ["eval", "examples/first", "--workers", "3"]
 
 
@@ -37,7 +49,8 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-def main() -> None:
+def draw_terminal() -> None:
+    """Draw what a run leaves on a terminal."""
     console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     printed = re.sub(r"\n*Results: .*\n", "\n", shown()).rstrip()
     console.print(Text.assemble(("$ ", "green"), (f"agentv {' '.join(COMMAND)}", "bold")))
@@ -47,4 +60,32 @@ def main() -> None:
     (ROOT / "docs" / "run.svg").write_text(local, encoding="utf-8")
 
 
-main()
+def draw_report() -> None:
+    """Draw the report of a run of the first example, of one of its cases, and of the comparison with the next version."""
+    from tests.kits.browser import find_chromium, start_browser
+
+    if find_chromium() is None:
+        print("no browser: the pictures of the report stay as they are")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copytree(ROOT / "examples" / "first", folder / "first")
+        for out, target in (("old.jsonl", "default"), ("new.jsonl", "better")):
+            _agentv(folder / "first", "eval", "capitals.yaml", "sums.jsonl", "--target", target, "--out", out)
+        _agentv(folder / "first", "report", "old.jsonl")
+        _agentv(folder / "first", "report", "old.jsonl", "new.jsonl", "--out", "comparison.html")
+        with start_browser(folder / "profile") as browser:
+            for picture, report, fragment, dark in PICTURES:
+                with browser.page(1200, 800, dark=dark) as page:
+                    page.open(folder / "first" / report, fragment)
+                    time.sleep(0.5)  # until all is drawn
+                    page.picture(ROOT / "docs" / picture)
+
+
+def _agentv(folder: Path, *args: str) -> None:
+    subprocess.run([sys.executable, "-m", "agentv", *args], cwd=folder, capture_output=True, check=False)
+
+
+if __name__ == "__main__":
+    draw_terminal()
+    draw_report()

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
+OWN_CHROMIUM = Path(__file__).parent.parent.parent / ".venv" / "browser" / "chromium"
+"""Where scripts/browser.py puts one."""
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = (
     "--headless",
@@ -33,9 +35,9 @@ KEYS = {"Escape": 27, "Enter": 13, "Tab": 9, "ArrowDown": 40}
 
 
 def find_chromium() -> str | None:
-    """The browser to test with: what `CHROMIUM` names, else one on the PATH."""
-    named = os.environ.get("CHROMIUM")
-    return named or next((found for name in NAMES if (found := shutil.which(name))), None)
+    """The browser to test with: what `CHROMIUM` names, else one on the PATH, else one of our own."""
+    named = os.environ.get("CHROMIUM") or next((found for name in NAMES if (found := shutil.which(name))), None)
+    return named or (str(OWN_CHROMIUM) if OWN_CHROMIUM.is_file() else None)
 
 
 def require_chromium() -> str:
@@ -43,7 +45,9 @@ def require_chromium() -> str:
     found = find_chromium()
     if found is not None:
         return found
-    message = "no Chromium: install it (apt-get install chromium) or name one in CHROMIUM"
+    message = (
+        "no Chromium: install it (apt-get install chromium, or python scripts/browser.py), or name one in CHROMIUM"
+    )
     if os.environ.get("CI"):
         pytest.fail(message)
     pytest.skip(message)

@@ -117,9 +117,9 @@ class Cases:
 
 
 def interval_of(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the 95% interval of the mean of numbers from 0 to 1; there is none for a single one."""
+    """Return the 95% interval of the mean of numbers from 0 to 1; there is none if they are all the same."""
     found = estimate_mean(Sample(values))
-    if found.low is None or found.high is None:
+    if found.low is None or found.high is None or not found.error:
         return None, None
     return max(0.0, found.low), min(1.0, found.high)
 

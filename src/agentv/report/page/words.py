@@ -70,9 +70,6 @@ def comparison_notes(comparison: Comparison) -> Iterator[str]:
         yield f"What else changed is not known for {_count(comparison.changed.unknown, 'case')}: no digests."
     elif not changed:
         yield "Nothing changed besides the target: same cases, same evaluators, same judge."
-    if costs := list(answer_costs(comparison)):
-        said = [f"{what} {before} → {after}{f' ({change})' if change else ''}" for what, before, after, change in costs]
-        yield f"Per answer: {', '.join(said)}."
     for file, side in zip(comparison.files, "AB", strict=True):
         if file.dry_run:
             yield f"{_count(file.dry_run, 'result')} of {side} come from a dry run: a mock answered, not the target."
@@ -88,6 +85,9 @@ def comparison_notes(comparison: Comparison) -> Iterator[str]:
         yield f"{what}: had {had} gone either way, the difference would be between {between}."
     for note in comparison.statistics.notes:
         yield f"{note[:1].upper()}{note[1:]}."
+    if costs := list(answer_costs(comparison)):
+        said = [f"{what} {before} → {after}{f' ({change})' if change else ''}" for what, before, after, change in costs]
+        yield f"Per answer: {', '.join(said)}."
 
 
 def seconds_between(first: str, last: str) -> float | None:

@@ -107,7 +107,7 @@ function plainBody(result) {
 }
 
 function evaluators(result) {
-  const parts = Array.isArray(result.evaluator_results) ? result.evaluator_results : [];
+  const parts = Array.isArray(result.evaluator_results) ? result.evaluator_results.toSorted((a, b) => stateOf(a.verdict) - stateOf(b.verdict)) : [];
   if (!parts.length) return hitsAndMisses(result);
   return el("section", { class: "judgements" }, el("h3", null, "Evaluators"), parts.map((part) => judgement(part, parts.length > 1)));
 }

@@ -63,7 +63,7 @@ export function plots(model, filterBy) {
   const scatter = new Scatter(model, filterBy);
   return el("div", { class: "plots" },
     el("section", null, el("h2", null, "Scores ", model.base && el("small", null, "B, with A in grey")), histogram(figures.histogram, model.base?.meta.figures.histogram, filterBy)),
-    figures.evaluators.length > 0 && el("section", null, el("h2", null, "Evaluators"), evaluatorTable(figures.evaluators, (name, value) => filterBy(`${name}:${quoteTerm(value)}`))),
+    figures.evaluators.length > 0 && el("section", null, el("h2", null, "Evaluators"), evaluatorTable(figures.evaluators, model.base?.meta.figures.evaluators, (name, value) => filterBy(`${name}:${quoteTerm(value)}`))),
     model.count > 1 && scatter.measure && el("section", null, scatter.element()));
 }
 

@@ -22,30 +22,32 @@ export function histogram(counts, base, filterBy) {
   return el("div", { class: "histogram" }, bars);
 }
 
-/** Returns the table of evaluators, the worst first: mean as a dot with its interval, pass rate, failures. */
-export function evaluatorTable(evaluators, filterBy, shown = 8) {
+/** Returns the table of evaluators, the worst first: mean with its interval, pass rate, failures; `base` are those of A. */
+export function evaluatorTable(evaluators, base, filterBy, shown = 8) {
+  const before = new Map((base ?? []).map((each) => [each.name, each.mean]));
   const anyFailures = evaluators.some((each) => each.failures);
   const row = (each) => el("tr", null,
     el("th", { scope: "row" }, el("button", { type: "button", class: "plain", title: `show the cases that ${each.name} judged`, on: { click: () => filterBy("evaluator", each.name) } }, each.name || "(no name)")),
-    el("td", { class: "dot-cell" }, dotPlot(each)),
+    el("td", { class: "dot-cell" }, dotPlot(each, before.get(each.name))),
     el("td", { class: "number" }, scoreText(each.mean)),
     el("td", { class: "number" }, percentText(each.pass_rate)),
     anyFailures && el("td", { class: "number" }, each.failures || "–"));
   const body = el("tbody", null, evaluators.slice(0, shown).map(row));
   const more = evaluators.length > shown && el("button", { type: "button", class: "more", on: { click: () => { body.append(...evaluators.slice(shown).map(row)); more.remove(); } } }, `show all ${evaluators.length}`);
   return [el("table", { class: "evaluators" },
-    el("thead", null, el("tr", null, el("th", { scope: "col" }, "evaluator"), el("th", { scope: "col" }, "0 to 1, with 95%"),
+    el("thead", null, el("tr", null, el("th", { scope: "col" }, "evaluator"), el("th", { scope: "col" }, base ? "0 to 1, with 95%, A grey" : "0 to 1, with 95%"),
       el("th", { scope: "col", class: "number" }, "mean"), el("th", { scope: "col", class: "number" }, "pass"),
       anyFailures && el("th", { scope: "col", class: "number", title: "how often it broke" }, "broke"))),
     body), more];
 }
 
-function dotPlot({ mean, low, high }) {
+function dotPlot({ mean, low, high }, before) {
   const at = (value) => 4 + value * 92;
   const interval = low === null || low === undefined ? "" : `, 95% ${scoreText(low)} to ${scoreText(high)}`;
-  return svg("svg", { viewBox: "0 0 100 12", class: "dot-plot", role: "img", "aria-label": `mean ${scoreText(mean)}${interval}`, preserveAspectRatio: "none" },
+  return svg("svg", { viewBox: "0 0 100 12", class: "dot-plot", role: "img", "aria-label": `mean ${scoreText(mean)}${interval}${before === undefined ? "" : `, in A ${scoreText(before)}`}`, preserveAspectRatio: "none" },
     svg("line", { x1: 4, x2: 96, y1: 6, y2: 6, class: "axis" }),
     interval && svg("line", { x1: at(low), x2: at(high), y1: 6, y2: 6, class: "interval" }),
+    before !== undefined && svg("line", { x1: at(before), x2: at(before), y1: 1.5, y2: 10.5, class: "before" }),
     svg("line", { x1: at(mean), x2: at(mean), y1: 1.5, y2: 10.5, class: "mean" }));
 }
 
