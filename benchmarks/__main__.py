@@ -3,7 +3,7 @@
 import sys
 from importlib import import_module
 
-NAMES = ("loading", "running", "regression", "evaluating", "commands", "asking", "comparing", "startup")
+NAMES = ("loading", "running", "regression", "evaluating", "commands", "asking", "comparing", "reporting", "startup")
 
 
 def main(names: list[str]) -> None:

@@ -42,10 +42,8 @@ def _write(path: Path, count: int) -> Path:
     words = ["".join(dice.choices("abcdefghijklmnopqrstuvwxyz", k=dice.randint(2, 10))) for _ in range(5000)]
     with path.open("w") as file:
         for number in range(count):
-            texts = {
-                "candidate_answer": " ".join(dice.choices(words, k=110)),
-                "question": " ".join(dice.choices(words, k=50)),
-            }
+            answer, question = (" ".join(dice.choices(words, k=length)) for length in (110, 50))
+            texts = {"candidate_answer": answer, "question": question}
             metrics = {"duration_ms": round(dice.lognormvariate(7, 0.6), 1), "cost_usd": round(dice.random() / 100, 5)}
             result = a_result(f"case-{number:06}", round(dice.random(), 3), **texts, execution_metrics=metrics)
             file.write(json.dumps(result) + "\n")

@@ -61,7 +61,7 @@ def draw_terminal() -> None:
 
 
 def draw_report() -> None:
-    """Draw the report of a run of the first example, of one of its cases, and of the comparison with the next version."""
+    """Draw the report of a run of the first example, one of its cases, and the comparison with the next version."""
     from tests.kits.browser import find_chromium, start_browser
 
     if find_chromium() is None:

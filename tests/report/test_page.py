@@ -17,6 +17,7 @@ from agentv.notices import collect_warnings
 from agentv.report.page.document import MODULES, asset, script
 from agentv.report.page.write import PageOptions, write_report
 from agentv.results.formats import YAML
+from tests.kits import browser as browser_kit
 from tests.kits.pages import a_result, a_run, a_trace, an_error, save_results
 from tests.kits.project import PRINT_PEAK_KB, Write, agentv
 
@@ -149,6 +150,7 @@ def test_a_torn_last_line_is_a_warning(write: Write) -> None:
     write("other.jsonl", a_run(3))
     assert "(3 cases" in report("out.jsonl", "other.jsonl")
     assert "(3 cases" in report("other.jsonl", "out.jsonl")
+    assert report("out.jsonl", "--failed-only").count("cut off") == 1
 
 
 def test_a_last_line_without_a_line_feed_is_not_lost(write: Write) -> None:
@@ -296,7 +298,7 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
 
 def test_help_and_bad_options(write: Write) -> None:
     said = report("--help")
-    assert "agentv report before.jsonl after.jsonl --out comparison.html" in said
+    assert "agentv report old.jsonl new.jsonl --out page.html" in said
     assert "error: missing argument 'RESULTS'" in report(code=2)
     assert "did you mean '--failed-only'" in report("x.jsonl", "--failed-onyl", code=2)
 
@@ -305,3 +307,14 @@ def test_save_results_keeps_text_as_it_is(tmp_path: Path) -> None:
     path = save_results(tmp_path / "a.jsonl", [a_result("ä\u2028b")])
     write_report([path], tmp_path / "a.html")
     assert block_of(str(tmp_path / "a.html"), "ids").decode() == "ä\u2028b"
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("", "skipped"), ("true", "failed")])
+def test_without_a_browser_its_tests_are_skipped_and_fail_in_ci(
+    monkeypatch: pytest.MonkeyPatch, ci: str, outcome: str
+) -> None:
+    monkeypatch.setattr(browser_kit, "find_chromium", lambda: None)
+    monkeypatch.setenv("CI", ci)
+    expected = pytest.fail.Exception if outcome == "failed" else pytest.skip.Exception
+    with pytest.raises(expected, match="no Chromium: install it"):
+        browser_kit.require_chromium()

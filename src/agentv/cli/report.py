@@ -32,7 +32,7 @@ the_output = options("The output")
     cls=Command,
     examples=(
         "agentv report results.jsonl",
-        "agentv report before.jsonl after.jsonl --out comparison.html",
+        "agentv report old.jsonl new.jsonl --out page.html",
         "agentv report results.jsonl --failed-only",
     ),
 )

@@ -7,7 +7,7 @@ is wrong with it.
 
 import io
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
@@ -58,10 +58,10 @@ def read_records(path: Path, view: type[View], form: ResultFormat | None = None)
             yield Record(found, raw)
 
 
-def read_results(path: Path, view: type[View]) -> Iterator[Record[View]]:
+def read_results(path: Path, view: type[View], on_torn: Callable[[Problem], None] = warn) -> Iterator[Record[View]]:
     """Yield the results of any results file, one at a time; `raw` is a result as JSON, on one line.
 
-    A torn result at the end is skipped with a warning. Raise `ResultsError`, at the end, with all else that is wrong.
+    A torn result at the end is skipped, and `on_torn` is told. Raise `ResultsError`, at the end, with all else that is wrong.
     """
     problems: list[Problem] = []
     try:
@@ -77,7 +77,7 @@ def read_results(path: Path, view: type[View]) -> Iterator[Record[View]]:
     except OSError as error:
         problems.append(Problem.of(unreadable(error, path)))
     for torn in (problem for problem in problems if problem.severity == "warning"):
-        warn(torn)
+        on_torn(torn)
     if errors := [problem for problem in problems if problem.severity == "error"]:
         raise ResultsError(errors)
 

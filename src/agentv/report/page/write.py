@@ -6,7 +6,7 @@ temporary file, since the index must stand before them in the page.
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,7 +134,7 @@ class _Page:
     def _scan(self) -> None:
         """Count all the results, of which some will be left out."""
         for run in self._runs:
-            for record in self._read_records(run.path):
+            for record in self._read_records(run.path, on_torn=lambda _: None):  # the second time is soon enough
                 run.add(self._row(record.view), record.view)
         self._count()
 
@@ -160,9 +160,9 @@ class _Page:
         snippets.flush()
         run.starts = {"results": results.starts, "snippets": snippets.starts}
 
-    def _read_records(self, path: Path) -> Iterator[Record[PageView]]:
+    def _read_records(self, path: Path, on_torn: Callable[[Problem], None] = warn) -> Iterator[Record[PageView]]:
         found = False
-        for record in read_results(path, PageView):
+        for record in read_results(path, PageView, on_torn):
             found = True
             yield _masked(record)
         if not found:

@@ -19,7 +19,7 @@ export function comparisonHeader(model, filterBy) {
     comparison.delta && el("figure", { class: "difference" },
       intervalPlot({ mean: comparison.delta.mean, low: comparison.delta.ci_lower ?? NaN, high: comparison.delta.ci_upper ?? NaN, margin: comparison.margin, verdict: comparison.verdict, bounds: comparison.interval }),
       el("figcaption", null, figuresLine(comparison))),
-    model.meta.failed_only && el("p", { class: "notice" }, `Only the ${countText(model.count, "case")} that did not pass in both runs are in this report (--failed-only); the figures are those of all.`),
+    model.meta.failed_only && el("p", { class: "notice" }, `Only the ${countText(model.count, "case")} that did not pass in one of the runs are in this report (--failed-only); the figures are those of all.`),
     el("div", { class: "flips" }, flipColumn(model, BROKEN, filterBy), flipColumn(model, FIXED, filterBy)),
     el("div", { class: "two-runs" }, [before, after].map((run) => el("section", null,
       el("h2", null, `${run.letter}: ${run.headline}`), el("p", { class: "facts small" }, `${run.facts}.`),
