@@ -17,7 +17,7 @@ from agentv.notices import collect_warnings
 from agentv.report.page.document import MODULES, asset, script
 from agentv.report.page.write import PageOptions, write_report
 from agentv.results.formats import YAML
-from tests.kits import browser as browser_kit
+from tests.kits.browser import require_chromium
 from tests.kits.pages import a_result, a_run, a_trace, an_error, save_results
 from tests.kits.project import PRINT_PEAK_KB, Write, agentv
 
@@ -313,8 +313,8 @@ def test_save_results_keeps_text_as_it_is(tmp_path: Path) -> None:
 def test_without_a_browser_its_tests_are_skipped_and_fail_in_ci(
     monkeypatch: pytest.MonkeyPatch, ci: str, outcome: str
 ) -> None:
-    monkeypatch.setattr(browser_kit, "find_chromium", lambda: None)
+    monkeypatch.setattr("tests.kits.browser.find_chromium", lambda: None)
     monkeypatch.setenv("CI", ci)
     expected = pytest.fail.Exception if outcome == "failed" else pytest.skip.Exception
     with pytest.raises(expected, match="no Chromium: install it"):
-        browser_kit.require_chromium()
+        require_chromium()

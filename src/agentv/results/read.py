@@ -61,7 +61,8 @@ def read_records(path: Path, view: type[View], form: ResultFormat | None = None)
 def read_results(path: Path, view: type[View], on_torn: Callable[[Problem], None] = warn) -> Iterator[Record[View]]:
     """Yield the results of any results file, one at a time; `raw` is a result as JSON, on one line.
 
-    A torn result at the end is skipped, and `on_torn` is told. Raise `ResultsError`, at the end, with all else that is wrong.
+    A torn result at the end is skipped, and `on_torn` is told. Raise `ResultsError`, at the end, with all else that is
+    wrong.
     """
     problems: list[Problem] = []
     try:
