@@ -410,7 +410,7 @@ def test_a_trace_is_a_timeline_whose_steps_open(show: Open) -> None:
     page.wait("document.querySelectorAll('.steps li').length === 250")
     page.click(".trace > .more")
     assert page.js("document.querySelectorAll('.steps li').length") == 300
-    assert "300 steps" in page.text(".trace h3")
+    assert "300 steps" in page.text(".trace h2")
     assert "! error" in page.text(".steps li:nth-child(3)")
     page.click(".steps li:nth-child(2) summary")
     page.wait("document.querySelector('.steps li:nth-child(2)').innerText.includes('\"path\": \"src/file_1.py\"')")

@@ -37,7 +37,7 @@ export async function showCase(model, row, wanted, box, actions) {
       compared ? comparedBody(model, row, before, after) : plainBody(result),
       model.base && !compared && el("p", { class: "notice" }, `Only run ${run.meta.letter} has this case.`),
       traceSection(result, !model.meta.traces),
-      result.file_changes && el("section", null, el("h3", null, "Changed files"), longText(String(result.file_changes), diffBlock)),
+      result.file_changes && el("section", null, el("h2", null, "Changed files"), longText(String(result.file_changes), diffBlock)),
       metrics(result)));
   box.scrollTop = 0;
 }
@@ -77,7 +77,7 @@ function warnings(result) {
   const details = result.error_details;
   return [
     result.error !== undefined && result.error !== null && el("section", { class: "notice failed", "aria-label": "error" },
-      el("h3", null, { timeout: "It timed out", judge: "A judge failed" }[result.failure] ?? "It ended in an error"),
+      el("h2", null, { timeout: "It timed out", judge: "A judge failed" }[result.failure] ?? "It ended in an error"),
       longText(typeof result.error === "string" ? result.error : JSON.stringify(result.error, null, 2), codeBlock),
       details && folded("traceback", details)),
     result.failure === "judge" && !result.error && el("p", { class: "notice" }, "! A judge failed: the score is not its judgement."),
@@ -88,8 +88,8 @@ function warnings(result) {
 }
 
 function textSection(title, text, absent) {
-  if (text === undefined || text === null || text === "") return absent && el("section", null, el("h3", null, title), el("p", { class: "quiet" }, absent));
-  return el("section", null, el("h3", null, title), longText(typeof text === "string" ? text : JSON.stringify(text, null, 2)));
+  if (text === undefined || text === null || text === "") return absent && el("section", null, el("h2", null, title), el("p", { class: "quiet" }, absent));
+  return el("section", null, el("h2", null, title), longText(typeof text === "string" ? text : JSON.stringify(text, null, 2)));
 }
 
 function asked(result) {
@@ -109,12 +109,12 @@ function plainBody(result) {
 function evaluators(result) {
   const parts = Array.isArray(result.evaluator_results) ? result.evaluator_results.toSorted((a, b) => stateOf(a.verdict) - stateOf(b.verdict)) : [];
   if (!parts.length) return hitsAndMisses(result);
-  return el("section", { class: "judgements" }, el("h3", null, "Evaluators"), parts.map((part) => judgement(part, parts.length > 1)));
+  return el("section", { class: "judgements" }, el("h2", null, "Evaluators"), parts.map((part) => judgement(part, parts.length > 1)));
 }
 
 function judgement(part, showWeight) {
   return el("article", { class: "judgement" },
-    el("h4", null, stateMark(part.failed ? ERROR : stateOf(part.verdict)), " ", el("span", { class: "judge-name" }, part.name),
+    el("h3", null, stateMark(part.failed ? ERROR : stateOf(part.verdict)), " ", el("span", { class: "judge-name" }, part.name),
       el("span", { class: "number" }, scoreText(part.score)),
       el("span", { class: "quiet" }, part.type === part.name ? "" : part.type ?? "", showWeight && part.weight !== undefined && part.weight !== 1 ? ` weight ${part.weight}` : "")),
     hitsAndMisses(part),
@@ -143,10 +143,10 @@ function comparedBody(model, row, before, after) {
 /** Returns the two answers as one text with what was removed and what was added, or each in a column. */
 function answersDiff(before, after) {
   const box = el("section", { class: "answers" });
-  if (before === after) return fill(box, el("h3", null, "Answer ", el("small", null, before ? "the same in A and B" : "none in A and B")), before && longText(before));
+  if (before === after) return fill(box, el("h2", null, "Answer ", el("small", null, before ? "the same in A and B" : "none in A and B")), before && longText(before));
   const views = {
     "differences": () => el("div", { class: "text diff" }, el("p", { class: "prose", dir: "auto" }, diffTexts(before, after).map(diffPart))),
-    "side by side": () => el("div", { class: "sides" }, [["A", before], ["B", after]].map(([letter, text]) => el("div", null, el("h4", null, letter), text ? longText(text) : el("p", { class: "quiet" }, "There is no answer.")))),
+    "side by side": () => el("div", { class: "sides" }, [["A", before], ["B", after]].map(([letter, text]) => el("div", null, el("h3", null, letter), text ? longText(text) : el("p", { class: "quiet" }, "There is no answer.")))),
   };
   const names = before.length + after.length > MOST_DIFFED || !before || !after ? ["side by side"] : ["differences", "side by side"];
   const view = el("div");
@@ -155,7 +155,7 @@ function answersDiff(before, after) {
     fill(view, views[name]());
   } } }, name)));
   fill(view, views[names[0]]());
-  return fill(box, el("h3", null, "Answers ", buttons), view);
+  return fill(box, el("h2", null, "Answers ", buttons), view);
 }
 
 /** Draws a part of a difference; a long stretch that both have is folded. */
@@ -183,8 +183,8 @@ function sideBySide(before, after) {
   const pairs = names.map((name) => [list(before).find((part) => part.name === name), list(after).find((part) => part.name === name)]);
   const change = ([one, other]) => Math.abs((other?.score ?? -1) - (one?.score ?? -1));
   pairs.sort((one, other) => change(other) - change(one));
-  if (!pairs.length) return el("div", { class: "sides" }, [["A", before], ["B", after]].map(([letter, result]) => el("div", null, el("h4", null, letter), hitsAndMisses(result))));
-  return el("section", { class: "judgements" }, el("h3", null, "Evaluators"), pairs.map((pair) => el("div", { class: "sides pair" }, pair.map((part, at) =>
+  if (!pairs.length) return el("div", { class: "sides" }, [["A", before], ["B", after]].map(([letter, result]) => el("div", null, el("h3", null, letter), hitsAndMisses(result))));
+  return el("section", { class: "judgements" }, el("h2", null, "Evaluators"), pairs.map((pair) => el("div", { class: "sides pair" }, pair.map((part, at) =>
     el("div", null, el("span", { class: "letter" }, "AB"[at]), part ? judgement(part, false) : el("p", { class: "quiet" }, "not evaluated"))))));
 }
 
@@ -203,7 +203,7 @@ function metrics(result) {
     ["metadata", result.metadata && Object.entries(result.metadata).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ")],
     ["digests", result.digests && Object.entries(result.digests).map(([key, value]) => `${key} ${value}`).join(", ")],
   ].filter(([, value]) => value);
-  return rows.length > 0 && el("section", { class: "metrics" }, el("h3", null, "About this result"),
+  return rows.length > 0 && el("section", { class: "metrics" }, el("h2", null, "About this result"),
     el("dl", null, rows.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, String(value))))));
 }
 

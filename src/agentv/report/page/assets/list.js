@@ -76,7 +76,9 @@ export class VirtualList {
     const boxTop = this.box.getBoundingClientRect().top + scrollY;
     const scale = this.full <= MAX_HEIGHT ? 1 : (MAX_HEIGHT - innerHeight) / (this.full - innerHeight);
     const top = boxTop + index * this.rowHeight * scale;
-    if (top < scrollY + covered) scrollTo(0, top - covered);
+    const far = 3 * this.rowHeight;
+    if (top < scrollY + covered - far || top > scrollY + innerHeight + far) scrollTo(0, top - innerHeight / 2);
+    else if (top < scrollY + covered) scrollTo(0, top - covered);
     else if (top + this.rowHeight > scrollY + innerHeight) scrollTo(0, top + this.rowHeight - innerHeight + 8);
     this.update();
   }

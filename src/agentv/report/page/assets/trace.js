@@ -13,7 +13,7 @@ export function traceSection(result, left_out) {
   if (!events.length) {
     const tools = result.trace_summary?.toolCallsByName;
     if (!tools || !Object.keys(tools).length) return null;
-    return el("section", { class: "trace" }, el("h3", null, "Steps"),
+    return el("section", { class: "trace" }, el("h2", null, "Steps"),
       el("p", { class: "tools" }, Object.entries(tools).map(([name, count]) => el("span", { class: "tool-count" }, `${name} × ${count}`))),
       el("p", { class: "quiet" }, left_out ? "Traces were left out of this report (--no-traces)." : "The trace is not in the results: run with --include-trace to see each step."));
   }
@@ -24,7 +24,7 @@ export function traceSection(result, left_out) {
     more.remove();
   } } }, `show all ${countText(events.length, "step")}`);
   const took = times.total > 0 ? `, ${durationText(times.total)}` : "";
-  return el("section", { class: "trace" }, el("h3", null, "Steps ", el("small", null, `${countText(events.length, "step")}${took}`)), list, more);
+  return el("section", { class: "trace" }, el("h2", null, "Steps ", el("small", null, `${countText(events.length, "step")}${took}`)), list, more);
 }
 
 /** Finds when each step starts and how long it takes: as it says itself, else until the next one. */
@@ -61,10 +61,10 @@ function step(event, at, { spans, longest }) {
   details.addEventListener("toggle", () => {
     if (!details.open || details.children.length > 1) return;
     details.append(el("div", { class: "step-body" },
-      given && [el("h4", null, "input"), longText(valueText(event.input), codeBlock)],
-      got && [el("h4", null, "output"), longText(valueText(event.output), codeBlock)],
-      event.text && [el("h4", null, "text"), longText(event.text)],
-      event.metadata && [el("h4", null, "metadata"), longText(valueText(event.metadata), codeBlock)],
+      given && [el("h3", null, "input"), longText(valueText(event.input), codeBlock)],
+      got && [el("h3", null, "output"), longText(valueText(event.output), codeBlock)],
+      event.text && [el("h3", null, "text"), longText(event.text)],
+      event.metadata && [el("h3", null, "metadata"), longText(valueText(event.metadata), codeBlock)],
       !given && !got && !event.text && !event.metadata && el("p", { class: "quiet" }, "nothing else is known of this step")));
   });
   return el("li", null, details);
