@@ -27,6 +27,7 @@ def test_the_examples_of_a_page(
     write("evals/loop.py", "for i in range(10): pass")
     if page.name == "extending.md":
         monkeypatch.syspath_prepend(request.getfixturevalue("extension"))
+        write("answers.json", "{}")
     if page.name == "python-api.md":
         check = "evaluators: [{type: contains, value: hello}]"
         write("evals/weather.yaml", f"evalcases:\n- {{id: a, outcome: b, input: c, {check}}}\n")

@@ -318,9 +318,8 @@ def test_settings_of_a_package_say_what_they_pass_on_and_whether_a_model_is_aske
     agentv("eval", file, "--out", "o.jsonl")
     assert [part["score"] for part in results("o.jsonl")[0]["evaluator_results"]] == [0.5, 1.0]
     agentv("eval", file, "--dry-run", "--out", "dry.jsonl")
-    assert [part["misses"] for part in results("dry.jsonl")[0]["evaluator_results"] if "misses" in part] == [
-        ["dry run: no judge was asked"]
-    ]
+    misses = [part["misses"] for part in results("dry.jsonl")[0]["evaluator_results"]]
+    assert misses == [[], ["dry run: no judge was asked"]]
     file.write_text("evaluators:\n- type: opens\n  wrong: 1\nevalcases: [{id: a, outcome: b, input: c}]")
     assert f"{file}:2:3: error: evaluators[0]: wrong: not that" in agentv("validate", file).stdout
 

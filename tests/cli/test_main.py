@@ -53,7 +53,7 @@ def test_an_unknown_command_names_the_nearest() -> None:
 def test_a_bug_shows_its_traceback_only_when_verbose(write: Write) -> None:
     write(
         "bug.py",
-        "import agentv.project.validate as v\nv.check_file = lambda path: 1 / 0\nfrom agentv.__main__ import main\nmain()\n",
+        "import agentv.project.validate as v\nv.check_file = lambda *_: 1 / 0\nfrom agentv.__main__ import main\nmain()\n",
     )
     write("a.yaml", "evalcases: []")
     for flag, shown in (("--format=text", False), ("--verbose", True)):

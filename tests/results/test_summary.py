@@ -11,6 +11,7 @@ from agentv.records import EvalResult
 from agentv.report.summary import summary_lines
 from agentv.results.summary import Summary
 from agentv.stats.distributions import t_quantile
+from agentv.stats.quantiles import quantiles
 
 
 def a_result(eval_id: str, score: float, error: str | None = None) -> EvalResult:
@@ -84,8 +85,12 @@ def test_the_ledger_adds_up() -> None:
 def test_very_many_errors_are_not_all_shown() -> None:
     summary = Summary(1000)
     for number in range(1000):
-        summary.add(a_result(str(number), 0, error="broken\nbadly"))
+        summary.add(a_result(str(number), 0, error=f"broken\nbadly by {number}"))
     lines = list(summary_lines(summary))
     assert lines[0] == "ERRORS (1000)"
-    assert lines[1] == "  0: broken badly"
+    assert lines[1] == "  0: broken badly by 0"
     assert "  and 950 more, in the results" in lines
+
+
+def test_the_smallest_numbers_there_are_have_quantiles() -> None:
+    assert quantiles([5e-324, 0.0], [0.0, 1.0]) == [0.0, 5e-324]

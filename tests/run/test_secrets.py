@@ -121,7 +121,7 @@ def test_a_secret_in_an_id(write: Write, tmp_path: Path) -> None:
         assert ran.returncode == 0
         assert TOKEN not in seen_in(tmp_path, ran.stdout, ran.stderr)
     assert "1 done already" in ran.stderr
-    assert "0 scored" in ran.stdout
+    assert "1 planned = 1 already done" in ran.stdout
     assert len(Path("o.jsonl").read_text().splitlines()) == 1
 
 

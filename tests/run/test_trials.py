@@ -139,7 +139,9 @@ def test_every_case_is_run_so_often_all_trials_in_a_row(write: Write) -> None:
     ran = evaluate(path, "--trials", "3", "--out", "o.jsonl")
     assert calls() == ["a 1", "a 2", "a 3", "b 1", "b 2", "b 3"]
     assert done() == [("a", 1, 1.0), ("a", 2, 0.0), ("a", 3, 1.0), ("b", 1, 1.0), ("b", 2, 1.0), ("b", 3, 1.0)]
-    assert list(results("o.jsonl")[0])[4:7] == ["attempt", "trial", "score"]
+    names = list(results("o.jsonl")[0])
+    at = names.index("attempt")
+    assert names[at : at + 3] == ["attempt", "trial", "score"]
     assert "6/6 done" in ran.stderr
 
 
@@ -201,7 +203,7 @@ def test_dumps_of_trials(write: Write) -> None:
 def test_retries_and_the_live_view_name_the_trial(write: Write) -> None:
     path = flaky(write, a="+!+")
     ran = evaluate(path, "--trials", "3", "--max-retries", "1", expect=1)
-    assert "a, trial 2: attempt 1 failed, trying again: ValueError: not today" in ran.stderr
+    assert "a, trial 2: attempt 1 failed, trying again: agent.py:12 in answer: ValueError: not today" in ran.stderr
     write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 400}\n")
     assert "a, trial 2" in in_terminal(path, "--trials", "2")
 
@@ -354,7 +356,7 @@ def test_a_borderline_score_does_not_pass(write: Write) -> None:
 def test_errors_count_as_failed_trials_and_the_mean_is_what_must_not_be_low(write: Write) -> None:
     path = flaky(write, a="+!", b="++")
     ran = evaluate(path, "--trials", "2", expect=1)
-    assert ran.stdout.startswith("ERRORS (1)\n  a: ValueError: not today\n")
+    assert ran.stdout.startswith("ERRORS (1)\n  a: agent.py:12 in answer: ValueError: not today\n")
     assert "4 runs planned (2 cases, 2 trials each) = 3 scored + 1 target error mean" in flat(ran.stdout)
     assert "1 without a score; had they run, the mean could be 0.750 to 1.000" in flat(ran.stdout)
     assert "pass@2 1.000 (alike in every case) pass^2 0.500" in flat(ran.stdout)

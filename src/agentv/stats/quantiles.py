@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 BUCKETS = 1023
+TINY = 1e-300
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:
@@ -19,7 +20,8 @@ def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:
 
 def ranked(values: Sequence[float], ranks: set[int]) -> dict[int, float]:
     """Return the values at these ranks. Only the distinct values of a few narrow buckets are sorted."""
-    scale = BUCKETS / (max(values) or 1.0)
+    largest = max(values)
+    scale = BUCKETS / largest if largest > TINY else 1.0  # which must not overflow
     sizes = Counter(int(value * scale) for value in values)
     starts: dict[int, int] = {}
     before = 0
