@@ -73,7 +73,7 @@ class CaseRunner:
     def _result(
         self, job: Job, outcome: Outcome, digests: Digests, scores: tuple[EvaluatorResult, ...] = ()
     ) -> EvalResult:
-        return result_of(self._context, job.case, job.planned.name, job.request, outcome, digests, scores, job.trial)
+        return result_of(self._context, job, outcome, digests, scores)
 
 
 def label(job: Job, trials: int) -> str:

@@ -11,16 +11,15 @@ from agentv.calls.retry import FailedCall
 from agentv.judges.payload import reference_answer
 from agentv.records import (
     Digests,
-    EvalCase,
     EvalFile,
     EvalResult,
     EvaluatorResult,
     ExecutionMetrics,
     Failure,
-    ProviderRequest,
     ProviderResponse,
     Score,
 )
+from agentv.run.jobs import Job
 from agentv.run.plan import RunOptions
 from agentv.scoring import verdict_of, weighted_mean
 from agentv.telemetry.trace import build_trace, summarize_trace
@@ -63,18 +62,11 @@ class ResultContext:
         return self._last[1]
 
 
-def result_of(  # noqa: PLR0913, PLR0917  # all that is known of a case
-    context: ResultContext,
-    case: EvalCase,
-    target: str,
-    request: ProviderRequest | None,
-    outcome: Outcome,
-    digests: Digests,
-    scores: tuple[EvaluatorResult, ...] = (),
-    trial: int = 1,
+def result_of(
+    context: ResultContext, job: Job, outcome: Outcome, digests: Digests, scores: tuple[EvaluatorResult, ...] = ()
 ) -> EvalResult:
     """Return all that is known of a case. Weights that are all zero give a score of 0."""
-    inputs = context.include_inputs
+    case, request, inputs = job.case, job.request, context.include_inputs
     response = outcome.response
     trace = build_trace(response) if response else None
     total = _combine(scores)
@@ -87,9 +79,9 @@ def result_of(  # noqa: PLR0913, PLR0917  # all that is known of a case
         file=context.path(case.file),
         line=case.line,
         conversation_id=case.conversation_id,
-        target=target,
+        target=job.planned.name,
         attempt=outcome.attempt,
-        trial=trial if context.has_trials else None,
+        trial=job.trial if context.has_trials else None,
         score=total.score,
         verdict=total.verdict or verdict_of(total.score),
         hits=total.hits,
