@@ -121,14 +121,15 @@ class Caller:
         self, provider: Provider, policy: CallPolicy, request: ProviderRequest, on_retry: OnRetry
     ) -> tuple[int, ProviderResponse | FailedCall]:
         """Return the number of the last attempt, and its answer or why there is none."""
-        if (known := self.cached(policy, request)) is not None:
+        if self._cache is not None and (known := self.cached(policy, request)) is not None:
             return 1, known
         attempts = None
         number = 1
         while True:
             got = await self._attempt(provider, policy, request, number)
             if not isinstance(got, FailedCall):
-                self.keep(policy, request, got)
+                if self._cache is not None:
+                    self.keep(policy, request, got)
                 return number, got
             if attempts is None:
                 seconds = self.seconds(policy)
@@ -143,13 +144,12 @@ class Caller:
         """Call the provider once, when the target and the run have a free slot."""
         if number > 1:
             request = msgspec.structs.replace(request, attempt=number)
-        expected = (len(request.question) + len(request.guidelines)) / 4
         limiter, slots = policy.limiter, policy.slots
         if slots is not None:
             await slots.acquire()
         try:
-            if limiter.is_needed:
-                await limiter.wait(expected)
+            if is_limited := limiter.is_needed:
+                await limiter.wait(_expected_tokens(request))
             if self._slots is None:
                 start = time.perf_counter()
                 got = await within(self.seconds(policy), provider.invoke(request))
@@ -166,7 +166,8 @@ class Caller:
         if not isinstance(got, ProviderResponse):  # the code of a package is not checked by us
             limiter.failed()
             return FailedCall(f"the provider returned {type(got).__name__}, and no ProviderResponse")
-        limiter.answered(_tokens(got, expected), expected)
+        if is_limited:
+            limiter.answered(_tokens(got, request), _expected_tokens(request))
         if got.duration_ms is not None:
             return got
         return msgspec.structs.replace(got, duration_ms=round((time.perf_counter() - start) * 1000, 3))
@@ -201,8 +202,13 @@ class Caller:
             self._cache.put(cache_key(policy.target_key, request), response)
 
 
-def _tokens(response: ProviderResponse, expected: float) -> float:
+def _expected_tokens(request: ProviderRequest) -> float:
+    """Return about how many tokens a request has."""
+    return (len(request.question) + len(request.guidelines)) / 4
+
+
+def _tokens(response: ProviderResponse, request: ProviderRequest) -> float:
     usage = response.token_usage
     if usage is None:
-        return expected
+        return _expected_tokens(request)
     return (usage.input or 0) + (usage.output or 0)

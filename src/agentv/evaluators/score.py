@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from agentv import __version__
 from agentv.errors import AgentvError
 from agentv.formats.fingerprint import digest
 from agentv.judges.reply import BadJudgement, check_score, replace_surrogates
 from agentv.notices import note_lines
 from agentv.protocols import Evaluator, JudgeTarget
 from agentv.providers.settings import target_digest
-from agentv.records import EvaluatorResult, Exchange, Json, Score
+from agentv.records import Digests, EvaluatorResult, Exchange, Json, Score
 from agentv.scoring import verdict_of
 from agentv.system.tracebacks import explain_error
 
@@ -71,6 +72,7 @@ class CaseEvaluators:
     def __init__(self, evaluators: Sequence[ConfiguredEvaluator], configs: Sequence[Json], dependencies: Dependencies):
         self.evaluators, self._configs, self._dependencies = evaluators, configs, dependencies
         self.need_reference = tuple(dependencies.need_reference)
+        self._last: Digests | None = None
         self._in_parallel = sum(configured.evaluator.waits for configured in evaluators) > 1
 
     @cached_property
@@ -80,6 +82,12 @@ class CaseEvaluators:
         judges = digest(settings) if settings else ""
         prompts = digest(self._dependencies.fingerprints) if self._dependencies.fingerprints else ""
         return {"evaluators": digest(self._configs, judges, prompts), "judges": judges, "prompts": prompts}
+
+    def digests_of(self, case: str, target: str) -> Digests:
+        """Return the digests of a result, of which those of the case and of the target are given."""
+        if self._last is None or self._last.target != target:  # most cases share all but the first
+            self._last = Digests(case=case, target=target, agentv=__version__, **self.digests)
+        return msgspec.structs.replace(self._last, case=case)
 
     async def results(self, exchange: Exchange) -> tuple[EvaluatorResult, ...]:
         """Return the result of each evaluator; they run in parallel if more than one of them waits for something."""

@@ -37,7 +37,7 @@ class CaseRunner:
         """Return the result of one job, be the answer ever so odd."""
         try:
             evaluators = self._evaluators.build(job.case, job.planned.name)
-            digests = Digests(case=job.digest, target=job.planned.digest, agentv=__version__, **evaluators.digests)
+            digests = evaluators.digests_of(job.digest, job.planned.digest)
             if job.request is None:
                 return self._result(job, Outcome(1, error=job.problem), digests)
             if job.is_first:  # the prompt is the same in all trials

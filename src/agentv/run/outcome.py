@@ -82,8 +82,8 @@ def result_of(
         target=job.planned.name,
         attempt=outcome.attempt,
         trial=job.trial if context.has_trials else None,
-        score=total.score,
-        verdict=total.verdict or verdict_of(total.score),
+        score=round(total.score, 12),  # 0.7, 0.8 and 0.9 are 0.8, not a little less
+        verdict="fail" if total.verdict == "fail" else verdict_of(total.score),
         hits=total.hits,
         misses=total.misses,
         reasoning=total.reasoning or None,
@@ -107,37 +107,28 @@ def result_of(
     )
 
 
-def _combine(scores: tuple[EvaluatorResult, ...]) -> Score:
-    """Return the score of a case: the weighted mean, and all that the evaluators say."""
-    if len(scores) == 1:
-        (part,) = scores
-        return Score(
-            score=weighted_mean(scores),
-            hits=part.hits,
-            misses=part.misses,
-            reasoning=part.reasoning or "",
-            failed=part.failed,
-            verdict="fail" if _is_failed(part) else None,
-        )
+def _combine(scores: tuple[EvaluatorResult, ...]) -> Score | EvaluatorResult:
+    """Return the score of a case: the weighted mean, and all that the evaluators say.
+
+    The verdict is `fail` if an evaluator that counts says so, be its score what it may.
+    """
+    if len(scores) == 1 and scores[0].weight:
+        return scores[0]  # alone it is the score of the case
     hits: tuple[str, ...] = ()
     misses: tuple[str, ...] = ()
-    failed, is_failed = False, False
+    failed, verdict = False, None
     for part in scores:
         hits, misses, failed = hits + part.hits, misses + part.misses, failed or part.failed
-        is_failed = is_failed or _is_failed(part)
+        if part.verdict == "fail" and part.weight > 0 and verdict_of(part.score) != "fail":
+            verdict = part.verdict
     return Score(
         score=weighted_mean(scores),
         hits=hits,
         misses=misses,
         reasoning="\n".join([part.reasoning for part in scores if part.reasoning]),
         failed=failed,
-        verdict="fail" if is_failed else None,
+        verdict=verdict,
     )
-
-
-def _is_failed(part: EvaluatorResult) -> bool:
-    """Return whether an evaluator that counts says that the answer fails, be its score what it may."""
-    return part.verdict == "fail" and part.weight > 0 and verdict_of(part.score) != "fail"
 
 
 def unwritable_result(result: EvalResult, error: Exception) -> EvalResult:

@@ -1,6 +1,7 @@
 """Jobs -> results, many at a time. Only what is in flight is held."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
 
@@ -67,8 +68,7 @@ class _Run:
         self._caller, self._trials = targets.caller, targets.options.trials
         self._errors, self._max_errors = 0, targets.options.max_errors
         self.lanes: list[Lane] = []
-        self._clock = asyncio.get_running_loop().time
-        self._yielded = self._clock()
+        self._yielded = time.monotonic()
 
     async def work(self, lane: Lane, worker: int) -> None:
         """Take one job after another, until there are no more."""
@@ -81,9 +81,9 @@ class _Run:
                 self._count_error()
             if job.batch is not None:
                 job.batch.job_done()
-            if self._clock() - self._yielded > YIELD_SECONDS:  # targets that never wait must not shut signals out
+            if time.monotonic() - self._yielded > YIELD_SECONDS:  # targets that never wait must not shut signals out
                 await asyncio.sleep(0)
-                self._yielded = self._clock()
+                self._yielded = time.monotonic()
 
     def _count_error(self) -> None:
         """Start no further case once there are too many errors; those in flight are finished."""
