@@ -15,7 +15,7 @@ from agentv.records import EvalResult, EvaluatorResult, Exchange, Json, Provider
 class Provider(Protocol):
     """Answers requests. One instance serves many cases at once.
 
-    One that is an async context manager as well is entered before the first case of a file, and left after the last.
+    One that is an async context manager as well is entered once when a run starts, and left when it ends.
     """
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:

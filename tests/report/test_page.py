@@ -108,6 +108,9 @@ def test_a_run_record_tells_the_commit_and_the_model(write: Write) -> None:
 def test_a_run_without_a_record_has_a_report_all_the_same(write: Write, run_id: str) -> None:
     write("out.jsonl", [a_result("a", run_id=run_id)])
     report("out.jsonl")
+    (run,) = meta_of("out.html")["runs"]
+    assert run["figures"]["results"] == 1
+    assert not run["figures"].get("commit")
 
 
 @pytest.mark.parametrize(
