@@ -34,7 +34,7 @@ def test_commands_options_choices_and_paths_complete(shell: str, write: Write) -
     def offered(*words: str) -> set[str]:
         return {item.partition(",")[2] for item in completed(shell, *words)}
 
-    assert offered("") == set(cli.COMMANDS)
+    assert offered("") == set(cli.PATHS)
     assert offered("com") == {"compare", "completion"}
     assert offered("--ver") == {"--version"}
     assert offered("eval", "--dump-") == {"--dump-prompts", "--dump-traces"}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agentv import __version__
-from agentv.cli.doctor import EXTRAS
+from agentv.cli.setup.doctor import EXTRAS
 from tests.kits.processes import start_process
 from tests.kits.project import Write, agentv
 

@@ -10,7 +10,7 @@ import pytest
 from agentv import cli
 from tests.kits.project import Write, agentv
 
-COMMANDS = [[], *([name] for name in sorted(cli.COMMANDS)), ["cache", "clear"]]
+COMMANDS = [[], *([name] for name in sorted(cli.PATHS)), ["cache", "clear"]]
 
 
 def shown(*args: str, columns: int = 80) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agentv.evaluators.build import EvaluatorBuilder
+from agentv.evaluators.checks.text import Contains, Equals
 from agentv.evaluators.score import ConfiguredEvaluator
-from agentv.evaluators.text import Contains, Equals
 from agentv.protocols import Evaluator
 from agentv.records import EvalCase, Exchange, Message, ProviderRequest, ProviderResponse, Score
 from agentv.scoring import verdict_of, weighted_mean

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentv.errors import ConfigError
-from agentv.evaluators.field_accuracy import FieldAccuracy
+from agentv.evaluators.checks.field_accuracy import FieldAccuracy
 from agentv.formats.written_values import parse_number
 from agentv.records import Score
 from tests.kits.evaluators import made, misfit, score

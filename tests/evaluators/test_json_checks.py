@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentv.errors import AgentvError, ConfigError
-from agentv.evaluators.json_checks import IsJson, JsonSchema
+from agentv.evaluators.checks.json_checks import IsJson, JsonSchema
 from agentv.records import Score
 from tests.kits.evaluators import made, misfit, score
 from tests.kits.project import Write

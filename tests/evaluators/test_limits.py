@@ -3,7 +3,7 @@
 import pytest
 
 from agentv.errors import ConfigError
-from agentv.evaluators.limits import Cost, Latency, TokenLimits
+from agentv.evaluators.checks.limits import Cost, Latency, TokenLimits
 from agentv.records import Score, TokenUsage
 from tests.kits.evaluators import made, misfit, score
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentv.errors import AgentvError, ConfigError
-from agentv.evaluators.regex import LONG_TEXT, Regex
+from agentv.evaluators.checks.regex import LONG_TEXT, Regex
 from agentv.records import Score
 from tests.kits.evaluators import an_exchange, made, score
 

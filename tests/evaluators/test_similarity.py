@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.evaluators.similarity import Similarity, similarity
+from agentv.evaluators.checks.similarity import Similarity, similarity
 from agentv.records import Score
 from tests.kits.evaluators import made, misfit, score
 

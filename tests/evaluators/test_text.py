@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.evaluators.text import Contains, Equals, IContains, StartsWith
+from agentv.evaluators.checks.text import Contains, Equals, IContains, StartsWith
 from agentv.records import Score
 from tests.kits.evaluators import made, misfit, score
 

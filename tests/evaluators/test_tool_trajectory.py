@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentv.errors import ConfigError
-from agentv.evaluators.tool_trajectory import ToolTrajectory
+from agentv.evaluators.checks.tool_trajectory import ToolTrajectory
 from agentv.records import Message, Score, ToolCall, TraceEvent
 from tests.kits.evaluators import made, misfit, score
 from tests.kits.work import lines_run

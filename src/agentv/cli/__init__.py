@@ -13,54 +13,65 @@ from agentv.cli.help import Group, hint_for, message_of
 from agentv.errors import AgentvError, SeveralProblems
 
 COMMANDS = {
-    "cache": "Forget the responses that 'agentv eval --cache' has kept.",
-    "compare": "Tell whether one run is better than another, and how sure that is.",
-    "completion": "Print the script with which a shell completes agentv's commands.",
-    "doctor": "Tell what is installed, which files are used here, which targets are ready.",
     "eval": "Send every case to its target, score the answers, write the results.",
-    "init": "Make a project that runs at once, or add what one lacks.",
-    "report": "Write results as one HTML file: what failed, why, and how two runs differ.",
     "run": "The same as eval.",
-    "runs": "List the runs of this folder, newest first.",
-    "schema": "Print the JSON Schema of a kind of file, for editors and tools.",
-    "show": "Show what was asked and answered, and why cases failed.",
-    "validate": "Check eval, targets and config files without running anything.",
+    "results compare": "Tell whether one run is better than another, and how sure that is.",
+    "results report": "Write results as one HTML file: what failed, why, and how two runs differ.",
+    "results runs": "List the runs of this folder, newest first.",
+    "results show": "Show what was asked and answered, and why cases failed.",
+    "setup cache": "Forget the responses that 'agentv eval --cache' has kept.",
+    "setup completion": "Print the script with which a shell completes agentv's commands.",
+    "setup doctor": "Tell what is installed, which files are used here, which targets are ready.",
+    "setup init": "Make a project that runs at once, or add what one lacks.",
+    "setup schema": "Print the JSON Schema of a kind of file, for editors and tools.",
+    "setup validate": "Check eval, targets and config files without running anything.",
 }
+"""What each command does, by the folder that its file is in, if any, and its name."""
+
+SECTIONS = {"": "Run", "results": "Look at results", "setup": "Set up"}
+"""What the help calls the commands of a folder."""
 
 ALIASES = {"run": "eval"}
+PATHS = {key.split()[-1]: key for key in COMMANDS}
 
 
 class _Commands(Group):
     """The commands by name; each is imported from its own file when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return sorted(PATHS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in PATHS:
             return None
         from importlib import import_module
 
-        command: click.Command = import_module(f"agentv.cli.{ALIASES.get(cmd_name, cmd_name)}").command
+        module = PATHS[ALIASES.get(cmd_name, cmd_name)].replace(" ", ".")
+        command: click.Command = import_module(f"agentv.cli.{module}").command
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """What may come next. Click would import every command, for a text that we have here."""
         from click.shell_completion import CompletionItem
 
-        found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        found = [
+            CompletionItem(name, help=COMMANDS[PATHS[name]]) for name in sorted(PATHS) if name.startswith(incomplete)
+        ]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+        column = max(map(len, PATHS))
+        for folder, title in SECTIONS.items():
+            with formatter.section(title):
+                rows = [(name, COMMANDS[key]) for name, key in PATHS.items() if key.rpartition(" ")[0] == folder]
+                formatter.write_dl([(f"{name:{column}}", text) for name, text in rows])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args[0] not in PATHS and not args[0].startswith("-"):
             from agentv.errors import nearest
 
             error = click.UsageError(f"no such command {args[0]!r}", ctx)
-            error.add_note(nearest(args[0], COMMANDS))
+            error.add_note(nearest(args[0], PATHS))
             raise error
         return super().resolve_command(ctx, args)
 

@@ -286,7 +286,7 @@ def test_a_kill_while_scoring_loses_no_output(write: Write) -> None:
     project(write, 50)
     write(
         "run.py",
-        "import os, agentv.evaluators.text as text\n"
+        "import os, agentv.evaluators.checks.text as text\n"
         "async def evaluate(self, exchange):\n    os.kill(os.getpid(), 9)\n"
         "text.Contains.evaluate = evaluate\nfrom agentv.__main__ import main\nmain()\n",
     )

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
-from agentv.evaluators.matching import parse_json, same, shorten
+from agentv.evaluators.checks.matching import parse_json, same, shorten
 from agentv.formats.written_values import date_format, parse_date, parse_number
 from agentv.judges.payload import reference_answer
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings

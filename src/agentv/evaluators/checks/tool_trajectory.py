@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.evaluators.matching import agrees, shorten
+from agentv.evaluators.checks.matching import agrees, shorten
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score, TraceEvent
 from agentv.telemetry.trace import build_trace

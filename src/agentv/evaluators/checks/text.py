@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from agentv.evaluators.matching import Require, score_check, score_checks
+from agentv.evaluators.checks.matching import Require, score_check, score_checks
 from agentv.judges.payload import reference_answer
 from agentv.protocols import EvaluatorSettings
 from agentv.records import Exchange, Score

@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from agentv.errors import AgentvError, SettingError
-from agentv.evaluators.matching import Require, score_checks
+from agentv.evaluators.checks.matching import Require, score_checks
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score
 from agentv.system.cpu_limit import call_with_cpu_limit, can_limit_cpu

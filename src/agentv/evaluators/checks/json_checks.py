@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn
 import msgspec
 
 from agentv.errors import AgentvError, ConfigError, SettingError
-from agentv.evaluators.matching import parse_json
+from agentv.evaluators.checks.matching import parse_json
 from agentv.formats.conversion import label
 from agentv.formats.schema_keywords import schema_misfits
 from agentv.formats.yaml import Steps, read_bytes, read_yaml
