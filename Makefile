@@ -15,7 +15,9 @@ demo: .venv/demo.stamp
 	$(call demo_step,eval capitals.yaml sums.jsonl --target better --out new.jsonl)
 	@echo; echo "Is it better, and how sure is that?"
 	$(call demo_step,compare old.jsonl new.jsonl --format table)
-	@echo; echo "Six cases are too few to be sure. Agents, cases and results are in .demo/"
+	@echo; echo "Six cases are too few to be sure. The same as a page, to look at and to send:"
+	$(call demo_step,report old.jsonl new.jsonl --out report.html)
+	@echo; echo "Open .demo/report.html in a browser. Agents, cases and results are in .demo/"
 
 test: lint types unit
 

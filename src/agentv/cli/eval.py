@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from agentv.cases.read import READERS
 from agentv.cli.help import Command, options
 from agentv.cli.messages import print_lines, print_warnings, tell, tell_error
 from agentv.cli.params import Amount, target_names
-from agentv.errors import NothingToRun, OutputError
+from agentv.errors import AgentvError, NothingToRun, OutputError
 from agentv.formats.printable import printable
 from agentv.processes.child import kill_all
 from agentv.processes.interrupts import EXIT_CODE, cleanup
@@ -139,6 +140,7 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 )
 @where_results_go("--output-format", metavar="FORMAT", shell_complete=_formats, help="jsonl (default) or yaml.")
 @where_results_go("--junit", type=click.Path(path_type=Path), help="Also write the results as JUnit XML.")
+@where_results_go("--report", type=click.Path(path_type=Path), help="Also write the results as one HTML file.")
 @where_results_go("--no-inputs", is_flag=True, help="Leave out of the results what was asked and expected.")
 @where_results_go("--include-trace", is_flag=True, help="Put whole traces into the results.")
 @where_results_go(
@@ -175,7 +177,8 @@ def command(**flags: Any) -> None:
     """
     shown = Shown(**{name: flags.pop(name) for name in Shown.__struct_fields__})
     print_warnings(shown.verbose)
-    _check_junit(shown.junit, flags["out"])
+    _check_written("--junit", shown.junit, "junit.xml", flags["out"])
+    _check_written("--report", shown.report, "report.html", flags["out"])
     _check_flags(flags)
     started = time.monotonic()
     watcher = Silence() if shown.quiet else progress_for(clean)
@@ -186,8 +189,11 @@ def command(**flags: Any) -> None:
             tell(nothing.message)
             sys.exit(0)
         code = _tell(report, shown)
-        if report.log is not None:
-            end_record(report.log, report.summary, code, time.monotonic() - started)
+        end = partial(end_record, report.log, report.summary, seconds=time.monotonic() - started)
+        end(exit_code=code)
+        if not _write_pages(report.path, shown):
+            code = code or 1
+            end(exit_code=code)
         sys.exit(code)
 
 
@@ -195,6 +201,7 @@ class Shown(msgspec.Struct, frozen=True):
     """What is shown and told of a run besides its results."""
 
     junit: Path | None
+    report: Path | None
     fail_under: float | None
     quiet: bool
     verbose: bool
@@ -228,14 +235,16 @@ def _check_flags(flags: dict[str, Any]) -> None:
         raise click.UsageError("--resume needs a results file, and --out is stdout")
 
 
-def _check_junit(xml: Path | None, out: Path | None) -> None:
-    """Raise `OutputError` if the report could not be written: before anything is paid for."""
-    if xml is None:
+def _check_written(option: str, path: Path | None, example: str, out: Path | None) -> None:
+    """Raise `OutputError` if what an option asks for could not be written: before anything is paid for."""
+    if path is None:
         return
-    if xml.is_dir():
-        raise OutputError("--junit is a folder", file=xml, hint=f"name a file in it: {xml / 'junit.xml'}")
+    if path.is_dir():
+        raise OutputError(f"{option} is a folder", file=path, hint=f"name a file in it: {path / example}")
     if out is not None and (out == STDOUT or (out.exists() and not out.is_file())):
-        raise OutputError("--junit needs results in a regular file", file=out, hint="name another --out")
+        raise OutputError(f"{option} needs results in a regular file", file=out, hint="name another --out")
+    if out is not None and os.path.realpath(path) == os.path.realpath(out):
+        raise OutputError(f"{option} is --out as well", file=path, hint="name another file")
 
 
 def _tell(report: RunReport, shown: Shown) -> int:
@@ -249,7 +258,7 @@ def _tell(report: RunReport, shown: Shown) -> int:
     lines = [*dry, *summary_lines(summary, clean, shown_in), "", "" if is_stdout else f"Results: {report.path}"]
     print_lines(map(printable, lines), err=is_stdout)
     if report.path is not None and not is_stdout:
-        _report(report.plan, report.path, shown.junit)
+        _annotate(report.plan, report.path)
     if report.end is RunEnd.INTERRUPTED:
         tell("interrupted: what was done is in the results; go on with --resume")
         return EXIT_CODE
@@ -265,12 +274,30 @@ def _tell(report: RunReport, shown: Shown) -> int:
     return 1 if report.end is RunEnd.FAILED or summary.failed or under or incomplete else 0
 
 
-def _report(plan: Plan, results: Path, xml: Path | None) -> None:
-    """Tell of what did not pass where people look for it."""
+def _write_pages(results: Path | None, shown: Shown) -> bool:
+    """Write the results in the other forms that were asked for; return whether that went well."""
+    if results is None or not results.is_file():
+        return True  # a pipe, which cannot be read once more
+    try:
+        if shown.junit is not None:
+            write_atomically(shown.junit, junit_blocks(results))
+        if shown.report is not None and not results.stat().st_size:
+            tell("there are no results, so no report was written")
+        elif shown.report is not None:
+            from agentv.report.page.write import write_report
+
+            written = write_report([results], shown.report)
+            print_lines([printable(f"Report: {written.path}")])
+    except (AgentvError, OSError) as error:
+        tell_error(error if isinstance(error, AgentvError) else OutputError(str(error)))
+        return False
+    return True
+
+
+def _annotate(plan: Plan, results: Path) -> None:
+    """Tell of what did not pass where people of a pull request look for it."""
     if not results.is_file():
         return  # a pipe, which cannot be read once more
-    if xml is not None:
-        write_atomically(xml, junit_blocks(results))
     if os.environ.get("GITHUB_ACTIONS"):
         annotations = Annotations(results)
         wanted = annotations.cases

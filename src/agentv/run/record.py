@@ -44,8 +44,10 @@ def _targets(plan: Plan) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def end_record(log: RunLog, summary: Summary, exit_code: int, seconds: float) -> None:
-    """Write what became of a run."""
+def end_record(log: RunLog | None, summary: Summary, *, exit_code: int, seconds: float) -> None:
+    """Write what became of a run, if there is a record of it."""
+    if log is None:
+        return
     status: Status = {0: "done", 1: "done", 130: "interrupted"}.get(exit_code, "failed")  # type: ignore[assignment]
     ledger = {"planned": summary.planned} | dict.fromkeys(LEDGER.values(), 0)
     ledger |= {LEDGER[name]: count for name, count in summary.ledger.items()}
