@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.measure import Figure, peak_mb
+from agentv.results.select import choose
+from benchmarks.measure import Figure, best_of, peak_mb
 from tests.kits.browser import Page, find_chromium, start_browser
 from tests.kits.pages import a_result
 
@@ -32,6 +33,7 @@ def figures() -> Iterator[Figure]:
         detail = f"{size:.0f} MB of results, {many.with_suffix('.html').stat().st_size / 1e6:.0f} MB of HTML"
         yield Figure("report, results written per second", size / seconds, "MB", 20, detail, least=True)
         yield Figure(f"report, memory above that of {FEW:,}", peaks[1] - peaks[0], "MB", 50)
+        yield _finding(folder / "million.jsonl")
         if find_chromium() is not None:
             yield from _in_browser(folder, many.with_suffix(".html"))
 
@@ -48,6 +50,22 @@ def _write(path: Path, count: int) -> Path:
             result = a_result(f"case-{number:06}", round(dice.random(), 3), **texts, execution_metrics=metrics)
             file.write(json.dumps(result) + "\n")
     return path
+
+
+def _finding(path: Path) -> Figure:
+    """Find one id among a million results, as `agentv show` does."""
+    line = json.dumps(a_result("case-0000000", 0.5, candidate_answer="an answer of some words " * 20)) + "\n"
+    with path.open("w") as file:
+        file.writelines(line.replace("case-0000000", f"case-{number:07}") for number in range(1_000_000))
+
+    def read() -> None:
+        with path.open("rb") as file:
+            for _ in file:
+                pass
+
+    bare, found = best_of(3, read, lambda: choose(path, ["case-0900000"]))
+    path.unlink()
+    return Figure("show, one id of 1,000,000 / reading the lines", found / bare, "x", 2, f"{found:.1f} s")
 
 
 def _in_browser(folder: Path, report: Path) -> Iterator[Figure]:

@@ -85,16 +85,16 @@ def test_show_says_what_is_wrong_with_a_file(project: Write) -> None:
     ran = agentv("show")
     assert (ran.returncode, ran.stderr.splitlines()[0]) == (2, "error: there are no results in this folder yet")
     ran = agentv("show", "nowhere.jsonl")
-    assert (ran.returncode, "nowhere.jsonl: cannot be read: No such file" in ran.stderr) == (2, True)
+    assert (ran.returncode, "error: no such results file or run: nowhere.jsonl" in ran.stderr) == (2, True)
     evaluate("evals", "--out", "o.jsonl")
     whole = Path("o.jsonl").read_text()
     project("o.jsonl", whole[:-20])
     ran = agentv("show", "o.jsonl", "--format", "json")
     assert (ran.returncode, len(ran.stdout.splitlines())) == (0, 2)
-    assert "warning: o.jsonl: the last line is cut off and left out" in ran.stderr
+    assert "warning: o.jsonl: Line 3: the last line is cut off" in ran.stderr
     project("o.jsonl", "nonsense\n" + whole)
     ran = agentv("show", "o.jsonl")
-    assert (ran.returncode, "o.jsonl: Line 1: line 1 is no result of agentv" in ran.stderr) == (2, True)
+    assert (ran.returncode, "error: o.jsonl: Line 1" in ran.stderr) == (2, True)
 
 
 def test_show_holds_little_of_a_large_file(project: Write) -> None:
@@ -168,3 +168,17 @@ def test_secrets_are_masked_in_records(project: Write, monkeypatch: pytest.Monke
     evaluate("evals", "--out", "canary-1234567.jsonl")
     (record,) = Path(".agentv/runs").glob("*.json")
     assert "canary-1234567" not in record.read_text()
+
+
+def test_an_id_that_passed_is_there_though_only_failures_are_shown(project: Write) -> None:
+    project("o.jsonl", [{"eval_id": "fine", "score": 1, "verdict": "pass"}, {"eval_id": "bad", "score": 0}])
+    ran = agentv("show", "o.jsonl", "--eval-id", "fine", "--failed")
+    assert (ran.returncode, ran.stdout) == (0, "all cases passed\n")
+
+
+def test_results_after_an_empty_line_or_a_byte_order_mark_are_found(project: Write) -> None:
+    line = '{"eval_id": "a", "score": 1, "verdict": "pass", "candidate_answer": "one"}\n'
+    Path("o.jsonl").write_bytes(f"\ufeff{line}\n{line.replace('one', 'zwö')}{line}".encode())
+    ran = agentv("show", "o.jsonl", "--format", "json", "--limit", "5")
+    assert ran.returncode == 0
+    assert ran.stdout.splitlines() == [line.rstrip(), line.rstrip().replace("one", "zwö"), line.rstrip()]

@@ -1,85 +1,64 @@
 """Results of a file, chosen and in order: what is held is a few bytes for each, and they are read again when shown."""
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from fnmatch import fnmatchcase
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentv.errors import ResultsError
-from agentv.notices import warn
-from agentv.records import Problem
-from agentv.results.formats import DECODE_ERRORS, ResultFormat, format_for, sniff
-from agentv.results.read import TORN_HINT
-from agentv.results.views import TrialView
+from agentv.results.formats import ResultFormat, format_for, sniff
+from agentv.results.read import read_result_blocks
+from agentv.results.views import VerdictView
 
 _START_BYTES = 4096
+_id_of = attrgetter("eval_id")
 
 
 class Chosen(NamedTuple):
     """Results of a file: where each begins and how long it is, in the order in which they are shown."""
 
     path: Path
-    form: ResultFormat
     offsets: "array[int]"
     sizes: "array[int]"
     ids: frozenset[str]
     """Those of the ids that were asked for that are there."""
 
-    def read(self) -> Iterator[tuple[bytes, Any]]:
-        """Yield each result as it is written, and as plain values."""
-        decode = self.form.decoder(dict)
+    def read(self) -> Iterator[tuple[bytes, Any, ResultFormat]]:
+        """Yield each result as it is written, as plain values, and in which format it is written."""
         with self.path.open("rb") as file:
+            form = sniff(file.peek(_START_BYTES)) or format_for(self.path)
+            decode = form.decoder(dict)
             for offset, size in zip(self.offsets, self.sizes, strict=True):
                 file.seek(offset)
                 raw = file.read(size)
-                yield raw, decode(raw)
+                yield raw, decode(raw), form
 
 
-def choose(path: Path, wanted: Callable[[TrialView], bool], ids: frozenset[str] = frozenset()) -> Chosen:
-    """Return the wanted results of a file, worst first; those of equal score in the order of the file.
+def choose(path: Path, ids: Collection[str] = (), *, failed: bool = False) -> Chosen:
+    """Return the results with these ids, which may be globs; worst first, equal ones in the order of the file.
 
-    Results that were not scored come before all others. A torn last result is a warning. Raise `ResultsError` for a
-    file that cannot be read, and for a record that is no result.
+    Without ids it is all of them, with `failed` only those that did not pass. Results that were not scored come before
+    all others. A torn last result is a warning. Raise `ResultsError` with everything else that is wrong.
     """
     offsets, sizes, scores = array("Q"), array("Q"), array("d")
     found: set[str] = set()
-    try:
-        with path.open("rb") as file:
-            form = sniff(file.peek(_START_BYTES)) or format_for(path)
-            decode = form.decoder(TrialView)
-            offset = 0
-            for number, raw in enumerate(form.split(file), 1):
-                start, offset = offset, offset + len(raw)
-                if not raw.strip():
-                    continue
-                view = _decode(decode, raw, form, path, number)
-                if view is None:
-                    break
-                if view.eval_id in ids:
-                    found.add(view.eval_id)
-                if wanted(view):
-                    offsets.append(start)
-                    sizes.append(len(raw))
-                    scores.append(-1.0 if view.is_unscored else view.score)
-    except OSError as error:
-        hint = "name a results file of 'agentv eval'; 'agentv runs' lists those of this folder"
-        problem = Problem(message=f"cannot be read: {error.strerror}", file=path, hint=hint)
-        raise ResultsError([problem]) from error
+    plain, globs = frozenset(ids), [id_ for id_ in ids if any(sign in id_ for sign in "*?[")]
+
+    def has_none(views: Sequence[VerdictView]) -> bool:
+        return plain.isdisjoint(map(_id_of, views))
+
+    for block in read_result_blocks(path, VerdictView, skip=has_none if ids and not globs else None):
+        for view, offset, size in block.places():
+            name = view.eval_id
+            if name in plain:
+                found.add(name)
+            elif ids and not any(fnmatchcase(name, glob) for glob in globs):
+                continue
+            if not failed or view.verdict != "pass" or view.is_unscored:
+                offsets.append(offset)
+                sizes.append(size)
+                scores.append(-1.0 if view.is_unscored else view.score)
     order = sorted(range(len(scores)), key=scores.__getitem__)
     begins, lengths = (array("Q", map(column.__getitem__, order)) for column in (offsets, sizes))
-    return Chosen(path, form, begins, lengths, frozenset(found))
-
-
-def _decode(decode: Callable[[bytes], Any], raw: bytes, form: ResultFormat, path: Path, number: int) -> Any:
-    """Return a record; None for one that is torn, of which the user is warned."""
-    try:
-        return decode(raw)
-    except DECODE_ERRORS as error:
-        if form.is_torn(raw):
-            message = f"the last {form.record} is cut off and left out"
-            warn(Problem(message=message, severity="warning", file=path, line=None, hint=TORN_HINT))
-            return None
-        hint = "name a results file of 'agentv eval'"
-        line = number if form.record == "line" else None
-        problem = Problem(message=f"{form.record} {number} is no result of agentv", file=path, line=line, hint=hint)
-        raise ResultsError([problem]) from error
+    return Chosen(path, begins, lengths, frozenset(found))

@@ -57,12 +57,22 @@ class ScoreView(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tru
     score: Fraction
 
 
-class ResultView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
-    """What every reader needs of a result."""
+class VerdictView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
+    """A result with what tells whether it passed."""
 
     verdict: str | None = None
     error: Any = None
     failure: str | None = None
+
+    @property
+    def is_unscored(self) -> bool:
+        """Whether the score is not a judgement of an answer: the case ended in an error, or a judge failed."""
+        return self.error is not None or self.failure is not None
+
+
+class ResultView(VerdictView, frozen=True, gc=False):
+    """What nearly every reader needs of a result."""
+
     attempt: int | None = 1
     target: str = ""
     dataset: str = ""
@@ -100,11 +110,6 @@ class TrialView(ResultView, frozen=True, gc=False):
     def content_key(self) -> tuple[str, str, str]:
         """Names the case as it was when it was run."""
         return self.dataset, self.eval_id, self.digests.case if self.digests else ""
-
-    @property
-    def is_unscored(self) -> bool:
-        """Whether the score is not a judgement of an answer: the case ended in an error, or a judge failed."""
-        return self.error is not None or self.failure is not None
 
 
 class EarlierView(TrialView, frozen=True, gc=False):

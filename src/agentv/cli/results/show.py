@@ -1,7 +1,6 @@
 """`agentv show`."""
 
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
@@ -14,7 +13,6 @@ from agentv.errors import ConfigError, OutputError
 from agentv.report.case import case_lines
 from agentv.results.runs import RUNS, read_runs
 from agentv.results.select import Chosen, choose
-from agentv.results.views import TrialView
 
 RESULTS = Path(".agentv/results")
 DEFAULT_LIMIT = 20
@@ -43,11 +41,7 @@ def command(  # noqa: PLR0913, PLR0917  # an argument for each option
     print_warnings(verbose)
     path = _find(source)
 
-    def wanted(view: TrialView) -> bool:
-        is_asked = not ids or any(view.eval_id == id_ or fnmatchcase(view.eval_id, id_) for id_ in ids)
-        return is_asked and not (failed and view.verdict == "pass" and not view.is_unscored)
-
-    chosen = choose(path, wanted, frozenset(ids))
+    chosen = choose(path, ids, failed=failed)
     _check_ids(ids, chosen, path)
     print_lines(_json(chosen, limit) if form == "json" else _text(chosen, limit or DEFAULT_LIMIT, trace, failed))
 
@@ -67,6 +61,8 @@ def _find(source: str | None) -> Path:
         if run is not None and run.results:
             return Path(run.results)
         raise OutputError("this run has no results file", file=RUNS / f"{source}.json", hint="see 'agentv runs'")
+    if not Path(source).exists():
+        raise ConfigError(f"no such results file or run: {source}", hint="'agentv runs' lists the runs of this folder")
     return Path(source)
 
 
@@ -79,10 +75,10 @@ def _check_ids(ids: tuple[str, ...], chosen: Chosen, path: Path) -> None:
 
 
 def _json(chosen: Chosen, limit: int | None) -> Iterator[str]:
-    for number, (raw, result) in enumerate(chosen.read()):
+    for number, (raw, result, form) in enumerate(chosen.read()):
         if limit is not None and number >= limit:
             return
-        yield raw.decode().rstrip("\n") if chosen.form.name == "jsonl" else msgspec.json.encode(result).decode()
+        yield raw.decode().rstrip("\n") if form.name == "jsonl" else msgspec.json.encode(result).decode()
 
 
 def _text(chosen: Chosen, limit: int, trace: bool, failed: bool) -> Iterator[str]:
@@ -90,7 +86,7 @@ def _text(chosen: Chosen, limit: int, trace: bool, failed: bool) -> Iterator[str
     if not total:
         yield "all cases passed" if failed else "no results"
         return
-    for number, (_, result) in enumerate(chosen.read()):
+    for number, (_, result, _) in enumerate(chosen.read()):
         if number >= limit:
             yield f"and {total - limit} more: show them with --limit {total}"
             return
