@@ -144,7 +144,7 @@ def vault_run(write: Write, settings: str, **environment: str) -> tuple[dict[str
 
 def a_project(write: Write, evaluator: str = "{type: word_count, most: 1}") -> None:
     write("answers.json", '{"france": "Paris", "norway": "It is Oslo"}')
-    write("targets.yaml", "targets:\n  - {name: default, provider: replay, answers: answers.json}\n")
+    write("targets.yaml", "targets:\n  - {name: default, provider: canned, answers: answers.json}\n")
     cases = "".join(f"- {{id: {id_}, outcome: b, input: c}}\n" for id_ in ("france", "norway", "spain"))
     write("capitals.yaml", f"evaluators: [{evaluator}]\nevalcases:\n{cases}")
 
@@ -163,13 +163,13 @@ def test_a_provider_and_an_evaluator_from_an_installed_package(write: Write) -> 
 def test_without_the_package_its_kinds_are_unknown(write: Write) -> None:
     a_project(write)
     assert "unknown evaluator type 'word_count'" in agentv("eval", "capitals.yaml").stderr
-    assert "unknown provider 'replay'" in agentv("validate", "targets.yaml").stdout
+    assert "unknown provider 'canned'" in agentv("validate", "targets.yaml").stdout
 
 
 @pytest.mark.usefixtures("installed")
 def test_what_is_wrong_with_settings_of_a_package_is_told_before_the_run(write: Write) -> None:
     a_project(write, "{type: word_count, most: many}")
-    write("targets.yaml", "targets:\n  - {name: default, provider: replay, anwers: answers.json}\n")
+    write("targets.yaml", "targets:\n  - {name: default, provider: canned, anwers: answers.json}\n")
     assert "evaluators[0].most: expected an integer, got a string" in agentv("validate", "capitals.yaml").stdout
     assert "did you mean 'answers'?" in agentv("validate", "targets.yaml").stdout
     a_project(write, "{type: word_count, least: 2, most: 1}")
@@ -184,11 +184,11 @@ def test_what_is_wrong_with_settings_of_a_package_is_told_before_the_run(write: 
 @pytest.mark.usefixtures("installed")
 def test_hints_and_the_schema_know_the_kinds_of_a_package(write: Write) -> None:
     a_project(write, "{type: word_cont, most: 1}")
-    write("targets.yaml", "targets:\n  - {name: default, provider: reply, answers: answers.json}\n")
+    write("targets.yaml", "targets:\n  - {name: default, provider: caned, answers: answers.json}\n")
     assert "did you mean 'word_count'?" in agentv("validate", "capitals.yaml").stdout
-    assert "did you mean 'replay'?" in agentv("validate", "targets.yaml").stdout
+    assert "did you mean 'canned'?" in agentv("validate", "targets.yaml").stdout
     schema = jsonschema.Draft202012Validator(json.loads(agentv("schema", "targets").stdout))
-    target = {"name": "default", "provider": "replay", "answers": "answers.json"}
+    target = {"name": "default", "provider": "canned", "answers": "answers.json"}
     assert schema.is_valid({"targets": [target]})
     assert not schema.is_valid({"targets": [target | {"answers": 1}]})
 
@@ -335,4 +335,4 @@ def test_the_page_shows_the_code_of_the_example() -> None:
     shown = [re.match(r"# (\S+)\n", block.text) for block in blocks(ROOT / "docs" / "extending.md")]
     named = {found[1]: found.string[found.end() :] for found in shown if found}
     assert named == {name: (EXAMPLE / name).read_text() for name in named}
-    assert named.keys() >= {"pyproject.toml", "src/agentv_example/replay.py", "src/agentv_example/word_count.py"}
+    assert named.keys() >= {"pyproject.toml", "src/agentv_example/canned.py", "src/agentv_example/word_count.py"}

@@ -174,6 +174,8 @@ class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     eval_id: str
     question: str
+    dataset: str = ""
+    """Where the case belongs: answers that were stored are found by it. It is not sent."""
     guidelines: str = ""
     chat_prompt: tuple[Message, ...] = ()
     input_files: tuple[Path, ...] = ()

@@ -6,22 +6,22 @@ from pathlib import Path
 import pytest
 
 from agentv.extend import ConfigError, EvalCase, Exchange, ProviderError, ProviderRequest, ProviderResponse
-from agentv_example.replay import Replay, ReplaySettings
+from agentv_example.canned import Canned, CannedSettings
 from agentv_example.word_count import WordCount
 
 
-def test_replay_answers_by_the_id_of_the_case() -> None:
-    replay = Replay({"france": "Paris"})
-    assert asyncio.run(replay.invoke(ProviderRequest(eval_id="france", question="?"))).text == "Paris"
+def test_canned_answers_by_the_id_of_the_case() -> None:
+    canned = Canned({"france": "Paris"})
+    assert asyncio.run(canned.invoke(ProviderRequest(eval_id="france", question="?"))).text == "Paris"
     with pytest.raises(ProviderError, match="no answer was recorded"):
-        asyncio.run(replay.invoke(ProviderRequest(eval_id="norway", question="?")))
+        asyncio.run(canned.invoke(ProviderRequest(eval_id="norway", question="?")))
 
 
-def test_replay_needs_a_file_of_answers(tmp_path: Path) -> None:
+def test_canned_needs_a_file_of_answers(tmp_path: Path) -> None:
     (tmp_path / "numbers.json").write_text('{"france": 1}')
     for name in ("numbers.json", "missing.json"):
         with pytest.raises(ConfigError, match=f"answers: {name} cannot be used"):
-            ReplaySettings(name="recorded", provider="replay", answers=name).open(tmp_path)
+            CannedSettings(name="recorded", provider="canned", answers=name).open(tmp_path)
 
 
 @pytest.mark.parametrize(("answer", "score"), [("Paris", 1.0), ("", 0.0), ("It is Paris", 0.0)])

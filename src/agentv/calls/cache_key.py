@@ -14,6 +14,7 @@ from agentv.providers.settings import RetrySettings, TargetSettings, cache_key_f
 from agentv.records import ProviderRequest
 
 FILE_FIELDS = ("input_files", "guideline_files")
+NOT_SENT = (*FILE_FIELDS, "dataset")
 FOLDER_SETTINGS = ("cwd", "workspace_template")
 _ENCODE = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
 _WRITTEN = re.compile(r"(?:>>?|\btee(?:\s+-a)?)\s*([^\s'\":;|&<>(){}$`]+)")
@@ -27,7 +28,7 @@ def cache_key(target: Any, request: ProviderRequest) -> str:
     The content of attached files counts, not where they are. Each trial and each further attempt of a judge has a
     key of its own, since it wants another answer.
     """
-    fields = {name: getattr(request, name) for name in request.__struct_fields__ if name not in FILE_FIELDS}
+    fields = {name: getattr(request, name) for name in request.__struct_fields__ if name not in NOT_SENT}
     files = [(path.name, _file_hash(path)) for path in (*request.input_files, *request.guideline_files)]
     return blake2b(_ENCODE([target, fields, files]), digest_size=20).hexdigest()
 

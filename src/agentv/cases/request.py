@@ -38,7 +38,7 @@ class _Turn(NamedTuple):
 def build_request(case: EvalCase, guideline_patterns: Sequence[str], files: Files) -> ProviderRequest:
     """Return what is sent to a target for a case; raise `AttachmentError` if a file cannot be read."""
     if (text := _single_text(case.input_messages)) is not None:  # most cases are this simple
-        return ProviderRequest(eval_id=case.id, question=text, chat_prompt=case.input_messages)
+        return ProviderRequest(eval_id=case.id, question=text, dataset=case.dataset, chat_prompt=case.input_messages)
     renderer = _Renderer(case.file, guideline_patterns, files)
     try:
         turns = [renderer.turn(message) for message in case.input_messages]

@@ -20,6 +20,7 @@ BUILT_IN = {
     "mock": "agentv.providers.mock:MockSettings",
     "openai": "agentv.providers.models.openai:OpenAISettings",
     "python": "agentv.providers.python:PythonSettings",
+    "replay": "agentv.providers.replay:ReplaySettings",
     "vscode": "agentv.providers.agents.vscode:VscodeSettings",
     "vscode-insiders": "agentv.providers.agents.vscode:VscodeInsidersSettings",
 }

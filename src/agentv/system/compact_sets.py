@@ -75,9 +75,12 @@ class HashSet:
 
 
 class HashIndex:
-    """A map from at most `capacity` keys to whole numbers, 32 bytes a key."""
+    """A map from keys to whole numbers, 32 to 64 bytes a key; `capacity` is how many keys it has room for at first."""
 
-    def __init__(self, capacity: int):
+    def __init__(self, capacity: int = 8):
+        self._make_room(capacity)
+
+    def _make_room(self, capacity: int) -> None:
         self._last = (1 << (2 * capacity + 8).bit_length()) - 1
         self._hashes = array("q", [0]) * (self._last + 1)
         self._numbers = array("q", [-1]) * (self._last + 1)
@@ -92,8 +95,17 @@ class HashIndex:
 
     def add(self, key: Hashable, number: int) -> None:
         """Set the number of a new key; the number is not negative."""
-        slot = self._slot(hash(key))
-        self._hashes[slot], self._numbers[slot] = hash(key), number
+        if 2 * self._size > self._last:
+            known = zip(self._hashes, self._numbers, strict=True)
+            self._make_room(2 * self._size)
+            for hashed, other in known:
+                if other >= 0:
+                    self._put(hashed, other)
+        self._put(hash(key), number)
+
+    def _put(self, hashed: int, number: int) -> None:
+        slot = self._slot(hashed)
+        self._hashes[slot], self._numbers[slot] = hashed, number
         self._size += 1
 
     def _slot(self, hashed: int) -> int:

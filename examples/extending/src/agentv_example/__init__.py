@@ -1,1 +1,1 @@
-"""Adds to agentv a kind of target, `replay`, and a type of evaluator, `word_count`."""
+"""Adds to agentv a kind of target, `canned`, and a type of evaluator, `word_count`."""

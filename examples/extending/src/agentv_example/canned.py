@@ -9,21 +9,21 @@ from msgspec import Meta
 from agentv.extend import ConfigError, ProviderError, ProviderRequest, ProviderResponse, TargetSettings, Text
 
 
-class ReplaySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CannedSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What stands in the targets file, besides what every target has."""
 
     answers: Annotated[Text, Meta(description="A JSON file: an answer under the id of each case.")]
 
-    def open(self, folder: Path) -> "Replay":
+    def open(self, folder: Path) -> "Canned":
         """Called once, before the first case; what is wrong is told then, and nothing runs."""
         try:
             content = (folder / self.answers).read_text(encoding="utf-8")
-            return Replay(msgspec.json.decode(content, type=dict[str, str]))
+            return Canned(msgspec.json.decode(content, type=dict[str, str]))
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             raise ConfigError(f"answers: {self.answers} cannot be used: {error}") from error
 
 
-class Replay:
+class Canned:
     """Answers by the id of a case. One instance serves all of them, many at a time."""
 
     def __init__(self, answers: dict[str, str]):

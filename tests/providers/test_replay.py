@@ -1,0 +1,115 @@
+"""`provider: replay`: answers of a file, each given to the case that it answered."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentv.results.answers import StoredAnswers
+from tests.kits.project import Write, a_case, agentv, flat
+
+TARGETS = "targets: [{name: default, provider: replay, file: answers.jsonl}]\n"
+
+
+@pytest.fixture
+def project(write: Write) -> Write:
+    write("evals/targets.yaml", TARGETS)
+    write("evals/some.jsonl", [a_case("one"), a_case("two")])
+    write("evals/some.yaml", "dataset: some\nevaluators: [{type: contains, value: Oslo}]\n")
+    return write
+
+
+def evaluate(*args: str, code: int = 0) -> dict[str, dict[str, Any]]:
+    ran = agentv("eval", "evals/some.jsonl", "--out", "out.jsonl", "--include-trace", *args)
+    assert ran.returncode == code, ran.stderr
+    found = map(json.loads, Path("out.jsonl").read_text().splitlines())
+    return {f"{result['eval_id']}/{result.get('trial', 1)}": result for result in found}
+
+
+def refused(code: int = 2) -> str:
+    ran = agentv("eval", "evals/some.jsonl", "--out", "out.jsonl")
+    assert ran.returncode == code
+    assert not Path("out.jsonl").exists()
+    return flat(ran.stderr)
+
+
+def test_batch_records_are_answers_with_all_that_they_tell(project: Write) -> None:
+    trace = [{"type": "tool_call", "name": "map", "input": {"q": "Norway"}}]
+    one = {"id": "one", "text": "Oslo", "trace": trace, "tokenUsage": {"input": 7, "output": 2}, "cost_usd": 0.5}
+    project(
+        "evals/answers.jsonl", [one | {"duration_ms": 1234}, {"id": "two", "text": "Rome"}, {"id": "x", "text": ""}]
+    )
+    results = evaluate()
+    assert [(results[key]["score"], results[key]["candidate_answer"]) for key in ("one/1", "two/1")] == [
+        (1.0, "Oslo"),
+        (0.0, "Rome"),
+    ]
+    metrics = results["one/1"]["execution_metrics"]
+    assert metrics == {"token_usage": {"input": 7, "output": 2}, "cost_usd": 0.5, "duration_ms": 1234}
+    assert results["one/1"]["trace"][0]["name"] == "map"
+
+
+@pytest.mark.parametrize("form", ["jsonl", "yaml"])
+def test_results_of_an_earlier_run_are_answers(project: Write, form: str) -> None:
+    project("evals/targets.yaml", "targets: [{name: default, provider: mock, response: It is Oslo.}]\n")
+    evaluate()
+    agentv("eval", "evals/some.jsonl", "--out", f"evals/answers.{form}", "--output-format", form)
+    project("evals/targets.yaml", TARGETS.replace("answers.jsonl", f"answers.{form}"))
+    Path("out.jsonl").unlink()
+    assert {key: result["candidate_answer"] for key, result in evaluate().items()} == {
+        "one/1": "It is Oslo.",
+        "two/1": "It is Oslo.",
+    }
+
+
+def test_each_trial_has_its_own_answer_and_a_missing_one_is_an_error_of_that_case_alone(project: Write) -> None:
+    project("evals/answers.jsonl", [{"id": "one", "text": "Oslo"}, {"id": "one", "trial": 2, "text": "Rome"}])
+    results = evaluate("--trials", "2", code=1)
+    assert [results["one/1"]["score"], results["one/2"]["score"]] == [1.0, 0.0]
+    assert results["two/1"]["error"] == "answers.jsonl has no answer to 'two'"
+    assert results["two/2"]["error"] == "answers.jsonl has no answer to trial 2 of 'two'"
+
+
+def test_an_error_that_was_stored_stays_an_error(project: Write) -> None:
+    stored = {"eval_id": "one", "dataset": "some", "score": 0, "error": "the agent was killed"}
+    project("evals/answers.jsonl", [stored, {"eval_id": "two", "score": 1, "candidate_answer": "Oslo"}])
+    results = evaluate(code=1)
+    assert results["one/1"]["error"] == "the agent was killed"
+    assert results["two/1"]["score"] == 1.0
+
+
+def test_answers_are_found_by_dataset_and_else_by_an_id_that_only_one_has(project: Write) -> None:
+    def stored(dataset: str, id_: str, answer: str) -> dict[str, Any]:
+        return {"eval_id": id_, "dataset": dataset, "score": 0, "candidate_answer": answer}
+
+    answers = [stored("other", "one", "Rome"), stored("some", "one", "Oslo"), stored("renamed", "two", "Oslo")]
+    project("evals/answers.jsonl", answers)
+    assert [result["score"] for result in evaluate().values()] == [1.0, 1.0]
+    project("evals/answers.jsonl", [*answers, stored("third", "two", "Rome")])
+    error = evaluate(code=1)["two/1"]["error"]
+    assert error == "answers.jsonl has answers to 'two' of several datasets, and none of 'some'"
+
+
+def test_what_is_wrong_with_the_file_is_told_before_anything_is_run(project: Write) -> None:
+    assert "default': no such file: " in refused()
+    project("evals/answers.jsonl", "")
+    assert "target 'default' is not ready: " in refused()
+    assert "there are no answers in this file (a file of answers has results of agentv, or JSON objects" in refused()
+    project("evals/answers.jsonl", [{"id": "one", "text": "a"}, {"id": "one", "text": "b"}])
+    assert "answers.jsonl: there are two answers to 'one'" in refused()
+    project("evals/answers.jsonl", [{"id": "one", "text": "a"}, {"text": "b"}, {"id": 3}])
+    assert "answers.jsonl: Line 2: no 'id' that is a text" in refused()
+    project("evals/answers.jsonl", '{"id": "one", "text": "a"}\nnonsense\n')
+    assert "answers.jsonl: Line 2: Invalid JSON" in refused()
+
+
+def test_many_answers_are_found_by_an_index_that_grows(project: Write) -> None:
+    project("evals/answers.jsonl", [{"id": f"case-{number}", "text": str(number)} for number in range(5000)])
+    with StoredAnswers(Path("evals/answers.jsonl")) as answers:
+        assert len(answers) == 5000
+        for number in range(5000):
+            found = answers.find("some", f"case-{number}", 1)
+            assert found is not None
+            assert found["text"] == str(number)
+        assert answers.find("some", "case-5000", 1) is None
