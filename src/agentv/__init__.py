@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from agentv.errors import AgentvError
     from agentv.notices import collect_warnings
     from agentv.records import EvalCase, EvalResult, Message, Problem, ProviderRequest, ProviderResponse, Score
-    from agentv.run.api import evaluate
+    from agentv.run.api import EvalReport, evaluate, stream
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AgentvError",
     "EvalCase",
+    "EvalReport",
     "EvalResult",
     "Message",
     "Problem",
@@ -30,6 +31,7 @@ __all__ = [
     "compare_results",
     "evaluate",
     "load_eval_cases",
+    "stream",
 ]
 
 _HOME = {
@@ -40,7 +42,7 @@ _HOME = {
     ),
     "collect_warnings": "agentv.notices",
     "compare_results": "agentv.compare.compare",
-    "evaluate": "agentv.run.api",
+    **dict.fromkeys(["EvalReport", "evaluate", "stream"], "agentv.run.api"),
     "load_eval_cases": "agentv.cases.read",
 }
 

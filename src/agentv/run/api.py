@@ -1,63 +1,132 @@
-"""Evaluating from Python: the one use case, with results in memory."""
+"""Evaluating from Python: the one use case, with results in memory, or one by one as they arrive."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+import msgspec
 
 from agentv.errors import ConfigError
 from agentv.records import EvalResult
+from agentv.redact import clean
 from agentv.results.summary import Summary
-from agentv.run.evaluate import EvalOptions
+from agentv.run.evaluate import DryRun, EvalOptions
 from agentv.run.evaluate import evaluate as run_evaluation
 from agentv.run.watcher import Silence
 
+_ENCODE = msgspec.json.Encoder(enc_hook=str).encode
+Paths = str | Path | Sequence[str | Path]
 
-class Report(NamedTuple):
-    """What became of a run: one result for each trial of a case, and what they come to."""
+
+class Options(TypedDict, total=False):
+    """What `evaluate` and `stream` take by keyword: the options of `agentv eval`."""
+
+    target: str | Callable[..., Any] | None
+    """A function, async or not, or the name of a target in the project's targets file."""
+    targets: str | Path | None
+    """The targets file, or a folder that has one."""
+    ids: Sequence[str]
+    """Run only the cases with these ids, which may be globs."""
+    limit: int | None
+    trials: int
+    workers: int | None
+    timeout_seconds: float | None
+    max_retries: int | None
+    max_errors: int | None
+    cache: bool
+    dry_run: bool
+    strict: bool
+    out: str | Path | None
+    """Write the results to this file as well."""
+    output_format: str | None
+    resume: bool
+    """Go on with the results in `out`."""
+    keep_stale: bool
+    rerun_failed: bool
+    failed_in: str | Path | None
+    include_trace: bool
+    include_inputs: bool
+    by: str | None
+
+
+class EvalReport(NamedTuple):
+    """What became of a run: one result for each trial of a case that was run, and what they come to."""
 
     results: tuple[EvalResult, ...]
     summary: Summary
 
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return the results as plain dictionaries, which pandas and polars take as they are."""
+        return [msgspec.json.decode(_ENCODE(result)) for result in self.results]
 
-async def evaluate(  # noqa: PLR0913  # all that can be asked for, by name
-    paths: str | Path | Sequence[str | Path],
-    *,
-    target: str | Callable[..., Any] | None = None,
-    workers: int | None = None,
-    timeout_seconds: float | None = None,
-    max_retries: int | None = None,
-    trials: int = 1,
-) -> Report:
+    def _repr_html_(self) -> str:
+        """Return a summary for a notebook."""
+        from agentv.report.notebook import summary_html
+
+        return summary_html(self.summary, clean)
+
+
+async def evaluate(paths: Paths, **options: Unpack[Options]) -> EvalReport:
     """Run the cases of eval files and return their results, without secrets.
 
-    `paths` are eval files, folders or globs. `target` is a function, async or not, or the name of a target in the
-    project's targets file. Every case is run `trials` times. Raise `AgentvError` if the run cannot start; its
-    text has everything that is wrong.
+    `paths` are eval files, folders or globs. The options are those of `agentv eval`, by name; see `Options`. Raise
+    `AgentvError` if the run cannot start; its text has everything that is wrong.
     """
+    collected: list[EvalResult] = []
+    report = await run_evaluation(_eval_options(paths, options), _Sink(collected.append), Silence())
+    if report.error is not None:
+        raise report.error
+    return EvalReport(tuple(collected), report.summary)
+
+
+async def stream(paths: Paths, **options: Unpack[Options]) -> AsyncGenerator[EvalResult, None]:
+    """Run the cases of eval files and yield each result as it arrives, without secrets.
+
+    It takes what `evaluate` takes. Whoever leaves the loop early ends the run; what was done is in `out`, if that
+    is given.
+    """
+    queue: asyncio.Queue[EvalResult | None] = asyncio.Queue()
+    running = asyncio.ensure_future(run_evaluation(_eval_options(paths, options), _Sink(queue.put_nowait), Silence()))
+    running.add_done_callback(lambda _: queue.put_nowait(None))
+    try:
+        while (result := await queue.get()) is not None:
+            yield result
+        report = await running
+        if report.error is not None:
+            raise report.error
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def _eval_options(paths: Paths, given: Options) -> EvalOptions:
+    """Return the options of the use case; raise `ConfigError` for one that makes no sense."""
+    fields: dict[str, Any] = dict(given)
+    target, trials = fields.pop("target", None), fields.get("trials", 1)
+    if unknown := fields.keys() - Options.__annotations__.keys():
+        raise TypeError(f"unknown option {min(unknown)!r}")
     if trials < 1:
         raise ConfigError(f"trials is {trials}", hint="every case is run at least once")
+    if fields.get("resume") and fields.get("out") is None:
+        raise ConfigError("resume=True needs out, the results file to go on with")
     listed = [paths] if isinstance(paths, str | Path) else paths
-    options = EvalOptions(
+    for name in ("targets", "out", "failed_in"):
+        if fields.get(name) is not None:
+            fields[name] = Path(fields[name])
+    return EvalOptions(
         paths=tuple(str(path) for path in listed),
         target=target if isinstance(target, str) else None,
         function=target if callable(target) else None,
-        workers=workers,
-        timeout_seconds=timeout_seconds,
-        max_retries=max_retries,
-        trials=trials,
+        **fields | {"ids": tuple(fields.get("ids", ())), "dry_run": DryRun() if fields.get("dry_run") else None},
     )
-    collected = _Collected()
-    report = await run_evaluation(options, collected, Silence())
-    if report.error is not None:
-        raise report.error
-    return Report(tuple(collected.results), report.summary)
 
 
-class _Collected:
-    """Keeps results in memory."""
+class _Sink:
+    """Passes on each result."""
 
-    def __init__(self) -> None:
-        self.results: list[EvalResult] = []
+    def __init__(self, take: Callable[[EvalResult], object]):
+        self._take = take
 
     def write(self, result: EvalResult) -> None:
-        self.results.append(result)
+        self._take(result)

@@ -1,0 +1,162 @@
+"""`agentv.evaluate` and `agentv.stream`: all that the command line can do, from Python."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentv
+from agentv import AgentvError, EvalReport, EvalResult, evaluate, stream
+from tests.kits.project import Write, a_case
+
+EVALUATORS = "evaluators: [{type: contains, value: good}]\n"
+
+
+async def echo(question: str) -> str:
+    return question
+
+
+def asked(text: str) -> dict[str, Any]:
+    return {"input_messages": [{"role": "user", "content": text}]}
+
+
+@pytest.fixture
+def project(write: Write) -> Write:
+    write("evals/some.jsonl", [a_case("one", **asked("good")), a_case("two", **asked("<b>bad</b>"))])
+    write("evals/some.yaml", EVALUATORS)
+    return write
+
+
+def run(**options: Any) -> EvalReport:
+    return asyncio.run(evaluate("evals", **({"target": echo} | options)))
+
+
+def test_options_of_the_command_line_are_keywords(project: Write) -> None:
+    assert [result.eval_id for result in run(ids=["o*"]).results] == ["one"]
+    assert [result.eval_id for result in run(limit=1).results] == ["one"]
+    report = run(out="out.jsonl", include_inputs=False, by="dataset")
+    assert report.summary.groups is not None
+    lines = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert [line["eval_id"] for line in lines] == ["one", "two"]
+    assert all("question" not in line for line in lines)
+    assert run(out="out.jsonl", resume=True).results == ()  # all is done
+    (again,) = run(out="out.jsonl", resume=True, rerun_failed=True).results
+    assert again.eval_id == "two"
+    assert [result.eval_id for result in run(failed_in="out.jsonl").results] == ["two"]
+    assert {result.dry_run for result in run(target=None, dry_run=True).results} == {True}
+
+
+def test_what_makes_no_sense_is_said(project: Write) -> None:
+    with pytest.raises(AgentvError, match="trials is 0"):
+        run(trials=0)
+    with pytest.raises(AgentvError, match="resume=True needs out"):
+        run(resume=True)
+    with pytest.raises(TypeError, match="unknown option 'worker'"):
+        run(worker=3)
+
+
+def test_records_are_plain_dictionaries(project: Write) -> None:
+    records = run().to_records()
+    assert [(record["eval_id"], record["score"]) for record in records] == [("one", 1.0), ("two", 0.0)]
+    assert json.loads(json.dumps(records)) == records
+    assert records[0]["evaluator_results"][0]["name"] == "contains"
+
+
+def test_a_notebook_shows_figures_and_failures_and_no_markup_of_others(project: Write) -> None:
+    shown = run()._repr_html_()
+    assert "mean 0.500" in shown
+    assert "50% passed, 2 cases" in shown
+    assert "<td>two</td><td>does not contain &#x27;good&#x27;</td><td>&lt;b&gt;bad&lt;/b&gt;</td>" in shown
+    assert "<b>bad" not in shown
+
+
+def test_results_arrive_one_by_one_and_whoever_leaves_ends_the_run(project: Write) -> None:
+    project("evals/some.jsonl", [a_case(str(number), **asked("good")) for number in range(20)])
+    started: list[str] = []
+
+    async def slow(question: str, eval_id: str) -> str:
+        started.append(eval_id)
+        await asyncio.sleep(0.01)
+        return question
+
+    async def first(count: int) -> list[EvalResult]:
+        found = []
+        results = stream("evals", target=slow, out="out.jsonl")
+        async for result in results:
+            found.append(result)
+            if len(found) == count:
+                await results.aclose()
+                break
+        return found
+
+    assert [result.eval_id for result in asyncio.run(first(3))] == ["0", "1", "2"]
+    assert len(started) < 20
+    assert Path("out.jsonl").read_text().count("\n") < 20
+    assert len(asyncio.run(first(99))) == 20
+
+
+def test_an_error_of_the_run_comes_out_of_the_stream(project: Write) -> None:
+    async def all_of(paths: str) -> list[EvalResult]:
+        return [result async for result in stream(paths, target=echo)]
+
+    with pytest.raises(AgentvError, match="nowhere"):
+        asyncio.run(all_of("nowhere.yaml"))
+
+
+def test_it_works_from_threads_and_in_a_running_loop(project: Write) -> None:
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(len(run().results))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [2, 2, 2, 2]
+
+    async def cell() -> list[EvalReport]:  # of a notebook, where a loop runs already
+        return list(await asyncio.gather(evaluate("evals", target=echo), evaluate("evals", target=echo)))
+
+    assert [len(report.results) for report in asyncio.run(cell())] == [2, 2]
+
+
+USERS_CODE = """
+import asyncio
+from agentv import EvalReport, EvalResult, compare_results, evaluate, stream
+
+async def agent(question: str) -> str:
+    return question
+
+async def main() -> None:
+    report: EvalReport = await evaluate("evals", target=agent, workers=4, trials=2, ids=["a*"], out="out.jsonl")
+    mean: float | None = report.summary.mean
+    rows: list[dict[str, object]] = report.to_records()
+    async for result in stream(["evals"], target="mine", resume=True, out="out.jsonl"):
+        first: EvalResult = result
+    print(mean, rows, compare_results("a.jsonl", "b.jsonl").statistics.verdict)
+    await evaluate("evals", wrokers=3)  # WRONG
+    await evaluate("evals", workers="3")  # WRONG
+
+asyncio.run(main())
+"""
+
+
+def test_users_code_is_checked_by_mypy(write: Write) -> None:
+    write("user.py", USERS_CODE)
+    root = Path(agentv.__file__).parent.parent
+    ran = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--cache-dir", "cache", "user.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"MYPYPATH": str(root), "PATH": "/usr/bin:/bin"},
+    )
+    lines = USERS_CODE.splitlines()
+    wrong = [number for number, line in enumerate(lines, 1) if "WRONG" in line]
+    found = [
+        int(line.split(":")[1]) for line in ran.stdout.splitlines() if line.startswith("user.py:") and "error" in line
+    ]
+    assert found == wrong, ran.stdout
