@@ -12,7 +12,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "agentv"
 ORDER = (
-    "cli",
+    "cli pytest_plugin",
     "run",
     "project",
     "evaluators",

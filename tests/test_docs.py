@@ -41,6 +41,7 @@ def test_the_examples_of_a_page(
                 assert msgspec.json.decode(block.text)
             case "toml":
                 assert tomllib.loads(block.text)
+                write(block.text.split()[1], block.text)
             case "console":
                 run_console(block.text)
             case "python" if named := re.match(r"# (\S+\.py)\n", block.text):

@@ -133,6 +133,11 @@ class Summary:
         return self._tally.runs
 
     @property
+    def answered(self) -> int:
+        """How many cases have a result, for one of their trials at least."""
+        return len(self._tally.means)
+
+    @property
     def unscored(self) -> int:
         """How many results are no judgement of an answer; they count as 0."""
         return self.target_errors + self.timeouts + self.judge_failures

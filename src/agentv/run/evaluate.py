@@ -36,6 +36,7 @@ from agentv.run.resume import ResumeOptions, failed_cases
 from agentv.run.runner import run_jobs
 from agentv.run.targets import OpenTargets, RunJudges
 from agentv.run.watcher import Watcher
+from agentv.system.compact_sets import HashSet
 from agentv.system.dotenv import load_env
 
 
@@ -76,6 +77,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """When resuming, run again what did not pass."""
     failed_in: Path | None = None
     """Run only the cases that did not pass in this results file."""
+    only: tuple[tuple[str, str], ...] | None = None
+    """Run only these cases, by dataset and id."""
     include_inputs: bool = True
     """Whether results hold what was asked and what is expected."""
     command: tuple[str, ...] = ()
@@ -208,6 +211,10 @@ def plan_evaluation(options: EvalOptions) -> Plan:
         clean.learn(secrets_in(variables))
     _check_out(options.out, paths)
     only = failed_cases(options.failed_in) if options.failed_in is not None else None
+    if options.only is not None:
+        only = HashSet()
+        for dataset, eval_id in options.only:
+            only.add((clean(dataset), clean(eval_id)))
     selection = Selection(options.target, options.ids, options.limit, only)
     dry_run = options.dry_run is not None
     plan, secrets = make_plan(

@@ -12,7 +12,7 @@ from agentv.stats.distributions import RESAMPLES, SEED, Z
 NORMAL_ABOVE = 20
 
 
-def wilson(passes: int, n: int) -> tuple[float, float]:
+def wilson(passes: float, n: int) -> tuple[float, float]:
     """Return the 95% interval (Wilson) of a pass rate, which holds for few cases and for rates near 0 and 1 as well."""
     if n == 0:
         return 0.0, 1.0
