@@ -270,6 +270,17 @@ class Digests(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     agentv: str
 
 
+class ShardPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a shard is a part of: stands in each of its results, so that a merge can tell whether it has all."""
+
+    digest: str
+    """Stands for all cases, targets and evaluators of the run; the same in all its shards."""
+    cases: int
+    """How many results all shards together should have."""
+    shard_cases: int
+    """How many results this one should have."""
+
+
 Failure = Literal["target", "timeout", "judge"]
 
 
@@ -279,6 +290,10 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     timestamp: str
     run_id: str | None = None
     """The run that gave this result."""
+    shard: str | None = None
+    """Which part of a run that is divided this is of: `2/4` is the second of four."""
+    plan: ShardPlan | None = None
+    """What the shard is a part of."""
     eval_id: str
     dataset: str
     file: str | None = None

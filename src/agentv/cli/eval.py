@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,7 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 )
 @what_runs("--limit", type=click.IntRange(min=1), metavar="N", help="Run only the first N cases.")
 @what_runs("--trials", type=click.IntRange(min=1), default=1, metavar="K", help="Run every case K times.")
+@what_runs("--shard", metavar="I/N", help="Run only part I of N, which 'agentv merge' joins; auto asks the scheduler.")
 @what_runs("--resume", is_flag=True, help="Go on with an earlier run: run what has no result, or an error.")
 @what_runs("--failed", is_flag=True, help="With --resume: run again what did not pass, too.")
 @what_runs("--keep-stale", is_flag=True, help="With --resume: keep what another version of the target answered.")
@@ -254,8 +255,8 @@ def _tell(report: RunReport, shown: Shown) -> int:
         tell_error(report.error)
     is_stdout = report.path == STDOUT
     shown_in = report.path if report.path is not None and report.path.is_file() else None
-    dry = ["DRY RUN: a mock answered, no target and no judge was asked", ""] if report.plan.dry_run else []
-    lines = [*dry, *summary_lines(summary, clean, shown_in), "", "" if is_stdout else f"Results: {report.path}"]
+    lead = list(_lead_lines(report.plan))
+    lines = [*lead, *summary_lines(summary, clean, shown_in), "", "" if is_stdout else f"Results: {report.path}"]
     print_lines(map(printable, lines), err=is_stdout)
     if report.path is not None and not is_stdout:
         _annotate(report.plan, report.path)
@@ -267,11 +268,22 @@ def _tell(report: RunReport, shown: Shown) -> int:
     if summary.invalid:
         left_out = "1 case was" if summary.invalid == 1 else f"{summary.invalid} cases were"
         tell(f"warning: {left_out} left out as invalid, see the warnings above; --strict stops such a run at the start")
-    under = shown.fail_under is not None and (summary.mean or 0.0) < shown.fail_under
+    is_empty = report.plan.shard is not None and not report.plan.cases
+    under = shown.fail_under is not None and not is_empty and (summary.mean or 0.0) < shown.fail_under
     if under:
         tell(f"error: the mean {summary.mean or 0.0:.3f} is under {shown.fail_under:g}")
     incomplete = summary.ledger.get("not run", 0) > 0
     return 1 if report.end is RunEnd.FAILED or summary.failed or under or incomplete else 0
+
+
+def _lead_lines(plan: Plan) -> Iterator[str]:
+    """Yield what a reader of the summary must know first."""
+    if plan.dry_run:
+        yield from ("DRY RUN: a mock answered, no target and no judge was asked", "")
+    if (whole := plan.shard_plan) is not None:
+        rest = "" if plan.cases else ": it has no cases, and the results are empty"
+        results = "1 result" if whole.cases == 1 else f"{whole.cases} results"
+        yield from (f"SHARD {plan.shard}: {whole.shard_cases} of {results} (plan {whole.digest}){rest}", "")
 
 
 def _write_pages(results: Path | None, shown: Shown) -> bool:

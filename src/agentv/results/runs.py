@@ -63,6 +63,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     eval_files: tuple[dict[str, Any], ...] = ()
     targets: tuple[dict[str, Any], ...] = ()
     results: str | None = None
+    shard: str | None = None
+    """Which part of a run that is divided this was."""
     ledger: dict[str, int] = {}
     summary: dict[str, Any] = {}
     exit_code: int | None = None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from agentv.records import Fraction
+from agentv.records import Fraction, ShardPlan
 
 
 class DigestsView(msgspec.Struct, frozen=True, gc=False):
@@ -119,6 +119,8 @@ class EarlierView(TrialView, frozen=True, gc=False):
     candidate_answer: str = ""
     evaluator_results: tuple[EvaluatorView, ...] = ()
     metadata: dict[str, Any] | None = None
+    shard: str | None = None
+    plan: ShardPlan | None = None
 
 
 class ReportView(TrialView, frozen=True, gc=False):

@@ -21,6 +21,7 @@ from agentv.records import EvalResult
 from agentv.redact import Redactor
 from agentv.results.formats import ResultFormat, sniff
 from agentv.results.read import Record, read_records
+from agentv.results.stamps import ShardStamp, StampChange
 from agentv.results.views import EarlierView
 
 _to_json = msgspec.json.Encoder(enc_hook=str).encode
@@ -128,13 +129,24 @@ class EarlierFile:
     def _records(self) -> Iterator[Record[EarlierView]]:
         return read_records(self.path, EarlierView, self.form)
 
+    def _stamped(self, record: Record[EarlierView], stamp: ShardStamp) -> bytes:
+        shard, plan = record.view.shard, record.view.plan
+        if shard is None or plan is None or plan == stamp.plan:
+            return record.raw
+        return StampChange(ShardStamp(shard, plan), stamp, self.form)(record.raw)
+
     def close(self) -> None:
         os.close(self._descriptor)
 
     def rewrite(
-        self, keep: Callable[[EarlierView], bool], needs_backup: Callable[[], bool] = lambda: False
+        self,
+        keep: Callable[[EarlierView], bool],
+        needs_backup: Callable[[], bool] = lambda: False,
+        stamp: ShardStamp | None = None,
     ) -> tuple[ResultFile, Path | None]:
         """Take out the results that `keep` rejects; return the file, open for more, and the name of a backup.
+
+        Those that stay get the stamp of the shard, if there is one.
 
         The old file becomes a backup if `needs_backup` says so once all results have been seen. All this is one step:
         at any moment the path names either the old file or the new one, and both are locked.
@@ -147,7 +159,8 @@ class EarlierFile:
                 _lock(descriptor, beside)
                 os.fchmod(descriptor, stat.S_IMODE(os.fstat(self._descriptor).st_mode))
                 with os.fdopen(os.dup(descriptor), "ab") as file:
-                    file.writelines(record.raw for record in self._records() if keep(record.view))
+                    records = (record for record in self._records() if keep(record.view))
+                    file.writelines(record.raw if stamp is None else self._stamped(record, stamp) for record in records)
                 os.fsync(descriptor)
                 backup = _free_backup(real) if needs_backup() else None
                 if backup is not None:

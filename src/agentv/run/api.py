@@ -30,6 +30,8 @@ class Options(TypedDict, total=False):
     """Run only the cases with these ids, which may be globs."""
     limit: int | None
     trials: int
+    shard: str | None
+    """Run only this part of the cases: `"2/4"`, or `"auto"` to ask the scheduler."""
     workers: int | None
     timeout_seconds: float | None
     max_retries: int | None

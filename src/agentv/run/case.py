@@ -25,7 +25,7 @@ class CaseRunner:
         options = targets.options
         self._plan, self._caller, self._evaluators, self._watcher = plan, targets.caller, evaluators, watcher
         self._trials = options.trials
-        self._context = ResultContext(options, plan.dry_run, plan.folder)
+        self._context = ResultContext(options, plan)
         self._dumps = CaseDumps(
             Dumps(options.dump_prompts, clean) if options.dump_prompts else None,
             Dumps(options.dump_traces, clean) if options.dump_traces else None,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentv.calls.cache import CACHE
+from agentv.cases.shard import Shard
 from agentv.errors import AgentvError, OutputError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.notices import note
@@ -65,6 +66,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     ids: tuple[str, ...] = ()
     limit: int | None = None
     trials: int = 1
+    shard: str | None = None
+    """Which part of the cases runs: `2/4`, or `auto` to ask the scheduler."""
     dry_run: DryRun | None = None
     workers: int | None = None
     timeout_seconds: float | None = None
@@ -205,6 +208,7 @@ def _only_error(group: BaseExceptionGroup[BaseException]) -> AgentvError:
 
 def plan_evaluation(options: EvalOptions) -> Plan:
     """Return what an evaluation will do. From here on the secrets of the project are masked."""
+    shard = Shard.parse(options.shard, os.environ) if options.shard is not None else None
     paths = eval_files(options.paths)
     for path, variables in load_env([path.parent for path in paths]).items():
         note(f"variables are read from {path}")
@@ -215,7 +219,7 @@ def plan_evaluation(options: EvalOptions) -> Plan:
         only = HashSet()
         for dataset, eval_id in options.only:
             only.add((clean(dataset), clean(eval_id)))
-    selection = Selection(options.target, options.ids, options.limit, only)
+    selection = Selection(options.target, options.ids, options.limit, only, shard)
     dry_run = options.dry_run is not None
     plan, secrets = make_plan(
         paths, PlanOptions(selection, options.targets, _stand_in(options), dry_run, options.trials, options.strict)

@@ -4,7 +4,6 @@ import os
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 from agentv.calls.retry import FailedCall
@@ -20,7 +19,7 @@ from agentv.records import (
     Score,
 )
 from agentv.run.jobs import Job
-from agentv.run.plan import RunOptions
+from agentv.run.plan import Plan, RunOptions
 from agentv.scoring import verdict_of, weighted_mean
 from agentv.telemetry.trace import build_trace, summarize_trace
 
@@ -48,10 +47,11 @@ def outcome_of(attempt: int, got: ProviderResponse | FailedCall) -> Outcome:
 class ResultContext:
     """What all results of a run share: how they are written."""
 
-    def __init__(self, options: RunOptions, dry_run: bool, folder: Path):
-        self.run_id, self.dry_run = options.run_id, dry_run or None
+    def __init__(self, options: RunOptions, plan: Plan):
+        self.run_id, self.dry_run = options.run_id, plan.dry_run or None
+        self.shard, self.plan = str(plan.shard) if plan.shard is not None else None, plan.shard_plan
         self.has_trials, self.include_trace = options.trials > 1, options.include_trace
-        self.include_inputs, self._folder = options.include_inputs, folder
+        self.include_inputs, self._folder = options.include_inputs, plan.folder
         self._last: tuple[EvalFile | None, str] = None, ""
 
     def path(self, file: EvalFile) -> str:
@@ -74,6 +74,8 @@ def result_of(
     return EvalResult(
         timestamp=_now(),
         run_id=context.run_id,
+        shard=context.shard,
+        plan=context.plan,
         eval_id=case.id,
         dataset=case.dataset,
         file=context.path(case.file),
@@ -133,7 +135,7 @@ def _combine(scores: tuple[EvaluatorResult, ...]) -> Score | EvaluatorResult:
 
 def unwritable_result(result: EvalResult, error: Exception) -> EvalResult:
     """Return what is written in the place of a result that cannot be encoded."""
-    names = ("timestamp", "run_id", "eval_id", "dataset", "file", "line", "target", "attempt", "trial")
+    names = ("timestamp", "run_id", "shard", "plan", "eval_id", "dataset", "file", "line", "target", "attempt", "trial")
     return EvalResult(
         **{name: getattr(result, name) for name in names},
         score=0.0,

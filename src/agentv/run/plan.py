@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from agentv.cases.read import read_eval_file
 from agentv.cases.request import Files
+from agentv.cases.shard import Shard
 from agentv.errors import AgentvError
 from agentv.judges.target import JudgeRef
 from agentv.protocols import Provider
 from agentv.providers.settings import TargetSettings
-from agentv.records import EvalCase, Problem
+from agentv.records import EvalCase, Problem, ShardPlan
 from agentv.redact import clean
 from agentv.system.compact_sets import HashSet
 
@@ -24,6 +25,8 @@ class Selection(NamedTuple):
     limit: int | None = None
     only: HashSet | None = None
     """The dataset and id of each case that may run; all may if this is not given."""
+    shard: Shard | None = None
+    """The part of what was asked for that runs here, if it is divided."""
 
     @property
     def has_all(self) -> bool:
@@ -72,6 +75,9 @@ class PlannedFile(NamedTuple):
 
     path: Path
     cases: int
+    """How many of its cases run."""
+    selected: int
+    """How many of its cases were asked for; in a shard, more than run there."""
     patterns: tuple[str, ...]
     targets: Mapping[str, PlannedTarget]
     """The targets that answer its cases."""
@@ -95,6 +101,13 @@ class Plan(NamedTuple):
     """Answers in the place of every target."""
     dry_run: bool = False
     """Nobody outside is asked, the judges neither."""
+    shard_plan: ShardPlan | None = None
+    """What this is a part of, if it is a shard."""
+
+    @property
+    def shard(self) -> Shard | None:
+        """Which part of a run that is divided this is."""
+        return self.selection.shard
 
     @property
     def cases(self) -> int:
@@ -108,21 +121,26 @@ class Plan(NamedTuple):
 
     def cases_of(self, file: PlannedFile) -> Iterator[EvalCase]:
         """Yield the planned cases of a file, read as they are asked for."""
-        left, has_all = file.cases, self.selection.has_all
+        left, has_all, shard = file.selected, self.selection.has_all, self.selection.shard
         for case in read_eval_file(self.folder / file.path, _raise_error):
             if left <= 0:
                 return
             if has_all or self.selection.includes(case):
                 left -= 1
-                yield case
+                if shard is None or shard.includes(case.dataset, case.id):
+                    yield case
 
     def describe(self, workers: int | None) -> str:
         """Return what is about to run, in one line."""
+        shard, whole = self.shard, self.shard_plan
+        if shard is not None and whole is not None and not self.files:
+            return f"shard {shard}: none of the cases is in it, {_count(whole.cases, 'result')} in all shards"
         cases, files = _count(self.cases, "case"), _count(len(self.files), "file")
+        what = f"{'DRY RUN: ' if self.dry_run else ''}{f'shard {shard}: ' if shard else ''}"
         calls = dict.fromkeys(f"{target.name} ({self._called(target)})" for target in self.targets)
         found = dict.fromkeys(_shown(file.targets_file) for file in self.files if file.targets_file)
         parts = [
-            f"{'DRY RUN: ' if self.dry_run else ''}running {cases} from {files} on {', '.join(calls)}",
+            f"{what}running {cases} from {files} on {', '.join(calls)}",
             *([f"targets from {', '.join(found)}"] if found else []),
             _count(self.workers(workers), "worker"),
         ]

@@ -4,7 +4,7 @@ All that can be wrong is found here, in one pass over the files, before anything
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,14 +15,15 @@ from agentv.calls.cache_key import target_version
 from agentv.cases.guidelines import guideline_patterns, read_config
 from agentv.cases.read import Inspection, read_eval_file
 from agentv.cases.request import Files
+from agentv.cases.shard_plan import ShardPlanBuilder
 from agentv.errors import AgentvError, ConfigError, PlanFailed, nearest
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.formats.fingerprint import digest
 from agentv.judges.target import JudgeRef, NeededJudges, judge_error, judge_name
 from agentv.notices import note, warn
 from agentv.protocols import BatchProvider, Provider
-from agentv.providers.settings import TargetSettings
-from agentv.records import EvalCase, Problem
+from agentv.providers.settings import TargetSettings, target_digest
+from agentv.records import EvalCase, Problem, ShardPlan
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, Selection, matches
 from agentv.system.compact_sets import DuplicateFinder
 from agentv.system.entry_points import open_settings
@@ -51,12 +52,13 @@ def make_plan(paths: Sequence[Path], options: PlanOptions) -> tuple[Plan, tuple[
     for id_ in options.selection.ids:
         if id_ not in planner.found:
             planner.report(Problem(message=f"no case has the id {id_!r}", hint="--eval-id takes an id or a glob"))
-    if not planner.problems and not any(file.cases for file in files if file):
+    if not planner.problems and not any(file.selected for file in files if file):
         planner.report(_no_case(paths[0], options.selection))
     if planner.problems:
         raise PlanFailed(planner.problems)
     used = tuple(file for file in files if file and file.cases)
-    plan = Plan(used, options.selection, planner.invalid, Path.cwd(), options.stand_in, options.dry_run)
+    whole = _shard_plan(planner.shards, options.trials)
+    plan = Plan(used, options.selection, planner.invalid, Path.cwd(), options.stand_in, options.dry_run, whole)
     _check_trials(plan, options.trials)
     _warn_of_equal_ids(plan)
     return plan, tuple(planner.secrets)
@@ -67,6 +69,16 @@ def _no_case(path: Path, selection: Selection) -> Problem:
         hint = "cases are found by the name of their dataset and their id"
         return Problem(message="none of the cases that did not pass there is in these eval files", hint=hint)
     return Problem(message="no valid case to run", file=path, hint="see the warnings above")
+
+
+def _shard_plan(shards: ShardPlanBuilder | None, trials: int) -> ShardPlan | None:
+    """Return what the shard is a part of; raise `ConfigError` if the results of two cases could not be told apart."""
+    if shards is None:
+        return None
+    if shards.has_duplicates:
+        hint = "give one of the files another 'dataset:', so that their results can be told apart"
+        raise ConfigError("--shard: two eval files have the same dataset name and the same ids", hint=hint)
+    return shards.plan(trials)
 
 
 def _check_trials(plan: Plan, trials: int) -> None:
@@ -102,10 +114,23 @@ def _warn_of_equal_ids(plan: Plan) -> None:
                 return
 
 
+class _Found(NamedTuple):
+    """What the cases of a file come to."""
+
+    used: Mapping[str, EvalCase]
+    """The targets that they use, each with the first case that does."""
+    selected: int
+    cases: int
+    """How many run: all that are selected, or those of the shard."""
+    here: Collection[str]
+    """The targets that the cases of the shard use."""
+
+
 class _Planner:
     def __init__(self, options: PlanOptions):
         self._options, self._selection = options, options.selection
         self._left = options.selection.limit
+        self.shards = ShardPlanBuilder(options.selection.shard) if options.selection.shard is not None else None
         self.problems: list[Problem] = []
         self.found: set[str] = set()
         self.invalid = 0
@@ -127,22 +152,35 @@ class _Planner:
         try:
             judges = NeededJudges()
             self._is_strict = self._options.strict or read_config(path.parent).strict is True
-            used, cases = self._read_cases(path, judges)
+            found = self._read_cases(path, judges)
             if self.problems:
                 return None
-            planned = PlannedFile(path, cases, guideline_patterns(path.parent), {})
-            return self._with_targets(planned, used, judges) if cases else planned
+            planned = PlannedFile(path, found.cases, found.selected, guideline_patterns(path.parent), {})
+            if not found.selected:
+                return planned
+            planned = self._with_targets(planned, found.used, judges)
+            return planned if self.shards is None else self._in_shard(planned, found, self.shards)
         except PlanFailed:
             raise
         except AgentvError as error:
             self.report(Problem.of(error))
             return None
 
-    def _read_cases(self, path: Path, judges: NeededJudges) -> tuple[dict[str, EvalCase], int]:
-        """Return the targets that the cases use, each with the first case that does, and the number of cases."""
+    def _in_shard(self, planned: PlannedFile, found: "_Found", shards: ShardPlanBuilder) -> PlannedFile:
+        """Return the plan of a file with the targets of the cases that run; note all of them for the plan's digest."""
+        for target in planned.targets.values():
+            shards.add_shared("target", target.name, target.digest)
+        for ref, name in planned.judges.items():
+            shards.add_shared("judge", ref.target, ref.name or "", name, target_digest(planned.settings[name]))
+        return planned._replace(targets={name: planned.targets[name] for name in found.here if name in planned.targets})
+
+    def _read_cases(self, path: Path, judges: NeededJudges) -> "_Found":
+        """Return the targets that the cases use, each with the first case that does, and how many cases there are."""
         builder = EvaluatorBuilder(judges, dry_run=self._options.dry_run, targets=self._options.targets)
         used: dict[str, EvalCase] = {}
-        cases = 0
+        selected = cases = 0
+        here: set[str] = set()
+        patterns = guideline_patterns(path.parent) if self.shards is not None else ()
         inspection = Inspection(self.report, partial(self._check_draft, builder))
         for case in read_eval_file(path, self._report_case, inspection):
             if not self._selection.includes(case):
@@ -152,13 +190,20 @@ class _Planner:
                 if self._left <= 0:
                     continue  # not run, but still checked
                 self._left -= 1
-            cases += 1
+            selected += 1
             name = self._selection.target_of(case)
             if name not in used:
                 used[name] = case
             for problem in builder.problems(case, name):
                 self.report(problem)
-        return used, cases
+            if self.shards is None:
+                continue
+            if not self.problems:
+                evaluators = builder.build(case, name).digests["evaluators"]
+                if self.shards.add_case(case, patterns, name, evaluators):
+                    here.add(name)
+                    cases += 1
+        return _Found(used, selected, selected if self.shards is None else cases, here)
 
     def _check_draft(self, builder: EvaluatorBuilder, case: EvalCase, is_left_out: bool) -> None:
         """Report what is wrong with the evaluators of a case that stops the run anyway."""

@@ -28,6 +28,7 @@ def start_record(plan: Plan, run_id: str, command: tuple[str, ...], results: Any
         eval_files=tuple({"path": file.path.as_posix(), "cases": file.cases} for file in plan.files),
         targets=tuple(_targets(plan)),
         results=str(results) if results is not None else None,
+        shard=str(plan.shard) if plan.shard is not None else None,
     )
     return RunLog(folder, record, clean)
 

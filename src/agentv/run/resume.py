@@ -11,6 +11,7 @@ from agentv.evaluators.build import EvaluatorBuilder
 from agentv.records import EvalCase
 from agentv.redact import clean
 from agentv.results.read import read_records
+from agentv.results.stamps import ShardStamp
 from agentv.results.views import DigestsView, EarlierView, TrialView
 from agentv.results.write import EarlierFile, ResultFile
 from agentv.run.jobs import build_or_explain
@@ -119,12 +120,28 @@ def resume(
         planned = _Planned(plan, evaluators, options)
         keep = _Keep(planned, on_kept)
         for result in earlier.results():
+            _check_shard(result, plan, planned, earlier.path)
             keep.learn(result)
     except BaseException:
         earlier.close()
         raise
-    file, backup = earlier.rewrite(keep, lambda: any(keep.found[why] for why in ANSWERED))
+    stamp = ShardStamp(str(plan.shard), plan.shard_plan) if plan.shard and plan.shard_plan else None
+    file, backup = earlier.rewrite(keep, lambda: any(keep.found[why] for why in ANSWERED), stamp)
     return Resumed(file, keep.stands, keep.found, backup)
+
+
+def _check_shard(result: EarlierView, plan: Plan, planned: "_Planned", path: Path) -> None:
+    """Raise `OutputError` if the file is not one of this shard: what it has could not be merged any more."""
+    shard = str(plan.shard) if plan.shard is not None else None
+    if result.shard != shard:
+        found = f"shard {result.shard}" if result.shard else "a run without --shard"
+        asked = f"shard {shard}" if shard else "a run without --shard"
+        hint = "give each shard an --out of its own; 'agentv merge' joins them"
+        raise OutputError(f"cannot resume: it has results of {found}, and this is {asked}", file=path, hint=hint)
+    if shard is not None and not planned.concerns(result):
+        message = f"cannot resume shard {shard}: {result.eval_id!r} of {result.dataset!r} is not planned any more"
+        hint = "name the same eval files and options as before, or another --out"
+        raise OutputError(message, file=path, hint=hint)
 
 
 class _Planned:

@@ -11,7 +11,7 @@ from agentv.cli.params import OneOf
 from agentv.formats.printable import printable
 from agentv.results.runs import RunRecord, read_runs
 
-HEADINGS = ("run", "started", "commit", "targets", "cases", "mean", "pass rate", "cost", "status")
+HEADINGS = ("run", "started", "commit", "targets", "shard", "cases", "mean", "pass rate", "cost", "status")
 
 
 @click.command(cls=Command, examples=("agentv runs", "agentv runs --limit 5 --format json"))
@@ -42,7 +42,7 @@ def _row(run: RunRecord) -> tuple[str, ...]:
     targets = ", ".join(dict.fromkeys(str(target.get("name", "")) for target in run.targets))
     cases = str(sum(int(file.get("cases", 0)) for file in run.eval_files))
     started = run.started[:19].replace("T", " ")
-    return run.run_id, started, commit, targets, cases, mean, rate, cost, run.status
+    return run.run_id, started, commit, targets, run.shard or "", cases, mean, rate, cost, run.status
 
 
 def _interval(summary: dict[str, float]) -> str:
