@@ -16,6 +16,7 @@ COMMANDS = {
     "eval": "Send every case to its target, score the answers, write the results.",
     "run": "The same as eval.",
     "results compare": "Tell whether one run is better than another, and how sure that is.",
+    "results merge": "Join the results of a run that was divided by 'agentv eval --shard'.",
     "results report": "Write results as one HTML file: what failed, why, and how two runs differ.",
     "results runs": "List the runs of this folder, newest first.",
     "results show": "Show what was asked and answered, and why cases failed.",

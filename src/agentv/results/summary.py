@@ -5,7 +5,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from agentv.records import EvalResult
 from agentv.results.failures import Failures, HasAnswer
 from agentv.results.groups import EvaluatorFigures, Evaluators, Groups
 from agentv.results.tally import Tally
@@ -38,6 +37,15 @@ class HasScore(HasAnswer, Protocol):
     def execution_metrics(self) -> Metrics | None: ...
     @property
     def metadata(self) -> Mapping[str, Any] | None: ...
+
+
+class HasNames(HasScore, Protocol):
+    """A result that says itself which case it is of."""
+
+    @property
+    def eval_id(self) -> str: ...
+    @property
+    def dataset(self) -> str: ...
 
 
 class ErrorGroup(NamedTuple):
@@ -74,7 +82,7 @@ class Summary:
         self.groups = Groups(by, trials) if by is not None else None
         self.empty_answers = self.cut_off_answers = 0
 
-    def add(self, result: EvalResult) -> None:
+    def add(self, result: HasNames) -> None:
         """Count a result of this run."""
         failure = result.failure
         if result.error is not None:

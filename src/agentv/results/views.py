@@ -84,6 +84,16 @@ class ResultView(VerdictView, frozen=True, gc=False):
     execution_metrics: MetricsView | None = None
 
 
+class PlacedView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
+    """A result with its place among others, and the shard that it is of, if it is of one."""
+
+    dataset: str = ""
+    target: str = ""
+    trial: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
+    shard: str | None = None
+    plan: ShardPlan | None = None
+
+
 class PartsView(ResultView, frozen=True, gc=False):
     """A result with the scores of its evaluators and its metadata, by which a comparison may group."""
 

@@ -92,6 +92,23 @@ def _free_backup(path: Path) -> Path:
     return backup
 
 
+@contextlib.contextmanager
+def keep_backup(path: Path) -> Iterator[Path | None]:
+    """Keep a regular file that is about to be replaced under another name, which is given; not if that fails."""
+    backup = _free_backup(path) if path.is_file() else None
+    try:
+        if backup is not None:
+            os.link(os.path.realpath(path), backup)
+    except OSError as error:
+        raise _cannot_write(error, path) from error
+    try:
+        yield backup
+    except BaseException:
+        if backup is not None:
+            backup.unlink(missing_ok=True)
+        raise
+
+
 def create_new(folder: Path, stem: str, form: ResultFormat, clean: Redactor) -> ResultFile:
     """Create a results file under a name that no other run has."""
     try:

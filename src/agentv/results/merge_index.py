@@ -1,0 +1,79 @@
+"""Where the results of several files are, in order: a few bytes for each result, besides its own names.
+
+Results come in any order, and there may be millions. So many of them at a time are sorted and then held as one piece
+of bytes, and these pieces are merged when they are asked for.
+"""
+
+import heapq
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+PIECE = 1 << 15
+_PLACE = struct.Struct(">HQI")
+_LENGTH = struct.Struct(">I")
+_TRIAL = struct.Struct(">I")
+
+
+class Place(NamedTuple):
+    """Where a result is: in which file, from which byte on, and how many bytes."""
+
+    file: int
+    offset: int
+    size: int
+
+
+class MergeIndex:
+    """The places of results, in the order of dataset, id, target and trial."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._new: list[bytes] = []
+        self._names: dict[str, bytes] = {}
+
+    def add(self, names: tuple[str, str, str, int], place: tuple[int, int, int]) -> None:
+        """Add a result with its dataset, id, target and trial."""
+        dataset, eval_id, target, trial = names
+        known = self._names
+        first = known.get(dataset) or known.setdefault(dataset, _ordered(dataset))
+        third = known.get(target) or known.setdefault(target, _ordered(target))
+        key = first + _ordered(eval_id) + third + _TRIAL.pack(trial)
+        self._new.append(key + _PLACE.pack(*place))
+        if len(self._new) >= PIECE:
+            self._close_piece()
+
+    def _close_piece(self) -> None:
+        self._new.sort()
+        self._pieces.append(b"".join([_LENGTH.pack(len(entry)) + entry for entry in self._new]))
+        self._new.clear()
+
+    def groups(self) -> Iterator[list[Place]]:
+        """Yield the places of each result in order; those that have the same names are together."""
+        self._close_piece()
+        size, unpack = _PLACE.size, _PLACE.unpack_from
+        last, group = b"", [Place(0, 0, 0)][:0]
+        for entry in heapq.merge(*map(_entries, self._pieces)):
+            at = len(entry) - size
+            key, place = entry[:at], Place._make(unpack(entry, at))
+            if key == last:
+                group.append(place)
+                continue
+            if group:
+                yield group
+            last, group = key, [place]
+        if group:
+            yield group
+
+
+def _ordered(name: str) -> bytes:
+    """Return bytes that sort as the name does, whatever comes behind them."""
+    data = name.encode("utf-8", "surrogatepass")
+    return (data.replace(b"\0", b"\0\xff") if b"\0" in data else data) + b"\0\0"
+
+
+def _entries(piece: bytes) -> Iterator[bytes]:
+    at, end, width, unpack = 0, len(piece), _LENGTH.size, _LENGTH.unpack_from
+    while at < end:
+        start = at + width
+        at = start + unpack(piece, at)[0]
+        yield piece[start:at]
