@@ -5,26 +5,27 @@ the order of dataset, id, target and trial. What is held is the index (see `merg
 """
 
 import io
+import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
 from agentv.errors import ResultsError
-from agentv.records import Problem
+from agentv.records import Problem, ShardPlan
 from agentv.results.formats import DECODE_ERRORS, JSONL, ResultFormat, format_for, sniff
-from agentv.results.merge_index import MergeIndex, Place
+from agentv.results.merge_index import HasPlace, MergeIndex, Place
 from agentv.results.read import read_results, unreadable
 from agentv.results.shards import check_shards
 from agentv.results.stamps import ShardStamp, StampChange
-from agentv.results.views import PlacedView, ScoreView
+from agentv.results.views import EarlierView, PlacedView, ScoreView
 
 MAX_SHOWN = 10
-READ_AHEAD = 1 << 16
+READ_AHEAD = BLOCK_BYTES = 1 << 17
 MAX_OPEN = 200
 _BOM = b"\xef\xbb\xbf"
 _START_BYTES = 4096
@@ -33,46 +34,61 @@ DIFFERS = ("timestamp", "run_id", "shard", "plan")
 _DURATIONS = {"execution_metrics": ("duration_ms",), "trace_summary": ("durationMs", "toolDurations")}
 
 
+class MergeView(HasPlace, Protocol):
+    """What a merge needs of a result, be it of whichever view."""
+
+    @property
+    def shard(self) -> str | None: ...
+    @property
+    def plan(self) -> ShardPlan | None: ...
+
+
 class Merge:
     """The results of several files of one run, each once, in order. Raise `ResultsError` if they are not one run.
 
     With `partial`, shards may be missing or incomplete; `missing` then says which. Results that are there twice count
     once, if they are the same but for when, and in how much time, they were got; `lines` finds those that are not.
+    All results are given to `on_results` as they are read, in the order of the files.
     """
 
-    def __init__(self, paths: Sequence[Path], *, partial: bool = False):
-        self.paths = paths
-        self._index, self._files = MergeIndex(), [_File(path) for path in paths]
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        *,
+        partial: bool = False,
+        on_results: Callable[[Sequence[EarlierView]], None] | None = None,
+    ):
+        self._index, self._files = MergeIndex(), [_File(path) for path in sorted(paths)]
         self.results = self.repeated = 0
-        self.trials = 1
+        """How many results there are, and how many of them do not count, as they are there twice."""
         problems: list[Problem] = []
         for number, file in enumerate(self._files):
-            problems += self._scan(number, file)
+            problems += self._scan(number, file, on_results)
         if problems:
             raise ResultsError(problems)
         if not self.results:
             names = ", ".join(map(str, paths))
             raise ResultsError([Problem(message=f"there are no results in {names}", hint="see how the runs ended")])
         found = check_shards([(file.path, file.stamps, file.unstamped) for file in self._files])
-        self.plan = found.plan
-        self.missing = found.missing
+        self.plan, self.missing, self._is_partial = found.plan, found.missing, partial
         if problems := [*found.problems, *([] if partial else found.missing)]:
             raise ResultsError(problems)
-        self._is_partial = partial
 
-    def _scan(self, number: int, file: "_File") -> list[Problem]:
+    def _scan(
+        self, number: int, file: "_File", on_results: Callable[[Sequence[EarlierView]], None] | None
+    ) -> list[Problem]:
         """Add the results of a file to the index; return everything that is wrong with it."""
-        trials, results = self.trials, self.results
+        view = PlacedView if on_results is None else EarlierView
         try:
-            for view, offset, size in file.scan():
-                trial = view.trial or 1
-                self._index.add((view.dataset, view.eval_id, view.target, trial), (number, offset, size))
-                trials, results = max(trials, trial), results + 1
+            for views, places in file.scan(view):
+                self._index.add(number, views, places)
+                self.results += len(views)
+                if on_results is not None:
+                    on_results(views)
         except OSError as error:
             return [Problem.of(unreadable(error, file.path))]
         except DECODE_ERRORS:
-            return find_problems(file.path)
-        self.trials, self.results = trials, results
+            return _find_problems(file.path, view)
         return []
 
     def lines(self) -> Iterator[bytes]:
@@ -118,36 +134,57 @@ class _File:
         self.stamps: Counter[ShardStamp] = Counter()
         self.unstamped = 0
 
-    def scan(self) -> Iterator[tuple[PlacedView, int, int]]:
-        """Yield each result with the place of its first byte and how many there are."""
+    def scan(self, view: type[ScoreView]) -> Iterator[tuple[Sequence[Any], Sequence[tuple[int, int]]]]:
+        """Yield views of the results, many at a time, and for each its first byte and how many bytes it has."""
         with self.path.open("rb") as file:
             start = file.peek(_START_BYTES)
             self.form = sniff(start) or self.form
             offset = file.seek(len(_BOM)) if start.startswith(_BOM) else 0
-            decode = self.form.decoder(PlacedView)
-            last, count = None, 0
-            for raw in self.form.split(file):
-                size = len(raw)
-                if raw.isspace():
-                    offset += size
-                    continue
-                view = decode(raw)
-                if self.form.is_torn(raw) and self.form is not JSONL:
-                    raise msgspec.DecodeError("torn")
-                stamp = (view.shard, view.plan)
-                if stamp != last:
-                    self._count(last, count)
-                    last, count = stamp, 0
-                count += 1
-                yield view, offset, size
-                offset += size
-            self._count(last, count)
+            blocks = _json_blocks(file, view) if self.form is JSONL else _records(file, self.form, view)
+            for views, sizes in blocks:
+                ends = list(itertools.accumulate(sizes, initial=offset))
+                places = [(at, size) for at, size in zip(ends, sizes, strict=False) if size > 0]
+                offset = ends[-1]
+                if views:
+                    self._count(views)
+                    yield views, places
 
-    def _count(self, stamp: Any, count: int) -> None:
-        if stamp is not None and None not in stamp:
-            self.stamps[ShardStamp(*stamp)] += count
+    def _count(self, views: Sequence[MergeView]) -> None:
+        """Count whose results these are."""
+        shards, plans = [view.shard for view in views], [view.plan for view in views]
+        if shards.count(shards[0]) == plans.count(plans[0]) == len(views):  # as it is nearly always
+            views = [views[0]]
+        for (shard, plan), group in itertools.groupby(views, lambda view: (view.shard, view.plan)):
+            count = sum(1 for _ in group) if len(views) > 1 else len(shards)
+            if shard is not None and plan is not None:
+                self.stamps[ShardStamp(shard, plan)] += count
+            else:
+                self.unstamped += count
+
+
+Block = tuple[Sequence[Any], Sequence[int]]
+"""Views of results, and how many bytes each has, in a row; what lies between them is a negative number."""
+
+
+def _json_blocks(file: BinaryIO, view: type[ScoreView]) -> Iterator[Block]:
+    decoder = msgspec.json.Decoder(view)
+    while block := file.read(BLOCK_BYTES) + file.readline():
+        sizes = [len(line) + 1 for line in block.split(b"\n")]
+        if (last := sizes.pop() - 1) > 0:  # which has no line feed at its end
+            sizes.append(last)
+        views = decoder.decode_lines(block)
+        if len(views) != len(sizes):  # there are empty lines
+            yield from _records(io.BytesIO(block), JSONL, view)
         else:
-            self.unstamped += count
+            yield views, sizes
+
+
+def _records(lines: Iterable[bytes], form: ResultFormat, view: type[ScoreView]) -> Iterator[Block]:
+    decode = form.decoder(view)
+    for raw in form.split(lines):
+        if form is not JSONL and form.is_torn(raw):
+            raise msgspec.DecodeError("the last document is cut off")
+        yield ([], [-len(raw)]) if raw.isspace() else ([decode(raw)], [len(raw)])
 
 
 class _Reader:
@@ -158,7 +195,7 @@ class _Reader:
         self._changes = [
             StampChange(next(iter(file.stamps)), None, file.form) if len(file.stamps) == 1 else None for file in files
         ]
-        self._open: dict[int, _Ahead] = {}
+        self._open: dict[int, ReadPart] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> "_Reader":
@@ -169,14 +206,16 @@ class _Reader:
 
     def view(self, place: Place) -> PlacedView:
         """Return what a result is of."""
-        source = self._open.get(place.file) or self._open_file(place.file)
-        found: PlacedView = self._files[place.file].form.decoder(PlacedView)(source.read(place.offset, place.size))
+        read = self._open.get(place.file) or self._open_file(place.file)
+        found: PlacedView = self._files[place.file].form.decoder(PlacedView)(read(place.offset, place.size))
         return found
 
     def read(self, place: Place) -> bytes:
         """Return the line of a result."""
-        source = self._open.get(place.file) or self._open_file(place.file)
-        raw, file, change = source.read(place.offset, place.size), self._files[place.file], self._changes[place.file]
+        number, offset, size = place
+        read = self._open.get(number) or self._open_file(number)
+        raw, change = read(offset, size), self._changes[number]
+        file = self._files[number]
         if change is not None:
             raw = change(raw)
         elif file.stamps:
@@ -185,28 +224,36 @@ class _Reader:
             return raw if raw.endswith(b"}\n") else raw.strip() + b"\n"
         return msgspec.json.encode(file.form.decoder(dict)(raw), enc_hook=str) + b"\n"
 
-    def _open_file(self, number: int) -> "_Ahead":
+    def _open_file(self, number: int) -> "ReadPart":
         if len(self._open) >= MAX_OPEN:
             self._stack.close()
             self._open.clear()
-        self._open[number] = _Ahead(self._stack.enter_context(self._files[number].path.open("rb", buffering=0)))
+        file = self._stack.enter_context(self._files[number].path.open("rb", buffering=0))
+        self._open[number] = _read_ahead(file.fileno())
         return self._open[number]
 
 
-class _Ahead:
-    """Reads pieces of a file; ahead of what is asked for, if one piece follows on another."""
+ReadPart = Callable[[int, int], bytes]
+"""Returns so many bytes of a file, from an offset on."""
 
-    def __init__(self, file: io.FileIO):
-        self._descriptor = file.fileno()
-        self._start, self._data, self._next = 0, b"", -1
 
-    def read(self, offset: int, size: int) -> bytes:
-        at = offset - self._start
-        if not 0 <= at <= len(self._data) - size:
-            ahead = max(size, READ_AHEAD) if offset == self._next else size
-            self._start, self._data, at = offset, os.pread(self._descriptor, ahead, offset), 0
-        self._next = offset + size
-        return self._data[at : at + size]
+def _read_ahead(descriptor: int) -> ReadPart:
+    """Return what reads parts of a file; it reads ahead if one part follows on another."""
+    start, data, behind = 0, b"", -1
+
+    def read(offset: int, size: int) -> bytes:
+        nonlocal start, data, behind
+        if offset == behind:
+            behind = offset + size
+            at = offset - start
+            if at + size > len(data):
+                start, data, at = offset, os.pread(descriptor, max(size, READ_AHEAD), offset), 0
+            return data[at : at + size]
+        behind = offset + size
+        start, data = behind, b""
+        return os.pread(descriptor, size, offset)
+
+    return read
 
 
 def _without_stamp(raw: bytes, form: ResultFormat) -> bytes:
@@ -235,7 +282,7 @@ def _conflict(view: PlacedView, first: _File, other: _File) -> Problem:
     return Problem(message=message, hint="if a shard was run twice, name one of its files only")
 
 
-def find_problems(path: Path, view: type[ScoreView] = PlacedView) -> list[Problem]:
+def _find_problems(path: Path, view: type[ScoreView]) -> list[Problem]:
     """Return everything that is wrong with a file whose results cannot be decoded as such a view."""
     problems: list[Problem] = []
     try:

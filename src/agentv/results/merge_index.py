@@ -6,8 +6,8 @@ of bytes, and these pieces are merged when they are asked for.
 
 import heapq
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
 
 PIECE = 1 << 15
 _PLACE = struct.Struct(">HQI")
@@ -23,22 +23,39 @@ class Place(NamedTuple):
     size: int
 
 
+class HasPlace(Protocol):
+    """What says where a result comes among others."""
+
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def eval_id(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+    @property
+    def trial(self) -> int | None: ...
+
+
 class MergeIndex:
     """The places of results, in the order of dataset, id, target and trial."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._new: list[bytes] = []
-        self._names: dict[str, bytes] = {}
 
-    def add(self, names: tuple[str, str, str, int], place: tuple[int, int, int]) -> None:
-        """Add a result with its dataset, id, target and trial."""
-        dataset, eval_id, target, trial = names
-        known = self._names
-        first = known.get(dataset) or known.setdefault(dataset, _ordered(dataset))
-        third = known.get(target) or known.setdefault(target, _ordered(target))
-        key = first + _ordered(eval_id) + third + _TRIAL.pack(trial)
-        self._new.append(key + _PLACE.pack(*place))
+    def add(self, file: int, views: Iterable[HasPlace], places: Iterable[tuple[int, int]]) -> None:
+        """Add results of a file, each with its first byte and how many bytes it has."""
+        add, pack, ordered = self._new.append, _PLACE.pack, _ordered
+        dataset, target, trial = None, None, 0
+        before = behind = b""
+        for view, (offset, size) in zip(views, places, strict=True):
+            if view.dataset != dataset:
+                dataset = view.dataset
+                before = ordered(dataset)
+            if view.target != target or (view.trial or 1) != trial:
+                target, trial = view.target, view.trial or 1
+                behind = ordered(target) + _TRIAL.pack(trial)
+            add(before + ordered(view.eval_id) + behind + pack(file, offset, size))
         if len(self._new) >= PIECE:
             self._close_piece()
 

@@ -3,6 +3,7 @@
 import gc
 import os
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import click
@@ -10,12 +11,13 @@ import msgspec
 
 from agentv.cli.help import Command
 from agentv.cli.messages import print_lines, print_warnings, tell
-from agentv.errors import OutputError, ResultsError
+from agentv.errors import OutputError
 from agentv.formats.printable import printable
 from agentv.redact import clean
 from agentv.report.summary import summary_lines
 from agentv.results.formats import JSONL, ResultFormat, format_for
-from agentv.results.merge import Merge, find_problems
+from agentv.results.merge import Merge
+from agentv.results.read import read_results
 from agentv.results.summary import Summary
 from agentv.results.views import EarlierView
 from agentv.results.write import keep_backup
@@ -45,10 +47,11 @@ def command(files: tuple[Path, ...], out: Path, partial: bool, verbose: bool) ->
     print_warnings(verbose)
     gc.disable()  # there is nothing to find, in a million results
     _check_out(out, files)
-    merge = Merge(files, partial=partial)
-    summary = Summary(0, 0, merge.trials, clean)
+    counted = _Counted()
+    merge = Merge(files, partial=partial, on_results=counted.add)
     with keep_backup(out) as backup:
-        write_atomically(out, _blocks(merge, summary, format_for(out)))
+        write_atomically(out, _blocks(merge, format_for(out)))
+    summary = counted.summary(merge, out)
     if backup is not None:
         tell(f"{out} was there already: it is now {backup}")
     for problem in merge.missing:
@@ -71,34 +74,38 @@ def _check_out(out: Path, files: Sequence[Path]) -> None:
         raise OutputError("--out is a folder", file=out, hint=f"name a file in it: {out / 'results.jsonl'}")
 
 
-def _blocks(merge: Merge, summary: Summary, form: ResultFormat) -> Iterator[bytes]:
-    """Yield the merged results, many at a time, without secrets; count them in the summary."""
-    decode = msgspec.json.Decoder(EarlierView).decode_lines
-    batch: list[bytes] = []
-    last = None
-    for line in _with_end(merge.lines()):
-        if line is not None:
-            batch.append(line)
-            if len(batch) < BATCH:
-                continue
+class _Counted:
+    """Counts results as they are read: nearly always, that is all that a summary needs."""
+
+    def __init__(self) -> None:
+        self._summary = Summary(0, 0, 1, clean)
+        self._trials = 1
+
+    def add(self, results: Sequence[EarlierView]) -> None:
+        add = self._summary.add
+        for result in results:
+            add(result)
+            if result.trial is not None and result.trial > self._trials:
+                self._trials = result.trial
+
+    def summary(self, merge: Merge, merged: Path) -> Summary:
+        """Return the summary of what was merged."""
+        summary = self._summary
+        if self._trials > 1 or merge.repeated:  # trials belong together, and nothing counts twice
+            summary = Summary(0, 0, self._trials, clean)
+            for record in read_results(merged, EarlierView):
+                summary.add(record.view)
+        results = merge.results - merge.repeated if merge.plan is None else merge.plan.cases
+        summary.cases = -(-results // self._trials)
+        return summary
+
+
+def _blocks(merge: Merge, form: ResultFormat) -> Iterator[bytes]:
+    """Yield the merged results, many at a time, without secrets."""
+    lines = merge.lines()
+    while batch := list(islice(lines, BATCH)):
         block = _masked(batch)
-        try:
-            views = decode(block)
-        except msgspec.MsgspecError as error:
-            raise ResultsError([found for path in merge.paths for found in find_problems(path, EarlierView)]) from error
-        for view in views:
-            summary.add(view)
-            if (case := (view.dataset, view.eval_id, view.target)) != last:
-                last, summary.cases = case, summary.cases + 1
         yield block if form is JSONL else b"".join(map(form.encode, block.splitlines()))
-        batch.clear()
-    if merge.plan is not None:
-        summary.cases = -(-merge.plan.cases // merge.trials)
-
-
-def _with_end(lines: Iterator[bytes]) -> Iterator[bytes | None]:
-    yield from lines
-    yield None
 
 
 def _masked(lines: Sequence[bytes]) -> bytes:
