@@ -9,7 +9,7 @@ from agentv.compare.changes import find_changes
 from agentv.compare.columns import RunColumns
 from agentv.compare.groups import clusters_of, compare_groups
 from agentv.compare.pairs import Pairs, in_both, pair_scores
-from agentv.compare.read import Runs, read_runs
+from agentv.compare.read import RunFiles, Runs, read_runs
 from agentv.compare.records import BY, MARGIN, AnswerCosts, CompareOptions, Comparison, Counts, Source, Totals
 from agentv.compare.verdict import paired_statistics
 from agentv.errors import ConfigError, ResultsError, nearest
@@ -19,8 +19,8 @@ from agentv.stats.decimals import mean
 
 
 def compare_results(  # noqa: PLR0913  # an argument for each option
-    first: str | Path,
-    second: str | Path,
+    first: str | Path | Sequence[str | Path],
+    second: str | Path | Sequence[str | Path],
     *,
     threshold: float = 0.1,
     margin: float = MARGIN,
@@ -29,7 +29,7 @@ def compare_results(  # noqa: PLR0913  # an argument for each option
 ) -> Comparison:
     """Return how the results of the second file compare with those of the first.
 
-    Raise `AgentvError` if an option or a file is not valid.
+    Several files are those of one run: its shards. Raise `AgentvError` if an option or a file is not valid.
     """
     numbers: dict[str, object] = {"threshold": threshold, "margin": margin}
     for name, value in numbers.items():
@@ -38,12 +38,13 @@ def compare_results(  # noqa: PLR0913  # an argument for each option
     if by == "":
         raise ConfigError(f"by must be a key of the metadata, or one of {', '.join(BY)}, not {by!r}")
     options = CompareOptions(threshold=threshold, margin=margin, by=by, cluster=cluster)
-    return compare_files([Path(first), Path(second)], options)[0]
+    runs = [Path(run) if isinstance(run, str | Path) else [Path(file) for file in run] for run in (first, second)]
+    return compare_files(runs, options)[0]
 
 
-def compare_files(paths: Sequence[Path], options: CompareOptions) -> list[Comparison]:
-    """Return how each of the other files compares with the first; raise `ResultsError` if any is not valid."""
-    runs = read_runs(paths, options)
+def compare_files(files: Sequence[RunFiles], options: CompareOptions) -> list[Comparison]:
+    """Return how each of the other runs compares with the first; raise `ResultsError` if any is not valid."""
+    runs = read_runs(files, options)
     return [_compare_runs(runs.columns[0], run, runs, options) for run in runs.columns[1:]]
 
 

@@ -10,6 +10,7 @@ from agentv.compare.columns import Index, RunColumns
 from agentv.compare.records import CompareOptions
 from agentv.errors import ResultsError
 from agentv.records import Problem
+from agentv.results.merge import open_results
 from agentv.results.read import TORN_HINT, read_blocks, unreadable
 from agentv.results.views import PartsView, ResultView
 
@@ -28,14 +29,29 @@ class Runs(NamedTuple):
     """The dataset or the target of each case, where those with the same id are kept apart."""
 
 
-def read_runs(paths: Sequence[Path], options: CompareOptions) -> Runs:
-    """Return the results of all the files; raise `ResultsError` with all the problems of all of them."""
+RunFiles = Path | Sequence[Path]
+"""The results file of a run, or several that are merged."""
+
+
+def files_of(run: RunFiles) -> Sequence[Path]:
+    """Return all the results files of a run."""
+    return [run] if isinstance(run, Path) else run
+
+
+def name_of(run: RunFiles) -> Path:
+    """Return what a run is called: by its file, or by the first of them."""
+    first, *others = files_of(run)
+    return first.with_name(f"{first.name} and {len(others)} more") if others else first
+
+
+def read_runs(files: Sequence[RunFiles], options: CompareOptions) -> Runs:
+    """Return the results of all the runs; raise `ResultsError` with all the problems of all of them."""
     index, grouped = Index(), Index()
     runs: list[RunColumns] = []
     problems: list[Problem] = []
-    for path in paths:
+    for run_files in files:
         try:
-            runs.append(_read_run(path, options, index, grouped))
+            runs.append(_read_run(run_files, options, index, grouped))
         except ResultsError as error:
             problems += error.problems
     problems += _check_clusters(runs, options.cluster)
@@ -50,18 +66,19 @@ def read_runs(paths: Sequence[Path], options: CompareOptions) -> Runs:
     return Runs(runs, ids, groups)
 
 
-def _read_run(path: Path, options: CompareOptions, index: Index, grouped: Index) -> RunColumns:
-    """Return the results of a file; raise `ResultsError` with everything that is wrong with it.
+def _read_run(files: RunFiles, options: CompareOptions, index: Index, grouped: Index) -> RunColumns:
+    """Return the results of a run; raise `ResultsError` with everything that is wrong with it.
 
     `grouped` is the index of cases that are kept apart by dataset or target.
     """
+    path = name_of(files)
     run = RunColumns(path, index)
     run.grouped = RunColumns(path, grouped) if options.by in ("dataset", "target") else None
     problems: list[Problem] = []
     needs_parts = options.by == "evaluator" or options.label is not None or options.cluster is not None
     view = PartsView if needs_parts else ResultView
     try:
-        with path.open("rb") as file:
+        with open_results(files_of(files)) as file:
             for rows in filter(None, read_blocks(file, path, problems, view)):
                 block = make_block(rows, options)
                 run.add_block(block)

@@ -10,7 +10,7 @@ from agentv.results.stamps import ShardStamp
 
 FileStamps = tuple[Path, Mapping[ShardStamp, int], int]
 """A file, how many results it has of which shard, and how many of none."""
-PARTIAL = "--partial merges what is there"
+PARTIAL = "'agentv merge --partial' takes what is there"
 
 
 class Shards(NamedTuple):
@@ -87,7 +87,7 @@ def _lacking(counts: Mapping[ShardStamp, int], first: Mapping[ShardStamp, Path],
     for stamp, count in counts.items():
         if count < stamp.plan.shard_cases:
             message = f"shard {stamp.shard} is incomplete: it has {count} of {stamp.plan.shard_cases} results"
-            hint = f"go on with 'agentv eval --shard {stamp.shard} --resume', or merge with --partial"
+            hint = f"go on with 'agentv eval --shard {stamp.shard} --resume'; {PARTIAL}"
             yield Problem(message=message, file=first[stamp], hint=hint)
     missing = plan.cases - sum(stamp.plan.shard_cases for stamp in counts)
     if missing <= 0:
@@ -97,10 +97,10 @@ def _lacking(counts: Mapping[ShardStamp, int], first: Mapping[ShardStamp, Path],
     names = [name for number in range(1, min(total, 1000) + 1) if (name := f"{number}/{total}") not in seen]
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     if len(names) == 1:
-        message = f"shard {shown} is missing, with {missing} of {plan.cases} results"
+        message = f"shard {shown} of this run is missing, with {missing} of {plan.cases} results"
     else:
-        message = f"shards {shown} are missing, with {missing} of {plan.cases} results in all"
-    yield Problem(message=message, hint=f"name the files of all shards; {PARTIAL}")
+        message = f"shards {shown} of this run are missing, with {missing} of {plan.cases} results in all"
+    yield Problem(message=message, file=min(first.values()), hint=f"name the files of all shards; {PARTIAL}")
 
 
 def total_of(stamp: ShardStamp) -> int:

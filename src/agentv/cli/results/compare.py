@@ -10,9 +10,10 @@ from typing import Any, Literal, get_args
 
 import click
 
-from agentv.cli.help import Command, options
+from agentv.cli.help import options
 from agentv.cli.messages import print_warnings, tell, tell_problems
 from agentv.cli.params import Amount, OneOf
+from agentv.cli.results.run_files import VersusCommand
 from agentv.compare.compare import compare_files
 from agentv.compare.gate import CANNOT_TELL, REGRESSION, Gate, exit_code, has_unmatched
 from agentv.compare.records import MARGIN, CompareOptions, Comparison
@@ -30,6 +31,7 @@ class Options:
     """The arguments and options of the command."""
 
     files: tuple[Path, ...]
+    vs: tuple[tuple[Path, ...], ...]
     threshold: float
     margin: float
     by: str | None
@@ -39,6 +41,11 @@ class Options:
     out: Path | None
     quiet: bool
     verbose: bool
+
+    @property
+    def runs(self) -> Sequence[Sequence[Path]]:
+        """The files of each run: without --vs, each file is one."""
+        return [self.files, *self.vs] if self.vs else [(path,) for path in self.files]
 
     @property
     def compare(self) -> CompareOptions:
@@ -51,18 +58,22 @@ def _key(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str
     return value
 
 
-what_counts, the_output = options("What counts"), options("The output")
+what_is_compared, what_counts, the_output = options("What is compared"), options("What counts"), options("The output")
 
 
 @click.command(
-    cls=Command,
+    cls=VersusCommand,
     examples=(
         "agentv compare before.jsonl after.jsonl",
         "agentv compare a.jsonl b.jsonl c.jsonl --format table",
         "agentv compare base.jsonl new.jsonl --gate noninferior",
+        "agentv compare base-*.jsonl --vs new-*.jsonl",
     ),
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@what_is_compared(
+    "--vs", multiple=True, metavar="FILE...", help="The files of another run; those before are the shards of one, too."
+)
 @what_counts(
     "--threshold", type=Amount(min=0), default=0.1, metavar="DELTA", help="The least that counts as win or loss (0.1)."
 )
@@ -112,11 +123,11 @@ def _compare(options: Options) -> int:
     """Compare the files, write the report, and return the exit code."""
     gc.disable()  # there is nothing to find, in a million results
     print_warnings(options.verbose)
-    if len(options.files) < 2:
+    if len(options.runs) < 2:
         raise click.UsageError("two results files are needed: the one to compare with comes first")
-    _check(options.files, options.out)
+    _check([path for run in options.runs for path in run], options.out)
     try:
-        comparisons = compare_files(options.files, options.compare)
+        comparisons = compare_files(options.runs, options.compare)
     except ResultsError as error:
         tell_problems(error.problems)
         return 2
