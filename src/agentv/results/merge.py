@@ -4,43 +4,35 @@ Files are read twice, as streams: once to find where each result is, and to chec
 the order of dataset, id, target and trial. What is held is the index (see `merge_index`).
 """
 
+import contextlib
 import io
 import itertools
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import msgspec
 
 from agentv.errors import ResultsError
-from agentv.records import Problem, ShardPlan
+from agentv.notices import warn
+from agentv.records import Problem
 from agentv.results.formats import DECODE_ERRORS, JSONL, ResultFormat, format_for, sniff
-from agentv.results.merge_index import HasPlace, MergeIndex, Place
-from agentv.results.read import read_results, unreadable
+from agentv.results.merge_index import MergeIndex, Place
+from agentv.results.read import Block, Record, View, read_result_blocks, read_results
 from agentv.results.shards import check_shards
 from agentv.results.stamps import ShardStamp, StampChange
-from agentv.results.views import EarlierView, PlacedView, ScoreView
+from agentv.results.views import EarlierView, PlacedView
 
 MAX_SHOWN = 10
-READ_AHEAD = BLOCK_BYTES = 1 << 17
+READ_AHEAD = 1 << 17
 MAX_OPEN = 200
-_BOM = b"\xef\xbb\xbf"
 _START_BYTES = 4096
 DIFFERS = ("timestamp", "run_id", "shard", "plan")
 """The fields that are not the same when the same result is got twice; durations are the others."""
 _DURATIONS = {"execution_metrics": ("duration_ms",), "trace_summary": ("durationMs", "toolDurations")}
-
-
-class MergeView(HasPlace, Protocol):
-    """What a merge needs of a result, be it of whichever view."""
-
-    @property
-    def shard(self) -> str | None: ...
-    @property
-    def plan(self) -> ShardPlan | None: ...
 
 
 class Merge:
@@ -78,17 +70,15 @@ class Merge:
         self, number: int, file: "_File", on_results: Callable[[Sequence[EarlierView]], None] | None
     ) -> list[Problem]:
         """Add the results of a file to the index; return everything that is wrong with it."""
-        view = PlacedView if on_results is None else EarlierView
+        view: Any = PlacedView if on_results is None else EarlierView
         try:
-            for views, places in file.scan(view):
-                self._index.add(number, views, places)
-                self.results += len(views)
+            for block in file.blocks(view):
+                self._index.add(number, block.places())
+                self.results += len(block.views)
                 if on_results is not None:
-                    on_results(views)
-        except OSError as error:
-            return [Problem.of(unreadable(error, file.path))]
-        except DECODE_ERRORS:
-            return _find_problems(file.path, view)
+                    on_results(block.views)
+        except ResultsError as error:
+            return list(error.problems)
         return []
 
     def lines(self) -> Iterator[bytes]:
@@ -134,22 +124,18 @@ class _File:
         self.stamps: Counter[ShardStamp] = Counter()
         self.unstamped = 0
 
-    def scan(self, view: type[ScoreView]) -> Iterator[tuple[Sequence[Any], Sequence[tuple[int, int]]]]:
-        """Yield views of the results, many at a time, and for each its first byte and how many bytes it has."""
+    def blocks(self, view: type[View]) -> Iterator[Block[View]]:
+        """Yield the results, many at a time; raise `ResultsError` with everything that is wrong with the file."""
+        torn: list[Problem] = []
+        for block in read_result_blocks(self.path, view, torn.append):
+            self._count(block.views)
+            yield block
+        if torn:
+            raise ResultsError([msgspec.structs.replace(problem, severity="error") for problem in torn])
         with self.path.open("rb") as file:
-            start = file.peek(_START_BYTES)
-            self.form = sniff(start) or self.form
-            offset = file.seek(len(_BOM)) if start.startswith(_BOM) else 0
-            blocks = _json_blocks(file, view) if self.form is JSONL else _records(file, self.form, view)
-            for views, sizes in blocks:
-                ends = list(itertools.accumulate(sizes, initial=offset))
-                places = [(at, size) for at, size in zip(ends, sizes, strict=False) if size > 0]
-                offset = ends[-1]
-                if views:
-                    self._count(views)
-                    yield views, places
+            self.form = sniff(file.peek(_START_BYTES)) or self.form
 
-    def _count(self, views: Sequence[MergeView]) -> None:
+    def _count(self, views: Sequence[Any]) -> None:
         """Count whose results these are."""
         shards, plans = [view.shard for view in views], [view.plan for view in views]
         if shards.count(shards[0]) == plans.count(plans[0]) == len(views):  # as it is nearly always
@@ -160,31 +146,6 @@ class _File:
                 self.stamps[ShardStamp(shard, plan)] += count
             else:
                 self.unstamped += count
-
-
-Block = tuple[Sequence[Any], Sequence[int]]
-"""Views of results, and how many bytes each has, in a row; what lies between them is a negative number."""
-
-
-def _json_blocks(file: BinaryIO, view: type[ScoreView]) -> Iterator[Block]:
-    decoder = msgspec.json.Decoder(view)
-    while block := file.read(BLOCK_BYTES) + file.readline():
-        sizes = [len(line) + 1 for line in block.split(b"\n")]
-        if (last := sizes.pop() - 1) > 0:  # which has no line feed at its end
-            sizes.append(last)
-        views = decoder.decode_lines(block)
-        if len(views) != len(sizes):  # there are empty lines
-            yield from _records(io.BytesIO(block), JSONL, view)
-        else:
-            yield views, sizes
-
-
-def _records(lines: Iterable[bytes], form: ResultFormat, view: type[ScoreView]) -> Iterator[Block]:
-    decode = form.decoder(view)
-    for raw in form.split(lines):
-        if form is not JSONL and form.is_torn(raw):
-            raise msgspec.DecodeError("the last document is cut off")
-        yield ([], [-len(raw)]) if raw.isspace() else ([decode(raw)], [len(raw)])
 
 
 class _Reader:
@@ -282,15 +243,16 @@ def _conflict(view: PlacedView, first: _File, other: _File) -> Problem:
     return Problem(message=message, hint="if a shard was run twice, name one of its files only")
 
 
-def _find_problems(path: Path, view: type[ScoreView]) -> list[Problem]:
-    """Return everything that is wrong with a file whose results cannot be decoded as such a view."""
-    problems: list[Problem] = []
-    try:
-        for _ in read_results(path, view, problems.append):
-            pass
-    except ResultsError as error:
-        problems += error.problems
-    return [msgspec.structs.replace(problem, severity="error") for problem in problems]
+def are_shards(paths: Sequence[Path]) -> bool:
+    """Return whether files are different shards of one plan, by the first result of each; empty ones may be."""
+    found = [view for path in paths for block in itertools.islice(_first_blocks(path), 1) for view in block.views[:1]]
+    plans = {view.plan.digest if view.plan is not None else None for view in found}
+    return len(plans) == 1 and None not in plans and len({view.shard for view in found}) == len(found)
+
+
+def _first_blocks(path: Path) -> Iterator[Block[PlacedView]]:
+    with contextlib.suppress(ResultsError):  # whoever reads the whole file will tell
+        yield from read_result_blocks(path, PlacedView, lambda _: None)
 
 
 def open_results(paths: Sequence[Path]) -> BinaryIO:
@@ -298,6 +260,24 @@ def open_results(paths: Sequence[Path]) -> BinaryIO:
     if len(paths) == 1:
         return paths[0].open("rb")
     return io.BufferedReader(_Stream(Merge(paths).lines()), READ_AHEAD)
+
+
+def read_run(
+    paths: Sequence[Path], view: type[View], on_torn: Callable[[Problem], None] = warn
+) -> Iterator[Record[View]]:
+    """Do for a run of one file, or of several that are merged, what `read_results` does for a file."""
+    if len(paths) == 1:
+        yield from read_results(paths[0], view, on_torn)
+        return
+    decode = msgspec.json.Decoder(view).decode
+    for line in Merge(paths).lines():
+        try:
+            found = decode(line)
+        except DECODE_ERRORS:
+            for path in paths:  # one of which has what is wrong
+                deque(read_results(path, view), maxlen=0)
+            raise
+        yield Record(found, line)
 
 
 class _Stream(io.RawIOBase):

@@ -43,12 +43,12 @@ class MergeIndex:
         self._pieces: list[bytes] = []
         self._new: list[bytes] = []
 
-    def add(self, file: int, views: Iterable[HasPlace], places: Iterable[tuple[int, int]]) -> None:
-        """Add results of a file, each with its first byte and how many bytes it has."""
+    def add(self, file: int, places: Iterable[tuple[HasPlace, int, int]]) -> None:
+        """Add results of a file, each with where it begins there and how many bytes it has."""
         add, pack, ordered = self._new.append, _PLACE.pack, _ordered
         dataset, target, trial = None, None, 0
         before = behind = b""
-        for view, (offset, size) in zip(views, places, strict=True):
+        for view, offset, size in places:
             if view.dataset != dataset:
                 dataset = view.dataset
                 before = ordered(dataset)

@@ -1,43 +1,57 @@
 """`agentv report`."""
 
 import gc
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from agentv.cli.help import Command, options
+from agentv.cli.help import options
 from agentv.cli.messages import print_lines, print_warnings
+from agentv.cli.results.run_files import VersusCommand
+from agentv.compare.read import RunFiles
 from agentv.formats.printable import printable
 from agentv.report.page.write import PageOptions, default_path, write_report
+from agentv.results.merge import are_shards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The arguments and options of the command."""
 
-    results: Path
-    results_b: Path | None
+    results: tuple[Path, ...]
+    vs: tuple[tuple[Path, ...], ...]
     out: Path | None
     failed_only: bool
     no_traces: bool
     verbose: bool
 
+    @property
+    def runs(self) -> Sequence[RunFiles]:
+        """The files of each run. Two without --vs are two runs, unless they are shards of one."""
+        if self.vs:
+            return [self.results, *self.vs]
+        return self.results if len(self.results) == 2 and not are_shards(self.results) else [self.results]
 
-the_output = options("The output")
+
+what_is_shown, the_output = options("What is shown"), options("The output")
 
 
 @click.command(
-    cls=Command,
+    cls=VersusCommand,
     examples=(
         "agentv report results.jsonl",
         "agentv report old.jsonl new.jsonl --out page.html",
         "agentv report results.jsonl --failed-only",
+        "agentv report old-*.jsonl --vs new-*.jsonl",
     ),
 )
-@click.argument("results", type=click.Path(path_type=Path))
-@click.argument("results_b", required=False, type=click.Path(path_type=Path))
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
+@what_is_shown(
+    "--vs", multiple=True, metavar="FILE...", help="The files of a second run; those before are the shards of one, too."
+)
 @the_output("--out", type=click.Path(path_type=Path), help="Write there; default: the results' name with .html.")
 @the_output("--failed-only", is_flag=True, help="Leave out the cases that passed.")
 @the_output("--no-traces", is_flag=True, help="Leave out the traces.")
@@ -45,14 +59,17 @@ the_output = options("The output")
 def command(**values: Any) -> None:
     """Write results as one HTML file that opens in any browser and needs nothing else.
 
-    With two files, the second is compared with the first. Exit code 0: the report is
-    written; 2: a file that cannot be read, no results, two files that have no case in
-    common, or a report of more than 400 MB.
+    With two files, the second is compared with the first; shards of one run, and three files
+    or more, are shown as one. Exit code 0: the report is written; 2: a file that cannot be
+    read, no results, shards that do not fit together, two runs that have no case in common,
+    or a report of more than 400 MB.
     """
     options = Options(**values)
     print_warnings(options.verbose)
     gc.disable()  # there is nothing to find, in a million results
-    files = [options.results, *([options.results_b] if options.results_b else [])]
+    files = options.runs
+    if len(files) > 2:
+        raise click.UsageError("a report compares two runs: --vs can be given once")
     page = PageOptions(failed_only=options.failed_only, traces=not options.no_traces)
     written = write_report(files, options.out or default_path(files), page)
     cases = "1 case" if written.cases == 1 else f"{written.cases:,} cases"

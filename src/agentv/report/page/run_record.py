@@ -12,6 +12,8 @@ import msgspec
 
 from agentv.results.runs import RUNS, RunRecord
 
+OF_ALL_SHARDS = ("models", "commit", "branch")
+"""What the record of one shard says of the whole run."""
 _RUN_ID = re.compile(r"\d{8}-\d{6}-\w{1,16}")
 
 
@@ -47,7 +49,8 @@ def record_figures(record: RunRecord) -> dict[str, Any]:
         "skipped": ledger.get("skipped"),
         "not_run": ledger.get("not_run"),
     }
-    return {name: value for name, value in found.items() if value}
+    whole = found if record.shard is None else {name: found[name] for name in OF_ALL_SHARDS}
+    return {name: value for name, value in whole.items() if value}
 
 
 def _number(value: Any) -> float | None:

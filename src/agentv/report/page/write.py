@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentv.compare.compare import compare_files
+from agentv.compare.read import RunFiles, files_of, name_of
 from agentv.compare.records import CompareOptions, Comparison
 from agentv.errors import OutputError, ResultsError
 from agentv.notices import warn
@@ -34,7 +35,8 @@ from agentv.report.page.words import (
     seconds_between,
     title_of,
 )
-from agentv.results.read import Record, read_results
+from agentv.results.merge import read_run
+from agentv.results.read import Record
 from agentv.results.views import PageView
 from agentv.system.atomic_files import write_atomically
 
@@ -64,21 +66,20 @@ class Written(NamedTuple):
     size: int
 
 
-def default_path(results: Sequence[Path]) -> Path:
+def default_path(results: Sequence[RunFiles]) -> Path:
     """Return where the page of these results goes unless somebody says otherwise."""
-    if len(results) == 1:
-        return results[0].with_suffix(".html")
-    return results[1].with_name(f"{results[0].stem}-vs-{results[1].stem}.html")
+    first, *others = (files_of(run)[0] for run in results)
+    return others[0].with_name(f"{first.stem}-vs-{others[0].stem}.html") if others else first.with_suffix(".html")
 
 
-def write_report(results: Sequence[Path], out: Path, options: PageOptions | None = None) -> Written:
-    """Write the page of one results file, or of two that are compared.
+def write_report(results: Sequence[RunFiles], out: Path, options: PageOptions | None = None) -> Written:
+    """Write the page of one run, or of two that are compared; each is a results file, or several.
 
     Raise `ResultsError` if there is nothing to show or a file is not valid, and `OutputError` if the page is too large
     or cannot be written.
     """
     options = options or PageOptions()
-    if os.path.realpath(out) in map(os.path.realpath, results):
+    if os.path.realpath(out) in [os.path.realpath(path) for run in results for path in files_of(run)]:
         raise OutputError("--out is one of the results files", file=out, hint="name another file")
     comparison = compare_files(results, CompareOptions(skip_torn=True))[0] if len(results) == 2 else None
     scratch = out.parent if out.parent.is_dir() and os.access(out.parent, os.W_OK) else None
@@ -86,7 +87,7 @@ def write_report(results: Sequence[Path], out: Path, options: PageOptions | None
         page = _Page(results, out, options, writer)
         page.read()
         meta = page.meta(comparison)
-        start = list(document_start(title_of([path.name for path in results]), meta, page.columns()))
+        start = list(document_start(title_of([name_of(run).name for run in results]), meta, page.columns()))
         size = sum(map(len, start)) + writer.size + len(DOCUMENT_END)
         _check_size(size, out, options)
         write_atomically(out, _chunks(start, writer))
@@ -111,7 +112,7 @@ def _check_size(size: int, out: Path, options: PageOptions) -> None:
 class _Page:
     """Reads the results of a page."""
 
-    def __init__(self, results: Sequence[Path], out: Path, options: PageOptions, writer: BlockWriter):
+    def __init__(self, results: Sequence[RunFiles], out: Path, options: PageOptions, writer: BlockWriter):
         self._results, self._out, self._options, self._writer = results, out, options, writer
         self.rows = Rows()
         self._runs: list[_Run] = []
@@ -120,11 +121,11 @@ class _Page:
 
     def read(self) -> None:
         """Read all the files, and write what is shown of each result."""
-        self._runs = [_Run(path) for path in self._results]
+        self._runs = [_Run(files) for files in self._results]
         kept = None
         if self._options.failed_only:
             self._scan()
-            kept, self._runs = self._keep(), [_Run(path) for path in self._results]
+            kept, self._runs = self._keep(), [_Run(files) for files in self._results]
         for number, run in enumerate(self._runs):
             self._read_run(number, run, kept)
         self._writer.finish()
@@ -134,7 +135,7 @@ class _Page:
     def _scan(self) -> None:
         """Count all the results, of which some will be left out."""
         for run in self._runs:
-            for record in self._read_records(run.path, on_torn=lambda _: None):  # the second time is soon enough
+            for record in self._read_records(run, on_torn=lambda _: None):  # the second time is soon enough
                 run.add(self._row(record.view), record.view)
         self._count()
 
@@ -148,7 +149,7 @@ class _Page:
     def _read_run(self, number: int, run: "_Run", kept: set[int] | None) -> None:
         results = Lines(f"r{number}-", self._writer)
         snippets = Lines(f"s{number}-", self._writer, SNIPPET_BYTES)
-        for record in self._read_records(run.path):
+        for record in self._read_records(run):
             if kept is not None and hash(self._key(record.view)) not in kept:
                 continue
             run.add(self._row(record.view), record.view)
@@ -160,13 +161,13 @@ class _Page:
         snippets.flush()
         run.starts = {"results": results.starts, "snippets": snippets.starts}
 
-    def _read_records(self, path: Path, on_torn: Callable[[Problem], None] = warn) -> Iterator[Record[PageView]]:
+    def _read_records(self, run: "_Run", on_torn: Callable[[Problem], None] = warn) -> Iterator[Record[PageView]]:
         found = False
-        for record in read_results(path, PageView, on_torn):
+        for record in read_run(run.files, PageView, on_torn):
             found = True
             yield _masked(record)
         if not found:
-            raise ResultsError([Problem(message="there are no results in this file", file=path, hint=NO_RESULTS)])
+            raise ResultsError([Problem(message="there are no results in this file", file=run.path, hint=NO_RESULTS)])
 
     def _shown(self, raw: bytes) -> bytes:
         """Return a result as the page has it: on one line, with few escapes, without a trace if none is wanted."""
@@ -249,8 +250,8 @@ def _comparison_meta(comparison: Comparison, flips: tuple[int, int]) -> dict[str
 class _Run:
     """One results file: its columns and totals."""
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, files: RunFiles):
+        self.files, self.path = files_of(files), name_of(files)
         self.index, self.totals = RunIndex(), Totals()
         self.starts: dict[str, list[int]] = {}
 
