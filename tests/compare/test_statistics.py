@@ -371,7 +371,24 @@ def test_markdown_has_the_worst_regressions_first(write: Write) -> None:
     assert lines[0] == "### agentv: cannot tell"
     assert lines[2:4] == ["| worst regressions | A | B | Δ |", "| --- | --- | --- | --- |"]
     assert [text.split("`")[1] for text in lines[4:6]] == ["case-3", "case-4"]
-    assert lines[-1] == "```"
+    assert lines[-3:] == ["```", "", "</details>"]
+
+
+def test_markdown_has_what_a_pull_request_needs(write: Write) -> None:
+    digests = {"case": "c", "evaluators": "e", "agentv": "1"}
+    odd = "o_ne*<b>"
+    save(write, "a.jsonl", {odd: 1.0, "two": 1.0, "three": 0.0}, target="d_x", digests=digests | {"target": "1"})
+    save(write, "b.jsonl", {odd: 0.0, "two": 0.5, "three": 1.0}, target="d_x", digests=digests | {"target": "2"})
+    lines = agentv("compare", "a.jsonl", "b.jsonl", "--format", "markdown").stdout.splitlines()
+    assert lines[0] == "### agentv: cannot tell"
+    assert "|  | A `a.jsonl` | B `b.jsonl` | change |" in lines
+    assert "| passed | 2 | 1 | +1 / −2 |" in lines
+    assert f"- **2 broke (pass → fail)**: `{odd}`, `two`" in lines
+    assert "- **1 fixed (fail → pass)**: `three`" in lines
+    assert "- target d\\_x is another version" in lines
+    folded = lines.index("<details><summary>All figures</summary>")
+    assert lines[folded + 1 : folded + 3] == ["", "```"]
+    assert any(line.startswith("verdict: CANNOT TELL") for line in lines[folded:])
 
 
 def test_all_the_trials_of_a_case_are_used(write: Write) -> None:

@@ -302,7 +302,7 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
 def test_help_and_bad_options(write: Write) -> None:
     said = report("--help")
     assert "agentv report old.jsonl new.jsonl --out page.html" in said
-    assert "error: missing argument 'RESULTS'" in report(code=2)
+    assert "error: missing argument 'RESULTS...'" in report(code=2)
     assert "did you mean '--failed-only'" in report("x.jsonl", "--failed-onyl", code=2)
 
 

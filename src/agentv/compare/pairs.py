@@ -11,7 +11,7 @@ from heapq import nlargest, nsmallest
 from itertools import compress
 from typing import overload
 
-from agentv.compare.blocks import PASSED, SEEN
+from agentv.compare.blocks import PASSED, SEEN, UNSCORED
 from agentv.compare.columns import Scores, pick, pick_bytes
 from agentv.compare.records import Outcome, Pair
 from agentv.stats.decimals import differences, round_mean
@@ -90,6 +90,7 @@ class Pairs(Sequence[Pair]):
         self._least = threshold or math.nextafter(0, 1)  # no difference at all is never more than a tie
         self._scores = [pick(side.scores, numbers) for side in sides]
         self.deltas = differences(*self._scores)
+        self._flags = [pick_bytes(side.flags, numbers) for side in sides]
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -123,6 +124,17 @@ class Pairs(Sequence[Pair]):
         """Return how many wins and how many losses there are; a difference of the threshold's size counts."""
         least, most = self._least, -self._least
         return sum([delta >= least for delta in self.deltas]), sum([delta <= most for delta in self.deltas])
+
+    def flips(self) -> tuple[list[int], list[int]]:
+        """Return the places of the pairs that passed before and not after, and of those that are the other way round."""
+        lost: list[int] = []
+        gained: list[int] = []
+        if self._flags[0] == self._flags[1]:
+            return lost, gained
+        for place, (before, after) in enumerate(zip(*self._flags, strict=True)):
+            if (before ^ after) & PASSED and not (before | after) & UNSCORED:
+                (lost if before & PASSED else gained).append(place)
+        return lost, gained
 
     def extremes(self, most: int) -> tuple[list[Pair], list[Pair]]:
         """Return the worst losses and the best gains, with the largest first."""

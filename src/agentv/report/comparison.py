@@ -1,4 +1,4 @@
-"""Comparisons -> JSON for programs, a table for a terminal, markdown for a pull request."""
+"""Comparisons -> JSON for programs, a table for a terminal."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -34,7 +34,7 @@ def _json(comparison: Comparison) -> Iterator[bytes]:
     encode = msgspec.json.Encoder()
     yield b'{\n  "matched": [\n'
     before = b"    "
-    for chunk in _pairs(comparison).chunks():
+    for chunk in pairs_of(comparison).chunks():
         yield before + encode.encode_lines(chunk).rstrip(b"\n").replace(b"\n", b",\n    ")
         before = b",\n    "
     rest = msgspec.json.encode(msgspec.structs.replace(comparison, matched=()))
@@ -47,16 +47,16 @@ def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         found = comparison.statistics
         name = f"{comparison.files[1].path}: " if len(comparisons) > 1 else ""
         delta = found.delta
-        figures = "" if delta is None else f"Δ {_signed(delta.mean)}, {_interval(delta)}, "
+        figures = "" if delta is None else f"Δ {signed(delta.mean)}, {interval_text(delta)}, "
         pairs = "1 pair" if found.pairs == 1 else f"{found.pairs} pairs"
         yield f"{name}{_verdict(comparison)}: {figures}{pairs}, margin {found.margin:g}"
-        yield from _changed_lines(comparison.changed)
+        yield from changed_lines(comparison.changed)
         costs = [
             f"{what} {a} -> {b}{f' ({change})' if change else ''}" for what, a, b, change in answer_costs(comparison)
         ]
         if costs:
             yield f"per answer: {', '.join(costs)}"
-        yield from _notes(comparison)
+        yield from note_lines(comparison)
 
 
 def _verdict(comparison: Comparison) -> str:
@@ -65,7 +65,7 @@ def _verdict(comparison: Comparison) -> str:
     return f"{found}, of the cases in both" if has_unmatched(comparison) else found
 
 
-def _changed_lines(changed: Changed) -> Iterator[str]:
+def changed_lines(changed: Changed) -> Iterator[str]:
     for name in changed.targets[:MAX_TARGETS]:
         yield f"target {name} is another version"
     if (more := len(changed.targets) - MAX_TARGETS) > 0:
@@ -92,7 +92,7 @@ def answer_costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
         yield title, first, second, format_change(before, after) if is_known else ""
 
 
-def _notes(comparison: Comparison) -> Iterator[str]:
+def note_lines(comparison: Comparison) -> Iterator[str]:
     yield from (f"warning: {warning}" for warning in comparison.warnings)
     yield from (f"note: {note}" for note in comparison.notes)
     yield from (f"note: {note}" for note in comparison.statistics.notes)
@@ -113,34 +113,34 @@ def table_lines(comparisons: Sequence[Comparison], width: int | None = None) -> 
 
 def _table_lines(comparisons: Sequence[Comparison], width: int | None) -> Iterator[str]:
     if len(comparisons) == 1:
-        yield from map(printable, _details(comparisons[0], width))
+        yield from map(printable, detail_lines(comparisons[0], width))
         return
     yield f"A = {_file(comparisons[0].files[0])}"
-    yield from _align(_matrix(comparisons), width)
+    yield from _align(matrix_rows(comparisons), width)
     for comparison in comparisons:
-        yield from _extra_lines(comparison, width)
+        yield from extra_lines(comparison, width)
 
 
-def _extra_lines(comparison: Comparison, width: int | None = None) -> Iterator[str]:
+def extra_lines(comparison: Comparison, width: int | None = None) -> Iterator[str]:
     """Yield what the line of one of several comparisons has no room for."""
     yield ""
     yield printable(f"{comparison.files[1].path}: {' | '.join(_counts(comparison))}")
-    yield from _changed_lines(comparison.changed)
-    yield from map(printable, _notes(comparison))
+    yield from changed_lines(comparison.changed)
+    yield from map(printable, note_lines(comparison))
     yield from _cost_lines(comparison, width)
     for kind, parts in comparison.by.items():
-        yield from _align(_rows(kind, parts), width)
+        yield from _align(part_rows(kind, parts), width)
 
 
-def _matrix(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
+def matrix_rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
     parts = [comparison.statistics for comparison in comparisons]
     p_values = iter(holm([part.tests[0].p_value for part in parts if part.tests]))
     names = [printable(comparison.files[1].path) for comparison in comparisons]
     pairs = zip(names, [next(p_values) if part.tests else None for part in parts], parts, strict=True)
-    return _rows("B", (Part(name=name, p_adjusted=p_value, statistics=part) for name, p_value, part in pairs))
+    return part_rows("B", (Part(name=name, p_adjusted=p_value, statistics=part) for name, p_value, part in pairs))
 
 
-def _rows(what: str, parts: Iterable[Part]) -> Iterator[tuple[str, ...]]:
+def part_rows(what: str, parts: Iterable[Part]) -> Iterator[tuple[str, ...]]:
     """Yield a heading, and a row of figures for each part."""
     yield what, "pairs", "mean A", "mean B", "Δ", "95% CI", "p (Holm)", "verdict"
     for part in parts:
@@ -148,16 +148,16 @@ def _rows(what: str, parts: Iterable[Part]) -> Iterator[tuple[str, ...]]:
         if found.delta is None or found.mean1 is None or found.mean2 is None:
             yield part.name, "0", "", "", "", "", "", found.verdict
             continue
-        means = f"{found.mean1:.3f}", f"{found.mean2:.3f}", _signed(found.delta.mean)
+        means = f"{found.mean1:.3f}", f"{found.mean2:.3f}", signed(found.delta.mean)
         p_value = "" if part.p_adjusted is None else _p(part.p_adjusted)
         yield part.name, str(found.pairs), *means, _bare_interval(found.delta), p_value, found.verdict
 
 
-def _details(comparison: Comparison, width: int | None = None) -> Iterator[str]:
+def detail_lines(comparison: Comparison, width: int | None = None) -> Iterator[str]:
     found, summary, files = comparison.statistics, comparison.summary, comparison.files
     yield f"A = {_file(files[0])}   B = {_file(files[1])}"
     yield " | ".join(_counts(comparison))
-    yield from _changed_lines(comparison.changed)
+    yield from changed_lines(comparison.changed)
     yield from _figures(found, "")
     if comparison.unchanged is not None:
         yield f"only the {comparison.unchanged.pairs} pairs of which nothing else has changed:"
@@ -168,21 +168,21 @@ def _details(comparison: Comparison, width: int | None = None) -> Iterator[str]:
     yield from _cost_lines(comparison, width)
     for kind, parts in comparison.by.items():
         yield ""
-        yield from _align(_rows(kind, parts), width)
+        yield from _align(part_rows(kind, parts), width)
         yield ""
-    yield from _notes(comparison)
+    yield from note_lines(comparison)
     yield f"verdict: {_verdict(comparison)}   ({'; '.join(_reasons(comparison))})"
-    worst, best = _pairs(comparison).extremes(SHOWN)
+    worst, best = pairs_of(comparison).extremes(SHOWN)
     for title, pairs in (("largest regressions", worst), ("largest gains", best)):
         if pairs:
-            yield f"{title}: {', '.join(f'{pair.eval_id} {_signed(pair.delta, 2)}' for pair in pairs)}"
+            yield f"{title}: {', '.join(f'{pair.eval_id} {signed(pair.delta, 2)}' for pair in pairs)}"
 
 
 def _threshold(value: float) -> str:
     return f"{value:.2f}" if round(value, 2) == value else f"{value:g}"
 
 
-def _pairs(comparison: Comparison) -> Pairs:
+def pairs_of(comparison: Comparison) -> Pairs:
     assert isinstance(comparison.matched, Pairs)
     return comparison.matched
 
@@ -232,8 +232,8 @@ def _figures(found: Statistics, indent: str) -> Iterator[str]:
     how = [delta.method.partition(",")[0]]
     how += [f"{delta.clusters} clusters"] if delta.clusters is not None else []
     how += [f"deff {delta.design_effect:.1f}"] if delta.design_effect is not None else []
-    means = f"A {found.mean1:.3f}   B {found.mean2:.3f}   Δ {_signed(delta.mean)}"
-    yield f"{indent}mean   {means}   {_interval(delta)}   ({', '.join(how)})"
+    means = f"A {found.mean1:.3f}   B {found.mean2:.3f}   Δ {signed(delta.mean)}"
+    yield f"{indent}mean   {means}   {interval_text(delta)}   ({', '.join(how)})"
     tests = {test.name: test for test in found.tests}
     flips = tests["sign-flip permutation"]
     yield f"{indent}       {flips.name} p = {_p(flips.p_value)} ({flips.method})"
@@ -244,7 +244,7 @@ def _figures(found: Statistics, indent: str) -> Iterator[str]:
 def _limits(found: Statistics) -> Iterator[str]:
     bounds = found.bounds
     if bounds is not None and bounds.unscored:
-        between = f"[{_signed(bounds.lower)}, {_signed(bounds.upper)}]"
+        between = f"[{signed(bounds.lower)}, {signed(bounds.upper)}]"
         what = "the unscored pair" if bounds.unscored == 1 else f"the {bounds.unscored} unscored pairs"
         yield f"bounds if {what} went either way: Δ in {between}"
     if found.mde is not None and found.delta is not None:
@@ -260,47 +260,6 @@ def _reasons(comparison: Comparison) -> Iterator[str]:
         many = "s" if len(parts) != 1 else ""
         what = f"{len(parts)} {kind}{many}" if kind in BY else f"{len(parts)} group{many} of {kind}"
         yield f"Holm over {what}: {', '.join(significant) or 'none'} significant"
-
-
-def markdown_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield markdown for a pull request: the verdict, the worst regressions, the figures."""
-    if len(comparisons) > 1:
-        yield f"### agentv: {len(comparisons)} runs against {_code(comparisons[0].files[0].path)}"
-        yield ""
-        yield from _markdown_table(_matrix(comparisons))
-        yield ""
-        yield "```"
-        for comparison in comparisons:
-            yield from (line.replace("```", "'''") for line in _extra_lines(comparison) if line)
-        yield "```"
-        return
-    comparison = comparisons[0]
-    found = comparison.statistics
-    yield f"### agentv: {found.verdict}{', of the cases in both' if has_unmatched(comparison) else ''}"
-    yield ""
-    worst, _ = _pairs(comparison).extremes(SHOWN)
-    if worst:
-        rows = [(_code(pair.eval_id), f"{pair.score1:g}", f"{pair.score2:g}", _signed(pair.delta)) for pair in worst]
-        yield from _markdown_table([("worst regressions", "A", "B", "Δ"), *rows])
-        yield ""
-    for kind, parts in comparison.by.items():
-        yield from _markdown_table(_rows(kind, parts))
-        yield ""
-    yield "```"
-    yield from (line.replace("```", "'''") for line in map(printable, _details(comparison)) if line)
-    yield "```"
-
-
-def _markdown_table(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    for number, row in enumerate(rows):
-        yield f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in row)} |"
-        if number == 0:
-            yield f"|{' --- |' * len(row)}"
-
-
-def _code(text: str) -> str:
-    """Return the text as code, which markdown shows as it is."""
-    return f"`{printable(text).replace('`', chr(39))}`"
 
 
 def _cost_lines(comparison: Comparison, width: int | None) -> Iterator[str]:
@@ -322,17 +281,17 @@ def _align(rows: Iterable[tuple[str, ...]], width: int | None = None) -> Iterato
         yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _signed(value: float, digits: int = 3) -> str:
+def signed(value: float, digits: int = 3) -> str:
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
 def _bare_interval(delta: Delta) -> str:
     if delta.ci_lower is None or delta.ci_upper is None:
         return "none (no variation)" if delta.se == 0 else "none"
-    return f"[{_signed(delta.ci_lower)}, {_signed(delta.ci_upper)}]"
+    return f"[{signed(delta.ci_lower)}, {signed(delta.ci_upper)}]"
 
 
-def _interval(delta: Delta) -> str:
+def interval_text(delta: Delta) -> str:
     return f"95% CI {_bare_interval(delta)}"
 
 

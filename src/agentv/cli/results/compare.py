@@ -19,8 +19,9 @@ from agentv.compare.gate import CANNOT_TELL, REGRESSION, Gate, exit_code, has_un
 from agentv.compare.records import MARGIN, CompareOptions, Comparison
 from agentv.errors import OutputError, ResultsError
 from agentv.formats.printable import printable
-from agentv.report.comparison import json_blocks, markdown_lines, table_lines, verdict_lines
+from agentv.report.comparison import json_blocks, table_lines, verdict_lines
 from agentv.report.layout import terminal_width, wrap
+from agentv.report.markdown import markdown_lines
 from agentv.system.atomic_files import write_atomically
 
 Format = Literal["json", "table", "markdown"]

@@ -30,7 +30,7 @@ BATCH = 256
     cls=Command,
     examples=(
         "agentv merge shard-*.jsonl --out results.jsonl",
-        "agentv merge shard-1.jsonl shard-3.jsonl --partial --out some.jsonl",
+        "agentv merge s1.jsonl s3.jsonl --partial --out part.jsonl",
     ),
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
