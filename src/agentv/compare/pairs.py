@@ -126,7 +126,7 @@ class Pairs(Sequence[Pair]):
         return sum([delta >= least for delta in self.deltas]), sum([delta <= most for delta in self.deltas])
 
     def flips(self) -> tuple[list[int], list[int]]:
-        """Return the places of the pairs that passed before and not after, and of those that are the other way round."""
+        """Return the places of the pairs that passed before and not after, and of those that pass only now."""
         lost: list[int] = []
         gained: list[int] = []
         if self._flags[0] == self._flags[1]:

@@ -1,0 +1,69 @@
+"""A project whose cases are run in shards, and what is in the files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.kits.project import Write, a_case, agentv
+
+CHECK = [{"type": "contains", "value": "hello"}]
+SCHEDULERS = (
+    "CI_NODE_INDEX",
+    "CI_NODE_TOTAL",
+    "SLURM_ARRAY_TASK_ID",
+    "SLURM_ARRAY_TASK_COUNT",
+    "SLURM_ARRAY_TASK_MIN",
+    "SLURM_ARRAY_TASK_STEP",
+    "JOB_COMPLETION_INDEX",
+    "JOB_COMPLETIONS",
+    "CIRCLE_NODE_INDEX",
+    "CIRCLE_NODE_TOTAL",
+    "BUILDKITE_PARALLEL_JOB",
+    "BUILDKITE_PARALLEL_JOB_COUNT",
+)
+"""Variables that may be set where these tests run."""
+
+
+def project(write: Write, count: int = 12, **more: Any) -> None:
+    """Write an eval file of so many cases, and a target that answers at once."""
+    write("targets.yaml", "targets: [{name: default, provider: mock, response: hello there}]\n")
+    write("evals/some.jsonl", [a_case(f"case-{number}", evaluators=CHECK, **more) for number in range(count)])
+
+
+def run_shards(total: int, *args: str, name: str = "shard") -> list[str]:
+    """Run all the shards, and return the names of their files."""
+    files = [f"{name}-{number}.jsonl" for number in range(1, total + 1)]
+    for number, file in enumerate(files, 1):
+        ran = agentv("eval", "evals", "--quiet", "--shard", f"{number}/{total}", "--out", file, *args)
+        assert ran.returncode == 0, ran.stderr
+    return files
+
+
+def rows(path: str | Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def save_rows(path: str, found: list[dict[str, Any]]) -> str:
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in found))
+    return path
+
+
+def ids(path: str | Path) -> list[str]:
+    return [row["eval_id"] for row in rows(path)]
+
+
+def merged(*files: str, out: str = "merged.jsonl") -> str:
+    """Merge files; return what is said and printed."""
+    ran = agentv("merge", *files, "--out", out)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stderr + ran.stdout
+
+
+def refused(*args: str) -> str:
+    """What is said of bad input; nothing goes to stdout or to the file, and nobody sees a traceback."""
+    before = sorted(path.name for path in Path().iterdir())
+    ran = agentv(*args)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "Traceback" not in ran.stderr
+    assert sorted(path.name for path in Path().iterdir()) == before
+    return ran.stderr
