@@ -8,12 +8,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 
 from agentv import load_eval_cases
 from agentv.project.validate import check_file
 from tests.kits.docs import ROOT, blocks, check_workflow, run_console
 from tests.kits.project import Write
 
+PIPELINES = (".github/", ".gitlab-ci.yml", ".circleci/", "job.yaml")
+"""Files in the docs that are other programs': of these, the commands are checked."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -33,7 +36,7 @@ def test_the_examples_of_a_page(
         write("evals/weather.yaml", f"evalcases:\n- {{id: a, outcome: b, input: c, {check}}}\n")
     for number, block in enumerate(blocks(page)):
         match block.language:
-            case "yaml":
+            case "yaml" | "sh":
                 check_yaml(block.text, number, write)
             case "jsonl":
                 assert len(list(load_eval_cases(write(f"{number}.jsonl", block.text)))) == 1
@@ -55,8 +58,9 @@ def test_the_examples_of_a_page(
 
 
 def check_yaml(text: str, number: int, write: Write) -> None:
-    named = re.match(r"# (\S+\.yaml)(, beside (\S+\.jsonl))?", text)
-    if named and named[1].startswith(".github/"):
+    named = re.match(r"# (\S+\.ya?ml)(, beside (\S+\.jsonl))?", text)
+    if text.startswith(("#!/bin/sh\n", "agentv ")) or (named and named[1].startswith(PIPELINES)):
+        assert yaml.safe_load(text) if named else True
         check_workflow(text)
         return
     if named and named[3]:

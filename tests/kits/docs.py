@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-import yaml
 
 from agentv import cli
 
@@ -55,11 +54,11 @@ def undated(text: str) -> str:
 
 
 def check_workflow(text: str) -> list[str]:
-    """The commands of a workflow, which must be ones that the command line understands."""
-    steps = yaml.safe_load(text)["jobs"]["evals"]["steps"]
-    lines = [step["run"] for step in steps if step.get("run", "").startswith("agentv ")]
+    """The commands of a workflow, a pipeline or a script, which must be ones that the command line understands."""
+    lines = re.findall(r"^\s*(?:- |run: |- run: |args: \[\")?(agentv .*?)(?:\"\])?$", text, re.MULTILINE)
+    assert lines
     for line in lines:
-        _, name, *args = shlex.split(line)
+        _, name, *args = shlex.split(re.sub(r"\$\{\{.*?\}\}|\$[A-Z_]+", "1/1", line))
         found = cli.agentv.get_command(click.Context(cli.agentv), name)
         assert found is not None
         assert found.make_context(name, args).params
