@@ -199,20 +199,19 @@ ReadPart = Callable[[int, int], bytes]
 
 
 def _read_ahead(descriptor: int) -> ReadPart:
-    """Return what reads parts of a file; it reads ahead if one part follows on another."""
-    start, data, behind = 0, b"", -1
+    """Return what reads parts of a file; it reads ahead, more and more, while one part follows on another."""
+    start, data, behind, ahead = 0, b"", -1, 0
 
     def read(offset: int, size: int) -> bytes:
-        nonlocal start, data, behind
-        if offset == behind:
-            behind = offset + size
-            at = offset - start
-            if at + size > len(data):
-                start, data, at = offset, os.pread(descriptor, max(size, READ_AHEAD), offset), 0
-            return data[at : at + size]
-        behind = offset + size
-        start, data = behind, b""
-        return os.pread(descriptor, size, offset)
+        nonlocal start, data, behind, ahead
+        if offset != behind:
+            behind, data, ahead = offset + size, b"", size
+            return os.pread(descriptor, size, offset)
+        behind, at = offset + size, offset - start
+        if not data or at + size > len(data):
+            ahead = max(size, min(2 * ahead, READ_AHEAD))
+            start, data, at = offset, os.pread(descriptor, ahead, offset), 0
+        return data[at : at + size]
 
     return read
 

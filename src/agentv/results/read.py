@@ -60,10 +60,11 @@ class Block(NamedTuple, Generic[View]):
         if len(self.views) == 1:
             yield self.views[0], self.offset, self.size
             return
-        offset = self.offset
-        for view, line in zip(self.views, self.raw.split(b"\n"), strict=False):
-            yield view, offset, len(line) + 1
-            offset += len(line) + 1
+        start, offset, find = 0, self.offset, self.raw.find
+        for view in self.views:
+            end = find(b"\n", start) + 1
+            yield view, offset + start, end - start
+            start = end
 
 
 def read_records(path: Path, view: type[View], form: ResultFormat | None = None) -> Iterator[Record[View]]:

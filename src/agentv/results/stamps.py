@@ -33,9 +33,9 @@ class StampChange:
     def __call__(self, raw: bytes) -> bytes:
         """Return the record of a result with the other stamp."""
         if self._form is JSONL:
-            before, found, after = raw.partition(self._old)
-            if found and before.count(b"{") == 1:  # else it may be inside of something that a user wrote
-                return before + self._new + after
+            at = raw.find(self._old)
+            if at >= 0 and raw.count(b"{", 0, at) == 1:  # else it may be inside of something that a user wrote
+                return b"".join((raw[:at], self._new, memoryview(raw)[at + len(self._old) :]))
         fields: dict[str, Any] = self._form.decoder(dict)(raw)
         changed = {
             name: self._values.get(name, value)
