@@ -76,7 +76,7 @@ def test_the_index_sorts_as_python_does(names: list[tuple[str, str, str, int]]) 
     index = MergeIndex()
     views = [PlacedView(eval_id=i, score=1, dataset=d, target=t, trial=n) for d, i, t, n in names]
     index.add(0, [(view, number, 1) for number, view in enumerate(views)])
-    found = [names[group[0].offset] for group in index.groups()]
+    found = [names[group[0][1]] for group in index.groups()]
     assert found == sorted(
         names, key=lambda name: [text.encode("utf-8") if isinstance(text, str) else text for text in name]
     )

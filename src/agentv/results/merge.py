@@ -99,7 +99,7 @@ class Merge:
                     if view.shard is not None and view.plan is not None:
                         dropped[ShardStamp(view.shard, view.plan)] += len(lines) - 1
                 elif len(conflicts) < MAX_SHOWN:
-                    conflicts.append(_conflict(view, self._files[group[0].file], self._files[group[-1].file]))
+                    conflicts.append(_conflict(view, self._files[group[0][0]], self._files[group[-1][0]]))
                 else:
                     more += 1
         if more:
@@ -167,8 +167,9 @@ class _Reader:
 
     def view(self, place: Place) -> PlacedView:
         """Return what a result is of."""
-        read = self._open.get(place.file) or self._open_file(place.file)
-        found: PlacedView = self._files[place.file].form.decoder(PlacedView)(read(place.offset, place.size))
+        number, offset, size = place
+        read = self._open.get(number) or self._open_file(number)
+        found: PlacedView = self._files[number].form.decoder(PlacedView)(read(offset, size))
         return found
 
     def read(self, place: Place) -> bytes:
@@ -176,13 +177,17 @@ class _Reader:
         number, offset, size = place
         read = self._open.get(number) or self._open_file(number)
         raw, change = read(offset, size), self._changes[number]
-        file = self._files[number]
         if change is not None:
             raw = change(raw)
-        elif file.stamps:
+        if raw[-2:] == b"}\n" and (change is not None or not self._files[number].stamps):
+            return raw  # as nearly always
+        return self._as_line(raw, self._files[number], is_stamped=change is None)
+
+    def _as_line(self, raw: bytes, file: _File, *, is_stamped: bool) -> bytes:
+        if is_stamped and file.stamps:
             raw = _without_stamp(raw, file.form)
         if file.form is JSONL:
-            return raw if raw.endswith(b"}\n") else raw.strip() + b"\n"
+            return raw.strip() + b"\n"
         return msgspec.json.encode(file.form.decoder(dict)(raw), enc_hook=str) + b"\n"
 
     def _open_file(self, number: int) -> "ReadPart":

@@ -7,20 +7,15 @@ of bytes, and these pieces are merged when they are asked for.
 import heapq
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 PIECE = 1 << 15
 _PLACE = struct.Struct(">HQI")
 _LENGTH = struct.Struct(">I")
 _TRIAL = struct.Struct(">I")
 
-
-class Place(NamedTuple):
-    """Where a result is: in which file, from which byte on, and how many bytes."""
-
-    file: int
-    offset: int
-    size: int
+Place = tuple[int, int, int]
+"""Where a result is: in which file, from which byte on, and how many bytes."""
 
 
 class HasPlace(Protocol):
@@ -68,16 +63,17 @@ class MergeIndex:
         """Yield the places of each result in order; those that have the same names are together."""
         self._close_piece()
         size, unpack = _PLACE.size, _PLACE.unpack_from
-        last, group = b"", [Place(0, 0, 0)][:0]
+        last = b""
+        group: list[Place] = []
         for entry in heapq.merge(*map(_entries, self._pieces)):
             at = len(entry) - size
-            key, place = entry[:at], Place._make(unpack(entry, at))
+            key = entry[:at]
             if key == last:
-                group.append(place)
+                group.append(unpack(entry, at))
                 continue
             if group:
                 yield group
-            last, group = key, [place]
+            last, group = key, [unpack(entry, at)]
         if group:
             yield group
 
