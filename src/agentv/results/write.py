@@ -95,14 +95,15 @@ def _free_backup(path: Path) -> Path:
 @contextlib.contextmanager
 def keep_backup(path: Path) -> Iterator[Path | None]:
     """Keep a regular file that is about to be replaced under another name, which is given; not if that fails."""
-    backup = _free_backup(path) if path.is_file() else None
+    real = Path(os.path.realpath(path))
+    backup = _free_backup(real) if real.is_file() else None
     try:
         if backup is not None:
-            os.link(os.path.realpath(path), backup)
+            os.link(real, backup)
     except OSError as error:
         raise _cannot_write(error, path) from error
     try:
-        yield backup
+        yield path.with_name(backup.name) if backup is not None else None
     except BaseException:
         if backup is not None:
             backup.unlink(missing_ok=True)

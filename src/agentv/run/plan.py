@@ -134,7 +134,7 @@ class Plan(NamedTuple):
         """Return what is about to run, in one line."""
         shard, whole = self.shard, self.shard_plan
         if shard is not None and whole is not None and not self.files:
-            return f"shard {shard}: none of the cases is in it, {_count(whole.cases, 'result')} in all shards"
+            return f"shard {shard}: none of the cases is in it ({_count(whole.cases, 'result')} in all shards)"
         cases, files = _count(self.cases, "case"), _count(len(self.files), "file")
         what = f"{'DRY RUN: ' if self.dry_run else ''}{f'shard {shard}: ' if shard else ''}"
         calls = dict.fromkeys(f"{target.name} ({self._called(target)})" for target in self.targets)
