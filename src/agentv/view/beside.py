@@ -9,10 +9,23 @@ import contextlib
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from agentv.processes.interrupts import cleanup, end_on_ctrl_c
+
 END_SECONDS = 10.0
+
+
+class NoViewer:
+    """Nobody wants to look."""
+
+    def show(self, results: Path) -> None:
+        """Do nothing."""
+
+    def stay(self) -> None:
+        """Do nothing."""
 
 
 class ViewerProcess:
@@ -22,18 +35,13 @@ class ViewerProcess:
         self._tell = tell
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self, results: Path) -> None:
+    def show(self, results: Path) -> None:
         """Start the viewer; what goes wrong is told, and is not the run's problem."""
         command = [sys.executable, "-m", "agentv", "view", "--beside", "--", str(results)]
+        pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                start_new_session=True,
+                command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
             )
         except OSError as error:
             self._tell(f"warning: the viewer cannot be started: {error}")
@@ -46,10 +54,19 @@ class ViewerProcess:
             for line in self._process.stdout:
                 self._tell(line.rstrip("\n"))
 
-    @property
-    def is_running(self) -> bool:
-        """Whether there is a viewer."""
-        return self._process is not None and self._process.poll() is None
+    def stay(self) -> None:
+        """Go on until Ctrl-C is pressed, if somebody is at the terminal to press it."""
+        if self._process is None or sys.stderr is None or not sys.stderr.isatty():
+            return
+        with end_on_ctrl_c() as ending:
+            self._tell("the run is over; the viewer goes on until Ctrl-C")
+            threading.Thread(target=self._wait, args=(self._process, ending.end), daemon=True).start()
+            ending.wait()
+
+    @staticmethod
+    def _wait(process: "subprocess.Popen[str]", end: Callable[[], None]) -> None:
+        process.wait()
+        end()
 
     def stop(self) -> None:
         """End the viewer."""
@@ -63,3 +80,17 @@ class ViewerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+@contextmanager
+def viewer_beside(tell: Callable[[str], None] | None) -> Iterator[NoViewer | ViewerProcess]:
+    """Return what shows the results of a run inside this block: nothing, if there is nobody to tell its address."""
+    if tell is None:
+        yield NoViewer()
+        return
+    viewer = ViewerProcess(tell)
+    with cleanup(viewer.stop):
+        try:
+            yield viewer
+        finally:
+            viewer.stop()

@@ -1,6 +1,7 @@
 """Results files and run records -> the list of runs, newest first."""
 
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from agentv.view.files import DEFAULT, Catalog, ResultsFile
 
 COUNTED_BYTES = 32 << 20
 """A file without a record is counted for the list if it is at most so large; a larger one is when it is opened."""
+COUNTING_SECONDS = 0.3
+_TIMESTAMP = re.compile(rb'"?timestamp"?: ?["\']?([0-9T:.Z+-]{10,40})')
 _Stamp = tuple[int, int, int]
 
 
@@ -75,25 +78,20 @@ class Runs:
         self._lock = threading.Lock()
 
     def list(self) -> RunList:
-        """Return the runs, newest first. One file at most is counted in a call."""
+        """Return the runs, newest first. Files are counted for a moment in each call; then the others wait."""
         with self._lock:
-            files, waits = self._catalog.files(), False
+            files, waits, end = self._catalog.files(), False, time.monotonic() + COUNTING_SECONDS
             records = self._read_records()
             known = {file.real for file in files.values()}
             found = [_absent(record, path) for path, record in records.items() if path not in known]
-            may_count = True
             for file in files.values():
                 record = records.get(file.real)
                 if record is not None and record.summary:
                     found.append(_of_record(file, record))
                     continue
-                counted = self._figures(file, may_count=may_count)
-                if isinstance(counted, bool):
-                    waits = waits or counted
-                    counted = None
-                elif counted is not None and may_count:
-                    may_count = False
-                found.append(_of_file(file, record, counted))
+                is_counted, figures = self._figures(file, may_count=time.monotonic() < end)
+                waits = waits or not is_counted
+                found.append(_of_file(file, record, figures))
             found.sort(key=lambda run: run.started, reverse=True)
             shown = tuple(str(path) for path in self._catalog.named)
             return RunList(runs=tuple(found), is_counting=waits, folders=shown)
@@ -130,21 +128,21 @@ class Runs:
             self._records[path] = stamp, path, record
         return self._records[path][2]
 
-    def _figures(self, file: ResultsFile, *, may_count: bool) -> Figures | bool | None:
-        """Return the figures of a file; None if it has none, True if they are still to be counted."""
+    def _figures(self, file: ResultsFile, *, may_count: bool) -> tuple[bool, Figures | None]:
+        """Return whether a file is counted as far as it ever is, and its figures."""
         stamp = stamp_of(file.real)
         if stamp is None or stamp[2] > COUNTED_BYTES:
-            return None
+            return True, None
         counted = self._counted.get(file.real)
         start = time.monotonic()
         if counted is not None and (counted.stamp == stamp or start < counted.not_before):
-            return counted.figures
+            return True, counted.figures
         if not may_count:
-            return True
+            return False, None
         figures = count_file(file.real)
         end = time.monotonic()
         self._counted[file.real] = _Counted(stamp, figures, end + 10 * (end - start))
-        return figures
+        return True, figures
 
 
 def _absent(record: RunRecord, path: Path) -> Run:
@@ -198,8 +196,18 @@ def _of_file(file: ResultsFile, record: RunRecord | None, figures: Figures | Non
         if record is None:
             fields |= {"targets": tuple(figures["targets"][:20]), "started": figures["started"]}
     if record is None and not fields.get("started") and stamp is not None:
-        fields["started"] = datetime.fromtimestamp(stamp[1] / 1e9, UTC).isoformat(timespec="seconds")
+        fields["started"] = _first_time(file.real) or datetime.fromtimestamp(stamp[1] / 1e9, UTC).isoformat()
     return _run(file.path.name, record, **fields)
+
+
+def _first_time(path: Path) -> str:
+    """Return the time of the first result, without reading more than the start of a file; empty if it has none."""
+    try:
+        with path.open("rb") as file:
+            found = _TIMESTAMP.search(file.read(4096))
+    except OSError:
+        return ""
+    return found[1].decode() if found else ""
 
 
 def stamp_of(path: Path) -> _Stamp | None:

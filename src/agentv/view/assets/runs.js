@@ -16,6 +16,7 @@ export class RunsPage {
     this.all = false;
     this.build();
     addEventListener("hashchange", () => this.draw());
+    addEventListener("resize", () => this.draw());
     addEventListener("keydown", (event) => this.onKey(event));
   }
 
@@ -81,7 +82,7 @@ export class RunsPage {
     const found = words.length ? this.runs.filter(fits) : this.runs;
     const shown = this.all ? found : found.slice(0, SHOWN);
     this.sayTitle(found);
-    fill(this.plot, trend(found));
+    fill(this.plot, trend(found, this.plot.clientWidth));
     const focused = document.activeElement?.closest?.(".runs [data-run]")?.dataset.run, kind = document.activeElement?.tagName;
     fill(this.body, shown.map((run) => this.row(run, chosen)));
     if (focused) [...this.body.querySelectorAll(kind)].find((each) => each.closest("[data-run]").dataset.run === focused)?.focus({ preventScroll: true });
@@ -96,7 +97,7 @@ export class RunsPage {
     const running = found.filter((run) => run.status === "running").length;
     const last = found.find((run) => Number.isFinite(run.mean));
     fill(this.about, "Results in ", el("b", null, (this.folders ?? []).join(", ")));
-    fill(this.title, el("strong", null, countText(found.length, "run")), el("span", null, [running && `, ${running} in progress`, last && `, the last with a mean of ${meanText(last)}`].filter(Boolean).join(""), "."));
+    fill(this.title, el("strong", null, countText(found.length, "run")), el("span", null, [running && `, ${running} in progress`, last && `, the latest mean ${meanText(last)}`].filter(Boolean).join(""), "."));
   }
 
   row(run, chosen) {

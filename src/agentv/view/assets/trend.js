@@ -3,22 +3,23 @@
 import { el, svg } from "./dom.js";
 import { countText, scoreText, timeText } from "./format.js";
 
-const WIDTH = 1000, HEIGHT = 190, LEFT = 34, RIGHT = 14, TOP = 12, BOTTOM = 24;
-const MOST = 200;
+const HEIGHT = 190, LEFT = 34, RIGHT = 14, TOP = 12, BOTTOM = 24;
+const WIDEST = 1436, MOST_PER_PIXEL = 1 / 6;
 
 /** Returns the plot of these runs, newest first as they come; nothing if fewer than two have a mean. */
-export function trend(runs) {
-  const known = runs.filter((run) => Number.isFinite(run.mean)).slice(0, MOST).reverse();
+export function trend(runs, room) {
+  const width = Math.max(260, Math.min(WIDEST, room));
+  const known = runs.filter((run) => Number.isFinite(run.mean)).slice(0, Math.floor(width * MOST_PER_PIXEL)).reverse();
   if (known.length < 2) return null;
   const [low, high] = bounds(known);
-  const x = (at) => LEFT + ((at + 0.5) / known.length) * (WIDTH - LEFT - RIGHT);
+  const x = (at) => LEFT + ((at + 0.5) / known.length) * (width - LEFT - RIGHT);
   const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const grid = [0, 1, 2, 3, 4].map((step) => low + ((high - low) * step) / 4);
   const path = known.map((run, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(run.mean).toFixed(1)}`).join("");
   return el("figure", { class: "trend" },
     el("figcaption", null, el("b", null, "Mean score"), ` of ${countText(known.length, "run")}, oldest first, with 95% intervals`),
-    svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": describe(known) },
-      grid.map((value) => [svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value), class: "grid" }),
+    svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": describe(known) },
+      grid.map((value) => [svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value), class: "grid" }),
         svg("text", { x: LEFT - 8, y: y(value) + 4, class: "tick", "text-anchor": "end" }, value.toFixed(2).replace(/0$/, ""))]),
       svg("path", { d: path, class: "line" }),
       known.map((run, at) => mark(run, x(at), y)),
