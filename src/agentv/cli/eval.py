@@ -186,7 +186,6 @@ def command(**flags: Any) -> None:
         raise click.UsageError("--view needs a results file, and --out is stdout")
     started = time.monotonic()
     watcher = Silence() if shown.quiet else progress_for(clean)
-    viewing = viewer_beside(tell if shown.view else None)
     with (
         viewer_beside(tell if shown.view else None) as viewer,
         cleanup(remove_all),

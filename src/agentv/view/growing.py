@@ -12,6 +12,7 @@ import struct
 import tempfile
 import threading
 import time
+import weakref
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,7 @@ _TAIL = 64
 _START = 4096
 _BOM = b"\xef\xbb\xbf"
 _HEAD = struct.Struct("<IIII")
+_MAX_GENERATION = 10**9
 _HASH_BITS = (1 << 64) - 1
 
 
@@ -87,8 +89,10 @@ class GrowingIndex:
         self.path = path
         self.lock = threading.Lock()
         self.generation = 0
+        """Tells one content of the file from another; it begins with a number of the file's own."""
         self._identity: tuple[int, int] | None = None
         self._spool: IO[bytes] | None = None
+        self._drop: weakref.finalize[..., GrowingIndex] | None = None
         self.size = 0
         self.change = ""
         self._restart()
@@ -108,9 +112,9 @@ class GrowingIndex:
 
     def close(self) -> None:
         """Drop the index."""
-        if self._spool is not None:
-            self._spool.close()
-            self._spool = None
+        if self._drop is not None:
+            self._drop()
+        self._spool = self._drop = None
 
     @property
     def index(self) -> ResultColumns:
@@ -137,14 +141,15 @@ class GrowingIndex:
                     if self.offset - first >= most or time.monotonic() > end:
                         break
         except OSError as error:
-            self._identity = None
             raise Changed(f"the results file cannot be read: {(error.strerror or str(error)).lower()}") from None
 
     def _check(self, file: io.FileIO) -> None:
         """Begin anew if the file is another, or has other content where it was read already."""
         found = os.fstat(file.fileno())
         identity, self.size = (found.st_dev, found.st_ino), found.st_size
-        if self._identity is not None and not self._is_same(file, identity):
+        if self._identity is None:
+            self.generation = found.st_ino % _MAX_GENERATION + 1
+        elif not self._is_same(file, identity):
             self._restart()
         self._identity = identity
 
@@ -203,6 +208,7 @@ class GrowingIndex:
     def _close_chunk(self) -> None:
         if self._spool is None:
             self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the index
+            self._drop = weakref.finalize(self, self._spool.close)
         self._spool.write(self._open.encode())
         self._spool.flush()
         self._files.append(self._open.start)

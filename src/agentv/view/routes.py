@@ -25,7 +25,7 @@ from agentv.view.server import Answer, Request
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
-KEPT_INDEXES = 6
+KEPT_INDEXES = 16
 RUN = r"(?P<run>[0-9a-f]{16})"
 
 
@@ -187,7 +187,7 @@ class Site:
             index = self._indexes.pop(file.id, None) or GrowingIndex(file.real)
             self._indexes[file.id] = index
             if len(self._indexes) > KEPT_INDEXES:
-                self._indexes.popitem(last=False)  # whoever still reads it closes it by letting go
+                self._indexes.popitem(last=False)  # it is closed when nobody reads it any more
             return index
 
     def _entries(self, request: Request, run: str, chunk: str) -> Any:

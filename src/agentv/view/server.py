@@ -227,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(length))
 
     def _send(self, answer: Answer) -> None:
-        self.close_connection = True
+        self.close_connection, self.request_version = True, self.protocol_version  # whatever was asked by
         self.connection.settimeout(ANSWER_SECONDS)
         self.send_response(answer.status)
         headers = {"Content-Type": answer.type, "Content-Length": str(len(answer.body)), **SAFE_HEADERS}
