@@ -85,7 +85,7 @@ def viewer(*args: str | Path, **options: Any) -> Iterator[Viewer]:
     """`agentv view` without a browser, ended by Ctrl-C; then its exit code is 0 and it has not complained."""
     command = [sys.executable, "-m", "agentv", "view", "--no-browser", *map(str, args)]
     pipe = subprocess.PIPE
-    process = start_process(command, stdout=pipe, stderr=pipe, text=True, **options)
+    process: Any = start_process(command, stdout=pipe, stderr=pipe, text=True, **options)
     try:
         line = process.stdout.readline()
         assert line.startswith("Viewer: http://127.0.0.1:"), line + process.stderr.read()

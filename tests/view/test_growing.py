@@ -176,7 +176,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         path = tmp_path / f"{count}.jsonl"
         with path.open("w") as file:
             for number in range(count):
-                file.write('{"eval_id":"case-%d","score":0.5,"candidate_answer":"an answer of some words"}\n' % number)
+                result = {"eval_id": f"case-{number}", "score": 0.5, "candidate_answer": "an answer of some words"}
+                file.write(json.dumps(result) + "\n")
         ran = subprocess.run([sys.executable, "-c", MEMORY, str(path)], capture_output=True, text=True, check=True)
         results, peaks[count] = map(int, ran.stdout.split())
         assert results == count

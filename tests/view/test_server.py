@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_two_hosts_are_refused(at: Address) -> None:
     ],
 )
 def test_another_site_is_refused_even_with_the_cookie(at: Address, header: dict[str, str]) -> None:
-    sent = {name: value.format(port=at.port) for name, value in header.items()}
+    sent: Any = {name: value.format(port=at.port) for name, value in header.items()}
     reply = request(at, "/api/runs", **sent)
     assert (reply.status, reply.text) == (403, "another site asked\n")
     assert request(at, "/api/runs", Origin=at.origin, Sec_Fetch_Site="same-origin").status == 200

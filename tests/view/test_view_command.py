@@ -99,7 +99,9 @@ def test_no_browser_is_no_reason_to_stop() -> None:
     }
     for environment in (hidden, hidden | {"BROWSER": "/nowhere/browser"}):
         command = [sys.executable, "-m", "agentv", "view", "a.jsonl"]
-        process = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        process: Any = start_process(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
         at = Address(process.stdout.readline().split()[-1])
         said = [process.stderr.readline(), process.stderr.readline()]
         assert said == ["Ctrl-C ends it\n", "no browser was found: open the address in one\n"]
@@ -115,7 +117,7 @@ def test_the_browser_is_not_told_the_token_on_its_command_line() -> None:
     script.chmod(0o755)
     command = [sys.executable, "-m", "agentv", "view", "a.jsonl"]
     environment = os.environ | {"BROWSER": f"{script} %s"}
-    process = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     at = Address(process.stdout.readline().split()[-1])
     wait_until(lambda: Path("seen.txt").exists())
     address = Path("seen.txt").read_text().strip()
@@ -131,7 +133,7 @@ def test_the_browser_is_not_told_the_token_on_its_command_line() -> None:
 def test_other_signals_end_it_too() -> None:
     save_results(Path("a.jsonl"), [a_result("one")])
     command = [sys.executable, "-m", "agentv", "view", "a.jsonl", "--no-browser"]
-    process = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process.stdout.readline()
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
@@ -169,7 +171,7 @@ def test_eval_with_view_shows_the_run_and_changes_nothing_about_it(write: Write)
     project(write)
     plain = agentv("eval", "cases.jsonl", "--quiet", "--out", "plain.jsonl")
     command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--quiet", "--out", "out.jsonl", "--view"]
-    process = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     line = process.stderr.readline()
     at = Address(line.split()[-1])
     assert line.startswith("Viewer: http://127.0.0.1:")
@@ -189,7 +191,7 @@ def test_at_a_terminal_the_viewer_goes_on_until_ctrl_c_and_the_exit_code_is_that
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--quiet", "--fail-under", "1.0", "--view"]
     write("targets.yaml", SLOW.replace("hello", "bye"))
-    process = start_process(command, stdout=subprocess.DEVNULL, stderr=theirs, start_new_session=True)
+    process: Any = start_process(command, stdout=subprocess.DEVNULL, stderr=theirs, start_new_session=True)
     os.close(theirs)
     said = b""
     while b"until Ctrl-C" not in said:
@@ -211,7 +213,7 @@ def test_at_a_terminal_the_viewer_goes_on_until_ctrl_c_and_the_exit_code_is_that
 def test_ctrl_c_in_the_run_ends_both(write: Write) -> None:
     project(write, 200)
     command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--quiet", "--view"]
-    process = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     at = Address(process.stderr.readline().split()[-1])
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
@@ -222,7 +224,7 @@ def test_ctrl_c_in_the_run_ends_both(write: Write) -> None:
 def test_a_run_that_is_killed_takes_its_viewer_along(write: Write) -> None:
     project(write, 200)
     command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--quiet", "--view"]
-    process = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     at = Address(process.stderr.readline().split()[-1])
     process.kill()
     process.wait()

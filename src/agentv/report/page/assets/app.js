@@ -284,7 +284,11 @@ export class App {
       const run = this.model.runOf(this.view[index]), result = run.resultsOf(this.view[index])[0];
       return { index, row: this.view[index], run, result };
     }).filter(({ run, result }) => run.snippets.peek(result) === undefined);
-    await Promise.all(places.map(({ run, result }) => run.snippets.lines(run.snippets.blockOf(result))));
+    try {
+      await Promise.all(places.map(({ run, result }) => run.snippets.lines(run.snippets.blockOf(result))));
+    } catch {
+      return; // the page says elsewhere that the results are gone
+    }
     for (const { index, row } of places) if (this.view[index] === row) this.list.redraw(index);
   }
 
