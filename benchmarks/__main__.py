@@ -3,7 +3,18 @@
 import sys
 from importlib import import_module
 
-NAMES = ("loading", "running", "regression", "evaluating", "commands", "asking", "comparing", "reporting", "startup")
+NAMES = (
+    "loading",
+    "running",
+    "regression",
+    "evaluating",
+    "commands",
+    "asking",
+    "comparing",
+    "reporting",
+    "viewing",
+    "startup",
+)
 
 
 def main(names: list[str]) -> None:

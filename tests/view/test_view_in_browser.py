@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agentv.report.page.write import write_report
 from agentv.view.files import id_of
 from agentv.view.pages import asset_names
 from agentv.view.serve import opened_browser, serving
@@ -26,8 +27,8 @@ Results = list[dict[str, Any]]
 class Shown:
     """A viewer, and a page of it."""
 
-    def __init__(self, page: Page, folder: Path, serve: Callable[[Path], str]):
-        self.page, self.folder = page, folder
+    def __init__(self, browser: Browser, page: Page, folder: Path, serve: Callable[[Path], str]):
+        self.browser, self.page, self.folder = browser, page, folder
         self._serve = serve
         self.at = Address("")
         self.expected: list[str] = []
@@ -54,7 +55,7 @@ def shown(browser: Browser, tmp_path: Path) -> Iterator[Shown]:
     """In the end the console is empty, and everything was asked of the viewer itself."""
     with ExitStack() as stack:
         page = stack.enter_context(browser.page())
-        found = Shown(page, tmp_path / "results", lambda folder: stack.enter_context(serving([folder])))
+        found = Shown(browser, page, tmp_path / "results", lambda folder: stack.enter_context(serving([folder])))
         yield found
         assert [problem for problem in page.problems() if problem not in found.expected] == []
         asked = {url for url in page.requests() if url != "about:blank"}
@@ -88,6 +89,22 @@ def test_the_list_of_runs(shown: Shown) -> None:
     page.wait("document.querySelectorAll('.runs tbody tr').length === 1")
     assert page.text(".status") == "1 of 3 runs"
     assert page.js("location.hash") == "#q=eval_2"
+
+
+def test_the_figures_are_those_of_a_report(shown: Shown, tmp_path: Path) -> None:
+    results = a_run(40, trials=3) + hard_ones() + [a_result("lone", 0.65, evaluator_results=[], dataset="other")]
+    path = shown.write("eval_1", results)
+    page = shown.open(shown.run("eval_1"))
+    page.wait("document.querySelectorAll('.rows .row').length > 10")
+    seen = (
+        "[...document.querySelectorAll('h1, .facts, .troubles, .histogram, .evaluators')].map((each) => each.innerText)"
+    )
+    live, order = page.js(seen), page.ids
+    write_report([path], tmp_path / "report.html")
+    with shown.browser.page() as other:
+        other.open(tmp_path / "report.html")
+        assert other.js(seen) == live
+        assert other.ids == order
 
 
 def test_new_runs_appear_in_the_list(shown: Shown) -> None:
