@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measure import Figure
 from tests.kits.browser import find_chromium, start_browser
@@ -35,8 +36,18 @@ def _write(path: Path, count: int) -> Path:
         for number in range(count):
             score = number * 7919 % 1000 / 1000
             verdict = "pass" if score >= 0.8 else "borderline" if score >= 0.6 else "fail"
-            result = {"timestamp": "2026-11-16T03:00:00.000Z", "eval_id": f"case-{number:07}", "dataset": "many"}
-            result |= {"target": "default", "score": score, "verdict": verdict, "execution_metrics": metrics}
+            result: dict[str, Any] = {
+                "timestamp": "2026-11-16T03:00:00.000Z",
+                "eval_id": f"case-{number:07}",
+                "dataset": "many",
+            }
+            result |= {
+                "dataset": "many",
+                "target": "default",
+                "score": score,
+                "verdict": verdict,
+                "execution_metrics": metrics,
+            }
             result |= {"candidate_answer": f"The answer to number {number}."}
             result |= {"evaluator_results": [part | {"score": score, "verdict": verdict}]}
             file.write(json.dumps(result) + "\n")

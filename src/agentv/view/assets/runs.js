@@ -85,6 +85,7 @@ export class RunsPage {
     fill(this.plot, trend(found, this.plot.clientWidth));
     const focused = document.activeElement?.closest?.(".runs [data-run]")?.dataset.run, kind = document.activeElement?.tagName;
     fill(this.body, shown.map((run) => this.row(run, chosen)));
+    for (const [name, known] of [["commit", (run) => run.commit], ["cost", (run) => Number.isFinite(run.cost)], ["status", (run) => run.status]]) this.table.classList.toggle(`no-${name}`, !found.some(known));
     if (focused) [...this.body.querySelectorAll(kind)].find((each) => each.closest("[data-run]").dataset.run === focused)?.focus({ preventScroll: true });
     fill(this.more, found.length > shown.length && el("button", { type: "button", class: "more", on: { click: () => { this.all = true; this.draw(); } } }, `show all ${found.length}`),
       !found.length && el("p", { class: "empty" }, this.runs.length ? "No run fits." : "There are no runs yet."));
