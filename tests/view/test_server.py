@@ -235,10 +235,11 @@ def test_garbage_is_answered_and_the_server_goes_on(
 def test_bad_numbers_in_a_query_are_refused(at: Address, tmp_path: Path) -> None:
     run = run_of(tmp_path / "runs" / "eval_1.jsonl")
     assert request(at, f"/api/run/{run}/index?generation=x").status == 400
+    assert request(at, "http://[/").status == 400
     assert request(at, f"/api/run/{run}/index?from=-1&generation=1").status == 200
     assert request(at, f"/api/run/{run}/results/999?generation=1").status == 409
     assert request(at, f"/api/run/{run}/results/0?generation=7").text == "the results file was replaced\n"
-    assert request(at, f"/api/run/{run}/index?" + "&".join(f"a{n}=1" for n in range(99))).status in (400, 500)
+    assert request(at, f"/api/run/{run}/index?" + "&".join(f"a{n}=1" for n in range(99))).status == 400
 
 
 def test_slow_clients_are_dropped_and_do_not_keep_others_out(

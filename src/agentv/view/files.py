@@ -16,6 +16,8 @@ from agentv.results.views import ResultView
 
 DEFAULT = Path(".agentv/results")
 MAX_FILES = 5000
+MAX_FOLDERS = 2000
+"""Of a whole disk, not all is searched: the list is made anew every few seconds."""
 _START_BYTES = 1 << 16
 _SUFFIXES = tuple(suffix for form in FORMATS.values() for suffix in form.suffixes)
 
@@ -107,7 +109,9 @@ def _walk(path: Path, real: Path) -> Iterator[tuple[Path, Path]]:
         if real.is_file():
             yield path, real
         return
-    for folder, folders, names in os.walk(real):
+    for number, (folder, folders, names) in enumerate(os.walk(real)):
+        if number >= MAX_FOLDERS:
+            return
         folders[:] = sorted(name for name in folders if not name.startswith((".", "node_modules")) or name == ".agentv")
         for name in sorted(names):
             inside = Path(folder) / name
@@ -118,7 +122,7 @@ def _walk(path: Path, real: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def begins_with_results(path: Path) -> bool | None:
-    """Whether the first record of a file is a result; None if the file is empty or cannot be read."""
+    """Whether the first record of a file is a result; None if that is not known yet, or it cannot be read."""
     try:
         with path.open("rb") as file:
             start = file.read(_START_BYTES)
@@ -132,6 +136,8 @@ def begins_with_results(path: Path) -> bool | None:
         try:
             JSONL.decoder(ResultView)(line)
         except DECODE_ERRORS:
-            return line.startswith(JSONL.start) and not rest
+            if rest:
+                return False
+            return True if line.startswith(JSONL.start) else None  # it may not be written to its end
         return True
     return form is YAML and (start.startswith(YAML.start) or (b"\neval_id:" in start and b"\nscore:" in start))

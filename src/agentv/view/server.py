@@ -23,6 +23,7 @@ from agentv.view.guard import Guard, Refused
 HOST = "127.0.0.1"
 MAX_THREADS = 24
 MAX_HEAD = 32 * 1024
+MAX_FIELDS = 20
 MAX_BODY = 4 << 20
 REQUEST_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
@@ -43,6 +44,10 @@ NO_TOKEN = """This is the viewer of agentv, and it does not know you.
 
 Use the whole address that 'agentv view' has printed, with the token in it.
 """
+
+
+class UnreadableRequest(Exception):
+    """The request makes no sense; the text says why."""
 
 
 class Request(NamedTuple):
@@ -96,15 +101,19 @@ class Server(ThreadingHTTPServer):
 
     def stop(self) -> None:
         """End all connections and threads."""
+        self._end_connections()  # the listener may wait for a thread that waits for one of them
         self.shutdown()
         self.server_close()
-        for connection in list(self._open):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        self._end_connections()
         for _ in range(MAX_THREADS):  # each is given back by a thread that has ended
             self._slots.acquire(timeout=REQUEST_SECONDS)
         if self._listener is not None:
             self._listener.join()
+
+    def _end_connections(self) -> None:
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._slots.acquire()
@@ -180,6 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self._checked()
         except Refused as refused:
             answer = Answer(f"{refused}\n".encode(), status=HTTPStatus.FORBIDDEN)
+        except UnreadableRequest as error:
+            answer = Answer(f"{error}\n".encode(), status=HTTPStatus.BAD_REQUEST)
         except Exception as error:  # whatever breaks, the server goes on
             if isinstance(error, OSError):
                 raise
@@ -193,8 +204,11 @@ class _Handler(BaseHTTPRequestHandler):
         if sum(map(len, headers.as_string().splitlines())) > MAX_HEAD:
             return Answer(b"the headers are too long\n", status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         guard.check_place(headers)
-        asked = urlsplit(self.path)
-        query = dict(parse_qsl(asked.query, keep_blank_values=True, max_num_fields=20))
+        try:
+            asked = urlsplit(self.path)
+            query = dict(parse_qsl(asked.query, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+        except ValueError:
+            raise UnreadableRequest("the address cannot be read") from None
         if self.command in ("GET", "HEAD") and guard.knows(query.get("token", "")):
             return self._let_in(asked.path)
         guard.check_origin(headers)
