@@ -337,6 +337,8 @@ def test_names_landmarks_and_contrast(shown: Shown, dark: bool) -> None:
     ):
         shown.open(path, fragment)
         page.wait("document.querySelector('.rows .id')")
+        if fragment:
+            page.wait("document.querySelector('.case h1')")
         assert page.js(ACCESSIBLE) == []
 
 

@@ -34,7 +34,7 @@ export class LiveRun {
     this.columns = Object.fromEntries(Object.entries(TYPES).map(([name, type]) => [name, new Growing(type)]));
     this.stores = lineStores({ block: (name) => this.block(name) }, number, { results: [], snippets: [] }, 0);
     this.state = { datasets: [], targets: [], evaluators: [], results: 0, size: 0, read: 0 };
-    this.changed = new Set();
+    this.changedFrom = 0;
   }
 
   /** Fetches what is new; returns whether there is anything. */
@@ -76,7 +76,6 @@ export class LiveRun {
     if (!this.byIdOnly) for (let each = 0; each < results; each++) keys[2 * each + 1] ^= Math.imul(found.datasets[each] + 1, 0x85ebca6b) ^ Math.imul(found.targets[each] + 1, 0xc2b2ae35);
     const rows = this.table.rowsOf(keys, ids, lengths);
     this.columns.rows.write(start, rows);
-    for (let each = Math.max(0, this.count - start); each < results; each++) this.changed.add(rows[each]);
     this.starts.length = this.partStarts.length = chunk + 1;
     this.starts.push(start + results);
     this.partStarts.push(partStart + parts);
@@ -89,6 +88,18 @@ export class LiveRun {
     const [kind, chunk] = [name[0] === "r" ? "results" : "snippets", name.split("-")[1]];
     const answer = await ask(`/api/run/${this.id}/${kind}/${chunk}?generation=${this.generation}`);
     return new Uint8Array(await answer.arrayBuffer());
+  }
+
+  /** Tells whether anything has come since the last call of `takeChanged`. */
+  get hasChanged() {
+    return this.count > this.changedFrom;
+  }
+
+  /** Adds to a byte for each row whether it has results that have come since the last call. */
+  takeChanged(marks) {
+    const rows = this.columns.rows.view(this.count);
+    for (let at = this.changedFrom; at < this.count; at++) marks[rows[at]] = 1;
+    this.changedFrom = this.count;
   }
 
   /** Returns the run as the page's modules know it; `meta` may still lack words. */

@@ -19,6 +19,12 @@ export class Growing {
     this.data.set(values, at);
   }
 
+  /** Writes one number at a place. */
+  set(at, value) {
+    if (at < this.data.length) this.data[at] = value;
+    else this.write(at, [value]);
+  }
+
   view(length) {
     return this.data.subarray(0, length);
   }
@@ -42,7 +48,7 @@ export class RowTable {
       const before = this.count;
       const row = (rows[number] = this.row(keys[2 * number], keys[2 * number + 1]));
       if (row === before) {
-        this.lengths.write(row, [lengths[number]]);
+        this.lengths.set(row, lengths[number]);
         added.push(text.slice(at, at + lengths[number]));
       }
       at += lengths[number];
@@ -55,7 +61,8 @@ export class RowTable {
     if (this.count * 2 >= this.slots.length) this.enlarge();
     const slot = this.slotOf(low, high), found = this.slots[slot];
     if (found !== EMPTY) return found - 1;
-    this.keys.write(2 * this.count, [low, high]);
+    this.keys.set(2 * this.count, low);
+    this.keys.set(2 * this.count + 1, high);
     this.slots[slot] = ++this.count;
     return this.count - 1;
   }

@@ -60,13 +60,13 @@ class LivePage {
   isDue() {
     if (this.runs.some((run) => !run.count)) return false;
     if (this.runs.length > 1) return !this.isBehind && !this.app;
-    return this.runs.some((run) => run.changed.size) && (!this.isBehind || performance.now() >= this.nextUpdate);
+    return this.runs.some((run) => run.hasChanged) && (!this.isBehind || performance.now() >= this.nextUpdate);
   }
 
   async show() {
     const start = performance.now();
-    const changed = new Set(this.runs.flatMap((run) => [...run.changed]));
-    this.runs.forEach((run) => run.changed.clear());
+    const changed = new Uint8Array(this.table.count);
+    this.runs.forEach((run) => run.takeChanged(changed));
     const runs = this.runs.map((run) => run.run({ ...run.state }));
     const bare = modelOf(runs, this.table, { runs: [] });
     const meta = await this.describe(bare);

@@ -90,7 +90,7 @@ export class App {
 
   /**
    * Shows a model that has grown. The rows that are there stay where they are and new ones come after them, until
-   * somebody sorts or filters, unless `sorts` is set. `changed` are the rows that have new results.
+   * somebody sorts or filters, unless `sorts` is set. `changed` has a byte for each row: whether it has new results.
    */
   update(model, changed, sorts) {
     const before = this.model.count;
@@ -99,7 +99,7 @@ export class App {
     this.sizeColumns();
     if (sorts) this.filter();
     else this.extend(before);
-    for (const [index] of [...this.list.shown]) if (changed.has(this.view[index])) this.list.redraw(index);
+    for (const [index] of [...this.list.shown]) if (changed[this.view[index]]) this.list.redraw(index);
     if (this.row < 0 && this.route.case !== undefined) this.open(routeRow(model, this.route), this.route.trial);
   }
 
