@@ -10,7 +10,7 @@ import { RunsPage } from "./runs.js";
 import { caseSums } from "./sums.js";
 
 const POLL = 1000, POLL_DONE = 3000, POLL_HIDDEN = 8000;
-const UPDATE_SHARE = 4;
+const UPDATE_SHARE = 6, FRAME_WAIT = 500;
 const FOOTER = "Served by agentv to this machine only.";
 
 /** The page of one run, or of two, which may still grow. */
@@ -76,6 +76,7 @@ class LivePage {
     else this.app = new App(model, this.root, FOOTER);
     this.wasBehind = this.isBehind;
     this.shown = this.runs.map((run) => run.count);
+    await drawn();
     this.nextUpdate = performance.now() + UPDATE_SHARE * (performance.now() - start);
   }
 
@@ -121,6 +122,14 @@ class LivePage {
     if (this.app && this.runs.length > 1 && this.runs.some((run, number) => run.count > this.shown[number])) found.push({ text: "New results have come since these runs were compared.", action: ["Compare again", () => location.reload()] });
     return found;
   }
+}
+
+/** Waits until the browser has drawn; a page that nobody sees is not drawn at all. */
+function drawn() {
+  return new Promise((resolve) => {
+    requestAnimationFrame(() => setTimeout(resolve));
+    setTimeout(resolve, FRAME_WAIT);
+  });
 }
 
 function capital(text) {
