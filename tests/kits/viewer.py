@@ -89,11 +89,12 @@ def viewer(*args: str | Path, **options: Any) -> Iterator[Viewer]:
     try:
         line = process.stdout.readline()
         assert line.startswith("Viewer: http://127.0.0.1:"), line + process.stderr.read()
+        assert process.stderr.readline() == "Ctrl-C ends it\n"
         yield Viewer(process, Address(line.split()[-1]))
         process.send_signal(2)
         _, complaints = process.communicate(timeout=60)
         assert process.returncode == 0
-        assert complaints == "Ctrl-C ends it\n"
+        assert complaints == ""
     finally:
         process.kill()
         process.wait()
