@@ -13,6 +13,7 @@ NAMES = (
     "comparing",
     "merging",
     "reporting",
+    "viewing",
     "startup",
 )
 

@@ -1,6 +1,6 @@
-"""Runs the first example and draws what people see: `make picture` writes docs/run.svg and the pictures of its report.
+"""Runs the first example and draws what people see: `make picture` writes docs/run.svg, and pictures of its pages.
 
-The report is drawn by a real browser (see scripts/browser.py); without one its pictures stay as they are.
+Pages are drawn by a real browser (see scripts/browser.py); without one their pictures stay as they are.
 """
 
 import os
@@ -82,6 +82,27 @@ def draw_report() -> None:
                     page.picture(ROOT / "docs" / picture)
 
 
+def draw_viewer() -> None:
+    """Draw the list of runs after a few real runs of the first example, of one version and of the next."""
+    from agentv.view.serve import serving
+    from tests.kits.browser import find_chromium, start_browser
+
+    if find_chromium() is None:
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "first"
+        shutil.copytree(ROOT / "examples" / "first", folder)
+        for target in ("default", "default", "default", "better", "default", "better", "better"):
+            time.sleep(1.1)  # results files are named by the second
+            _agentv(folder, "eval", "capitals.yaml", "sums.jsonl", "--target", target)
+        os.chdir(folder)
+        with serving([]) as address, start_browser(Path(name) / "profile") as browser, browser.page(1200, 800) as page:
+            page.go_to(address)
+            time.sleep(1.0)  # until all is drawn
+            page.picture(ROOT / "docs" / "view.png")
+        os.chdir(ROOT)
+
+
 def _agentv(folder: Path, *args: str) -> None:
     subprocess.run([sys.executable, "-m", "agentv", *args], cwd=folder, capture_output=True, check=False)
 
@@ -89,3 +110,4 @@ def _agentv(folder: Path, *args: str) -> None:
 if __name__ == "__main__":
     draw_terminal()
     draw_report()
+    draw_viewer()

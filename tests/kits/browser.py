@@ -141,9 +141,13 @@ class Page:
 
     def open(self, path: Path, fragment: str = "") -> None:
         """Open a report, and wait until it can be used."""
+        self.go_to(f"{path.resolve().as_uri()}{fragment}")
+
+    def go_to(self, address: str) -> None:
+        """Open an address, and wait until it can be used."""
         self.send("Page.navigate", url="about:blank")  # else another fragment of the same page is no new page
         self.wait("location.href === 'about:blank'")
-        self.send("Page.navigate", url=f"{path.resolve().as_uri()}{fragment}")
+        self.send("Page.navigate", url=address)
         self.wait("document.documentElement.dataset.ready === 'yes'")
 
     def js(self, expression: str) -> Any:

@@ -178,5 +178,6 @@ def hard_ones() -> list[dict[str, Any]]:
 
 
 def save_results(path: Path, results: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in results), encoding="utf-8")
     return path

@@ -20,6 +20,7 @@ COMMANDS = {
     "results report": "Write results as one HTML file: what failed, why, and how two runs differ.",
     "results runs": "List the runs of this folder, newest first.",
     "results show": "Show what was asked and answered, and why cases failed.",
+    "results view": "Show runs in a browser: all of them, one as it grows, any two compared.",
     "setup cache": "Forget the responses that 'agentv eval --cache' has kept.",
     "setup completion": "Print the script with which a shell completes agentv's commands.",
     "setup doctor": "Tell what is installed, which files are used here, which targets are ready.",

@@ -35,6 +35,7 @@ from agentv.run.record import end_record
 from agentv.run.watcher import Silence
 from agentv.system.atomic_files import write_atomically
 from agentv.system.temporary import remove_all
+from agentv.view.beside import NoViewer, ViewerProcess, viewer_beside
 
 RESULTS, PROMPTS, TRACES = Path(".agentv/results"), Path(".agentv/prompts"), Path(".agentv/traces")
 MAX_WORKERS = 50
@@ -168,6 +169,7 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 @looking_inside("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
 @looking_inside("--dump-traces", is_flag=True, help="Write each trace to a file in .agentv/traces.")
 @looking_inside("--by", metavar="KEY", help="Figures by group: a key of metadata, or dataset, target, conversation_id.")
+@looking_inside("--view", is_flag=True, help="Show the run in a browser as it grows; see 'agentv view'.")
 @looking_inside("--quiet", is_flag=True, help="No progress.")
 @looking_inside("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
 def command(**flags: Any) -> None:
@@ -181,11 +183,19 @@ def command(**flags: Any) -> None:
     _check_written("--junit", shown.junit, "junit.xml", flags["out"])
     _check_written("--report", shown.report, "report.html", flags["out"])
     _check_flags(flags)
+    if shown.view and flags["out"] == STDOUT:
+        raise click.UsageError("--view needs a results file, and --out is stdout")
     started = time.monotonic()
     watcher = Silence() if shown.quiet else progress_for(clean)
-    with cleanup(remove_all), cleanup(break_off_batches), cleanup(kill_all), cleanup(watcher.end):
+    with (
+        viewer_beside(tell if shown.view else None) as viewer,
+        cleanup(remove_all),
+        cleanup(break_off_batches),
+        cleanup(kill_all),
+        cleanup(watcher.end),
+    ):
         try:
-            report = asyncio.run(evaluate(_options(flags), None, watcher))
+            report = asyncio.run(evaluate(_options(flags, viewer), None, watcher))
         except NothingToRun as nothing:
             tell(nothing.message)
             sys.exit(0)
@@ -195,6 +205,8 @@ def command(**flags: Any) -> None:
         if not _write_pages(report.path, shown):
             code = code or 1
             end(exit_code=code)
+        if report.end is not RunEnd.INTERRUPTED:
+            viewer.stay()
         sys.exit(code)
 
 
@@ -206,9 +218,10 @@ class Shown(msgspec.Struct, frozen=True):
     fail_under: float | None
     quiet: bool
     verbose: bool
+    view: bool
 
 
-def _options(flags: dict[str, Any]) -> EvalOptions:
+def _options(flags: dict[str, Any], viewer: ViewerProcess | NoViewer) -> EvalOptions:
     """Return what was asked for."""
     delays = {name: flags.pop(f"dry_run_{name}") for name in ("delay", "delay_min", "delay_max")}
     dry_run = DryRun(*delays.values()) if flags.pop("dry_run") else None
@@ -221,6 +234,7 @@ def _options(flags: dict[str, Any]) -> EvalOptions:
         timeout_seconds=seconds,
         rerun_failed=failed,
         results_folder=RESULTS,
+        on_open=viewer.show,
         runs_folder=RUNS,
         command=("agentv", *sys.argv[1:]),
         include_inputs=not no_inputs,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_CODE = 130
 _cleanups: list[Callable[[], object]] = []
-_runs: list[Stop] = []
+_runs: list[Stop | EndOnCtrlC] = []
 
 
 def install() -> None:
@@ -68,6 +68,40 @@ class Stop:
     def _cancel(self) -> None:
         if not self.is_over:  # what follows must not be cancelled in its place
             self._task.cancel()
+
+
+class EndOnCtrlC:
+    """Waits for Ctrl-C, which is how something ends that has no other end."""
+
+    def __init__(self) -> None:
+        import threading
+
+        self._event = threading.Event()
+
+    def request(self, number: int) -> None:
+        """End the wait; other signals, and a second Ctrl-C, end the process at once."""
+        if number != signal.SIGINT or self._event.is_set():
+            leave()
+        self._event.set()
+
+    def end(self) -> None:
+        """End the wait."""
+        self._event.set()
+
+    def wait(self) -> None:
+        """Return when Ctrl-C is pressed, or somebody calls `end`."""
+        self._event.wait()
+
+
+@contextmanager
+def end_on_ctrl_c() -> Iterator[EndOnCtrlC]:
+    """Let Ctrl-C end a wait inside this block, and not the process."""
+    ending = EndOnCtrlC()
+    _runs.append(ending)
+    try:
+        yield ending
+    finally:
+        _runs.remove(ending)
 
 
 @contextmanager

@@ -270,6 +270,11 @@ def _find_problems(  # noqa: PLR0913
         yield misfit.problem(path, place)
 
 
+def explain_line(raw: bytes, error: Exception, path: Path, line: int, view: type[ResultView]) -> list[Problem]:
+    """Return what is wrong with a line that is no result; `error` is that of the decoder."""
+    return list(_find_problems(raw, error, path, line, is_last=False, view=view))
+
+
 def _read_yaml(
     lines: Iterable[bytes], path: Path, problems: list[Problem], view: type[View], offset: int = 0
 ) -> Iterator[tuple[View, Any, int, int]]:

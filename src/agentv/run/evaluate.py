@@ -93,6 +93,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     out: Path | None = None
     """Where results are written; a new file in `results_folder` if that is given instead, else nowhere."""
     results_folder: Path | None = None
+    on_open: Callable[[Path], None] | None = None
+    """Is told the results file when it is open and nothing is in it yet."""
     output_format: str | None = None
     include_trace: bool = False
     dump_prompts: Path | None = None
@@ -168,6 +170,8 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
             results = _Results(output.file, summary, sink)
             if options.runs_folder is not None:
                 log = start_record(plan, run_id, options.command, output.path, options.runs_folder)
+            if options.on_open is not None and output.path is not None:
+                options.on_open(output.path)
             watcher.begin(plan.cases * options.trials, summary.already_done)
             end, error = RunEnd.COMPLETED, None
             task = asyncio.current_task()

@@ -36,6 +36,7 @@ MODULES = (
     "compare.js",
     "help.js",
     "app.js",
+    "report.js",
 )
 """In the order in which they need each other."""
 _IMPORT = re.compile(r"^import\s[^;]*;\n", re.MULTILINE)

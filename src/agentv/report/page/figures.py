@@ -6,7 +6,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from agentv.report.page.index import (
     CUT_OFF,
@@ -17,17 +19,20 @@ from agentv.report.page.index import (
     TIMEOUT,
     UNJUDGED,
     VERDICT,
+    ResultNames,
     RunIndex,
     has_passed,
 )
 from agentv.results.summary import EDGES
 from agentv.results.views import PageView
-from agentv.stats.inference import Sample, estimate_mean
+from agentv.stats.inference import interval_of_mean
 from agentv.stats.pass_rates import bootstrap_interval, wilson
 
 SHOWN_ERRORS = 12
 ERROR_CHARACTERS = 300
 MAX_GROUPS = 2000
+MAX_SHARES = 10_000
+Count = Annotated[int, msgspec.Meta(ge=0)]
 Figures = dict[str, Any]
 
 
@@ -65,34 +70,80 @@ class Totals:
                 self.errors[text] += 1
 
 
-def run_figures(index: RunIndex, totals: Totals, rows: int) -> Figures:
-    """Return the figures of a run. `rows` is how many rows the page has; some may have no result of this run."""
-    cases = Cases(index, rows)
-    low, high = interval_of(cases.means)
-    flags = index.flags
+class EvaluatorSums(msgspec.Struct, frozen=True, kw_only=True):
+    """What the scores of one evaluator come to, with the mean of the trials of each case."""
+
+    name: str
+    cases: Count
+    mean: float
+    deviation: float
+    pass_rate: float
+    failures: Count = 0
+
+
+class CaseSums(msgspec.Struct, frozen=True, kw_only=True):
+    """What the results of a run come to, by case. Intervals are made of nothing else.
+
+    A report computes it here. The page of a viewer computes it in the browser, which has the columns.
+    """
+
+    results: Count
+    cases: Annotated[int, msgspec.Meta(ge=1)]
+    trials: Count
+    mean: float
+    deviation: float
+    shares: Annotated[tuple[tuple[float, Count], ...], msgspec.Meta(max_length=MAX_SHARES)]
+    """How many cases passed in which share of their trials."""
+    histogram: tuple[Count, ...]
+    target_errors: Count = 0
+    timeouts: Count = 0
+    judge_failures: Count = 0
+    cut_off: Count = 0
+    noted: Count = 0
+    dry_run: Count = 0
+    evaluators: tuple[EvaluatorSums, ...] = ()
+
+
+def case_sums(index: RunIndex, rows: int) -> CaseSums:
+    """Return what a run comes to. `rows` is how many rows the page has; some may have no result of this run."""
+    cases, flags = Cases(index, rows), index.flags
+    mean, deviation = mean_and_deviation(cases.means)
+    return CaseSums(
+        results=len(flags),
+        cases=len(cases.means),
+        trials=int(max(cases.runs)),
+        mean=mean,
+        deviation=deviation,
+        shares=tuple(Counter(cases.shares).items()),
+        histogram=tuple(_histogram(cases.means)),
+        target_errors=sum(flag & (ERROR | TIMEOUT) == ERROR for flag in flags),
+        timeouts=sum(bool(flag & TIMEOUT) for flag in flags),
+        judge_failures=sum(bool(flag & UNJUDGED) for flag in flags),
+        cut_off=sum(bool(flag & CUT_OFF) for flag in flags),
+        noted=sum(bool(flag & NOTED) for flag in flags),
+        dry_run=sum(bool(flag & DRY_RUN) for flag in flags),
+        evaluators=tuple(_evaluators(index)),
+    )
+
+
+def run_figures(sums: CaseSums, totals: Totals, names: ResultNames) -> Figures:
+    """Return the figures of a run."""
+    low, high = interval_of_mean(sums.mean, sums.deviation, sums.cases) or (None, None)
+    counted = ("results", "cases", "trials", "mean", "target_errors", "timeouts", "judge_failures", "cut_off", "noted")
     return {
-        "results": len(flags),
-        "cases": len(cases.means),
-        "trials": int(max(cases.runs)),
-        "mean": math.fsum(cases.means) / len(cases.means),
+        **{name: getattr(sums, name) for name in (*counted, "dry_run")},
         "mean_low": low,
         "mean_high": high,
-        **_pass_rate(cases),
-        "histogram": _histogram(cases.means),
-        "target_errors": sum(flag & (ERROR | TIMEOUT) == ERROR for flag in flags),
-        "timeouts": sum(bool(flag & TIMEOUT) for flag in flags),
-        "judge_failures": sum(bool(flag & UNJUDGED) for flag in flags),
-        "cut_off": sum(bool(flag & CUT_OFF) for flag in flags),
-        "noted": sum(bool(flag & NOTED) for flag in flags),
-        "dry_run": sum(bool(flag & DRY_RUN) for flag in flags),
+        **_pass_rate(sums),
+        "histogram": list(sums.histogram),
         "cost": totals.cost if totals.has_cost else None,
         "tokens": dict(totals.tokens) if totals.tokens.total() else None,
         "started": totals.first,
         "ended": totals.last,
         "errors": [{"text": text, "count": count} for text, count in totals.errors.most_common(SHOWN_ERRORS)],
-        "evaluators": sorted(_evaluators(index), key=lambda each: (each["mean"], each["name"])),
-        "targets": [name for name in index.target_names if name],
-        "datasets": [name for name in index.dataset_names if name],
+        "evaluators": sorted(map(_evaluator_figures, sums.evaluators), key=lambda each: (each["mean"], each["name"])),
+        "targets": [name for name in names.targets if name],
+        "datasets": [name for name in names.datasets if name],
         "versions": list(totals.versions),
     }
 
@@ -116,22 +167,21 @@ class Cases:
         self.seen = bytearray(map(bool, runs))
 
 
-def interval_of(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the 95% interval of the mean of numbers from 0 to 1; there is none if they are all the same."""
-    found = estimate_mean(Sample(values))
-    if found.low is None or found.high is None or not found.error:
-        return None, None
-    return max(0.0, found.low), min(1.0, found.high)
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and the standard deviation, which is 0 for a single number."""
+    mean = math.fsum(values) / len(values)
+    spread = math.dist(values, array("d", [mean]) * len(values))
+    return mean, spread / math.sqrt(max(1, len(values) - 1))
 
 
-def _pass_rate(cases: Cases) -> Figures:
+def _pass_rate(sums: CaseSums) -> Figures:
     """Return the share of cases that pass; with trials, how probable it is that a trial passes."""
-    rate, count = math.fsum(cases.shares) / len(cases.shares), len(cases.shares)
-    if max(cases.runs) == 1:
-        low, high = wilson(round(rate * count), count)
+    rate = math.fsum(share * count for share, count in sums.shares) / sums.cases
+    if sums.trials == 1:
+        low, high = wilson(round(rate * sums.cases), sums.cases)
     else:
-        kinds = Counter(cases.shares)
-        low, high = bootstrap_interval(list(kinds.values()), list(kinds))
+        shares, counts = zip(*sums.shares, strict=True)
+        low, high = bootstrap_interval(counts, shares)
     return {"pass_rate": rate, "pass_low": low, "pass_high": high}
 
 
@@ -142,13 +192,13 @@ def _histogram(means: Sequence[float]) -> list[int]:
     return counts
 
 
-def _evaluators(index: RunIndex) -> Iterator[Figures]:
-    """Yield the figures of each evaluator: of the cases that it judged, with the mean of the trials of each."""
+def _evaluators(index: RunIndex) -> Iterator[EvaluatorSums]:
+    """Yield what the scores of each evaluator come to, with the mean of the trials of each case that it judged."""
     rows = array("I")
     for row, count in zip(index.rows, index.evaluator_counts, strict=True):
         rows.extend([row] * count)
     names, scores, flags = index.evaluator_names, index.evaluator_scores, index.evaluator_flags
-    titles = list(index.evaluator_titles)
+    titles = list(index.names.evaluators)
     order = sorted(range(len(names)), key=lambda at: (names[at] << 32) | rows[at])
     for number, places in groupby(order, key=names.__getitem__):
         means, passes, failures = array("d"), array("d"), 0
@@ -157,16 +207,22 @@ def _evaluators(index: RunIndex) -> Iterator[Figures]:
             means.append(math.fsum(map(scores.__getitem__, inside)) / len(inside))
             passes.append(sum(flags[at] & VERDICT == PASS for at in inside) / len(inside))
             failures += sum(bool(flags[at] & UNJUDGED) for at in inside)
-        low, high = interval_of(means)
-        yield {
-            "name": titles[number],
-            "cases": len(means),
-            "mean": math.fsum(means) / len(means),
-            "low": low,
-            "high": high,
-            "pass_rate": math.fsum(passes) / len(passes),
-            "failures": failures,
-        }
+        mean, deviation = mean_and_deviation(means)
+        yield EvaluatorSums(
+            name=titles[number],
+            cases=len(means),
+            mean=mean,
+            deviation=deviation,
+            pass_rate=math.fsum(passes) / len(passes),
+            failures=failures,
+        )
+
+
+def _evaluator_figures(sums: EvaluatorSums) -> Figures:
+    low, high = interval_of_mean(sums.mean, sums.deviation, sums.cases) or (None, None)
+    figures: Figures = msgspec.structs.asdict(sums)
+    del figures["deviation"]
+    return figures | {"low": low, "high": high}
 
 
 def kept_rows(indices: Sequence[RunIndex], rows: int) -> bytearray:

@@ -57,11 +57,18 @@ class Rows:
         yield "id-lengths", column_bytes(self._lengths)
 
 
-class RunIndex:
-    """The columns of one run, with an entry for each result, or for each score of an evaluator."""
+class ResultNames:
+    """Numbers for the names that results have."""
 
     def __init__(self) -> None:
-        self.rows = array("I")
+        self.datasets, self.targets, self.evaluators = Names(), Names(), Names()
+
+
+class ResultColumns:
+    """Columns with an entry for each result, or for each score of an evaluator."""
+
+    def __init__(self, names: ResultNames | None = None) -> None:
+        self.names = names or ResultNames()
         self.scores = array("d")
         self.flags = bytearray()
         self.durations, self.costs = array("f"), array("f")
@@ -70,30 +77,30 @@ class RunIndex:
         self.evaluator_counts = array("H")
         self.evaluator_names, self.evaluator_scores = array("I"), array("f")
         self.evaluator_flags = bytearray()
-        self.dataset_names, self.target_names, self.evaluator_titles = Names(), Names(), Names()
 
-    def add(self, row: int, view: PageView) -> None:
-        """Add a result of the case of this row."""
-        metrics = view.execution_metrics
-        self.rows.append(row)
+    def __len__(self) -> int:
+        return len(self.flags)
+
+    def add_result(self, view: PageView) -> None:
+        """Add a result."""
+        metrics, names = view.execution_metrics, self.names
         self.scores.append(view.score)
         self.flags.append(flags_of(view))
         self.durations.append(_number(metrics.duration_ms if metrics else None))
         self.costs.append(_number(metrics.cost_usd if metrics else None))
         self.trials.append(min(view.trial or 0, 0xFFFF))
-        self.datasets.append(self.dataset_names.number(view.dataset))
-        self.targets.append(self.target_names.number(view.target))
+        self.datasets.append(names.datasets.number(view.dataset))
+        self.targets.append(names.targets.number(view.target))
         parts = (view.evaluator_results or ())[:0xFFFF]
         self.evaluator_counts.append(len(parts))
         for part in parts:
-            self.evaluator_names.append(self.evaluator_titles.number(part.name))
+            self.evaluator_names.append(names.evaluators.number(part.name))
             self.evaluator_scores.append(part.score)
             verdict = VERDICTS.get(part.verdict or "", VERDICTS[verdict_of(part.score)])
             self.evaluator_flags.append(verdict | (UNJUDGED if part.failed else 0))
 
     def columns(self) -> Iterator[tuple[str, bytes]]:
         """Yield the name and the bytes of each column."""
-        yield "rows", column_bytes(self.rows)
         yield "scores", column_bytes(self.scores)
         yield "flags", bytes(self.flags)
         yield "durations", column_bytes(self.durations)
@@ -105,6 +112,23 @@ class RunIndex:
         yield "evaluator-names", column_bytes(self.evaluator_names)
         yield "evaluator-scores", column_bytes(self.evaluator_scores)
         yield "evaluator-flags", bytes(self.evaluator_flags)
+
+
+class RunIndex(ResultColumns):
+    """The columns of one run of a page, with the row of each result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = array("I")
+
+    def add(self, row: int, view: PageView) -> None:
+        """Add a result of the case of this row."""
+        self.rows.append(row)
+        self.add_result(view)
+
+    def columns(self) -> Iterator[tuple[str, bytes]]:
+        yield "rows", column_bytes(self.rows)
+        yield from super().columns()
 
 
 def flags_of(view: PageView) -> int:

@@ -20,21 +20,13 @@ from agentv.compare.records import CompareOptions, Comparison
 from agentv.errors import OutputError, ResultsError
 from agentv.notices import warn
 from agentv.records import Problem
-from agentv.redact import clean
 from agentv.report.page.blocks import BlockWriter, Lines
 from agentv.report.page.document import DOCUMENT_END, document_start
-from agentv.report.page.figures import Cases, Figures, Totals, kept_rows, run_figures
+from agentv.report.page.figures import Cases, Figures, Totals, case_sums, kept_rows, run_figures
 from agentv.report.page.index import Rows, RunIndex, snippet_of
-from agentv.report.page.run_record import find_record, record_figures
-from agentv.report.page.words import (
-    comparison_headline,
-    comparison_notes,
-    run_facts,
-    run_headline,
-    run_troubles,
-    seconds_between,
-    title_of,
-)
+from agentv.report.page.masking import few_escapes, masked
+from agentv.report.page.meta import comparison_meta, run_meta, with_record
+from agentv.report.page.words import comparison_headline, title_of
 from agentv.results.merge import read_run
 from agentv.results.read import Record
 from agentv.results.views import PageView
@@ -165,7 +157,7 @@ class _Page:
         found = False
         for record in read_run(run.files, PageView, on_torn):
             found = True
-            yield _masked(record)
+            yield masked(record)
         if not found:
             raise ResultsError([Problem(message="there are no results in this file", file=run.path, hint=NO_RESULTS)])
 
@@ -175,9 +167,7 @@ class _Page:
             fields = msgspec.json.decode(raw, type=dict[str, Any])
             fields.pop("trace", None)
             return msgspec.json.encode(fields)
-        if b"\\u" in raw:  # so that a search finds the characters
-            return msgspec.json.encode(msgspec.json.decode(raw))
-        return raw.strip()
+        return few_escapes(raw)
 
     def _key(self, view: PageView) -> tuple[str, ...]:
         """Return what tells a case from others. Two runs are compared by id alone, as `agentv compare` does."""
@@ -221,30 +211,8 @@ class _Page:
         }
         if comparison is not None:
             shown["headline"] = comparison_headline(comparison, *self._flips)
-            shown["comparison"] = _comparison_meta(comparison, self._flips)
+            shown["comparison"] = comparison_meta(comparison, self._flips)
         return shown
-
-
-def _comparison_meta(comparison: Comparison, flips: tuple[int, int]) -> dict[str, Any]:
-    found = comparison.statistics
-    return {
-        "verdict": found.verdict,
-        "notes": list(comparison_notes(comparison)),
-        "delta": found.delta,
-        "interval": found.interval,
-        "margin": found.margin,
-        "mean1": found.mean1,
-        "mean2": found.mean2,
-        "passes": found.passes,
-        "tests": found.tests,
-        "mde": found.mde,
-        "pairs": found.pairs,
-        "changed": comparison.changed,
-        "unchanged": comparison.unchanged,
-        "summary": comparison.summary,
-        "fixed": flips[0],
-        "broken": flips[1],
-    }
 
 
 class _Run:
@@ -260,36 +228,7 @@ class _Run:
         self.totals.add(view)
 
     def figures(self, rows: int) -> Figures:
-        figures = run_figures(self.index, self.totals, rows)
-        figures["seconds"] = seconds_between(figures["started"], figures["ended"])
-        run_ids = list(self.totals.run_ids)
-        figures["run_ids"] = run_ids
-        record = find_record(run_ids[-1], self.path) if run_ids else None
-        if record is not None:
-            figures |= clean.values(record_figures(record))
-        return figures
+        return with_record(run_figures(case_sums(self.index, rows), self.totals, self.index.names), self)
 
     def meta(self, figures: Figures, letter: str) -> dict[str, Any]:
-        index = self.index
-        return {
-            "letter": letter,
-            "file": os.fsencode(self.path).decode("utf-8", "replace"),
-            "headline": run_headline(figures),
-            "facts": run_facts(figures),
-            "troubles": run_troubles(figures),
-            "figures": figures,
-            "results": len(index.scores),
-            "datasets": list(index.dataset_names),
-            "targets": list(index.target_names),
-            "evaluators": list(index.evaluator_titles),
-            "blocks": self.starts,
-        }
-
-
-def _masked(record: Record[PageView]) -> Record[PageView]:
-    """Return the record without secrets; a page is made to be sent to others."""
-    text = record.raw.decode("utf-8", "replace")
-    if clean(text) == text:
-        return record
-    raw = msgspec.json.encode(clean.values(msgspec.json.decode(record.raw)))
-    return Record(msgspec.json.decode(raw, type=PageView), raw)
+        return run_meta(self, figures, letter) | {"results": len(self.index), "blocks": self.starts}

@@ -11,7 +11,6 @@ import { BROKEN, FIXED, Model, ONLY_A, ONLY_B } from "./model.js";
 import { describeTerm, parseQuery, rowFilter } from "./query.js";
 import { readRoute, routeHash, routeRow, rowRoute, writeRoute } from "./route.js";
 import { searchTexts } from "./search.js";
-import { embeddedSource } from "./source.js";
 
 const SHOWN_EVALUATORS = 8;
 const SHOWN_TRIALS = 12;
@@ -24,15 +23,18 @@ const COLUMNS = [
   ["", "evaluators", false], ["", "answer", false], ["duration", "time", true], ["cost", "cost", true],
 ];
 
-class App {
-  constructor(model, root) {
+/** The page of one run, or of two. `footer` is what it says at its end. */
+export class App {
+  constructor(model, root, footer) {
     this.model = model;
+    this.footer = footer;
     this.root = root;
     this.route = {};
     this.row = -1;
     this.trial = undefined;
     this.view = new Uint32Array(0);
     this.search = { stopped: true };
+    this.unsorted = 0;
     this.build();
     this.list = new VirtualList(this.rowsBox, (index) => this.drawRow(index), () => this.rowHeight());
     addEventListener("popstate", () => this.follow());
@@ -44,8 +46,7 @@ class App {
 
   build() {
     const { model } = this;
-    const filterBy = (query) => this.setQuery(query, true);
-    this.header = model.base ? comparisonHeader(model, filterBy) : runHeader(model, filterBy);
+    this.header = this.makeHeader();
     this.input = el("input", { type: "search", id: "filter", placeholder: "filter: words, verdict:fail, score<0.5 …", autocomplete: "off", spellcheck: "false", "aria-describedby": "chips status", on: { input: () => this.onInput() } });
     this.chips = el("div", { class: "chips", id: "chips" });
     this.status = el("p", { class: "status", id: "status", role: "status" });
@@ -62,12 +63,80 @@ class App {
     new ResizeObserver(() => this.table.style.setProperty("--bar", `${this.bar.offsetHeight}px`)).observe(this.bar);
     this.panel = el("section", { class: "case", "aria-labelledby": "case-title", hidden: true });
     this.help = helpDialog(Boolean(model.base));
+    this.sizeColumns();
+    fill(this.root, this.header, el("div", { class: "panes" }, this.main, this.panel), this.help,
+      el("footer", null, this.footer, " ", el("kbd", null, "?"), " shows the keys."));
+  }
+
+  makeHeader() {
+    const filterBy = (query) => this.setQuery(query, true);
+    return this.model.base ? comparisonHeader(this.model, filterBy) : runHeader(this.model, filterBy);
+  }
+
+  sizeColumns() {
+    const { model } = this;
     const widest = Math.min(SHOWN_EVALUATORS, new Set(model.runs.flatMap((run) => run.meta.evaluators)).size);
     this.table.style.setProperty("--evaluators", String(Math.max(widest, 4)));
     this.table.classList.toggle("no-evaluators", widest === 0);
     for (const [name, column] of [["no-duration", "rowDurations"], ["no-cost", "rowCosts"]]) this.table.classList.toggle(name, !model.run[column].some((value) => value >= 0));
-    fill(this.root, this.header, el("div", { class: "panes" }, this.main, this.panel), this.help,
-      el("footer", null, "Made by agentv. This file holds all that it shows and fetches nothing. ", el("kbd", null, "?"), " shows the keys."));
+  }
+
+  // a run that grows
+
+  /** Tells whether nobody has looked at a row yet: then rows may still be put into their order. */
+  get isUntouched() {
+    return scrollY === 0 && this.row < 0 && !this.main.contains(document.activeElement);
+  }
+
+  /**
+   * Shows a model that has grown. The rows that are there stay where they are and new ones come after them, until
+   * somebody sorts or filters, unless `sorts` is set. `changed` has a byte for each row: whether it has new results.
+   */
+  update(model, changed, sorts) {
+    const before = this.model.count;
+    this.model = model;
+    this.replaceHeader();
+    this.sizeColumns();
+    if (sorts) this.filter();
+    else this.extend(before);
+    for (const [index] of [...this.list.shown]) if (changed[this.view[index]]) this.list.redraw(index);
+    if (this.row < 0 && this.route.case !== undefined) this.open(routeRow(model, this.route), this.route.trial);
+  }
+
+  /** Puts new figures in the place of the old ones, without moving the table, the focus or what is unfolded. */
+  replaceHeader() {
+    const old = this.header, top = this.main.getBoundingClientRect().top;
+    const focused = [...old.querySelectorAll("button, a, summary")].indexOf(document.activeElement);
+    const unfolded = [...old.querySelectorAll("details")].map((each) => each.open);
+    this.header = this.makeHeader();
+    old.replaceWith(this.header);
+    this.header.querySelectorAll("details").forEach((each, at) => { each.open = unfolded[at] ?? false; });
+    if (focused >= 0) this.header.querySelectorAll("button, a, summary")[focused]?.focus({ preventScroll: true });
+    const moved = this.main.getBoundingClientRect().top - top;
+    if (moved && scrollY > 0) scrollBy(0, moved);
+  }
+
+  /** Adds the rows that fit and are not shown yet, after all others. */
+  extend(before) {
+    const { texts, rows } = this.select();
+    const shown = new Uint8Array(this.model.count);
+    for (const row of this.view) shown[row] = 1;
+    const fresh = rows.filter((row) => !shown[row] && (!texts.length || row >= before));
+    if (!texts.length || !fresh.length) return this.append(fresh);
+    const { search } = this;
+    searchTexts(this.model, texts, fresh, search, (found, share) => {
+      if (share === 1 && search === this.search) this.append(fresh.filter((row) => found[row]));
+    }).catch((error) => { this.status.textContent = `the search broke: ${error.message}`; });
+  }
+
+  append(fresh) {
+    const view = new Uint32Array(this.view.length + fresh.length);
+    view.set(this.view);
+    view.set(fresh, this.view.length);
+    this.view = view;
+    this.unsorted += fresh.length;
+    this.tellCount("");
+    this.list.grow(view.length);
   }
 
   columnHead(name, title, descending) {
@@ -117,18 +186,14 @@ class App {
   /** Finds the rows to show: by the index at once, by texts as they are read. */
   filter() {
     this.search.stopped = true;
-    const terms = parseQuery(this.route.q ?? "");
-    const sort = this.route.sort ?? "worst";
-    const fits = rowFilter(this.model, terms);
-    const order = this.model.order(sort.replace("-", ""), sort.startsWith("-"));
-    const rows = terms.length ? order.filter(fits) : order;
+    this.unsorted = 0;
+    const { terms, texts, rows, sort } = this.select();
     for (const head of this.heads) {
       const own = head.dataset.sort === sort.replace("-", "") && head.dataset.sort !== "";
       head.setAttribute("aria-sort", own ? (sort.startsWith("-") ? "descending" : "ascending") : "none");
       if (!head.dataset.sort) head.removeAttribute("aria-sort");
     }
     this.showChips(terms);
-    const texts = terms.filter((term) => term.kind === "text" && term.value);
     if (!texts.length) return this.showRows(rows, "");
     const signal = (this.search = { stopped: false });
     searchTexts(this.model, texts, rows, signal, (found, share) => {
@@ -136,16 +201,30 @@ class App {
     }).catch((error) => { this.status.textContent = `the search broke: ${error.message}`; });
   }
 
+  /** Returns what the address asks for: the terms, those of them that are texts, and the rows that fit the others. */
+  select() {
+    const terms = parseQuery(this.route.q ?? "");
+    const sort = this.route.sort ?? "worst";
+    const order = this.model.order(sort.replace("-", ""), sort.startsWith("-"));
+    const rows = terms.length ? order.filter(rowFilter(this.model, terms)) : order;
+    return { terms, texts: terms.filter((term) => term.kind === "text" && term.value), rows, sort };
+  }
+
   showRows(rows, searching) {
     const same = rows.length === this.view.length && rows.every((row, at) => row === this.view[at]);
     this.view = rows;
+    this.tellCount(searching);
+    if (!same || !this.list.rowHeight) this.list.reset(rows.length);
+  }
+
+  tellCount(searching) {
+    const rows = this.view, all = this.model.count;
     this.table.setAttribute("aria-rowcount", String(rows.length + 1));
-    const all = this.model.count;
-    this.status.textContent = [rows.length === all ? countText(all, "case") : `${rows.length.toLocaleString("en")} of ${countText(all, "case")}`, searching].filter(Boolean).join(", ");
+    fill(this.status, [rows.length === all ? countText(all, "case") : `${rows.length.toLocaleString("en")} of ${countText(all, "case")}`, searching].filter(Boolean).join(", "),
+      this.unsorted > 0 && [`, ${this.unsorted.toLocaleString("en")} new at the end `, el("button", { type: "button", class: "plain", on: { click: () => this.filter() } }, "sort them in")]);
     this.status.classList.toggle("busy", Boolean(searching));
     this.empty.hidden = rows.length > 0 || Boolean(searching);
     fill(this.empty, all ? ["No case fits. ", el("button", { type: "button", class: "plain", on: { click: () => this.setQuery("", false) } }, "Show all")] : "No case is in this report.");
-    if (!same || !this.list.rowHeight) this.list.reset(rows.length);
   }
 
   showChips(terms) {
@@ -205,7 +284,11 @@ class App {
       const run = this.model.runOf(this.view[index]), result = run.resultsOf(this.view[index])[0];
       return { index, row: this.view[index], run, result };
     }).filter(({ run, result }) => run.snippets.peek(result) === undefined);
-    await Promise.all(places.map(({ run, result }) => run.snippets.lines(run.snippets.blockOf(result))));
+    try {
+      await Promise.all(places.map(({ run, result }) => run.snippets.lines(run.snippets.blockOf(result))));
+    } catch {
+      return; // the page says elsewhere that the results are gone
+    }
     for (const { index, row } of places) if (this.view[index] === row) this.list.redraw(index);
   }
 
@@ -336,18 +419,3 @@ function flipMark(model, row) {
   if (flip === ONLY_A || flip === ONLY_B) return el("span", { class: "mark absent" }, el("span", { "aria-hidden": "true" }, flip === ONLY_A ? "A" : "B"), el("span", { class: "word" }, " only"));
   return stateMark(model.state(row));
 }
-
-async function start() {
-  const root = document.getElementById("app");
-  try {
-    const source = embeddedSource();
-    if (typeof DecompressionStream === "undefined") throw new Error("this browser is too old: it cannot unpack the data");
-    new App(await Model.load(source), root);
-    document.documentElement.dataset.ready = "yes";
-  } catch (error) {
-    root.append(el("p", { class: "notice failed" }, `This report cannot be shown: ${error.message}`));
-    throw error;
-  }
-}
-
-start();

@@ -23,6 +23,19 @@ export class VirtualList {
     this.update();
   }
 
+  /** Shows more rows than before; those in sight stay where they are. */
+  grow(count) {
+    const { top, offset, view } = this.place();
+    this.count = count;
+    this.full = count * this.rowHeight;
+    this.box.style.setProperty("height", `${Math.min(this.full, MAX_HEIGHT)}px`);
+    if (top > 0 && this.full > MAX_HEIGHT) {
+      const boxTop = this.box.getBoundingClientRect().top + scrollY;
+      scrollTo(0, boxTop + (offset * (MAX_HEIGHT - view)) / (this.full - view));
+    }
+    this.update();
+  }
+
   /** Returns how far the rows are moved up, and by how much faster they move than the page. */
   place() {
     const view = innerHeight;

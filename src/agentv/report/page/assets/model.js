@@ -3,7 +3,7 @@
 import { ABSENT, BORDERLINE, ERROR, FAIL, PASS } from "./format.js";
 import { LineStore } from "./source.js";
 
-const TYPES = {
+export const TYPES = {
   rows: Uint32Array, scores: Float64Array, flags: Uint8Array, durations: Float32Array, costs: Float32Array,
   trials: Uint16Array, datasets: Uint32Array, targets: Uint32Array, "evaluator-counts": Uint16Array,
   "evaluator-names": Uint32Array, "evaluator-scores": Float32Array, "evaluator-flags": Uint8Array,
@@ -15,15 +15,14 @@ const MAX_LINE_BLOCKS = 400;
 export const BROKEN = 0, FIXED = 1, SAME = 2, ONLY_A = 3, ONLY_B = 4;
 
 /** The results of one run. */
-class Run {
-  constructor(meta, number, source, columns, rowCount) {
+export class Run {
+  constructor(meta, number, stores, columns, rowCount) {
     this.meta = meta;
     this.number = number;
-    this.count = meta.results;
+    this.count = columns.rows.length;
     this.rowCount = rowCount;
     for (const [name, column] of Object.entries(columns)) this[camel(name)] = column;
-    this.results = new LineStore(source, `r${number}-`, meta.blocks.results, this.count);
-    this.snippets = new LineStore(source, `s${number}-`, meta.blocks.snippets, this.count, MAX_LINE_BLOCKS);
+    Object.assign(this, stores);
     this.groupByRow();
     this.summarize();
     this.evaluatorStarts = runningSums(this.evaluatorCounts);
@@ -126,6 +125,14 @@ class Run {
   }
 }
 
+/** Returns where the whole results of a run are found, and one line of each answer. */
+export function lineStores(source, number, starts, count) {
+  return {
+    results: new LineStore(source, `r${number}-`, starts.results, count),
+    snippets: new LineStore(source, `s${number}-`, starts.snippets, count, MAX_LINE_BLOCKS),
+  };
+}
+
 /** All the rows of a page, and its one or two runs. `run` is the one that the table is about: the newer. */
 export class Model {
   static async load(source) {
@@ -135,7 +142,7 @@ export class Model {
       const names = Object.keys(TYPES);
       const blocks = await Promise.all(names.map((name) => source.block(`${name}-${number}`)));
       const columns = Object.fromEntries(names.map((name, at) => [name, typed(blocks[at], TYPES[name])]));
-      return new Run(each, number, source, columns, meta.rows);
+      return new Run(each, number, lineStores(source, number, each.blocks, each.results), columns, meta.rows);
     }));
     return new Model(meta, new TextDecoder().decode(ids), typed(lengths, Uint32Array), runs);
   }

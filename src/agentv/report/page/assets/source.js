@@ -1,6 +1,6 @@
 /**
  * Where a page gets its data from. A source has `meta` (what is shown at once) and `block(name)`, which gives the bytes
- * of a column or of some results. Here they stand in the page itself, compressed; a viewer would fetch them.
+ * of a column or of some results. Here they stand in the page itself, compressed; a viewer fetches them.
  */
 
 
@@ -65,6 +65,12 @@ export class LineStore {
       this.blocks.delete(oldest);
     }
     return found;
+  }
+
+  /** Takes note that there are more lines; a block that has grown is fetched anew. */
+  grow(starts, count, changed) {
+    Object.assign(this, { starts, count });
+    for (const block of this.blocks.keys()) if (block >= changed) this.blocks.delete(block);
   }
 
   /** Returns a line if its block is at hand, else undefined. */

@@ -1,0 +1,292 @@
+"""Who may ask, and what: all of it on bare sockets, as somebody would who does not use a browser."""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentv.view import server as server_module
+from agentv.view.files import id_of
+from agentv.view.serve import serving
+from tests.kits.pages import a_result, save_results
+from tests.kits.viewer import Address, exchange, request
+
+
+@pytest.fixture
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Address]:
+    """A viewer of a folder with one run."""
+    monkeypatch.chdir(tmp_path)
+    save_results(tmp_path / "runs" / "eval_1.jsonl", [a_result("one"), a_result("two", 0.2)])
+    with serving([Path("runs")]) as address:
+        yield Address(address)
+
+
+def run_of(path: Path) -> str:
+    return id_of(Path(os.path.realpath(path)))
+
+
+def test_the_token_becomes_a_cookie_and_leaves_the_address(at: Address) -> None:
+    reply = request(at, f"/run/{'0' * 16}?token={at.token}", Cookie=None)
+    assert reply.status == 303
+    assert reply.headers["location"] == f"/run/{'0' * 16}"
+    assert reply.headers["set-cookie"] == f"agentv-{at.port}={at.token}; HttpOnly; SameSite=Strict; Path=/"
+    assert request(at, "/").status == 200
+    assert request(at, "/", Cookie=f"a=b; {at.cookie}; c").status == 200
+
+
+def test_a_token_leads_nowhere_else(at: Address) -> None:
+    for path in ("//example.com/x", "/\\example.com/x", "///example.com"):
+        reply = request(at, f"{path}?token={at.token}", Cookie=None)
+        assert (
+            reply.headers.get("location", "/").startswith("/") and reply.headers.get("location", "/")[1:2] not in "/\\"
+        )
+
+
+def test_who_comes_from_a_file_gets_a_page_that_leads_on(at: Address) -> None:
+    reply = request(at, f"/?token={at.token}", Cookie=None, Sec_Fetch_Site="cross-site")
+    assert (reply.status, reply.headers["refresh"], reply.body) == (200, "0; url=/", b"")
+    assert "SameSite=Strict" in reply.headers["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    "cookie", [None, "agentv=x", "agentv-1=x", "", "agentv-{port}=", "agentv-{port}=wrong", "agentv-{port}={token}x"]
+)
+def test_without_the_token_there_is_a_page_that_says_what_to_do(at: Address, cookie: str | None) -> None:
+    sent = cookie and cookie.format(port=at.port, token=at.token)
+    for path in ("/", "/api/runs", "/assets/view.js", "/?token=wrong", "/nothing"):
+        reply = request(at, path, Cookie=sent)
+        assert reply.status == 403
+        assert "Use the whole address that 'agentv view' has printed" in reply.text
+        assert "set-cookie" not in reply.headers
+
+
+@pytest.mark.parametrize(
+    "host",
+    [None, "", "evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "0.0.0.0:{port}", "[::1]:{port}"],
+)
+def test_another_host_is_refused_even_with_the_token(at: Address, host: str | None) -> None:
+    sent = host and host.format(port=at.port)
+    for path in ("/", f"/?token={at.token}", "/api/runs"):
+        reply = request(at, path, Host=sent)
+        assert (reply.status, reply.text) == (403, "this address is not that of the viewer\n")
+    assert request(at, "/", Host=f"localhost:{at.port}").status == 200
+
+
+def test_two_hosts_are_refused(at: Address) -> None:
+    head = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{at.port}\r\nHost: evil.example\r\nCookie: {at.cookie}\r\n\r\n"
+    assert exchange(at.port, head.encode()).startswith(b"HTTP/1.1 403 ")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "http://localhost:{port}"},  # the request is for 127.0.0.1
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},  # another port of this machine
+    ],
+)
+def test_another_site_is_refused_even_with_the_cookie(at: Address, header: dict[str, str]) -> None:
+    sent: Any = {name: value.format(port=at.port) for name, value in header.items()}
+    reply = request(at, "/api/runs", **sent)
+    assert (reply.status, reply.text) == (403, "another site asked\n")
+    assert request(at, "/api/runs", Origin=at.origin, Sec_Fetch_Site="same-origin").status == 200
+
+
+def described(tmp_path: Path) -> bytes:
+    sums = {"results": 2, "cases": 2, "trials": 1, "mean": 0.6, "deviation": 0.5, "shares": [[1.0, 1], [0.0, 1]]}
+    runs = [{"run": run_of(tmp_path / "runs" / "eval_1.jsonl"), "sums": {**sums, "histogram": [0, 1, 0, 0, 1]}}]
+    return json.dumps({"runs": runs}).encode()
+
+
+def test_a_post_needs_the_cookie_and_a_header_that_other_sites_cannot_send(at: Address, tmp_path: Path) -> None:
+    body = described(tmp_path)
+    good = request(at, "/api/describe", "POST", body)
+    assert (good.status, json.loads(good.body)["headline"]) == (200, "50% passed (95%: 9 to 91%), mean 0.60.")
+    assert request(at, "/api/describe", "POST", body, X_Agentv=None).text == "a change needs the header X-Agentv\n"
+    assert request(at, "/api/describe", "POST", body, X_Agentv="2").status == 403
+    assert request(at, "/api/describe", "POST", body, Cookie=None).status == 403
+    assert request(at, f"/api/describe?token={at.token}", "POST", body, Cookie=None).status == 403
+    assert request(at, "/api/describe", "POST", body, Origin="https://evil.example").status == 403
+    assert request(at, "/api/describe", "POST", body, Host="evil.example").status == 403
+
+
+def test_a_post_that_is_too_large_or_makes_no_sense_is_refused(at: Address) -> None:
+    assert "the request is too large" in request(at, "/api/describe", "POST", Content_Length=str(1 << 40)).text
+    for length in (None, "-1", "x", "1e3", "²"):
+        assert "says how long it is" in request(at, "/api/describe", "POST", Content_Length=length).text
+    for body in (b"", b"[]", b"{", b'{"runs": []}', b"\xff", b'{"runs": [{"run": "x", "sums": {}}]}'):
+        reply = request(at, "/api/describe", "POST", body)
+        assert (reply.status, reply.text.startswith("the request cannot be read")) == (400, True)
+
+
+def test_answers_allow_the_browser_nothing_but_the_page_itself(at: Address) -> None:
+    for path in ("/", "/assets/view.js", "/api/runs", "/nothing"):
+        headers = request(at, path).headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+        assert "unsafe" not in policy and "require-trusted-types-for 'script'" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cache-control"] == "no-store"
+        assert not [name for name in headers if name.startswith("access-control")]
+        assert headers["server"] == "agentv"
+    assert b"<script>" not in request(at, "/").body
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../../../../etc/passwd",
+        "/assets/../routes.py",
+        "/assets/..%2f..%2froutes.py",
+        "/assets/%2e%2e/%2e%2e/routes.py",
+        "/assets/..\\routes.py",
+        "/assets//etc/passwd",
+        "//etc/passwd",
+        "/assets/routes.py",
+        "/run/../../etc/passwd",
+        "/run/..%2f..%2fetc%2fpasswd",
+        "/api/run/%2e%2e%2f%2e%2e%2fetc%2fpasswd/index",
+        "/api/run/runs%2feval_1.jsonl/index",
+        "/etc/passwd",
+        "http://127.0.0.1/etc/passwd",
+        "file:///etc/passwd",
+    ],
+)
+def test_a_path_leads_nowhere(at: Address, path: str) -> None:
+    reply = request(at, path)
+    assert reply.status == 404
+    assert b"root:" not in reply.body and b"import" not in reply.body
+
+
+def test_runs_are_known_by_opaque_ids_and_only_those_in_the_folders(at: Address, tmp_path: Path) -> None:
+    outside = save_results(tmp_path / "outside" / "eval_2.jsonl", [a_result("secret")])
+    (tmp_path / "runs" / "link.jsonl").symlink_to(outside)
+    (tmp_path / "runs" / "folder").symlink_to(outside.parent)
+    (tmp_path / "runs" / "inside.jsonl").symlink_to(tmp_path / "runs" / "eval_1.jsonl")
+    (tmp_path / "runs" / "passwd.jsonl").symlink_to("/etc/passwd")
+    (run,) = json.loads(request(at, "/api/runs").body)["runs"]
+    assert run["id"] == run_of(tmp_path / "runs" / "eval_1.jsonl")
+    assert len(run["id"]) == 16 and "eval" not in run["id"]
+    for path in (outside, tmp_path / "runs" / "link.jsonl", Path("/etc/passwd")):
+        assert request(at, f"/run/{run_of(path)}").status == 404
+        assert b"never here" in request(at, f"/api/run/{run_of(path)}/index").body
+        assert request(at, f"/api/run/{run_of(path)}/results/0?generation=1").status == 404
+
+
+def test_a_file_that_becomes_a_link_to_the_outside_is_not_served(at: Address, tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "eval_1.jsonl"
+    run = run_of(path)
+    assert request(at, f"/run/{run}").status == 200
+    outside = save_results(tmp_path / "outside.jsonl", [a_result("secret")])
+    path.unlink()
+    path.symlink_to(outside)
+    assert request(at, f"/run/{run}").status == 404
+    assert b"secret" not in request(at, f"/api/run/{run}/index").body
+
+
+def test_head_and_methods_that_are_not_there(at: Address) -> None:
+    head = request(at, "/", "HEAD")
+    assert (head.status, head.body) == (200, b"")
+    assert int(head.headers["content-length"]) > 100
+    assert request(at, "/", "HEAD", Cookie=None).status == 403
+    assert request(at, "/", "POST").status == 405
+    assert request(at, "/api/describe").status == 405
+    for method in ("PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"):
+        reply = request(at, "/", method)
+        assert reply.status == 501
+        assert not [name for name in reply.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"\r\n\r\n", b""),
+        (b"garbage\r\n\r\n", b"400"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
+        (b"GET / HTTP/9.9\r\n\r\n", b"505"),
+        (b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n", b"414"),
+        (b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\n" + b"".join(b"X%d: %s\r\n" % (n, b"a" * 1000) for n in range(60)) + b"\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", b"403"),
+        (b"GET /%00%ff HTTP/1.1\r\n\r\n", b"403"),
+        (b"GET / HTTP/1.1\r\nHost: \xff\xfe\r\n\r\n", b"403"),
+    ],
+)
+def test_garbage_is_answered_and_the_server_goes_on(
+    at: Address, data: bytes, status: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reply = exchange(at.port, data)
+    assert reply[9:12] == status
+    assert request(at, "/").status == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_bad_numbers_in_a_query_are_refused(at: Address, tmp_path: Path) -> None:
+    run = run_of(tmp_path / "runs" / "eval_1.jsonl")
+    assert request(at, f"/api/run/{run}/index?generation=x").status == 400
+    assert request(at, "http://[/").status == 400
+    assert request(at, f"/api/run/{run}/index?from=-1&generation=1").status == 200
+    assert request(at, f"/api/run/{run}/results/999?generation=1").status == 409
+    assert request(at, f"/api/run/{run}/results/0?generation=7").text == "the results file was replaced\n"
+    assert request(at, f"/api/run/{run}/index?" + "&".join(f"a{n}=1" for n in range(99))).status == 400
+
+
+def test_slow_clients_are_dropped_and_do_not_keep_others_out(
+    at: Address, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server_module, "REQUEST_SECONDS", 1.0)
+    slow = [socket.create_connection(("127.0.0.1", at.port)) for _ in range(server_module.MAX_THREADS + 5)]
+    for connection in slow:
+        connection.sendall(b"GET / HT")
+    assert request(at, "/").status == 200  # when some of them have had their time
+    for connection in slow:
+        connection.settimeout(30)
+        assert connection.recv(100) == b""
+        connection.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_it_listens_on_this_machine_only_and_leaves_no_thread(tmp_path: Path) -> None:
+    path = save_results(tmp_path / "a.jsonl", [a_result("one")])
+    before = set(threading.enumerate())
+    with serving([path]) as address:
+        at = Address(address)
+        listening = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+        ours = [line.split()[1] for line in listening.splitlines() if f":{at.port:04X} " in line.split("00000000")[0]]
+        assert {place.partition(":")[0] for place in ours if place.endswith(f":{at.port:04X}")} == {"0100007F"}
+        waiting = socket.create_connection(("127.0.0.1", at.port))
+        waiting.sendall(b"GET ")
+        time.sleep(0.1)
+    waiting.close()
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", at.port), timeout=1)
+
+
+def test_secrets_are_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agentv.redact import Redactor, clean
+
+    secret = "hunter2-hunter2"
+    monkeypatch.setattr(clean, "_forms", Redactor([secret])._forms)
+    path = save_results(tmp_path / "a.jsonl", [a_result("one", candidate_answer=f"it is {secret}", target=secret)])
+    with serving([path]) as address:
+        at, run = Address(address), run_of(path)
+        texts = [request(at, f"/api/run/{run}/index").body]
+        generation = json.loads(texts[0][4 : 4 + int.from_bytes(texts[0][:4], "little")])["generation"]
+        texts += [
+            request(at, f"/api/run/{run}/{kind}/0?generation={generation}").body for kind in ("results", "snippets")
+        ]
+        texts += [request(at, "/api/runs").body]
+    assert not [text for text in texts if secret.encode() in text]
+    assert b"it is ***" in texts[1] and b"it is ***" in texts[2]

@@ -1,0 +1,246 @@
+"""`agentv view` and `agentv eval --view` as commands: what they print, and how they end."""
+
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kits.pages import a_result, a_run, save_results
+from tests.kits.processes import start_process, wait_until
+from tests.kits.project import Write, a_case, agentv
+from tests.kits.viewer import Address, request, viewer
+
+pytestmark = pytest.mark.usefixtures("in_tmp")
+
+
+@pytest.fixture
+def in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(*args: str) -> str:
+    ran = agentv("view", "--no-browser", *args)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "Traceback" not in ran.stderr
+    return ran.stderr
+
+
+def runs_at(at: Address) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(request(at, "/api/runs").body)["runs"]
+    return found
+
+
+def test_without_a_name_it_shows_the_results_of_this_folder() -> None:
+    for number in (1, 2, 3):
+        stamp = {"timestamp": f"2026-11-0{number}T00:00:00Z"}
+        save_results(Path(f".agentv/results/eval_{number}.jsonl"), [each | stamp for each in a_run(5, number)])
+    with viewer() as (_, at):
+        runs = runs_at(at)
+    assert [run["name"] for run in runs] == ["eval_3.jsonl", "eval_2.jsonl", "eval_1.jsonl"]
+    assert all(run["cases"] == 5 and 0 < run["low"] < run["mean"] < run["high"] for run in runs)
+
+
+def test_bad_names_are_told() -> None:
+    assert refused() == (
+        "error: .agentv/results: there are no results here\n"
+        "hint: 'agentv eval' writes them to .agentv/results; or name a results file, or a folder with some\n"
+    )
+    assert "error: nowhere.jsonl: no such file or folder\n" in refused("nowhere.jsonl")
+    Path("empty").mkdir()
+    Path("empty/notes.jsonl").write_text('{"id": "a", "expected_outcome": "b"}\n')
+    assert refused("empty") == (
+        "error: empty: there are no results in this folder\nhint: 'agentv eval' writes them; or name a results file\n"
+    )
+    os.mkfifo("pipe")
+    assert "error: pipe: this is neither a file nor a folder\n" in refused("pipe")
+
+
+def test_bad_ports_are_told() -> None:
+    save_results(Path("a.jsonl"), [a_result("one")])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refused("a.jsonl", "--port", str(port))
+    assert f"error: port {port} cannot be used: Address already in use\n" in said
+    assert "hint: name another with --port, or leave it out to get a free one\n" in said
+    assert "70000 is not in the range 0<=x<=65535" in refused("a.jsonl", "--port", "70000")
+
+
+def test_a_port_can_be_chosen_and_is_free_again_at_once() -> None:
+    save_results(Path("a.jsonl"), [a_result("one")])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for _ in range(2):
+        with viewer("a.jsonl", "--port", str(port)) as (_, at):
+            assert at.port == port
+            assert request(at, "/").status == 200
+
+
+def test_one_file_is_opened_at_once() -> None:
+    save_results(Path("a.jsonl"), [a_result("one")])
+    with viewer("a.jsonl") as (_, at):
+        (run,) = runs_at(at)
+        assert at.whole.startswith(f"{at.origin}/run/{run['id']}?token=")
+
+
+def test_no_browser_is_no_reason_to_stop() -> None:
+    save_results(Path("a.jsonl"), [a_result("one")])
+    hidden = {
+        name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    }
+    for environment in (hidden, hidden | {"BROWSER": "/nowhere/browser"}):
+        command = [sys.executable, "-m", "agentv", "view", "a.jsonl"]
+        process: Any = start_process(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        at = Address(process.stdout.readline().split()[-1])
+        said = [process.stderr.readline(), process.stderr.readline()]
+        assert said == ["Ctrl-C ends it\n", "no browser was found: open the address in one\n"]
+        assert request(at, "/").status == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+
+
+def test_the_browser_is_not_told_the_token_on_its_command_line() -> None:
+    save_results(Path("a.jsonl"), [a_result("one")])
+    script = Path("browser").absolute()
+    script.write_text('#!/bin/sh\necho "$@" > seen.txt.new; cp "${1#file://}" page.html; mv seen.txt.new seen.txt\n')
+    script.chmod(0o755)
+    command = [sys.executable, "-m", "agentv", "view", "a.jsonl"]
+    environment = os.environ | {"BROWSER": f"{script} %s"}
+    process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    at = Address(process.stdout.readline().split()[-1])
+    wait_until(lambda: Path("seen.txt").exists())
+    address = Path("seen.txt").read_text().strip()
+    assert re.fullmatch(r"file:///\S+/agentv-view-\w+\.html", address)
+    page = Path(address.removeprefix("file://"))
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    assert f'content="0; url={at.whole}"' in Path("page.html").read_text()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    assert not page.exists()
+
+
+def test_other_signals_end_it_too() -> None:
+    save_results(Path("a.jsonl"), [a_result("one")])
+    command = [sys.executable, "-m", "agentv", "view", "a.jsonl", "--no-browser"]
+    process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline() == "Ctrl-C ends it\n"
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "")
+
+
+def test_runs_are_listed_with_what_their_records_say(write: Write) -> None:
+    write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}]\n")
+    write("evals/some.jsonl", [a_case("a", evaluators=[{"type": "contains", "value": "hello"}]), a_case("b")])
+    for out in ((), ("--out", "elsewhere.jsonl"), ("--out", "gone.jsonl")):
+        assert agentv("eval", "evals", "--dry-run", *out).returncode == 0
+    Path("gone.jsonl").unlink()
+    Path(".agentv/runs/20200101-000000-dead.json").write_text("{")
+    with viewer() as (_, at):
+        runs = runs_at(at)
+    assert [(run["evals"], run["status"], run["cases"], run["targets"]) for run in runs] == [
+        (["some.jsonl"], "done", 2, ["default"])
+    ] * 3
+    notes = {run["name"]: (run.get("id") is not None, run.get("note", "")) for run in runs}
+    assert notes["elsewhere.jsonl"] == (False, "elsewhere: agentv view elsewhere.jsonl")
+    assert notes["gone.jsonl"] == (False, "the results file is gone")
+    assert [note for note in notes.values() if note[0]] == [(True, "")]
+
+
+SLOW = "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 300}\n"
+
+
+def project(write: Write, count: int = 4) -> None:
+    write("targets.yaml", SLOW)
+    check = {"type": "contains", "value": "hello"}
+    write("cases.jsonl", [a_case(f"case-{number}", evaluators=[check]) for number in range(count)])
+
+
+def test_eval_with_view_shows_the_run_and_changes_nothing_about_it(write: Write) -> None:
+    project(write)
+    plain = agentv("eval", "cases.jsonl", "--quiet", "--out", "plain.jsonl")
+    command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--quiet", "--out", "out.jsonl", "--view"]
+    process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = process.stderr.readline()
+    at = Address(line.split()[-1])
+    assert line.startswith("Viewer: http://127.0.0.1:")
+    (run,) = runs_at(at)
+    assert (run["name"], run["status"]) == ("out.jsonl", "running")
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == plain.returncode == 0
+    same = [text.replace("plain.jsonl", "out.jsonl") for text in (plain.stdout, out)]
+    durations = re.compile(r"duration .*")
+    assert durations.sub("", same[0]) == durations.sub("", same[1])
+    with pytest.raises(OSError):
+        request(at, "/")  # nobody is at a terminal to end it, so it ends with the run
+
+
+def test_at_a_terminal_the_viewer_goes_on_until_ctrl_c_and_the_exit_code_is_that_of_the_run(write: Write) -> None:
+    project(write, 1)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--quiet", "--fail-under", "1.0", "--view"]
+    write("targets.yaml", SLOW.replace("hello", "bye"))
+    process: Any = start_process(command, stdout=subprocess.DEVNULL, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    said = b""
+    while b"until Ctrl-C" not in said:
+        said += os.read(ours, 4096)
+    while b"token=" not in said:
+        said += os.read(ours, 4096)
+    found = re.search(rb"http://\S+", said)
+    assert found is not None
+    at = Address(found[0].decode())
+    (run,) = runs_at(at)
+    assert run["status"] == "done"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 1
+    os.close(ours)
+    with pytest.raises(OSError):
+        request(at, "/")
+
+
+def test_ctrl_c_in_the_run_ends_both(write: Write) -> None:
+    project(write, 200)
+    command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--quiet", "--view"]
+    process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    at = Address(process.stderr.readline().split()[-1])
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    with pytest.raises(OSError):
+        request(at, "/")
+
+
+def test_a_run_that_is_killed_takes_its_viewer_along(write: Write) -> None:
+    project(write, 200)
+    command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--quiet", "--view"]
+    process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    at = Address(process.stderr.readline().split()[-1])
+    process.kill()
+    process.wait()
+    wait_until(lambda: not _answers(at))
+
+
+def _answers(at: Address) -> bool:
+    time.sleep(0.05)
+    try:
+        return request(at, "/").status > 0
+    except (OSError, IndexError):
+        return False
+
+
+def test_view_needs_a_file(write: Write) -> None:
+    project(write)
+    ran = agentv("eval", "cases.jsonl", "--out", "-", "--view")
+    assert ran.returncode == 2
+    assert "error: --view needs a results file, and --out is stdout\n" in ran.stderr
