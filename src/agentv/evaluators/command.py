@@ -27,7 +27,7 @@ from agentv.records import Exchange, Score
 from agentv.redact import clean
 
 TIMEOUT_SECONDS = 300.0
-SHOWN_COMMAND = 100
+SHOWN_COMMAND = 60
 Text = Annotated[str, Meta(min_length=1)]
 
 

@@ -109,9 +109,9 @@ def _link_target(path: bytes) -> bytes:
 
 
 def is_written_by_runs(path: bytes) -> bool:
-    """Return whether a path from the root of a project is of what runs leave in its `.agentv` folder."""
+    """Return whether a path from the root of a project is its `.agentv` folder, or of what runs leave in there."""
     first, _, rest = path.partition(b"/")
-    return first == b".agentv" and os.fsdecode(rest.partition(b"/")[0]) in WRITTEN_BY_RUNS
+    return first == b".agentv" and (not rest or os.fsdecode(rest.partition(b"/")[0]) in WRITTEN_BY_RUNS)
 
 
 def copy_tree(source: Path, folder: Path, copy_file: Callable[[str, str], object] | None = None) -> None:

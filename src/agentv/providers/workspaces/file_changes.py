@@ -50,13 +50,13 @@ def find_changes(before: Snapshot) -> FileChanges:
         return FileChanges("", (f"file_changes: not told, the workspace had more than {MAX_ENTRIES} files",))
     changed = _changed_paths(before, notes)
     lines: list[str] = []
-    size, shown = 0, 0
+    size, shown, last = 0, 0, b""
     deadline = time.monotonic() + COMPARE_SECONDS
     ordered = sorted(changed, key=lambda path: (not GENERATED.isdisjoint(path.split(b"/")), path))
     for path in ordered:
         if size > MAX_BYTES:
             break
-        shown += 1
+        shown, last = shown + 1, path
         for line in _Section(before, path, changed[path], time.monotonic() < deadline).lines():
             lines.append(line)
             size += len(line.encode("utf-8", "replace"))
@@ -64,8 +64,8 @@ def find_changes(before: Snapshot) -> FileChanges:
                 break
     diff, is_cut = _cut(clean("".join(lines)))
     if is_cut:
-        left = f", and up to {len(ordered) - shown} more files" if len(ordered) > shown else ""
-        notes.insert(0, f"file_changes is cut at {MAX_BYTES // 1000} kB: the end of {_name(path)}{left} is missing")
+        left = f": it leaves out up to {len(ordered) - shown} more files" if len(ordered) > shown else ""
+        notes.insert(0, f"file_changes is cut at {MAX_BYTES // 1000} kB, in {_name(last)}{left}")
     return FileChanges(diff, tuple(notes))
 
 
