@@ -134,7 +134,7 @@ def test_settings_that_cannot_be_used(write: Write, settings: dict[str, Any], wo
     [
         ({"command": ""}, "must not be empty"),
         ({"command": []}, "must not be empty"),
-        ({"command": "x", "score_from": "stderr"}, "exit_code"),
+        ({"command": "x", "score_from": "stderr"}, "unknown score_from 'stderr'"),
         ({"command": "x", "timeout_seconds": 0}, "more than 0"),
     ],
 )
