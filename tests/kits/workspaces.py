@@ -2,8 +2,6 @@
 
 import json
 import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from tests.kits.project import Write, a_case
@@ -50,8 +48,3 @@ class Project:
 
 def command(line: str | list[str], **settings: Any) -> dict[str, Any]:
     return {"type": "command", "command": line, **settings}
-
-
-def temporary_folders() -> list[str]:
-    """What is in the folder for temporary files, but for what others keep there."""
-    return sorted(str(path) for path in Path(tempfile.gettempdir()).glob("agentv-*/agentv-*"))

@@ -66,6 +66,8 @@ class EvaluatorBuilder:
         self._failed: dict[tuple[bytes, Path, str], InvalidEvaluators] = {}
         self._last: tuple[object, object, str, CaseEvaluators] | None = None
         self._warned: set[Problem] = set()
+        self.needs_workspace = False
+        """Whether an evaluator was built that cannot do without a workspace."""
         self.origins = OriginFinder()
         self._targets, self._current = targets and targets.absolute(), Path.cwd()  # which targets may leave
 
@@ -103,6 +105,8 @@ class EvaluatorBuilder:
 
     def workspace_problems(self, case: EvalCase, target: str) -> tuple[Problem, ...]:
         """Return what is wrong with the evaluators of a case if its target has no workspaces."""
+        if not self.needs_workspace:
+            return ()  # most files have no such evaluator
         try:
             return self.build(case, target).need_workspace
         except InvalidEvaluators:
@@ -238,6 +242,7 @@ class _Context:
         """Take note of an evaluator that looks at the workspace."""
         self._dependencies.use_workspace.append(name)
         if use is WorkspaceUse.NEEDS_IT:
+            self._builder.needs_workspace = True
             message = f"evaluator {name!r} has 'cwd: workspace', and target {self._target!r} has no workspace"
             hint = "give the target a workspace_template, or write another cwd, such as ./workspace"
             self._dependencies.need_workspace.append(self._problem(message, ("cwd",), hint))

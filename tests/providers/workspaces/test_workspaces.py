@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -396,7 +397,7 @@ def test_ctrl_c_runs_after_each_and_leaves_nothing(write: Write, nap: str, tempo
 def test_a_kill_at_any_moment_leaves_what_the_next_run_removes(write: Write, temporary: Path) -> None:
     """At most the workspaces of the cases in flight are left, and they are gone after the next run."""
     project = Project(write, "echo two > a.txt; sleep 0.05; echo done", keep_workspaces="failed")
-    project.settings |= {"before_each": "echo x > made", "after_each": "true"}
+    project.settings |= {"before_each": 'echo x > "$AGENTV_EVAL_DIR/begun"', "after_each": "true"}
     project.evaluators = [command("grep two a.txt")]
     project.save(ids=tuple(f"case-{number}" for number in range(60)))
     line = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--out", "o.jsonl", "--workers", "2", "--quiet"]
@@ -404,12 +405,101 @@ def test_a_kill_at_any_moment_leaves_what_the_next_run_removes(write: Write, tem
     found = 0
     for _ in range(30):
         run = start_process(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(0.3 + dice.random())
+        wait_until(Path("begun").exists)
+        time.sleep(dice.random() / 2)
         run.kill()
         run.wait()
         workspaces = list(temporary.glob("agentv-*/agentv-*"))
         assert len(workspaces) <= 3  # those of two workers, and the folder of the command's own files
         found += len(workspaces)
+        Path("begun").unlink()
     assert found > 0, "no kill hit a case"
     project.run("--workers", "2")
     assert left(temporary) == []
+
+
+def test_a_replayed_answer_has_its_changes(write: Write) -> None:
+    write(
+        "mine.py",
+        "def check(file_changes, workspace_path):\n    return file_changes.count('+two') if not workspace_path else 0\n",
+    )
+    project = Project(write)
+    project.one()
+    Path("out.jsonl").rename("stored.jsonl")
+    project.settings = {"name": "default", "provider": "replay", "file": "stored.jsonl"}
+    project.evaluators = [{"type": "python", "function": "mine.py:check"}]
+    found = project.one()
+    assert (found["score"], found["file_changes"]) == (1.0, DIFF)
+
+
+def test_a_coding_agent_that_judges_has_a_workspace_of_its_own(write: Write, temporary: Path) -> None:
+    events = [
+        {"type": "item.completed", "item": {"type": "agent_message", "text": '{"score": 1}'}},
+        {"type": "turn.completed"},
+    ]
+    replay = "".join(f"echo '{json.dumps(event)}'\n" for event in events)
+    write("codex", f"#!/bin/sh\ncat >/dev/null; cat a.txt made >> '{Path.cwd()}/seen'\n{replay}").chmod(0o755)
+    project = Project(write)
+    project.evaluators = [{"type": "llm_judge", "judge_target": "judge"}]
+    project.save()
+    judge = {"name": "judge", "provider": "codex", "executable": "./codex", "workspace_template": "template"}
+    judge["before_each"] = "echo made > made"
+    write("targets.yaml", json.dumps({"targets": [project.settings, judge]}))
+    evaluate("cases.jsonl", "--out", "out.jsonl")
+    assert results("out.jsonl")[0]["score"] == 1.0
+    assert Path("seen").read_text() == "one\nmade\n"
+    assert left(temporary) == []
+
+
+def test_a_coding_agent_without_a_template_works_in_an_empty_workspace(write: Write) -> None:
+    events = [
+        {"type": "item.completed", "item": {"type": "agent_message", "text": "ok"}},
+        {"type": "turn.completed"},
+    ]
+    replay = "".join(f"echo '{json.dumps(event)}'\n" for event in events)
+    write("codex", f"#!/bin/sh\ncat >/dev/null; ls -A >> '{Path.cwd()}/seen'; echo two > a.txt\n{replay}").chmod(0o755)
+    project = Project(write)
+    project.settings = {"name": "default", "provider": "codex", "executable": "./codex"}
+    project.evaluators = [command("grep two a.txt", cwd="workspace")]
+    found = project.one()
+    assert found["score"] == 1.0
+    assert found["file_changes"].endswith("new file mode 100644\n--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+two\n")
+    assert Path("seen").read_text() == ""
+    project.settings["cwd"] = "."
+    assert "evaluator 'command' has 'cwd: workspace', and target 'default' has no workspace" in project.refused()
+
+
+def test_a_folder_that_is_called_workspace(write: Write) -> None:
+    write("workspace/here.txt", "")
+    project = Project(write, workspace_template=None)
+    project.evaluators = [command("test -f here.txt", cwd="./workspace")]
+    assert project.one()["score"] == 1.0
+
+
+def test_a_workspace_that_cannot_be_kept_costs_a_note_and_nothing_else(write: Write, temporary: Path) -> None:
+    write(".agentv/workspaces", "a file")
+    found = Project(write, keep_workspaces="always").one()
+    assert (found["score"], found["file_changes"]) == (1.0, DIFF)
+    assert found["note"].startswith("the workspace could not be kept in ")
+    assert left(temporary) == []
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs two file systems")
+def test_a_workspace_on_another_file_system_is_kept(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        found = Project(
+            write, "mkfifo pipe; ln -s a.txt link; echo two > a.txt; echo done", keep_workspaces="always"
+        ).one()
+        assert left(Path(folder)) == []
+    kept = Path(found["workspace_path"])
+    assert sorted(path.name for path in kept.iterdir()) == ["a.txt", "link"]
+    assert (kept / "a.txt").read_text() == "two\n"
+    assert [path.name for path in kept.parent.iterdir()] == ["a"]
+
+
+def test_a_diff_of_10_mb_in_a_result(write: Write) -> None:
+    project = Project(write, f'{PYTHON} -c \'open("big", "w").write(("x" * 99 + chr(10)) * 100_000)\'; echo done')
+    found = project.one()
+    assert 190_000 < len(found["file_changes"].encode()) <= 200_000
+    assert found["note"] == "file_changes is cut at 200 kB, in big"

@@ -79,6 +79,7 @@ class Workspace:
     def __init__(self, workspaces: Workspaces, eval_id: str, seconds: float):
         self._workspaces, self._eval_id, self._seconds = workspaces, eval_id, seconds
         self.path: Path | None = None
+        self._is_copied = False
         self._before: Snapshot | None = None
         self.changes: FileChanges | None = None
         """What the agent changed, once `compare` was called."""
@@ -91,6 +92,7 @@ class Workspace:
             raise ProviderError(f"no folder to work in can be made: {error.strerror}") from error
         if (template := self._workspaces.template) is not None:
             await _copy(template, self.path)
+        self._is_copied = True
         for number, command in enumerate(self._workspaces.hooks.before):
             if problem := await self._run_hook("before_each", number, command, self._seconds):
                 raise ProviderError(problem)
@@ -99,9 +101,12 @@ class Workspace:
     async def watch(self) -> None:
         """Remember what is in the folder, for `compare`."""
         if self.path is not None:
-            before = Snapshot(os.fsencode(self.path))
-            self._before = before
-            await run_in_thread(before.take)
+            try:
+                self._before = before = Snapshot(os.fsencode(self.path))
+                await run_in_thread(before.take)
+            except OSError as error:  # no room for temporary files, say
+                self._before = None
+                self.changes = FileChanges("", (f"file_changes: not told: {error.strerror or error}",))
 
     async def compare(self) -> FileChanges | None:
         """Return what has changed since `watch`, or since the first call of this function, which counts."""
@@ -116,8 +121,8 @@ class Workspace:
         return self.changes
 
     async def run_after_hooks(self, seconds: float | None = None) -> list[str]:
-        """Run what is to be run at the end; return what went wrong."""
-        if self.path is None:
+        """Run what is to be run at the end; return what went wrong. Nothing is run where nothing could have begun."""
+        if self.path is None or not self._is_copied:
             return []
         limit = self._seconds if seconds is None else min(seconds, self._seconds)
         problems = []
