@@ -66,7 +66,8 @@ def _changed_files(diff: str) -> Iterator[str]:
             files.append([names[len(names) // 2 + 1 :].replace("b/", "", 1), 0, 0])
         elif files and line.startswith(("+", "-")) and not line.startswith(("+++ ", "--- ")):
             files[-1][1 if line.startswith("+") else 2] += 1
-    yield from (f"{name} +{added} -{removed}" for name, added, removed in files[:MAX_FILES])
+    for name, added, removed in files[:MAX_FILES]:
+        yield f"{name} +{added} -{removed}" if added or removed else name  # such as a binary file
     if len(files) > MAX_FILES:
         yield f"and {len(files) - MAX_FILES} more files: see them with --format json"
 

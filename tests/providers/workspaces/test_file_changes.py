@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -148,9 +149,9 @@ def test_pipes_and_sockets_are_named_and_do_not_hang(here: Path) -> None:
         Path("before").unlink()
 
     diff = changes(here, change).diff
-    assert "Special file b/pipe is a named pipe\n" in diff
-    assert "Special file b/sock is a socket\n" in diff
-    assert "Special file a/before is a named pipe\n" in diff
+    assert "Special file b/pipe added: a named pipe\n" in diff
+    assert "Special file b/sock added: a socket\n" in diff
+    assert "Special file a/before removed: a named pipe\n" in diff
 
 
 def test_modes_are_told(here: Path) -> None:
@@ -257,6 +258,32 @@ def test_a_diff_of_10_mb_is_cut_at_a_line_with_a_note(here: Path) -> None:
     assert len(found.diff.encode()) <= 200_000
     assert found.diff.endswith(f"\n+{line}")
     assert found.notes == ("file_changes is cut at 200 kB, in big.txt: it leaves out up to 1 more files",)
+
+
+def test_texts_of_very_many_lines_are_not_held_as_lines(here: Path) -> None:
+    write("many", "x\n" * 3_000_000)
+    tracemalloc.start()
+    try:
+        found = changes(here, lambda: (write("many", "y\n" * 3_000_000), write("new", "z\n" * 3_000_000)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "@@ -1,3000000 +1,3000000 @@\n-x\n-x\n" in found.diff
+    assert found.notes == ("file_changes is cut at 200 kB, in many: it leaves out up to 1 more files",)
+    assert peak < 100 << 20
+
+
+def test_an_empty_file_has_no_lines(here: Path) -> None:
+    write("gone", "")
+
+    def change() -> None:
+        write("new", "")
+        Path("gone").unlink()
+
+    diff = changes(here, change).diff
+    assert diff == (
+        "diff --git a/gone b/gone\ndeleted file mode 100644\ndiff --git a/new b/new\nnew file mode 100644\n"
+    )
 
 
 def test_a_large_file_is_told_by_its_size(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

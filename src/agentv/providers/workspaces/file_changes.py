@@ -4,6 +4,7 @@ Time, memory and the size of the diff are bounded, whatever is in the folder. No
 """
 
 import difflib
+import io
 import os
 import re
 import stat
@@ -26,11 +27,14 @@ from agentv.system.trees import walk_tree
 MAX_BYTES = 200_000
 MAX_COMPARED = 4_000_000
 """How many pairs of lines are compared to find what two texts have in common."""
+MAX_LINES = 200_000
+"""A longer text is not compared line by line."""
 COMPARE_SECONDS = 10.0
 """After this time, what is left is shown as lines that all have changed."""
 CONTEXT = 3
 GENERATED = frozenset((b"node_modules", b"__pycache__", b".venv", b"venv", b".tox", b".pytest_cache", b".mypy_cache"))
 """Folders that tools fill. What is in them comes last, where it may be cut off."""
+_NOTHING = Item(0, 0, (0, 0, 0, 0))
 _PLAIN_NAME = re.compile(r'[^\x00-\x1f\x7f"\\]+')
 _ESCAPES = {0x07: "\\a", 0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0B: "\\v", 0x0C: "\\f", 0x0D: "\\r"}
 
@@ -125,14 +129,17 @@ class _Section:
             yield from self._part(old, new)
 
     def _part(self, old: Item | None, new: Item | None) -> Iterator[str]:
-        body = list(self._head(old, new))
-        has_head = bool(body)
-        body += self._body(old, new)
-        if has_head or body:
+        head, body = list(self._head(old, new)), self._body(old, new)
+        first = next(body, None)
+        if head or first is not None:
             yield f"diff --git {self._names[0]} {self._names[1]}\n"
+            yield from head
+            yield from () if first is None else (first,)
             yield from body
 
     def _head(self, old: Item | None, new: Item | None) -> Iterator[str]:
+        if (new or old or _NOTHING).special is not None:
+            return  # for which Git has no mode
         if old is None and new is not None:
             yield f"new file mode {_mode(new)}\n"
         elif new is None and old is not None:
@@ -145,7 +152,8 @@ class _Section:
         item = new or old
         if item is None or item.special is not None:
             if item is not None and (old is None or new is None):
-                yield f"Special file {self._names[new is not None]} is a {item.special}\n"
+                done = "removed" if new is None else "added"
+                yield f"Special file {self._names[new is not None]} {done}: a {item.special}\n"
             return
         if item.is_link:
             if (old and old.target) != (new and new.target):
@@ -177,46 +185,58 @@ class _Section:
 
     def _texts(self, was: bytes | None, now: bytes | None) -> Iterator[str]:
         """Yield how two texts differ; None is a file that is not there."""
-        old, new = _lines(was), _lines(now)
-        groups = _hunks(old, new, self._has_time)
-        first = True
-        for group in groups:
-            if first:
+        is_long = max((was or b"").count(b"\n"), (now or b"").count(b"\n")) > MAX_LINES
+        hunks = _whole(was, now) if was is None or now is None or is_long else _hunks(was, now, self._has_time)
+        for number, line in enumerate(hunks):
+            if not number:
                 yield f"--- {_end_name(self._names[0]) if was is not None else '/dev/null'}\n"
                 yield f"+++ {_end_name(self._names[1]) if now is not None else '/dev/null'}\n"
-                first = False
-            yield from _hunk_lines(old, new, group)
+            yield line
 
 
 Opcode = tuple[str, int, int, int, int]
 
 
-def _hunks(old: Sequence[str], new: Sequence[str], has_time: bool) -> Iterator[list[Opcode]]:
+def _whole(was: bytes | None, now: bytes | None) -> Iterator[str]:
+    """Yield a text as removed and another as added, line by line; they are never held as lines."""
+    counts = [sum(1 for _ in io.BytesIO(text or b"")) for text in (was, now)]
+    if any(counts):
+        yield f"@@ -{_range(0, counts[0])} +{_range(0, counts[1])} @@\n"
+    for sign, text in (("-", was), ("+", now)):
+        for line in io.BytesIO(text or b""):
+            yield _line(sign, line.decode("utf-8", "replace"))
+
+
+def _hunks(was: bytes, now: bytes, has_time: bool) -> Iterator[str]:
     """Yield the places in which two texts differ, with the lines around them.
 
     What both texts begin and end with is not compared. The rest is taken for changed if to compare it takes long.
     """
+    old, new = _lines(was), _lines(now)
     start, most = 0, min(len(old), len(new))
     while start < most and old[start] == new[start]:
         start += 1
     end = 0
     while end < most - start and old[-1 - end] == new[-1 - end]:
         end += 1
-    if start == len(old) == len(new):
-        return
-    first = max(0, start - CONTEXT)
-    last = max(0, end - CONTEXT)
+    first, last = max(0, start - CONTEXT), max(0, end - CONTEXT)
     a, b = old[first : len(old) - last], new[first : len(new) - last]
     if has_time and len(a) * len(b) <= MAX_COMPARED:
-        for group in difflib.SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT):
-            yield [(tag, i1 + first, i2 + first, j1 + first, j2 + first) for tag, i1, i2, j1, j2 in group]
+        groups = difflib.SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT)
+        for group in groups if was != now else ():
+            moved = [(tag, i1 + first, i2 + first, j1 + first, j2 + first) for tag, i1, i2, j1, j2 in group]
+            yield from _hunk_lines(old, new, moved)
         return
     i, j = len(old) - end, len(new) - end
-    yield [
-        ("equal", first, start, first, start),
-        ("replace", start, i, start, j),
-        ("equal", i, len(old) - last, j, len(new) - last),
-    ]
+    yield from _hunk_lines(
+        old,
+        new,
+        [
+            ("equal", first, start, first, start),
+            ("replace", start, i, start, j),
+            ("equal", i, len(old) - last, j, len(new) - last),
+        ],
+    )
 
 
 def _hunk_lines(old: Sequence[str], new: Sequence[str], group: Sequence[Opcode]) -> Iterator[str]:
@@ -241,20 +261,9 @@ def _range(start: int, end: int) -> str:
     return f"{start + 1 if count else start},{count}"
 
 
-def _lines(text: bytes | None) -> list[str]:
+def _lines(text: bytes) -> list[str]:
     """Return the lines of a text with their ends; a carriage return is part of its line."""
-    return (text or b"").decode("utf-8", "replace").splitlines(keepends=True) if _is_simple(text) else _split(text)
-
-
-def _is_simple(text: bytes | None) -> bool:
-    """Return whether `splitlines` breaks a text at line feeds only."""
-    return text is None or (text.isascii() and not re.search(rb"[\r\v\f\x1c-\x1e]", text))
-
-
-def _split(text: bytes | None) -> list[str]:
-    parts = (text or b"").decode("utf-8", "replace").split("\n")
-    last = parts.pop()
-    return [part + "\n" for part in parts] + ([last] if last else [])
+    return [line.decode("utf-8", "replace") for line in io.BytesIO(text)]
 
 
 def _sizes(old: Item | None, new: Item | None) -> str:
