@@ -243,7 +243,7 @@ class _Context:
         self._dependencies.use_workspace.append(name)
         if use is WorkspaceUse.NEEDS_IT:
             self._builder.needs_workspace = True
-            message = f"evaluator {name!r} has 'cwd: workspace', and target {self._target!r} has no workspace"
+            message = f"evaluator {name!r} needs the agent's workspace, and target {self._target!r} has none"
             hint = "give the target a workspace_template, or write another cwd, such as ./workspace"
             self._dependencies.need_workspace.append(self._problem(message, ("cwd",), hint))
 

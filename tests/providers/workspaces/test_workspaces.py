@@ -372,9 +372,9 @@ def test_an_evaluator_in_the_workspace_of_a_target_without_one(write: Write, kin
     project.evaluators = [evaluator]
     said = project.refused()
     assert "cases.jsonl: Line 1: " in said
-    assert "evaluator 'tests' has 'cwd: workspace', and target 'default' has no workspace" in said
+    assert "evaluator 'tests' needs the agent's workspace, and target 'default' has none" in said
     assert "give the target a workspace_template" in said
-    assert "evaluator 'tests' has 'cwd: workspace'" in agentv("validate", "cases.jsonl").stdout
+    assert "evaluator 'tests' needs the agent's workspace" in agentv("validate", "cases.jsonl").stdout
     ran = evaluate("cases.jsonl", "--dry-run", "--out", "out.jsonl")
     assert results("out.jsonl")[0]["misses"] == ["dry run: there is no workspace"], ran.stderr
 
@@ -466,7 +466,7 @@ def test_a_coding_agent_without_a_template_works_in_an_empty_workspace(write: Wr
     assert found["file_changes"].endswith("new file mode 100644\n--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+two\n")
     assert Path("seen").read_text() == ""
     project.settings["cwd"] = "."
-    assert "evaluator 'command' has 'cwd: workspace', and target 'default' has no workspace" in project.refused()
+    assert "evaluator 'command' needs the agent's workspace, and target 'default' has none" in project.refused()
 
 
 def test_a_folder_that_is_called_workspace(write: Write) -> None:
