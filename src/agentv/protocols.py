@@ -3,6 +3,7 @@
 To add one is to write one small class with one of these methods; nothing else needs to know of it.
 """
 
+import enum
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
@@ -86,6 +87,15 @@ class Evaluator(Protocol):
         return None
 
 
+class WorkspaceUse(enum.Enum):
+    """What an evaluator does with the workspace of an agent."""
+
+    NONE = "none"
+    NAMES_IT = "it is told its path, if there is one"
+    RUNS_IN_IT = "it runs in it, if there is one"
+    NEEDS_IT = "it cannot do without one"
+
+
 class EvaluatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of one type of evaluator, besides `type`, `name` and `weight`.
 
@@ -111,6 +121,10 @@ class EvaluatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     def needs_reference(self) -> bool:
         """Return whether only cases that have a reference answer can be scored."""
         return False
+
+    def workspace_use(self) -> WorkspaceUse:
+        """Return what the evaluator does with the folder that an agent has worked in."""
+        return WorkspaceUse.NONE
 
     def check(self, context: "EvaluatorContext") -> None:
         """Raise `ConfigError` if `open` would, as far as that can be told without running the user's code."""

@@ -184,6 +184,8 @@ class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     trial: int = 1
     response_schema: Json | None = None
     """The JSON Schema of the answer, for language models that can be held to one."""
+    workspace: Path | None = None
+    """The fresh folder that an agent is to work in, if one was made for it."""
 
 
 class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):
@@ -199,6 +201,8 @@ class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     """Why a language model stopped: `stop`, `length`, `tool_calls`, `refusal` or `other`."""
     note: str | None = None
     """What a reader of the answer must know."""
+    file_changes: str | None = None
+    """What the agent changed in its workspace, as a unified diff; None if it had none."""
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -207,6 +211,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     case: EvalCase
     request: ProviderRequest
     response: ProviderResponse
+    workspace: Path | None = None
+    """The folder that the agent has worked in, as long as it is there."""
 
 
 Verdict = Literal["pass", "borderline", "fail"]
@@ -318,6 +324,10 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     """Why a language model stopped: `stop`, `length`, `tool_calls`, `refusal` or `other`."""
     note: str | None = None
     """What a reader of the answer must know."""
+    file_changes: str | None = None
+    """What the agent changed in its workspace, as a unified diff."""
+    workspace_path: str | None = None
+    """Where its workspace is kept, from the folder that the run was started in."""
     evaluator_results: tuple[EvaluatorResult, ...] = ()
     trace_summary: TraceSummary | None = None
     execution_metrics: ExecutionMetrics | None = None

@@ -78,6 +78,8 @@ def test_the_payload_of_a_code_judge(write: Write) -> None:
         "input_files": [],
         "input_messages": [{"role": "user", "content": "Which?"}],
         "trace_summary": None,
+        "workspace_path": None,
+        "file_changes": None,
         "config": {"x": 1, "strict": True},
     }
 

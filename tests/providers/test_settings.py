@@ -7,7 +7,7 @@ import pytest
 
 from agentv.extend import IN_CACHE_KEY, NOT_IN_CACHE_KEY, SECRET, Secret, TargetSettings, Text
 from agentv.providers import BUILT_IN, settings_type
-from agentv.providers.settings import cache_key_fields, secret_fields, secret_values, target_digest
+from agentv.providers.settings import SECRET_NAMES, cache_key_fields, secret_fields, secret_values, target_digest
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,3 +81,17 @@ def test_all_else_is_part_of_a_digest() -> None:
 def test_a_cache_key_has_what_makes_a_difference() -> None:
     fields = cache_key_fields(settings(auth_token="one", cookies={"a": "b"}, region="x", color="y", workers=3))
     assert fields == {"provider": "b", "cookies": {"a": "b"}, "region": "x", "login": None, "logins": []}
+
+
+class WithVariables(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    env: Annotated[dict[str, str] | None, SECRET_NAMES] = None
+
+
+def test_of_a_mapping_with_secret_names_only_those_values_are_secret() -> None:
+    one, two = (WithVariables(name="a", provider="b", env={"COLOR": "red", "API_KEY": key}) for key in ("one", "two"))
+    assert list(secret_values({"env": {"COLOR": "red", "API_KEY": "one"}}, WithVariables)) == ["one"]
+    assert list(secret_values({"env": ["API_KEY"]}, WithVariables)) == []
+    assert repr(one) == "WithVariables(name='a', provider='b', env={'COLOR': 'red', 'API_KEY': '***'})"
+    assert target_digest(one) == target_digest(two)
+    assert cache_key_fields(one) == cache_key_fields(two)
+    assert target_digest(one) != target_digest(WithVariables(name="a", provider="b", env={"COLOR": "blue"}))

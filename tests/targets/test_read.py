@@ -83,8 +83,9 @@ def test_all_errors_of_a_file_at_once(write: Write) -> None:
 WORKERS_HINT = "write it without quotes, or as ${{ VARIABLE }}"
 ENV_HINT = "set it, or put it into .env"
 HEADERS_HINT = (
-    "known are command_template, cwd, files_format, healthcheck, judge_target, keep_temp_files, name, provider, "
-    "provider_batching, timeout_seconds, verbose, workers"
+    "known are after_each, before_each, command_template, cwd, env, files_format, healthcheck, judge_target, "
+    "keep_temp_files, keep_workspaces, name, provider, provider_batching, timeout_seconds, verbose, workers, "
+    "workspace_template"
 )
 
 

@@ -12,9 +12,10 @@ import msgspec
 from agentv.formats.fingerprint import digest
 from agentv.providers.settings import RetrySettings, TargetSettings, cache_key_fields
 from agentv.records import ProviderRequest
+from agentv.system.trees import tree_digest
 
 FILE_FIELDS = ("input_files", "guideline_files")
-NOT_SENT = (*FILE_FIELDS, "dataset")
+NOT_SENT = (*FILE_FIELDS, "dataset", "workspace")
 FOLDER_SETTINGS = ("cwd", "workspace_template")
 _ENCODE = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
 _WRITTEN = re.compile(r"(?:>>?|\btee(?:\s+-a)?)\s*([^\s'\":;|&<>(){}$`]+)")
@@ -42,11 +43,11 @@ def target_key(settings: TargetSettings, folder: Path, targets_file: Path | None
     fields = cache_key_fields(settings)
     if isinstance(settings, RetrySettings):
         return fields
-    work_folders = [folder / str(fields[name]) for name in FOLDER_SETTINGS if fields.get(name)]
+    work_folders = [folder / Path(str(fields[name])).expanduser() for name in FOLDER_SETTINGS if fields.get(name)]
     hashes = _first_files(fields, settings.search_folders(folder, targets_file))
     hashes += [found for place in work_folders for found in _named_files(fields, place)]
     if settings.reads_files:
-        hashes += [found for place in work_folders for found in _folder_hashes(place)]
+        hashes += map(tree_digest, work_folders)
     return [fields, str(folder), hashes]
 
 
@@ -59,11 +60,11 @@ def target_version(settings: TargetSettings, folder: Path, targets_file: Path | 
     known = {name: value for name, value in fields.items() if value is not None}
     if isinstance(settings, RetrySettings):
         return digest(known)
-    work_folders = [folder / str(known[name]) for name in FOLDER_SETTINGS if known.get(name)]
+    work_folders = [folder / Path(str(known[name])).expanduser() for name in FOLDER_SETTINGS if known.get(name)]
     hashes = _first_files(known, settings.search_folders(folder, targets_file))
     hashes += [found for place in work_folders for found in _named_files(known, place)]
     if template := known.get("workspace_template"):
-        hashes += _folder_hashes(folder / str(template))
+        hashes.append(tree_digest(folder / Path(str(template)).expanduser()))
     return digest(known, hashes)
 
 
@@ -86,16 +87,6 @@ def _named_files(value: Any, folder: Path) -> Iterator[str]:
     elif isinstance(value, dict | list | tuple):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _named_files(inner, folder)
-
-
-def _folder_hashes(folder: Path) -> Iterator[str]:
-    """Yield the path and the hash of each file in a folder; Git's own files are left out."""
-    for path in sorted(folder.rglob("*")):
-        if ".git" not in path.parts:
-            with suppress(OSError):
-                yield str(path.relative_to(folder))
-                if path.is_file():
-                    yield _large_file_hash(path)
 
 
 def _large_file_hash(path: Path) -> str:

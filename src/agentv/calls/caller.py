@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -21,6 +21,23 @@ from agentv.records import ProviderRequest, ProviderResponse
 TIMEOUT_SECONDS = 600.0
 INITIAL_MS, MOST_MS, FACTOR = 1000, 60_000, 2
 OnRetry = Callable[[int, FailedCall], None]
+
+
+class Preparation(Protocol):
+    """What is done around each attempt at a call. Its time is not that of the answer."""
+
+    @property
+    def takes_cached(self) -> bool:
+        """Whether an answer of the cache will do."""
+        ...
+
+    async def prepare(self, request: ProviderRequest) -> ProviderRequest:
+        """Return what is sent in this attempt; raise `ProviderError` if nothing can be."""
+        ...
+
+    async def complete(self, response: ProviderResponse) -> ProviderResponse:
+        """Return the answer with what can only be told now."""
+        ...
 
 
 class CallPolicy:
@@ -118,15 +135,26 @@ class Caller:
         self.cache_hits = 0
 
     async def call(
-        self, provider: Provider, policy: CallPolicy, request: ProviderRequest, on_retry: OnRetry
+        self,
+        provider: Provider,
+        policy: CallPolicy,
+        request: ProviderRequest,
+        on_retry: OnRetry,
+        preparation: Preparation | None = None,
     ) -> tuple[int, ProviderResponse | FailedCall]:
         """Return the number of the last attempt, and its answer or why there is none."""
-        if self._cache is not None and (known := self.cached(policy, request)) is not None:
+        may_be_cached = self._cache is not None and (preparation is None or preparation.takes_cached)
+        if may_be_cached and (known := self.cached(policy, request)) is not None:
             return 1, known
         attempts = None
         number = 1
         while True:
-            got = await self._attempt(provider, policy, request, number)
+            prepared = request if preparation is None else await within(None, preparation.prepare(request))
+            if isinstance(prepared, FailedCall):
+                return number, prepared
+            got = await self._attempt(provider, policy, prepared, number)
+            if preparation is not None and not isinstance(got, FailedCall):
+                got = await preparation.complete(got)
             if not isinstance(got, FailedCall):
                 if self._cache is not None:
                     self.keep(policy, request, got)

@@ -10,7 +10,7 @@ from agentv.errors import ProviderError
 T = TypeVar("T")
 
 
-async def within(seconds: float, call: Awaitable[T]) -> T | FailedCall:
+async def within(seconds: float | None, call: Awaitable[T]) -> T | FailedCall:
     """Return what a call gives; whatever it raises, a timeout included, becomes a `FailedCall`."""
     limit: asyncio.Timeout | None = None
     try:

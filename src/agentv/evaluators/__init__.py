@@ -15,6 +15,7 @@ GROUP = "agentv.evaluators"
 
 BUILT_IN = {
     "code_judge": "agentv.evaluators.code_judge:CodeJudge",
+    "command": "agentv.evaluators.command:Command",
     "composite": "agentv.evaluators.composite:Composite",
     "contains": "agentv.evaluators.checks.text:Contains",
     "cost": "agentv.evaluators.checks.limits:Cost",

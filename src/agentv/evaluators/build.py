@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
@@ -22,7 +22,7 @@ from agentv.judges.payload import reference_answer
 from agentv.judges.program import MissingProgram
 from agentv.judges.target import JudgeSource, NeededJudges
 from agentv.notices import warn
-from agentv.protocols import Evaluator, EvaluatorSettings, JudgeTarget
+from agentv.protocols import Evaluator, EvaluatorSettings, JudgeTarget, WorkspaceUse
 from agentv.records import EvalCase, Json, Problem, Severity
 from agentv.system.folders import code_folders
 from agentv.targets.read import find_targets
@@ -66,6 +66,8 @@ class EvaluatorBuilder:
         self._failed: dict[tuple[bytes, Path, str], InvalidEvaluators] = {}
         self._last: tuple[object, object, str, CaseEvaluators] | None = None
         self._warned: set[Problem] = set()
+        self.needs_workspace = False
+        """Whether an evaluator was built that cannot do without a workspace."""
         self.origins = OriginFinder()
         self._targets, self._current = targets and targets.absolute(), Path.cwd()  # which targets may leave
 
@@ -101,6 +103,15 @@ class EvaluatorBuilder:
         hint = "write 'value' in the evaluator, or 'expected_output' in the case"
         return [Problem(message=message, file=case.file.path, line=case.line, column=1, hint=hint)]
 
+    def workspace_problems(self, case: EvalCase, target: str) -> tuple[Problem, ...]:
+        """Return what is wrong with the evaluators of a case if its target has no workspaces."""
+        if not self.needs_workspace:
+            return ()  # most files have no such evaluator
+        try:
+            return self.build(case, target).need_workspace
+        except InvalidEvaluators:
+            return ()  # which is told elsewhere
+
     def setting_problems(self, case: EvalCase, target: str) -> list[Problem]:
         """Return everything that is wrong with the settings of the evaluators of a case."""
         try:
@@ -115,7 +126,7 @@ class EvaluatorBuilder:
         built: list[ConfiguredEvaluator] = []
         errors: list[ConfigError] = []
         are_shared = True
-        dependencies = Dependencies([], [], [])
+        dependencies = Dependencies([], [], [], [], [])
         for number, config in enumerate(configs):
             context = _Context(self, case, target, _setting_of(case, number), dependencies)
             try:
@@ -142,6 +153,8 @@ class EvaluatorBuilder:
                 raise
             context.warn(error.message, error.hint, error.steps)
             return DryRunEvaluator(f"dry run: {error.message}")
+        if self._dry_run and settings.workspace_use() in (WorkspaceUse.RUNS_IN_IT, WorkspaceUse.NEEDS_IT):
+            return DryRunEvaluator("dry run: there is no workspace")
         return DryRunEvaluator() if self._dry_run and settings.asks_model else evaluator
 
     def code_folders(self, folder: Path) -> tuple[Path, ...]:
@@ -216,11 +229,23 @@ class _Context:
             at = error.steps if isinstance(error, SettingError) else ()
             told = error if error.file else ConfigError.of(self._problem(error.message, at, error.hint))
             raise InvalidEvaluators([told]) from None
+        knows_use: Any = evaluator if hasattr(evaluator, "workspace_use") else settings
+        if (use := knows_use.workspace_use()) is not WorkspaceUse.NONE:
+            self._use_workspace(common.name or common.type, use)
         if settings.needs_reference():
             self._dependencies.need_reference.append(common.name or common.type)
         if (fingerprint := evaluator.fingerprint()) is not None:
             self._dependencies.fingerprints.append(fingerprint)
         return ConfiguredEvaluator(common.name or common.type, common.type, common.weight, evaluator)
+
+    def _use_workspace(self, name: str, use: WorkspaceUse) -> None:
+        """Take note of an evaluator that looks at the workspace."""
+        self._dependencies.use_workspace.append(name)
+        if use is WorkspaceUse.NEEDS_IT:
+            self._builder.needs_workspace = True
+            message = f"evaluator {name!r} needs the agent's workspace, and target {self._target!r} has none"
+            hint = "give the target a workspace_template, or write another cwd, such as ./workspace"
+            self._dependencies.need_workspace.append(self._problem(message, ("cwd",), hint))
 
     def _invalid(self, misfits: Sequence[Misfit]) -> InvalidEvaluators:
         """Return the error for settings that do not fit their types."""

@@ -1,6 +1,7 @@
 """The user's own program scores the answer: the case as JSON on stdin, a score as JSON on stdout."""
 
 import asyncio
+import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, ClassVar
 
@@ -8,9 +9,9 @@ import msgspec
 from msgspec import Meta
 
 from agentv.judges.payload import build_payload
-from agentv.judges.program import Program
+from agentv.judges.program import WORKSPACE, Program, exchange_variables
 from agentv.judges.reply import BadJudgement, parse_score
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, JudgeTarget
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, JudgeTarget, WorkspaceUse
 from agentv.records import Exchange, Json, Score
 
 TIMEOUT_SECONDS = 60.0
@@ -36,9 +37,14 @@ class CodeJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fie
     config: Json | None = None
 
     def open(self, context: EvaluatorContext) -> Evaluator:
-        program = Program(self.script, context.folder / (self.cwd or "."))
+        in_workspace = self.cwd == WORKSPACE
+        cwd = context.folder if in_workspace else context.folder / (self.cwd or ".")
+        program = Program(self.script, cwd, in_workspace=in_workspace)
         judge = context.judge(self.judge_target) if self.target is not None else None
         return _ProgramJudge(self, program, judge)
+
+    def workspace_use(self) -> WorkspaceUse:
+        return WorkspaceUse.NEEDS_IT if self.cwd == WORKSPACE else WorkspaceUse.NAMES_IT
 
 
 class _ProgramJudge(Evaluator):
@@ -49,10 +55,14 @@ class _ProgramJudge(Evaluator):
         return self._program.fingerprint
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        with self._proxy(exchange) as variables:
+        if self._settings.cwd == WORKSPACE and exchange.workspace is None:
+            raise BadJudgement("there is no workspace to run the script in")
+        payload = build_payload(exchange, self._settings.config)
+        with self._proxy(exchange) as proxy:
+            variables = exchange_variables(exchange) | {os.fsencode(k): os.fsencode(v) for k, v in proxy.items()}
             try:
                 async with asyncio.timeout(self._settings.timeout_seconds):
-                    found = await self._program.run(build_payload(exchange, self._settings.config), variables)
+                    found = await self._program.run(payload, variables, exchange.workspace)
             except TimeoutError:
                 raise BadJudgement(f"the script timed out after {self._settings.timeout_seconds:g} s") from None
         return parse_score(found)

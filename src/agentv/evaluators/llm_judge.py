@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of, read_prompt
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of, read_prompt, with_changes
 from agentv.judges.reply import BadJudgement, ask_judge, parse_reply
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, Provider
 from agentv.records import Exchange, Score
@@ -57,7 +57,8 @@ class _ModelJudge(Evaluator):
         return self._template
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        request = build_judge_request(SYSTEM, fill_prompt(self._template, exchange), exchange, SCHEMA)
+        template = with_changes(self._template, exchange) if self._template is PROMPT else self._template
+        request = build_judge_request(SYSTEM, fill_prompt(template, exchange), exchange, SCHEMA)
         try:
             score = await ask_judge(self._judge, request, parse_reply)
         except BadJudgement as error:

@@ -9,7 +9,7 @@ from msgspec import Meta
 from agentv.errors import ConfigError, SettingError
 from agentv.judges.payload import build_payload
 from agentv.judges.reply import BadJudgement, finite_number, parse_score
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, WorkspaceUse
 from agentv.records import Exchange, Json, Score
 from agentv.system.user_functions import UserFunction, check_function, load_function
 
@@ -26,6 +26,8 @@ OFFERED = (
     "input_messages",
     "trace_summary",
     "execution_metrics",
+    "workspace_path",
+    "file_changes",
     "config",
 )
 
@@ -56,6 +58,9 @@ class PythonJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_f
 class _FunctionJudge(Evaluator):
     def __init__(self, function: UserFunction, settings: PythonJudge):
         self._function, self._settings = function, settings
+
+    def workspace_use(self) -> WorkspaceUse:
+        return WorkspaceUse.NAMES_IT if "workspace_path" in self._function.names else WorkspaceUse.NONE
 
     async def evaluate(self, exchange: Exchange) -> Score:
         limit = asyncio.timeout(self._settings.timeout_seconds)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of, with_changes
 from agentv.judges.reply import BadJudgement, ask_judge, find_object
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, Provider
 from agentv.records import Exchange, Score, Weight
@@ -25,9 +25,8 @@ What is expected of the answer:
 
 The answer to check:
 {{ candidate_answer }}
-
-The criteria:
 """
+CRITERIA = "\nThe criteria:\n"
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -97,7 +96,8 @@ class _Rubric(Evaluator):
 
     async def evaluate(self, exchange: Exchange) -> Score:
         listed = "\n".join(f"- {item.id}: {item.description}" for item in self._items)
-        request = build_judge_request(SYSTEM, fill_prompt(PROMPT, exchange) + listed, exchange, SCHEMA)
+        prompt = fill_prompt(with_changes(PROMPT, exchange), exchange) + CRITERIA + listed
+        request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA)
         try:
             checks, reasoning = await ask_judge(self._judge, request, _parse_checks)
         except BadJudgement as error:

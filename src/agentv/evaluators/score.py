@@ -14,7 +14,7 @@ from agentv.judges.reply import BadJudgement, check_score, replace_surrogates
 from agentv.notices import note_lines
 from agentv.protocols import Evaluator, JudgeTarget
 from agentv.providers.settings import target_digest
-from agentv.records import Digests, EvaluatorResult, Exchange, Json, Score
+from agentv.records import Digests, EvaluatorResult, Exchange, Json, Problem, Score
 from agentv.scoring import verdict_of
 from agentv.system.tracebacks import explain_error
 
@@ -64,6 +64,10 @@ class Dependencies(NamedTuple):
     judges: list[JudgeTarget]
     need_reference: list[str]
     """The names of the evaluators that compare with the reference answer."""
+    use_workspace: list[str]
+    """The names of the evaluators that may look at the files in the workspace."""
+    need_workspace: list[Problem]
+    """What is wrong if the target has no workspace."""
 
 
 class CaseEvaluators:
@@ -72,6 +76,8 @@ class CaseEvaluators:
     def __init__(self, evaluators: Sequence[ConfiguredEvaluator], configs: Sequence[Json], dependencies: Dependencies):
         self.evaluators, self._configs, self._dependencies = evaluators, configs, dependencies
         self.need_reference = tuple(dependencies.need_reference)
+        self.workspace_users = tuple(dict.fromkeys(dependencies.use_workspace))
+        self.need_workspace = tuple(dependencies.need_workspace)
         self._last: Digests | None = None
         self._in_parallel = sum(configured.evaluator.waits for configured in evaluators) > 1
 

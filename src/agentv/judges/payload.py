@@ -47,6 +47,8 @@ def build_payload(exchange: Exchange, config: Mapping[str, Any] | None = None) -
                 "cost_usd": response.cost_usd,
                 "duration_ms": response.duration_ms,
             },
+            "workspace_path": exchange.workspace,
+            "file_changes": response.file_changes,
             "config": config,
         },
         enc_hook=str,

@@ -14,9 +14,11 @@ import msgspec
 from agentv.errors import ProviderError, SettingError
 from agentv.formats.yaml import Steps
 from agentv.judges.reply import BadJudgement
-from agentv.processes.child import run_process
-from agentv.processes.command import complete_output, expect_success, output_tail
+from agentv.processes.child import ProcessResult, run_process
+from agentv.processes.command import complete_output, expect_success, output_tail, shell_in
 from agentv.processes.streams import Capture
+from agentv.processes.variables import case_variables
+from agentv.records import Exchange
 
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 _INTERPRETERS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|php|(?:ba|da|z|k)?sh")
@@ -27,37 +29,55 @@ class MissingProgram(SettingError):
     """The program of a script is not on this machine; it may be on the one that the script is meant for."""
 
 
+WORKSPACE = "workspace"
+"""The `cwd` of a program that runs in the folder that the agent has worked in; a folder of that name is ./workspace."""
+
+
 class Program:
-    """A program that reads JSON and writes JSON: a list of arguments, or a command for the shell.
+    """A program of the user's: a list of arguments, or a command for the shell.
 
     Raise `SettingError` if its files do not exist, `MissingProgram` if the program itself is not installed; `at`
     are the steps to the setting that names the program.
+
+    With `in_workspace` it runs in the workspace, if there is one. Its own files are still looked for in `cwd` first,
+    where the agent cannot have changed them; what is not there is expected in the workspace.
     """
 
-    def __init__(self, command: str | Sequence[str], cwd: Path, at: Steps = ("script",)):
+    def __init__(self, command: str | Sequence[str], cwd: Path, at: Steps = ("script",), *, in_workspace: bool = False):
         if not cwd.is_dir():
             hint = "it is relative to the eval file's folder"
             raise SettingError(f"cwd: no such folder: {cwd}", *at[:-1], "cwd", hint=hint)
         arguments = _split(command)
-        if (missing := _missing_file(arguments, cwd)) is not None:
+        if (missing := _missing_file(arguments, cwd, elsewhere=in_workspace)) is not None:
             kind, message, hint = missing
-            raise kind(f"script: {message}", *at, hint=hint)
+            name = "command" if at[-1] == "command" else "script"
+            raise kind(f"{name}: {message}", *at, hint=hint)
         line = command if isinstance(command, str) else "exec " + shlex.join(command)
+        self._cwd, self._in_workspace = cwd, in_workspace
         self.fingerprint = [line, *(_content(cwd / argument) for argument in arguments)]
         """The command and the content of the files that it names."""
-        self._argv = [b"/bin/sh", b"-c", os.fsencode(f"cd -- {shlex.quote(str(cwd))} || exit; {line}")]
+        own = [str(cwd / argument) if in_workspace and _is_own(argument, cwd) else argument for argument in arguments]
+        self._line = line if own == arguments else "exec " + shlex.join(own)
 
-    async def run(self, payload: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
-        """Return the JSON object that the program writes; raise `BadJudgement` if it writes none."""
-        environment = {**os.environb, **{os.fsencode(name): os.fsencode(value) for name, value in variables.items()}}
+    async def finish(
+        self, data: bytes, variables: Mapping[bytes, bytes], workspace: Path | None = None
+    ) -> ProcessResult:
+        """Run the program to its end, with `data` on its stdin; raise `ProviderError` if it cannot be started."""
+        argv = shell_in(workspace if workspace is not None and self._in_workspace else self._cwd, self._line)
         with tempfile.TemporaryFile() as file:
-            file.write(msgspec.json.encode(payload, enc_hook=str))
+            file.write(data)
             file.seek(0)
             try:
                 keep = Capture(MAX_OUTPUT_BYTES)
-                finished = await run_process(self._argv, environment, stdin=file.fileno(), stdout=keep)
+                return await run_process(argv, {**os.environb, **variables}, stdin=file.fileno(), stdout=keep)
             except OSError as error:
-                raise ProviderError(f"the script cannot be started: {error.strerror}") from error
+                raise ProviderError(f"the program cannot be started: {error.strerror}") from error
+
+    async def run(
+        self, payload: Mapping[str, Any], variables: Mapping[bytes, bytes], workspace: Path | None = None
+    ) -> dict[str, Any]:
+        """Return the JSON object that the program writes; raise `BadJudgement` if it writes none."""
+        finished = await self.finish(msgspec.json.encode(payload, enc_hook=str), variables, workspace)
         expect_success(finished)
         try:
             found = msgspec.json.decode(complete_output(finished.stdout, MAX_OUTPUT_BYTES))
@@ -68,6 +88,11 @@ class Program:
         if not isinstance(found, dict):
             raise BadJudgement(f"the script wrote no JSON object but {type(found).__name__}")
         return found
+
+
+def exchange_variables(exchange: Exchange) -> dict[bytes, bytes]:
+    """Return what a program that scores an exchange is told in its environment."""
+    return case_variables(exchange.case.id, exchange.case.file.path.parent.absolute(), exchange.workspace)
 
 
 def _split(command: str | Sequence[str]) -> list[str]:
@@ -83,9 +108,20 @@ def _split(command: str | Sequence[str]) -> list[str]:
     return [] if arguments and "=" in arguments[0] else arguments
 
 
-def _missing_file(arguments: Sequence[str], cwd: Path) -> tuple[type[SettingError], str, str] | None:
-    """Return the error, its message and a hint if the program, or the source file that it runs, does not exist."""
-    if not arguments:
+def _is_own(argument: str, cwd: Path) -> bool:
+    """Return whether an argument names a program or a source file that lies in the program's own folder."""
+    is_path = "/" in argument or argument.endswith(_SOURCES)
+    return is_path and not argument.startswith("-") and (cwd / argument).is_file()
+
+
+def _missing_file(
+    arguments: Sequence[str], cwd: Path, *, elsewhere: bool = False
+) -> tuple[type[SettingError], str, str] | None:
+    """Return the error, its message and a hint if the program, or the source file that it runs, does not exist.
+
+    Files may also be `elsewhere`, where nobody can look yet.
+    """
+    if not arguments or (elsewhere and ("/" in arguments[0] or shutil.which(arguments[0]))):
         return None
     program, *rest = arguments
     if "/" in program and not (cwd / program).exists():

@@ -29,18 +29,33 @@ _SUBJECTS = {"PROMPT": "the prompt has", "GUIDELINES": "the guidelines have", "E
 class Command:
     """A command template, to be run with one set of values after another."""
 
-    def __init__(self, template: str, known: Collection[str], cwd: Path, files_format: str = "{path}"):
+    def __init__(
+        self,
+        template: str,
+        known: Collection[str],
+        cwd: Path,
+        files_format: str = "{path}",
+        environment: Mapping[bytes, bytes] | None = None,
+    ):
         self.cwd = cwd
         self.names = frozenset(found.name for found in parse_template(template).placeholders).intersection(known)
         self._template, self._files_format = template, files_format
         self._script = self._build_script(0)
-        self._environment = dict(os.environb)
+        self._environment = dict(os.environb if environment is None else environment)
 
     async def run(
-        self, values: Mapping[str, str], files: Sequence[Path] = (), stdout: Destination | None = None
+        self,
+        values: Mapping[str, str],
+        files: Sequence[Path] = (),
+        stdout: Destination | None = None,
+        place: "tuple[Path, Mapping[bytes, bytes]] | None" = None,
     ) -> ProcessResult:
-        """Run the command to its end; raise `ProviderError` if it cannot be started with these values."""
-        environment = dict(self._environment)
+        """Run the command to its end; raise `ProviderError` if it cannot be started with these values.
+
+        `place` are another folder than its usual one, and another environment.
+        """
+        cwd, variables = place or (self.cwd, self._environment)
+        environment = dict(variables)
         for name in self.names & values.keys():
             environment[_variable(name)] = _encode_value(name, values[name])
         script = self._script
@@ -49,7 +64,7 @@ class Command:
             for number, path in enumerate(files):
                 environment[_variable(f"PATH_{number}")] = os.fsencode(path)
                 environment[_variable(f"BASENAME_{number}")] = os.fsencode(path.name)
-        return await run_program([b"/bin/sh", b"-c", script], environment, stdout=stdout)
+        return await run_program(shell_in(cwd, script), environment, stdout=stdout)
 
     def display(self, values: Mapping[str, str]) -> str:
         """Return the command as a person would type it; long values are cut, secrets masked."""
@@ -63,8 +78,7 @@ class Command:
                 else expand_variable(name, context)
             )
 
-        start = f"cd -- {shlex.quote(str(self.cwd))} || exit; "
-        return os.fsencode(start) + build_script(self._template, self.names, expand).encode()
+        return build_script(self._template, self.names, expand).encode()
 
     def _expand_file(self, number: int) -> str:
         """Return the words that stand for one file."""
@@ -73,6 +87,12 @@ class Command:
             return expand_variable(f"{name.upper()}_{number}", context)
 
         return build_script(self._files_format, FILE_PLACEHOLDERS, expand)
+
+
+def shell_in(folder: Path, script: str | bytes) -> list[bytes]:
+    """Return the arguments with which a shell runs a script in a folder."""
+    start = os.fsencode(f"cd -- {shlex.quote(str(folder))} || exit; ")
+    return [b"/bin/sh", b"-c", start + (script if isinstance(script, bytes) else os.fsencode(script))]
 
 
 async def run_program(

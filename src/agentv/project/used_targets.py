@@ -1,7 +1,7 @@
 """The targets that an eval file uses -> what is wrong with them, and with who judges. No code of the user's is run."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -9,6 +9,7 @@ import msgspec
 from agentv.cases.guidelines import guideline_patterns
 from agentv.errors import AgentvError, ConfigError, nearest
 from agentv.judges.target import NeededJudges, judge_name
+from agentv.providers.workspaces.settings import has_workspaces
 from agentv.records import EvalCase, Problem
 from agentv.system.dotenv import load_env
 from agentv.targets.read import TargetEntry, TargetList, find_targets, read_targets
@@ -20,10 +21,17 @@ class TargetFiles:
     def __init__(self) -> None:
         self._read: dict[Path, TargetList | AgentvError] = {}
 
-    def problems(self, path: Path, used: Mapping[str, EvalCase], judges: NeededJudges) -> Iterator[Problem]:
+    def problems(
+        self,
+        path: Path,
+        used: Mapping[str, EvalCase],
+        judges: NeededJudges,
+        need_workspace: Mapping[str, Iterable[Problem]],
+    ) -> Iterator[Problem]:
         """Yield what would stop a run of an eval file besides its cases; little if there is no targets file.
 
-        `used` are the targets that its cases ask for, each with the first case that does.
+        `used` are the targets that its cases ask for, each with the first case that does; `need_workspace` is what
+        is wrong if one of them has no workspaces.
         """
         yield from _config_problems(path)
         try:
@@ -41,6 +49,8 @@ class TargetFiles:
             entry = read.entry(name)
             if entry is not None:
                 yield from _entry_problems(entry, file, path.parent.absolute())
+                if entry.draft is not None and not has_workspaces(entry.draft):
+                    yield from need_workspace.get(name, ())
             elif name == "default" and case.target == "default":
                 continue  # a run may be told another by --target
             elif read.names or not read.file_problems:

@@ -78,7 +78,7 @@ def check_file(path: Path, targets: TargetFiles | None = None) -> CheckedFile:
         if len(problems) >= MAX_PROBLEMS:
             raise _TooManyProblems
 
-    judges, used = NeededJudges(), dict[str, EvalCase]()
+    judges, used, needs = NeededJudges(), dict[str, EvalCase](), dict[str, dict[Problem, None]]()
     builder = EvaluatorBuilder(judges, only_check=True, warn=report)
     try:
         for case in _checker(path)(path, report):
@@ -86,7 +86,9 @@ def check_file(path: Path, targets: TargetFiles | None = None) -> CheckedFile:
             used.setdefault(case.target, case)
             for problem in builder.problems(case, case.target):
                 report(problem)
-        for problem in (targets or TargetFiles()).problems(path, used, judges) if used else ():
+            if found := builder.workspace_problems(case, case.target):
+                needs.setdefault(case.target, {}).update(dict.fromkeys(found))
+        for problem in (targets or TargetFiles()).problems(path, used, judges, needs) if used else ():
             report(problem)
     except AgentvError as error:
         problems[Problem.of(error)] = None

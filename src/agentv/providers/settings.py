@@ -17,10 +17,12 @@ from agentv.formats.conversion import Misfit
 from agentv.formats.fingerprint import digest
 from agentv.formats.wire import camel_name
 from agentv.protocols import BatchProvider, Provider
-from agentv.redact import MASK
+from agentv.redact import MASK, is_secret_name
 
 SECRET = Meta(extra={"secret": True})
 """Marks a secret setting: its value is masked, and is no part of digests and cache keys."""
+SECRET_NAMES = Meta(extra={"secret_names": True})
+"""Marks a mapping in which the values whose names say so are secret, such as `API_TOKEN`."""
 IN_CACHE_KEY, NOT_IN_CACHE_KEY = Meta(extra={"cache_key": True}), Meta(extra={"cache_key": False})
 """Mark whether an answer is asked for again when the setting changes. Without a mark, it is unless it is secret."""
 
@@ -72,6 +74,8 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Return the settings as text, with secret ones masked."""
         secret = secret_fields(type(self))
         given = {name: getattr(self, name) for name in self.__struct_fields__ if getattr(self, name) is not None}
+        marks = _declarations(type(self))
+        given = {name: _masked(value) if marks[name].get("secret_names") else value for name, value in given.items()}
         shown = (f"{name}={MASK if name in secret else repr(value)}" for name, value in given.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
@@ -162,6 +166,9 @@ def secret_values(raw: Any, type_: type) -> Iterator[Any]:
             if field.name in secret_fields(type_):
                 yield raw[key]
                 continue
+            if _declarations(type_)[field.name].get("secret_names"):
+                yield from (value for name, value in _pairs(raw[key]) if is_secret_name(name))
+                continue
             for inner in _objects(raw[key]):
                 for struct in _struct_types(field.type):
                     yield from secret_values(inner, struct)
@@ -184,10 +191,25 @@ def _is_secret(extra: dict[str, Any]) -> bool:
 
 def _fields_without(struct: msgspec.Struct, is_left_out: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     return {
-        name: _value_without(getattr(struct, name), is_left_out)
+        name: _without_secret_names(value) if extra.get("secret_names") else _value_without(value, is_left_out)
         for name, extra in _declarations(type(struct)).items()
         if not is_left_out(extra)
+        for value in [getattr(struct, name)]
     }
+
+
+def _without_secret_names(value: Any) -> Any:
+    """Return a mapping without the values whose names say that they are secret."""
+    return {name: inner for name, inner in _pairs(value) if not is_secret_name(name)} if value else value
+
+
+def _masked(value: Any) -> Any:
+    return {name: MASK if is_secret_name(name) else inner for name, inner in _pairs(value)} if value else value
+
+
+def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of a mapping; none if it is no mapping."""
+    return ((str(name), inner) for name, inner in value.items()) if isinstance(value, dict) else iter(())
 
 
 def _value_without(value: Any, is_left_out: Callable[[dict[str, Any]], bool]) -> Any:

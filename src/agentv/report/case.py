@@ -8,12 +8,14 @@ from agentv.formats.wire import text_of
 
 LABEL = 12
 MAX_TRACE_CHARACTERS = 400
+MAX_FILES = 10
 TEXTS = {
     "question": "question",
     "candidate_answer": "answer",
     "expected_outcome": "expected",
     "reference_answer": "reference",
     "note": "note",
+    "workspace_path": "workspace",
     "error": "error",
     "error_details": "details",
 }
@@ -26,6 +28,8 @@ def case_lines(result: Mapping[str, Any], *, trace: bool = False) -> Iterator[st
     for field, name in TEXTS.items():
         if field in result and result[field] is not None:
             yield from _text(name, text_of(result[field]) or "(empty)")
+    if isinstance(changes := result.get("file_changes"), str):
+        yield from _text("changes", "\n".join(_changed_files(changes)) or "(none)")
     for part in result.get("evaluator_results") or ():
         yield from _evaluator(part)
     if figures := _figures(result):
@@ -51,6 +55,21 @@ def _text(name: str, text: str) -> Iterator[str]:
     first, *more = text.rstrip().splitlines() or [""]
     yield f"  {name:{LABEL}}{printable(first)}"
     yield from (f"  {'':{LABEL}}{printable(line)}" for line in more)
+
+
+def _changed_files(diff: str) -> Iterator[str]:
+    """Yield a line for each file of a diff, and how many lines were added and removed."""
+    files: list[list[Any]] = []
+    for line in diff.split("\n"):
+        if line.startswith("diff --git "):
+            names = line.removeprefix("diff --git ")  # the same name twice
+            files.append([names[len(names) // 2 + 1 :].replace("b/", "", 1), 0, 0])
+        elif files and line.startswith(("+", "-")) and not line.startswith(("+++ ", "--- ")):
+            files[-1][1 if line.startswith("+") else 2] += 1
+    for name, added, removed in files[:MAX_FILES]:
+        yield f"{name} +{added} -{removed}" if added or removed else name  # such as a binary file
+    if len(files) > MAX_FILES:
+        yield f"and {len(files) - MAX_FILES} more files: see them with --format json"
 
 
 def _evaluator(part: Mapping[str, Any]) -> Iterator[str]:

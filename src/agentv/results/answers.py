@@ -160,8 +160,10 @@ def response_of(record: Mapping[str, Any]) -> ProviderResponse:
         raise ProviderError("the stored result has no candidate_answer")
     metrics = record.get("execution_metrics")
     kept = ("trace", "stop_reason", "note")
-    return response_from(
+    response = response_from(
         {"text": record["candidate_answer"]}
         | {name: record[name] for name in kept if name in record}
         | (metrics if isinstance(metrics, dict) else {})
     )
+    changes = record.get("file_changes")
+    return msgspec.structs.replace(response, file_changes=changes) if isinstance(changes, str) else response

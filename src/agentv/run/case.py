@@ -6,6 +6,9 @@ from agentv import __version__
 from agentv.calls.retry import FailedCall
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
+from agentv.evaluators.score import CaseEvaluators
+from agentv.notices import say
+from agentv.providers.workspaces.case import CaseWorkspace, KeptPlace
 from agentv.records import Digests, EvalResult, EvaluatorResult, Exchange
 from agentv.redact import clean
 from agentv.run.batch import Batch
@@ -25,6 +28,8 @@ class CaseRunner:
         options = targets.options
         self._plan, self._caller, self._evaluators, self._watcher = plan, targets.caller, evaluators, watcher
         self._trials = options.trials
+        self._kept = KeptPlace(plan.folder, options.run_id or "run")
+        self._has_cache, self._asked_again = options.cache is not None, set[str]()
         self._context = ResultContext(options, plan)
         self._dumps = CaseDumps(
             Dumps(options.dump_prompts, clean) if options.dump_prompts else None,
@@ -33,8 +38,12 @@ class CaseRunner:
             trials=options.trials > 1,
         )
 
-    async def run_case(self, job: Job) -> EvalResult:
-        """Return the result of one job, be the answer ever so odd."""
+    async def run_case(self, job: Job, work: CaseWorkspace | None = None) -> EvalResult:
+        """Return the result of one job, be the answer ever so odd. `work` are the workspaces of its attempts."""
+        if work is None and job.target.workspaces is not None and job.request is not None:
+            seconds = self._caller.seconds(job.target.policy)
+            async with CaseWorkspace(job.target.workspaces, job.request, seconds, self._kept) as own:
+                return await own.end(await self.run_case(job, own))
         try:
             evaluators = self._evaluators.build(job.case, job.planned.name)
             digests = evaluators.digests_of(job.digest, job.planned.digest)
@@ -46,12 +55,15 @@ class CaseRunner:
                 outcome = outcome_of(*job.batch.answer(job.request, self._caller))
             else:
                 target, on_retry = job.target, partial(self._on_retry, job)
-                called = await self._caller.call(target.provider, target.policy, job.request, on_retry)
+                if work is not None:
+                    self._choose_cache(work, job, evaluators)
+                called = await self._caller.call(target.provider, target.policy, job.request, on_retry, work)
                 outcome = outcome_of(*called)
             self._dumps.trace(job.case, job.planned.name, outcome, job.trial)
             if outcome.response is None:
                 return self._result(job, outcome, digests)
-            exchange = Exchange(case=job.case, request=job.request, response=outcome.response)
+            workspace = work.path if work is not None else None
+            exchange = Exchange(case=job.case, request=job.request, response=outcome.response, workspace=workspace)
             return self._result(job, outcome, digests, await evaluators.results(exchange))
         except AgentvError:
             raise  # what cannot be written concerns all cases
@@ -59,6 +71,14 @@ class CaseRunner:
             digests = Digests(case="", target=job.planned.digest, evaluators="", agentv=__version__)
             odd = f"the answer cannot be used: {type(error).__name__}: {error}"
             return self._result(job, Outcome(1, error=odd), digests)
+
+    def _choose_cache(self, work: CaseWorkspace, job: Job, evaluators: CaseEvaluators) -> None:
+        """Decide whether an answer of the cache will do: without its files, some evaluators cannot score it."""
+        work.takes_cached = not evaluators.workspace_users
+        if not work.takes_cached and self._has_cache and job.target.name not in self._asked_again:
+            self._asked_again.add(job.target.name)
+            names = ", ".join(map(repr, evaluators.workspace_users))
+            say(f"target {job.target.name!r} is asked again despite --cache: {names} may need the workspace's files")
 
     def _on_retry(self, job: Job, attempt: int, failed: FailedCall) -> None:
         self._dumps.trace(job.case, job.planned.name, outcome_of(attempt, failed), job.trial)

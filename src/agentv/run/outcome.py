@@ -95,6 +95,7 @@ def result_of(
         candidate_answer=response.text if response else "",
         stop_reason=response.stop_reason if response else None,
         note=_note(response) if response else None,
+        file_changes=response.file_changes if response else None,
         evaluator_results=scores,
         trace_summary=summarize_trace(trace, response) if response and trace is not None else None,
         execution_metrics=_metrics(response) if response else None,

@@ -23,6 +23,7 @@ from agentv.judges.target import JudgeRef, NeededJudges, judge_error, judge_name
 from agentv.notices import note, warn
 from agentv.protocols import BatchProvider, Provider
 from agentv.providers.settings import TargetSettings, target_digest
+from agentv.providers.workspaces.settings import has_workspaces
 from agentv.records import EvalCase, Problem, ShardPlan
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, Selection, matches
 from agentv.system.compact_sets import DuplicateFinder
@@ -137,6 +138,9 @@ class _Planner:
         self.secrets: set[str] = set()
         self._told: set[Problem] = set()
         self._is_strict = False
+        self._need_workspace: dict[str, dict[Problem, None]] = {}
+        """What is wrong with the evaluators of a file if a target, by name, has no workspaces."""
+        self._versions: dict[tuple[Path, Path, str], str] = {}
 
     def report(self, problem: Problem) -> None:
         """Tell of a warning, keep an error; more errors than anyone will read end the planning."""
@@ -178,6 +182,7 @@ class _Planner:
         """Return the targets that the cases use, each with the first case that does, and how many cases there are."""
         builder = EvaluatorBuilder(judges, dry_run=self._options.dry_run, targets=self._options.targets)
         used: dict[str, EvalCase] = {}
+        self._need_workspace = {}
         selected = cases = 0
         here: set[str] = set()
         patterns = guideline_patterns(path.parent) if self.shards is not None else ()
@@ -196,6 +201,8 @@ class _Planner:
                 used[name] = case
             for problem in builder.problems(case, name):
                 self.report(problem)
+            if needs := builder.workspace_problems(case, name):
+                self._need_workspace.setdefault(name, {}).update(dict.fromkeys(needs))
             if self.shards is None:
                 continue
             if not self.problems:
@@ -227,6 +234,7 @@ class _Planner:
         refs = {} if self._options.dry_run else judges.cases
         file = self._find_targets(path, needed=bool(refs))
         if file is None:
+            self._check_workspaces(used, {})
             return planned._replace(targets={name: PlannedTarget(name, None, STAND_IN) for name in used})
         note(f"{path}: targets are read from {file}")
         named = {ref.name for ref in refs if ref.name}
@@ -239,9 +247,28 @@ class _Planner:
         folder = path.parent.absolute()
         resolved = {} if self.problems else self._resolve_judges(refs, read, folder, file)
         targets = dict(self._targets(path, used, read, file))
+        self._check_workspaces(used, read.targets)
         return planned._replace(
             targets=targets, targets_file=file.absolute(), settings=read.targets, judges=dict(resolved)
         )
+
+    def _check_workspaces(self, used: Iterable[str], settings: Mapping[str, TargetSettings]) -> None:
+        """Report evaluators that run in the workspace of a target that has none. In a dry run they are not run."""
+        if self._options.dry_run:
+            return
+        for name in used:
+            target = settings.get(name)
+            if self._options.stand_in is None and (target is None or has_workspaces(target)):
+                continue
+            for problem in self._need_workspace.get(name, ()):
+                self.report(problem)
+
+    def _version(self, name: str, settings: TargetSettings, folder: Path, file: Path) -> str:
+        """Return whose answers a target's are; what it works on is read once for all the eval files of a folder."""
+        key = file, folder, name
+        if key not in self._versions:
+            self._versions[key] = target_version(settings, folder, file)
+        return self._versions[key]
 
     def _resolve_judges(
         self, refs: Mapping[JudgeRef, EvalCase], read: TargetList, folder: Path, file: Path
@@ -279,8 +306,7 @@ class _Planner:
                 folder = path.parent.absolute()
                 if stand_in is None and not self._can_be_opened(name, settings, folder, file, read):
                     continue
-                # whose answers these are
-                stamp = STAND_IN if stand_in else target_version(settings, folder, file)
+                stamp = STAND_IN if stand_in else self._version(name, settings, folder, file)
                 yield name, PlannedTarget(name, settings, stamp, _files(settings))
             elif stand_in is not None:
                 yield name, PlannedTarget(name, None, STAND_IN)

@@ -18,6 +18,7 @@ from agentv.notices import warn
 from agentv.processes.child import end_orphans
 from agentv.protocols import BatchProvider, Check, Checked, JudgeTarget, Provider
 from agentv.providers.settings import RetrySettings, TargetSettings
+from agentv.providers.workspaces.workspace import Workspaces
 from agentv.records import EvalCase, Problem, ProviderRequest, ProviderResponse
 from agentv.redact import clean
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, RunOptions
@@ -33,6 +34,9 @@ class OpenTarget:
         self._any: object = provider
         self.batch_provider = provider if isinstance(provider, BatchProvider) else None
         self.provider: Provider = _NoSingleAnswers(name) if isinstance(provider, BatchProvider) else provider
+        workspaces = getattr(provider, "workspaces", None)
+        self.workspaces = workspaces if isinstance(workspaces, Workspaces) and workspaces.are_fresh else None
+        """Where it works, if that is a fresh folder for each attempt at a case."""
         self._entering = asyncio.Lock()
         self._is_entered = False
 

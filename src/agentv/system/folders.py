@@ -38,7 +38,7 @@ def project_root(folder: Path) -> Path | None:
 
 
 WRITTEN_BY_RUNS = frozenset(
-    ("results", "runs", "cache", "prompts", "traces", "logs", "batches", "labels.jsonl", ".gitignore")
+    ("results", "runs", "cache", "prompts", "traces", "logs", "batches", "workspaces", "labels.jsonl", ".gitignore")
 )
 """What runs leave in the `.agentv` folder of whatever folder they were started in."""
 _ROOT_FILES = ("targets.yaml", "targets.yml", ".agentv.yaml", ".env")

@@ -33,6 +33,11 @@ class UserFunction:
         self._function, self._first, self._apart = function, first, apart
         self._parameters = _parameters(function, offered)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the parameters that are filled."""
+        return frozenset(parameter.name for parameter in self._parameters)
+
     async def __call__(self, values: Mapping[str, Any]) -> Any:
         """Return what the function returns."""
         given = [(parameter, values.get(parameter.name, values[self._first])) for parameter in self._parameters]

@@ -115,7 +115,7 @@ def _open(settings: TargetSettings, file: Path, folders: Sequence[Path]) -> Prov
 def _check_program(settings: CliSettings, folder: Path) -> None:
     """Raise `ConfigError` if the shell would not find the program that the command starts."""
     word = PLAIN_WORD.match(settings.command_template.strip())
-    cwd = folder / Path(settings.cwd or ".").expanduser()
+    cwd = folder / Path(settings.cwd or settings.workspace_template or ".").expanduser()
     if word is None or not cwd.is_dir():
         return
     found = subprocess.run(["/bin/sh", "-c", 'command -v "$0"', word[0]], cwd=cwd, capture_output=True, check=False)

@@ -22,11 +22,10 @@ from agentv.processes.child import ProcessResult
 from agentv.processes.command import SHOWN_CHARACTERS, describe_exit, output_tail, run_program, shorten
 from agentv.processes.streams import Capture
 from agentv.providers.agents.event_log import LOG_FORMATS, AgentLogs
-from agentv.providers.agents.workspaces import Workspaces
-from agentv.providers.settings import NOT_IN_CACHE_KEY, VARIABLE, Seconds, TargetSettings, Text
+from agentv.providers.settings import NOT_IN_CACHE_KEY, VARIABLE, Seconds, Text
+from agentv.providers.workspaces.settings import WorkspaceSettings
 from agentv.records import Json, ProviderRequest, ProviderResponse
 from agentv.redact import clean
-from agentv.system.folders import existing_folder
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_KEPT_BYTES = 32 * 1024 * 1024
@@ -35,10 +34,11 @@ LOGS = Path(".agentv/logs")
 LogFormat = Annotated[str, Meta(extra_json_schema={"anyOf": [{"enum": [*LOG_FORMATS]}, {"pattern": VARIABLE}]})]
 
 
-class CodingAgentSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CodingAgentSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A coding agent, driven through its own command-line program."""
 
     reads_files: ClassVar[bool] = True
+    always_has_workspace: ClassVar[bool] = True
     kind: ClassVar[str]
     """What this kind of target is called."""
     program: ClassVar[str]
@@ -50,17 +50,12 @@ class CodingAgentSettings(TargetSettings, frozen=True, kw_only=True, forbid_unkn
     args: Annotated[tuple[str, ...] | None, Meta(description="More arguments for it.")] = None
     model: Annotated[Text | None, Meta(description="The model it should use.")] = None
     system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
-    cwd: Annotated[Text | None, Meta(description="The folder it works in, relative to the eval file's.")] = None
-    workspace_template: Annotated[Text | None, Meta(description="A folder copied afresh for each case.")] = None
     timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take."), NOT_IN_CACHE_KEY] = None
     log_dir: Annotated[Text | None, Meta(description="Where its logs go, one file a case.")] = None
     log_format: Annotated[LogFormat | None, Meta(description="Its events as they are, or a line each.")] = None
 
     def validate(self) -> Iterator[Misfit]:
         yield from super().validate()
-        if self.cwd is not None and self.workspace_template is not None:
-            hint = "an agent works in a folder of yours, or in fresh copies of one: take out the other"
-            yield Misfit(("workspace_template",), "cwd is given as well", hint)
         form = "json" if self.log_format is None else self.log_format
         if form not in LOG_FORMATS and not form.startswith("${{"):
             yield Misfit(("log_format",), f"unknown log_format {form!r}", nearest(form, LOG_FORMATS))
@@ -74,13 +69,6 @@ class CodingAgentSettings(TargetSettings, frozen=True, kw_only=True, forbid_unkn
             message = f"no such program: {path}"
             raise ConfigError(message, hint=f"{self.install}; 'executable' names it if it is somewhere else")
         return os.path.abspath(found)
-
-    def workspaces(self, folder: Path) -> Workspaces:
-        """Return where the agent works; raise `ConfigError` for a folder that does not exist."""
-        return Workspaces(
-            existing_folder(folder, self.cwd, "cwd") if self.cwd else None,
-            existing_folder(folder, self.workspace_template, "workspace_template") if self.workspace_template else None,
-        )
 
     def logs(self) -> AgentLogs:
         """Return where its events are logged: below the folder that the run was started in."""
@@ -191,7 +179,7 @@ class CodingAgent(ABC):
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         transcript = self.transcript()
-        async with self.workspaces.new() as workspace:
+        async with self.workspaces.folder(request) as workspace:
             with self._logs.new(request) as log:
 
                 def take(line: bytes) -> None:
@@ -220,7 +208,7 @@ class CodingAgent(ABC):
         with tempfile.TemporaryFile() as file:
             file.write(self.prompt(request).encode())
             file.seek(0)
-            return await run_program(argv, os.environb, stdin=file.fileno(), stdout=events)
+            return await run_program(argv, self.workspaces.environment, stdin=file.fileno(), stdout=events)
 
 
 class EventLines(Capture):

@@ -28,6 +28,7 @@ UNUSED = {
     "model": "choose the model in the editor",
     "log_dir": "the editor keeps its own records",
     "log_format": "the editor keeps its own records",
+    "env": "the editor has the environment that it was started with",
 }
 """Settings of coding agents that the editor's command knows nothing of, and what to do."""
 
@@ -64,10 +65,10 @@ class Vscode:
     def __init__(self, settings: VscodeSettings, folder: Path):
         self._settings = settings
         self._program = settings.find_program(folder)
-        self._workspaces = settings.workspaces(folder)
+        self.workspaces = settings.workspaces(folder)
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        async with self._workspaces.new() as workspace:
+        async with self.workspaces.folder(request) as workspace:
             try:
                 folder = make_folder(workspace, ".agentv-")
             except OSError as error:

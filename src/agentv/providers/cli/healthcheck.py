@@ -28,11 +28,14 @@ class CommandHealthcheck(NamedTuple):
     template: str
     cwd: Path
     seconds: float
+    environment: tuple[tuple[bytes, bytes], ...] = ()
 
     async def run(self) -> None:
+        environment = dict(self.environment or os.environb)
+        command = Command(self.template, PLACEHOLDER_VALUES, self.cwd, environment=environment)
         try:
             async with asyncio.timeout(self.seconds):
-                expect_success(await Command(self.template, PLACEHOLDER_VALUES, self.cwd).run(PLACEHOLDER_VALUES))
+                expect_success(await command.run(PLACEHOLDER_VALUES))
         except TimeoutError:
             raise ProviderError(f"the command has not ended after {self.seconds:g} s") from None
 

@@ -31,7 +31,9 @@ from agentv.processes.template import QuoteContext, find_problems, parse_templat
 from agentv.protocols import BatchProvider, Check, Provider, Requests
 from agentv.providers.cli.batch_output import BatchOutput, read_output
 from agentv.providers.cli.healthcheck import PLACEHOLDER_VALUES, CommandHealthcheck, HttpHealthcheck
-from agentv.providers.settings import NOT_IN_CACHE_KEY, Flag, Seconds, TargetSettings, Text
+from agentv.providers.settings import NOT_IN_CACHE_KEY, Flag, Seconds, Text
+from agentv.providers.workspaces.settings import WorkspaceSettings
+from agentv.providers.workspaces.workspace import Workspaces
 from agentv.records import Message, ProviderRequest, ProviderResponse
 from agentv.redact import clean
 from agentv.system.compact_sets import HashSet
@@ -66,14 +68,13 @@ class CommandCheck(
     timeout_seconds: Seconds | None = None
 
 
-class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CliSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A command that answers on standard output or in {OUTPUT_FILE}."""
 
     reads_files: ClassVar[bool] = True
     answers_batches: ClassVar[bool] = True
 
     command_template: Annotated[Text, Meta(description="The command, with {PROMPT} and other placeholders.")]
-    cwd: Annotated[Text | None, Meta(description="Its folder, relative to the eval file's.")] = None
     timeout_seconds: Annotated[
         Seconds | None, Meta(description="How long one case may take, or the batch."), NOT_IN_CACHE_KEY
     ] = None
@@ -85,6 +86,10 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     )
 
     def validate(self) -> Iterator[Misfit]:
+        yield from super().validate()
+        if self.provider_batching is True and self.workspace_template is not None:
+            hint = "one call answers all cases, and each case has a workspace of its own: take out one of the two"
+            yield Misfit(("workspace_template",), "provider_batching is given as well", hint)
         known = BATCH if self.provider_batching else SINGLE
         yield from _check_template(("command_template",), self.command_template, known)
         if self.files_format:
@@ -106,10 +111,11 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def open(self, folder: Path) -> Provider | BatchProvider:
         known = BATCH if self.provider_batching else SINGLE
+        workspaces = self.workspaces(folder)
         cwd = existing_folder(folder, self.cwd, "cwd")
-        command = Command(self.command_template, known, cwd, self.files_format or "{path}")
+        command = Command(self.command_template, known, cwd, self.files_format or "{path}", workspaces.environment)
         check = self._check(folder, cwd)
-        return CliBatch(self, command, check) if self.provider_batching else Cli(self, command, check)
+        return CliBatch(self, command, check) if self.provider_batching else Cli(self, command, check, workspaces)
 
     def _check(self, folder: Path, cwd: Path) -> Check | None:
         match self.healthcheck:
@@ -117,7 +123,9 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
                 return HttpHealthcheck(url, float(seconds or CHECK_SECONDS))
             case CommandCheck(command_template=template, timeout_seconds=seconds) as check:
                 where = existing_folder(folder, check.cwd, "healthcheck.cwd") if check.cwd else cwd
-                return CommandHealthcheck(template, where, float(seconds or CHECK_SECONDS))
+                return CommandHealthcheck(
+                    template, where, float(seconds or CHECK_SECONDS), tuple(self.environment().items())
+                )
         return None
 
 
@@ -138,8 +146,9 @@ class _CommandProvider:
 class Cli(_CommandProvider):
     """Runs the command for each request. It may be entered several times; the last to leave removes its files."""
 
-    def __init__(self, settings: CliSettings, command: Command, check: Check | None):
+    def __init__(self, settings: CliSettings, command: Command, check: Check | None, workspaces: Workspaces):
         super().__init__(settings, command, check)
+        self.workspaces = workspaces
         self._users = 0
         self._request_numbers = itertools.count(1)
         self._temporary: Path | None = None
@@ -194,7 +203,13 @@ class Cli(_CommandProvider):
         if self._settings.verbose:
             say(f"{request.eval_id}: running {self._command.display(values)}")
         in_file = "OUTPUT_FILE" in self._command.names
-        finished = await self._command.run(values, request.input_files, Capture(0 if in_file else MAX_ANSWER_BYTES))
+        capture = Capture(0 if in_file else MAX_ANSWER_BYTES)
+        if self.workspaces.are_fresh:
+            async with self.workspaces.folder(request) as workspace:
+                place = workspace, self.workspaces.variables(request.eval_id, workspace)
+                finished = await self._command.run(values, request.input_files, capture, place)
+        else:
+            finished = await self._command.run(values, request.input_files, capture)
         expect_success(finished)
         data = read_output_file(values["OUTPUT_FILE"], finished) if in_file else complete_output(finished.stdout)
         return answer_from(data)

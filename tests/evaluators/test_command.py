@@ -1,0 +1,158 @@
+"""A command that scores an answer by how it ends, or by what it writes."""
+
+import asyncio
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agentv.errors import SettingError
+from agentv.evaluators.command import Command
+from agentv.records import Exchange, Score
+from tests.kits.evaluators import an_exchange, made, misfit
+from tests.kits.processes import living
+from tests.kits.project import Write, agentv
+from tests.kits.workspaces import Project, command
+
+PYTHON = sys.executable
+
+
+def score(write: Write, line: str | list[str], answer: str = "the answer", **settings: Any) -> Score:
+    """The score of an answer; the workspace is the folder `work`."""
+    folder = write("work/made.txt", "made\n").parent
+    evaluator = made(Command, folder.parent, command=line, **settings)
+    exchange: Exchange = msgspec.structs.replace(an_exchange(answer), workspace=folder)
+    found: Score = asyncio.run(evaluator.evaluate(exchange))
+    return found
+
+
+def test_exit_code_0_is_a_hit(write: Write) -> None:
+    assert score(write, "cat made.txt") == Score(score=1.0, hits=("'cat made.txt' succeeded",))
+    assert score(write, ["cat", "made.txt"]).score == 1.0
+
+
+def test_any_other_is_a_miss_with_the_end_of_both_streams(write: Write) -> None:
+    found = score(write, "echo 2 failed; echo careful >&2; exit 4")
+    message = "'echo 2 failed; echo careful >&2; exit 4' failed with exit code 4: 2 failed\ncareful"
+    assert found == Score(score=0.0, misses=(message,))
+    assert score(write, "false").misses == ("'false' failed with exit code 1, and said nothing",)
+    assert "was killed by SIGKILL" in score(write, "kill -9 $$").misses[0]
+
+
+def test_a_long_output_is_cut_at_its_beginning(write: Write) -> None:
+    (miss,) = score(write, f'{PYTHON} -c \'print("x" * 100000 + "end")\'; exit 1').misses
+    assert len(miss) < 2500
+    assert miss.endswith("xend")
+
+
+def test_negate_turns_it_around(write: Write) -> None:
+    assert score(write, "false", negate=True).hits == ("'false' failed with exit code 1, and said nothing",)
+    assert score(write, "true", negate=True) == Score(score=0.0, misses=("'true' succeeded",))
+
+
+def test_a_command_that_does_not_end_is_a_miss_and_leaves_no_child(write: Write, nap: str) -> None:
+    found = score(write, f"{nap} & {nap}", timeout_seconds=0.5)
+    assert (found.score, found.failed) == (0.0, False)
+    assert found.misses[0].endswith("did not end within 0.5 s")
+    assert living(nap) == []
+
+
+def test_the_answer_is_on_stdin_and_the_rest_in_the_environment(write: Write) -> None:
+    check = f'test "$(cat)" = "$(printf %s {shlex.quote("$(touch hacked); `x` é")})"'
+    assert score(write, check, "$(touch hacked); `x` é").score == 1.0
+    assert not Path("work/hacked").exists()
+    assert score(write, 'test "$AGENTV_WORKSPACE" = "$(pwd)" && test "$AGENTV_EVAL_ID" = id').score == 1.0
+
+
+def test_a_command_without_a_workspace_runs_beside_the_eval_file(write: Write) -> None:
+    write("here.txt", "")
+    evaluator = made(Command, Path.cwd(), command='test -f here.txt && test -z "$AGENTV_WORKSPACE"')
+    assert asyncio.run(evaluator.evaluate(an_exchange("x"))).score == 1.0
+
+
+def test_cwd_names_another_folder(write: Write) -> None:
+    write("tools/check.sh", 'test -f check.sh && test -f "$AGENTV_WORKSPACE/made.txt"\n')
+    assert score(write, "sh check.sh", cwd="tools").score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("0.25", Score(score=0.25)),
+        ("1\n", Score(score=1.0)),
+        ("collected 3 tests\n0.5\n", Score(score=0.5)),
+        ('{"score": 0.75, "hits": ["three of four"]}', Score(score=0.75, hits=("three of four",))),
+    ],
+)
+def test_a_score_is_read_from_stdout(write: Write, written: str, expected: Score) -> None:
+    write("written", written)
+    assert score(write, "cat ../written", score_from="stdout") == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("echo well done", "the command wrote no number and no JSON object with a score: well done"),
+        ("true", "the command wrote no number and no JSON object with a score, and said nothing"),
+        ("echo '{\"points\": 1}'", "no 'score' in "),
+        ("echo NaN", "the command wrote no number"),
+        ("echo true", "the command wrote no number"),
+        ("echo 1; exit 3", "the command failed with exit code 3: 1"),
+    ],
+)
+def test_output_without_a_score_is_a_failure_of_the_evaluator(write: Write, line: str, words: str) -> None:
+    project = Project(write)
+    project.evaluators = [command(line, score_from="stdout")]
+    (part,) = project.one()["evaluator_results"]
+    assert part["failed"] is True
+    assert words in part["misses"][0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"command": "  "}, "command: it is empty"),
+        ({"command": ["no-such-program-4711"]}, "command: no such command: no-such-program-4711"),
+        ({"command": "no-such-program-4711 -q"}, "command: no such command: no-such-program-4711"),
+        ({"command": "true", "cwd": "nowhere"}, "cwd: no such folder: "),
+        ({"command": "true", "negate": True, "score_from": "stdout"}, "negate: the score is read from stdout"),
+    ],
+)
+def test_settings_that_cannot_be_used(write: Write, settings: dict[str, Any], words: str) -> None:
+    write("x", "")
+    with pytest.raises(SettingError) as error:
+        made(Command, Path.cwd(), **settings)
+    assert words in error.value.message
+    assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"command": ""}, "must not be empty"),
+        ({"command": []}, "must not be empty"),
+        ({"command": "x", "score_from": "stderr"}, "unknown score_from 'stderr'"),
+        ({"command": "x", "timeout_seconds": 0}, "more than 0"),
+    ],
+)
+def test_settings_that_do_not_fit(settings: dict[str, Any], words: str) -> None:
+    assert words in misfit(Command, **settings)
+
+
+def test_what_is_wrong_is_told_with_its_place_before_the_run(write: Write) -> None:
+    project = Project(write)
+    project.evaluators = [command("pytset-4711 -q", name="tests")]
+    said = project.refused()
+    assert "cases.jsonl: Line 1: case 'a': evaluators[0]: command: no such command: pytset-4711" in said
+    assert "0 errors, 1 warning" in agentv("validate", "cases.jsonl").stdout  # it may be on another machine
+
+
+def test_a_dry_run_runs_no_command(write: Write) -> None:
+    project = Project(write)
+    project.evaluators = [command('touch ran; touch "$AGENTV_EVAL_DIR/ran"')]
+    found = project.one("--dry-run")
+    assert found["misses"] == ["dry run: there is no workspace"]
+    assert not Path("ran").exists()
