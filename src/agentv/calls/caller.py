@@ -14,6 +14,7 @@ from agentv.calls.cache_key import cache_key, target_key
 from agentv.calls.rate_limit import RateLimiter
 from agentv.calls.retry import Attempts, Backoff, FailedCall, RetryPolicy
 from agentv.calls.timeout import within
+from agentv.notices import on_inner_retry
 from agentv.protocols import Provider
 from agentv.providers.settings import RetrySettings, TargetSettings
 from agentv.records import ProviderRequest, ProviderResponse
@@ -21,6 +22,7 @@ from agentv.records import ProviderRequest, ProviderResponse
 TIMEOUT_SECONDS = 600.0
 INITIAL_MS, MOST_MS, FACTOR = 1000, 60_000, 2
 OnRetry = Callable[[int, FailedCall], None]
+"""Is told the number of an attempt that failed and is repeated, and why it failed."""
 
 
 class CallPolicy:
@@ -125,6 +127,7 @@ class Caller:
             return 1, known
         attempts = None
         number = 1
+        on_inner_retry.set(lambda inner, reason: on_retry(inner, FailedCall(reason, is_inner=True)))
         while True:
             got = await self._attempt(provider, policy, request, number)
             if not isinstance(got, FailedCall):

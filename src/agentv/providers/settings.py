@@ -17,6 +17,7 @@ from agentv.formats.conversion import Misfit
 from agentv.formats.fingerprint import digest
 from agentv.formats.wire import camel_name
 from agentv.protocols import BatchProvider, Provider
+from agentv.records import TokenUsage
 from agentv.redact import MASK
 
 SECRET = Meta(extra={"secret": True})
@@ -134,6 +135,17 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     input: Amount | None = None
     output: Amount | None = None
     cached: Amount | None = None
+
+
+def cost_of(usage: TokenUsage | None, pricing: Pricing | None) -> float | None:
+    """Return what the tokens cost in USD, if prices are set; cached tokens may have a price of their own."""
+    if usage is None or pricing is None:
+        return None
+    cached = usage.cached or 0
+    fresh = (usage.input or 0) - cached
+    price = float(pricing.input or 0)
+    cached_price = price if pricing.cached is None else float(pricing.cached)
+    return (fresh * price + cached * cached_price + (usage.output or 0) * float(pricing.output or 0)) / 1_000_000
 
 
 class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.providers.agents.agent import Transcript, add_line, parse_event
 from agentv.providers.agents.claude_code import ClaudeTranscript
 from agentv.providers.agents.codex import CodexTranscript
+from agentv.providers.agents.transcript import Transcript, add_line, parse_event
 from tests.kits.agents import Agents
 from tests.kits.claude_events import INIT, assistant, result, text, tool_result, tool_use
 from tests.kits.codex_events import COMPLETED, STARTED, item, message
@@ -317,7 +317,8 @@ def test_no_event_whatsoever_breaks_a_transcript(data: st.DataObject, kind: type
         holder, key = data.draw(st.sampled_from(places(spoiled)))
         holder[key] = data.draw(values)
         assert isinstance(add_line(transcript, json.dumps(spoiled).encode()), str)
-    assert isinstance(transcript.response().text, str)
+    assert isinstance(transcript.response(1.0).text, str)
+    assert isinstance(transcript.note(), str | None)
 
 
 @pytest.mark.parametrize("line", [b"[" * 100_000, b'{"a":' * 100_000, b'{"a": "\\ud83d', b"\xff", b'{"a": 1} {"b": 2}'])

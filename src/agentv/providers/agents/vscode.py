@@ -20,7 +20,7 @@ from agentv.processes.command import MAX_ANSWER_BYTES, describe_exit, output_tai
 from agentv.processes.streams import TAIL_BYTES, Output
 from agentv.protocols import Provider
 from agentv.providers.agents.agent import CodingAgentSettings, join_parts, link_files
-from agentv.records import ProviderRequest, ProviderResponse
+from agentv.records import Json, ProviderRequest, ProviderResponse
 from agentv.system.temporary import make_folder, remove_folder
 
 POLL_SECONDS = 0.2
@@ -28,6 +28,7 @@ UNUSED = {
     "model": "choose the model in the editor",
     "log_dir": "the editor keeps its own records",
     "log_format": "the editor keeps its own records",
+    "keep_sessions": "the editor keeps its own records",
 }
 """Settings of coding agents that the editor's command knows nothing of, and what to do."""
 
@@ -65,6 +66,10 @@ class Vscode:
         self._settings = settings
         self._program = settings.find_program(folder)
         self._workspaces = settings.workspaces(folder)
+
+    def preview(self, request: ProviderRequest) -> Json:
+        """Return the document that is opened for a request; where the answer goes is only known in a run."""
+        return {"document": prompt_document(request, self._settings.system_prompt, Path("response.md"))}
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         async with self._workspaces.new() as workspace:
