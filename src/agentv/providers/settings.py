@@ -134,18 +134,18 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     input: Amount | None = None
     output: Amount | None = None
-    cached: Amount | None = None
+    cached: Annotated[Amount | None, Meta(description="Read from the cache; as input if left out.")] = None
+    cache_write: Annotated[Amount | None, Meta(description="Written to the cache; as input if left out.")] = None
 
-
-def cost_of(usage: TokenUsage | None, pricing: Pricing | None) -> float | None:
-    """Return what the tokens cost in USD, if prices are set; cached tokens may have a price of their own."""
-    if usage is None or pricing is None:
-        return None
-    cached = usage.cached or 0
-    fresh = (usage.input or 0) - cached
-    price = float(pricing.input or 0)
-    cached_price = price if pricing.cached is None else float(pricing.cached)
-    return (fresh * price + cached * cached_price + (usage.output or 0) * float(pricing.output or 0)) / 1_000_000
+    def cost(self, usage: TokenUsage) -> float:
+        """Return what the tokens cost in USD."""
+        price = float(self.input or 0)
+        cached, written = usage.cached or 0, usage.cache_write or 0
+        cached_price = price if self.cached is None else float(self.cached)
+        written_price = price if self.cache_write is None else float(self.cache_write)
+        fresh = max(0, (usage.input or 0) - cached - written)
+        tokens = fresh * price + cached * cached_price + written * written_price
+        return (tokens + (usage.output or 0) * float(self.output or 0)) / 1_000_000
 
 
 class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

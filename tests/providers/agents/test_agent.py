@@ -16,8 +16,18 @@ from agentv.providers.agents.claude_code import ClaudeTranscript
 from agentv.providers.agents.codex import CodexTranscript
 from agentv.providers.agents.transcript import Transcript, add_line, parse_event
 from tests.kits.agents import Agents
-from tests.kits.claude_events import INIT, assistant, result, text, tool_result, tool_use
-from tests.kits.codex_events import COMPLETED, STARTED, item, message
+from tests.kits.claude_events import (
+    INIT,
+    api_retry,
+    assistant,
+    model_usage,
+    permission_denied,
+    result,
+    text,
+    tool_result,
+    tool_use,
+)
+from tests.kits.codex_events import COMPLETED, STARTED, item, message, reconnecting
 from tests.kits.processes import living, start_process, wait_until
 from tests.kits.project import Write, agentv
 
@@ -300,6 +310,13 @@ EVENTS = [
     *(INIT, assistant(text("a"), tool_use("t1", "Read", a=1)), tool_result("t1", [text("b")]), result()),
     *(*STARTED, COMPLETED, message(), item("command_execution", command="ls"), item("web_search", "started")),
     *(item("mcp_tool_call", server="s", tool="t", arguments={}), {"type": "turn.failed", "error": {"message": "m"}}),
+    *(item("collab_tool_call", tool="wait", prompt=None, status="failed"), item("todo_list", items=[]), item("new")),
+    *(reconnecting(1, "unexpected status 401"), item("command_execution", command="sh -c 'a b'", status="declined")),
+    *(api_retry(1, 529, "overloaded"), permission_denied("t1", "Read")),
+    assistant(
+        tool_use("t1", "mcp__s__t"), tool_use_meta=[{"id": "t1", "tool_name": "t"}], timestamp="2026-11-17T05:32Z"
+    ),
+    result(modelUsage={"a": model_usage(fresh=1)}, permission_denials=[{"tool_name": "Read", "tool_use_id": "t1"}]),
 ]
 
 

@@ -12,7 +12,7 @@ from agentv.protocols import Provider
 from agentv.providers.agents.agent import CodingAgent, CodingAgentSettings
 from agentv.providers.agents.transcript import AgentFailure, InnerRetry, Transcript, may_pass
 from agentv.providers.network import server_message
-from agentv.providers.settings import Pricing, cost_of
+from agentv.providers.settings import Pricing
 from agentv.records import Json, ProviderRequest, TokenUsage
 
 INPUTS = {
@@ -90,7 +90,7 @@ class CodexTranscript(Transcript):
         self._pricing = pricing
 
     def cost(self, usage: TokenUsage | None) -> float | None:
-        return cost_of(usage, self._pricing)
+        return None if usage is None or self._pricing is None else self._pricing.cost(usage)
 
     def add(self, event: Json) -> str:
         match event:

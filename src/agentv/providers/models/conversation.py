@@ -15,7 +15,7 @@ import msgspec
 from agentv.errors import ProviderError
 from agentv.formats.wire import mended_json
 from agentv.providers.network import NetworkProvider, connection_error, excerpt
-from agentv.providers.settings import LanguageModelSettings, cost_of
+from agentv.providers.settings import LanguageModelSettings, Pricing
 from agentv.providers.transport import make_transport
 from agentv.records import Json, Message, ProviderRequest, ProviderResponse, Role, TokenUsage, ToolCall
 
@@ -70,7 +70,7 @@ class LanguageModel(NetworkProvider, Generic[S]):
             raise ProviderError(f"the model gave an empty answer{why}")
         reasoning = (Message(role="assistant", name=REASONING, content=answer.reasoning),) if answer.reasoning else ()
         message = Message(role="assistant", content=answer.text or None, tool_calls=answer.calls or None)
-        cost = cost_of(answer.usage, self.settings.pricing)
+        cost = _cost(answer.usage, self.settings.pricing)
         return ProviderResponse(
             text=answer.text,
             output_messages=(*reasoning, message),
@@ -180,3 +180,14 @@ def _text(content: Any) -> str:
     if isinstance(content, Sequence) and all(hasattr(block, "value") for block in content):
         return "\n".join(block.value for block in content)
     return msgspec.json.encode(content).decode()
+
+
+def _cost(usage: TokenUsage | None, pricing: Pricing | None) -> float | None:
+    """Return what the tokens cost in USD, if prices are set; cached tokens may have a price of their own."""
+    if usage is None or pricing is None:
+        return None
+    cached = usage.cached or 0
+    fresh = (usage.input or 0) - cached
+    price = float(pricing.input or 0)
+    cached_price = price if pricing.cached is None else float(pricing.cached)
+    return (fresh * price + cached * cached_price + (usage.output or 0) * float(pricing.output or 0)) / 1_000_000
