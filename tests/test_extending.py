@@ -287,6 +287,7 @@ def test_the_names_for_packages_are_there_and_stay() -> None:
         "TokenUsage",
         "ToolCall",
         "TraceEvent",
+        "attach_outcome",
     ]
     assert [name for name in extend.__all__ if not hasattr(extend, name)] == []
 

@@ -15,6 +15,7 @@ from agentv.protocols import (
     NamedEvaluator,
     Provider,
     Requests,
+    attach_outcome,
 )
 from agentv.providers.settings import (
     IN_CACHE_KEY,
@@ -80,4 +81,5 @@ __all__ = [
     "TokenUsage",
     "ToolCall",
     "TraceEvent",
+    "attach_outcome",
 ]
