@@ -13,7 +13,7 @@ from tests.kits.agents import ANY, Agents
 from tests.kits.claude_events import INIT, api_retry, assistant, model_usage, result, text, tool_result, tool_use
 from tests.kits.codex_events import COMPLETED, STARTED, item, message, reconnecting
 from tests.kits.processes import living, start_process, wait_until
-from tests.kits.project import Write, a_case
+from tests.kits.project import Write, a_case, agentv
 from tests.kits.runs import evaluate, results
 
 SECONDS = 12
@@ -156,8 +156,9 @@ def test_a_failure_keeps_the_trace_the_tokens_and_the_cost(claude: Agents) -> No
 
 
 def test_a_program_that_breaks_off_keeps_what_is_known(codex: Agents) -> None:
-    events = [*STARTED, item("command_execution", command="ls", status="completed"), message()]
+    events = [*STARTED, item("command_execution", command="ls", status="failed"), message()]
     found = codex.answer(*events, then="sys.exit('oh no')", expect=1)
     assert found["error"] == "codex failed with exit code 1: oh no"
     assert found["trace_summary"]["toolCallsByName"] == {"command_execution": 1}
     assert found["candidate_answer"] == ""
+    assert "tool_call command_execution (failed) " in agentv("show", "out.jsonl", "--trace").stdout

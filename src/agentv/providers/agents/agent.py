@@ -145,18 +145,19 @@ class CodingAgent(ABC):
         return [self._program, *self.arguments(request, self._extra)]
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        transcript = self.transcript()
-        async with self.workspaces.new() as workspace:
-            with self._logs.new(request) as log:
-                events = EventLines(_Reader(transcript, log).take)
-                start = time.perf_counter()
-                try:
+        transcript, start = self.transcript(), time.perf_counter()
+        try:
+            async with self.workspaces.new() as workspace:
+                with self._logs.new(request) as log:
+                    events = EventLines(_Reader(transcript, log).take)
+                    start = time.perf_counter()
                     finished = await self._run(request, workspace, events)
-                except asyncio.CancelledError as error:
-                    attach_outcome(error, self._stopped(transcript, _milliseconds_since(start), error))
-                    raise
-                events.end()
-        return self._ended(transcript, _milliseconds_since(start), finished)
+                    events.end()
+                    duration_ms = _milliseconds_since(start)
+        except asyncio.CancelledError as error:
+            attach_outcome(error, self._stopped(transcript, _milliseconds_since(start), error))
+            raise
+        return self._ended(transcript, duration_ms, finished)
 
     def _ended(self, transcript: Transcript, duration_ms: float, finished: ProcessResult) -> ProviderResponse:
         """Return the response of an agent that has exited; raise `ProviderError` if it has not answered."""

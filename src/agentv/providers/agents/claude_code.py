@@ -120,7 +120,7 @@ class ClaudeTranscript(Transcript):
                 return f"assistant: {text}"
             case {"type": "thinking", "thinking": str(text)}:
                 return f"thinking: {text}"
-            case {"type": "tool_use", "name": str(own)}:
+            case {"type": "tool_use" | "server_tool_use", "name": str(own)}:
                 tool = _tool_name(own, block.get("id"), event.get("tool_use_meta"))
                 known = {"agent_tool": own if tool != own else None, "parent_id": parent, "agent": helper}
                 metadata = {key: value for key, value in known.items() if isinstance(value, str)}
