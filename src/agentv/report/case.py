@@ -91,7 +91,7 @@ def _trace(trace: Any) -> Iterator[str]:
         failed = "(failed)" if isinstance(metadata, dict) and metadata.get("is_error") is True else None
         said = [event.get("name"), failed, event.get("text"), event.get("input"), event.get("output")]
         text = " ".join(" ".join(text_of(value).split()) for value in said if value is not None)
-        yield from _text(f"{number:4} {event.get('type', '')}", _cut(text))
+        yield from _text(f"{number:4} {event.get('type', '')} ", _cut(text))
 
 
 def _cut(text: str) -> str:
