@@ -74,8 +74,8 @@ def result_of(
 ) -> EvalResult:
     """Return all that is known of a case. Weights that are all zero give a score of 0."""
     case, request, inputs = job.case, job.request, context.include_inputs
-    response = outcome.known
-    trace = build_trace(response) if response else None
+    response, known = outcome.response, outcome.known
+    trace = build_trace(known) if known else None
     total = _combine(scores)
     failure = outcome.failure if outcome.error is not None else "judge" if total.failed else None
     return EvalResult(
@@ -99,12 +99,12 @@ def result_of(
         question=request.question if inputs and request is not None else None,
         expected_outcome=case.expected_outcome if inputs else None,
         reference_answer=(reference_answer(case) or None) if inputs and case.expected_messages else None,
-        candidate_answer=outcome.response.text if outcome.response else "",  # half of one is none
+        candidate_answer=response.text if response else "",
         stop_reason=response.stop_reason if response else None,
-        note=_note(response) if response else None,
+        note=_note(known) if known else None,
         evaluator_results=scores,
-        trace_summary=summarize_trace(trace, response) if response and trace is not None else None,
-        execution_metrics=_metrics(response) if response else None,
+        trace_summary=summarize_trace(trace, known) if known and trace is not None else None,
+        execution_metrics=_metrics(known) if known else None,
         error=outcome.error,
         error_details=outcome.details,
         failure=failure,
