@@ -288,6 +288,7 @@ def test_the_names_for_packages_are_there_and_stay() -> None:
         "ToolCall",
         "TraceEvent",
         "WorkspaceUse",
+        "attach_outcome",
     ]
     assert [name for name in extend.__all__ if not hasattr(extend, name)] == []
 

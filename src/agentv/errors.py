@@ -9,7 +9,7 @@ if TYPE_CHECKING:  # this module is loaded by `agentv --help`, which should not 
     from pathlib import Path
     from typing import Self
 
-    from agentv.records import Problem
+    from agentv.records import Problem, ProviderResponse
 
 
 class AgentvError(Exception):
@@ -59,7 +59,7 @@ class ProviderError(AgentvError):
     """A target gave no answer: an error of that case alone. `may_pass` says that a second try may help.
 
     `status` is what an HTTP server answered with, `retry_after` how many seconds it wants to be left alone, `details`
-    the traceback of the user's own code.
+    the traceback of the user's own code, `partial` what the target had said, done and cost by then.
     """
 
     def __init__(  # noqa: PLR0913  # all that may be known of a failure
@@ -71,9 +71,11 @@ class ProviderError(AgentvError):
         status: int | None = None,
         retry_after: float | None = None,
         details: str | None = None,
+        partial: ProviderResponse | None = None,
     ):
         super().__init__(message, hint=hint)
         self.may_pass, self.status, self.retry_after, self.details = may_pass, status, retry_after, details
+        self.partial = partial
 
 
 class OutputError(AgentvError):

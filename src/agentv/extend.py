@@ -16,6 +16,7 @@ from agentv.protocols import (
     Provider,
     Requests,
     WorkspaceUse,
+    attach_outcome,
 )
 from agentv.providers.settings import (
     IN_CACHE_KEY,
@@ -82,4 +83,5 @@ __all__ = [
     "ToolCall",
     "TraceEvent",
     "WorkspaceUse",
+    "attach_outcome",
 ]

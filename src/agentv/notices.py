@@ -5,13 +5,17 @@ stderr as with any logger, or collects it with `collect_warnings()`.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from agentv.errors import placed
 from agentv.records import Problem
 
 LOGGER = logging.getLogger("agentv")
+OnInnerRetry = Callable[[int, str], None]
+on_inner_retry: ContextVar[OnInnerRetry | None] = ContextVar("on_inner_retry", default=None)
+"""Who is told, in this call of a target, that the target repeats a request of its own."""
 
 
 def warn(problem: Problem) -> None:
@@ -45,6 +49,12 @@ def say(text: str) -> None:
 def tell(text: str) -> None:
     """Tell the user what a run does with results; the command line prints it as it stands."""
     LOGGER.warning("%s", text, extra={"is_plain": True})
+
+
+def tell_inner_retry(attempt: int, reason: str) -> None:
+    """Tell whoever watches this call that the target repeats a request of its own, which has failed."""
+    if (hears := on_inner_retry.get()) is not None:
+        hears(attempt, reason)
 
 
 def problem_of(record: logging.LogRecord) -> Problem:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import msgspec
 
+from agentv.errors import ProviderError
 from agentv.records import EvalResult, EvaluatorResult, Exchange, Json, ProviderRequest, ProviderResponse, Score
 
 
@@ -22,6 +23,19 @@ class Provider(Protocol):
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         """The answer; `ProviderError` when there is none."""
         ...
+
+
+def attach_outcome(cancelled: BaseException, outcome: ProviderResponse | ProviderError) -> None:
+    """Let a provider that is cancelled say how its call would have ended; this counts if time was up.
+
+    That is an answer that was complete already, or an error with what is known.
+    """
+    cancelled.__dict__["agentv_outcome"] = outcome
+
+
+def attached_outcome(cancelled: BaseException | None) -> ProviderResponse | ProviderError | None:
+    """Return what `attach_outcome` attached to an exception."""
+    return getattr(cancelled, "agentv_outcome", None)
 
 
 class Answers(Protocol):
@@ -58,6 +72,15 @@ class Checked(Protocol):
 
     @property
     def check(self) -> "Check | None": ...
+
+
+@runtime_checkable
+class Previewed(Protocol):
+    """A provider that can show what it sends, where that is more than a request has."""
+
+    def preview(self, request: ProviderRequest) -> Json:
+        """What is sent for a request, by the names of its parts."""
+        ...
 
 
 class Check(Protocol):

@@ -18,6 +18,8 @@ files = sorted(str(path.relative_to(".")) for path in Path(".").rglob("*"))
 with open(HERE / "calls.jsonl", "a") as notes:
     notes.write(json.dumps({{"args": sys.argv[1:], "prompt": prompt, "cwd": os.getcwd(), "files": files}}) + "\\n")
 number = (HERE / "calls.jsonl").read_text().count("\\n")
+def hang():
+    while True: time.sleep(1)
 def replay(name="events"):
     sys.stdout.buffer.write((HERE / name).read_bytes())
     sys.stdout.flush()

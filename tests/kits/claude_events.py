@@ -45,3 +45,25 @@ def result(answer: str | None = "Paris", subtype: str = "success", **fields: Any
         "session_id": "s1",
     }
     return event | ({} if answer is None else {"result": answer}) | fields
+
+
+def model_usage(**tokens: int) -> dict[str, Any]:
+    """What one model took: fresh, cached, written and output tokens."""
+    names = {
+        "fresh": "inputTokens",
+        "cached": "cacheReadInputTokens",
+        "written": "cacheCreationInputTokens",
+        "output": "outputTokens",
+        "thinking": "thinkingTokens",
+    }
+    return {names[name]: count for name, count in tokens.items()} | {"costUSD": 0.1, "contextWindow": 200_000}
+
+
+def api_retry(attempt: int, status: int | None, error: str) -> dict[str, Any]:
+    event = {"type": "system", "subtype": "api_retry", "attempt": attempt, "max_retries": 10, "retry_delay_ms": 562}
+    return event | {"error_status": status, "error": error, "session_id": "s1"}
+
+
+def permission_denied(id_: str, tool: str) -> dict[str, Any]:
+    event = {"type": "system", "subtype": "permission_denied", "tool_name": tool, "tool_use_id": id_}
+    return event | {"decision_reason_type": "workingDir", "message": f"Claude requested permissions to use {tool}."}

@@ -17,3 +17,11 @@ def item(kind: str, phase: str = "completed", id_: str = "item_0", **fields: Any
 
 def message(text: str = "Paris") -> dict[str, Any]:
     return item("agent_message", id_="item_9", text=text)
+
+
+def reconnecting(attempt: int, reason: str) -> dict[str, Any]:
+    return {"type": "error", "message": f"Reconnecting... {attempt}/5 ({reason})"}
+
+
+def failed(message: str) -> list[dict[str, Any]]:
+    return [{"type": "error", "message": message}, {"type": "turn.failed", "error": {"message": message}}]

@@ -14,6 +14,7 @@ from agentv.calls.cache_key import cache_key, target_key
 from agentv.calls.rate_limit import RateLimiter
 from agentv.calls.retry import Attempts, Backoff, FailedCall, RetryPolicy
 from agentv.calls.timeout import within
+from agentv.notices import on_inner_retry
 from agentv.protocols import Provider
 from agentv.providers.settings import RetrySettings, TargetSettings
 from agentv.records import ProviderRequest, ProviderResponse
@@ -21,6 +22,7 @@ from agentv.records import ProviderRequest, ProviderResponse
 TIMEOUT_SECONDS = 600.0
 INITIAL_MS, MOST_MS, FACTOR = 1000, 60_000, 2
 OnRetry = Callable[[int, FailedCall], None]
+"""Is told the number of an attempt that failed and is repeated, and why it failed."""
 
 
 class Preparation(Protocol):
@@ -148,13 +150,14 @@ class Caller:
             return 1, known
         attempts = None
         number = 1
+        on_inner_retry.set(lambda inner, reason: on_retry(inner, FailedCall(reason, is_inner=True)))
         while True:
             prepared = request if preparation is None else await within(None, preparation.prepare(request))
             if isinstance(prepared, FailedCall):
                 return number, prepared
             got = await self._attempt(provider, policy, prepared, number)
-            if preparation is not None and not isinstance(got, FailedCall):
-                got = await preparation.complete(got)
+            if preparation is not None:
+                got = await _complete(preparation, got)
             if not isinstance(got, FailedCall):
                 if self._cache is not None:
                     self.keep(policy, request, got)
@@ -228,6 +231,14 @@ class Caller:
         """Put an answer into the cache, if there is one."""
         if self._cache is not None:
             self._cache.put(cache_key(policy.target_key, request), response)
+
+
+async def _complete(preparation: Preparation, got: ProviderResponse | FailedCall) -> ProviderResponse | FailedCall:
+    """Return an answer, or what is known of a failed call, with what the preparation adds to it."""
+    if not isinstance(got, FailedCall):
+        return await preparation.complete(got)
+    known = await preparation.complete(got.partial) if got.partial is not None else got
+    return got if isinstance(known, FailedCall) else got._replace(partial=known)
 
 
 def _expected_tokens(request: ProviderRequest) -> float:

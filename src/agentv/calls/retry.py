@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from agentv.records import Failure
+from agentv.records import Failure, ProviderResponse
 
 TOO_MANY_REQUESTS = 429
 
@@ -20,6 +20,10 @@ class FailedCall(NamedTuple):
     retry_after: float | None = None
     details: str | None = None
     """The traceback of the user's own code."""
+    partial: ProviderResponse | None = None
+    """What the target had said, done and cost by then."""
+    is_inner: bool = False
+    """Whether only a request of the target's own failed, which it repeats itself."""
 
 
 class Backoff(NamedTuple):

@@ -19,6 +19,7 @@ RESPONSE_FIELDS = (
     "token_usage",
     "cost_usd",
     "duration_ms",
+    "ttft_ms",
     "stop_reason",
     "note",
 )
@@ -63,6 +64,7 @@ def response_from(raw: Mapping[str, Any]) -> ProviderResponse:
         token_usage=_usage(fields.get("token_usage")),
         cost_usd=_number(fields.get("cost_usd")),
         duration_ms=_number(fields.get("duration_ms")),
+        ttft_ms=_number(fields.get("ttft_ms")),
         stop_reason=_stop_reason(fields.get("stop_reason")),
         note=note if isinstance(note := fields.get("note"), str) and note else None,
     )

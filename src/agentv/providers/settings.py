@@ -17,6 +17,7 @@ from agentv.formats.conversion import Misfit
 from agentv.formats.fingerprint import digest
 from agentv.formats.wire import camel_name
 from agentv.protocols import BatchProvider, Provider
+from agentv.records import TokenUsage
 from agentv.redact import MASK, is_secret_name
 
 SECRET = Meta(extra={"secret": True})
@@ -137,7 +138,18 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     input: Amount | None = None
     output: Amount | None = None
-    cached: Amount | None = None
+    cached: Annotated[Amount | None, Meta(description="Read from the cache; as input if left out.")] = None
+    cache_write: Annotated[Amount | None, Meta(description="Written to the cache; as input if left out.")] = None
+
+    def cost(self, usage: TokenUsage) -> float:
+        """Return what the tokens cost in USD."""
+        price = float(self.input or 0)
+        cached, written = usage.cached or 0, usage.cache_write or 0
+        cached_price = price if self.cached is None else float(self.cached)
+        written_price = price if self.cache_write is None else float(self.cache_write)
+        fresh = max(0, (usage.input or 0) - cached - written)
+        tokens = fresh * price + cached * cached_price + written * written_price
+        return (tokens + (usage.output or 0) * float(self.output or 0)) / 1_000_000
 
 
 class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -106,9 +106,11 @@ def _trace(trace: Any) -> Iterator[str]:
         yield from _text("trace", "none in the results: run with --include-trace")
         return
     for number, event in enumerate(trace, 1):
-        said = [event.get("name"), event.get("text"), event.get("input"), event.get("output")]
+        metadata = event.get("metadata")
+        failed = "(failed)" if isinstance(metadata, dict) and metadata.get("is_error") is True else None
+        said = [event.get("name"), failed, event.get("text"), event.get("input"), event.get("output")]
         text = " ".join(" ".join(text_of(value).split()) for value in said if value is not None)
-        yield from _text(f"{number:4} {event.get('type', '')}", _cut(text))
+        yield from _text(f"{number:4} {event.get('type', '')} ", _cut(text))
 
 
 def _cut(text: str) -> str:

@@ -118,6 +118,8 @@ class Summary:
             self.groups.add(names, result, passed=passed)
         if result.error is None:
             self._count_answer(result)
+        elif result.execution_metrics is not None:
+            self.usage.add(result.execution_metrics)  # what has failed may have cost something
 
     def _count_answer(self, result: HasScore) -> None:
         self.usage.add(result.execution_metrics)

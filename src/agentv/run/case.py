@@ -50,7 +50,7 @@ class CaseRunner:
             if job.request is None:
                 return self._result(job, Outcome(1, error=job.problem), digests)
             if job.is_first:  # the prompt is the same in all trials
-                self._dumps.prompt(job.case, job.request)
+                self._dumps.prompt(job.case, job.request, job.target.provider)
             if job.batch is not None:
                 outcome = outcome_of(*job.batch.answer(job.request, self._caller))
             else:
@@ -81,8 +81,10 @@ class CaseRunner:
             say(f"target {job.target.name!r} is asked again despite --cache: {names} may need the workspace's files")
 
     def _on_retry(self, job: Job, attempt: int, failed: FailedCall) -> None:
-        self._dumps.trace(job.case, job.planned.name, outcome_of(attempt, failed), job.trial)
-        self._watcher.retried(label(job, self._trials), attempt, failed.error)
+        if not failed.is_inner:
+            self._dumps.trace(job.case, job.planned.name, outcome_of(attempt, failed), job.trial)
+        what = label(job, self._trials)
+        self._watcher.retried(f"{what}, a request of the target" if failed.is_inner else what, attempt, failed.error)
 
     def dump_failed_batch(self, file: PlannedFile, batch: Batch, attempt: int, failed: FailedCall) -> None:
         """Write down how an attempt at a batch ended, for each of its cases."""

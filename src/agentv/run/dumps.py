@@ -1,5 +1,6 @@
 """What was asked and how that ended -> files for a person to look at, if anybody wants them."""
 
+from agentv.protocols import Previewed, Provider
 from agentv.records import EvalCase, ProviderRequest
 from agentv.run.outcome import Outcome
 from agentv.system.dumps import Dumps
@@ -17,14 +18,15 @@ class CaseDumps:
         """Whether anybody wants traces."""
         return self._traces is not None
 
-    def prompt(self, case: EvalCase, request: ProviderRequest) -> None:
-        """Write down what is asked."""
+    def prompt(self, case: EvalCase, request: ProviderRequest, provider: Provider) -> None:
+        """Write down what is asked, and how, if the provider tells."""
         if self._prompts is not None:
             content = {
                 "eval_id": case.id,
                 "question": request.question,
                 "guidelines": request.guidelines,
                 "guideline_paths": request.guideline_files,
+                **({"sent": provider.preview(request)} if isinstance(provider, Previewed) else {}),
             }
             self._prompts.write(self._name(case), content)
 
@@ -32,8 +34,9 @@ class CaseDumps:
         """Write down how an attempt ended."""
         if self._traces is None:
             return
-        trace = build_trace(outcome.response) if outcome.response else None
-        summary = summarize_trace(trace, outcome.response) if trace is not None and outcome.response else None
+        known = outcome.known
+        trace = build_trace(known) if known else None
+        summary = summarize_trace(trace, known) if trace is not None and known else None
         content = {
             "eval_id": case.id,
             **({"trial": trial} if self._trials else {}),

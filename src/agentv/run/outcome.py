@@ -35,12 +35,19 @@ class Outcome(NamedTuple):
     failure: Failure = "target"
     details: str | None = None
     """The traceback of the user's own code."""
+    partial: ProviderResponse | None = None
+    """What is known in the place of a response."""
+
+    @property
+    def known(self) -> ProviderResponse | None:
+        """The response, or what is known in its place."""
+        return self.response or self.partial
 
 
 def outcome_of(attempt: int, got: ProviderResponse | FailedCall) -> Outcome:
     """How it ended, by what the last attempt gave."""
     if isinstance(got, FailedCall):
-        return Outcome(attempt, error=got.error, failure=got.failure, details=got.details)
+        return Outcome(attempt, error=got.error, failure=got.failure, details=got.details, partial=got.partial)
     return Outcome(attempt, got)
 
 
@@ -67,8 +74,8 @@ def result_of(
 ) -> EvalResult:
     """Return all that is known of a case. Weights that are all zero give a score of 0."""
     case, request, inputs = job.case, job.request, context.include_inputs
-    response = outcome.response
-    trace = build_trace(response) if response else None
+    response, known = outcome.response, outcome.known
+    trace = build_trace(known) if known else None
     total = _combine(scores)
     failure = outcome.failure if outcome.error is not None else "judge" if total.failed else None
     return EvalResult(
@@ -94,11 +101,11 @@ def result_of(
         reference_answer=(reference_answer(case) or None) if inputs and case.expected_messages else None,
         candidate_answer=response.text if response else "",
         stop_reason=response.stop_reason if response else None,
-        note=_note(response) if response else None,
-        file_changes=response.file_changes if response else None,
+        note=_note(known) if known else None,
+        file_changes=known.file_changes if known else None,
         evaluator_results=scores,
-        trace_summary=summarize_trace(trace, response) if response and trace is not None else None,
-        execution_metrics=_metrics(response) if response else None,
+        trace_summary=summarize_trace(trace, known) if known and trace is not None else None,
+        execution_metrics=_metrics(known) if known else None,
         error=outcome.error,
         error_details=outcome.details,
         failure=failure,
@@ -172,7 +179,7 @@ def _second(seconds: int) -> str:
 
 
 def _metrics(response: ProviderResponse) -> ExecutionMetrics | None:
-    known = response.token_usage, response.cost_usd, response.duration_ms
-    if known == (None, None, None):
+    known = response.token_usage, response.cost_usd, response.duration_ms, response.ttft_ms
+    if known == (None, None, None, None):
         return None
-    return ExecutionMetrics(token_usage=known[0], cost_usd=known[1], duration_ms=known[2])
+    return ExecutionMetrics(token_usage=known[0], cost_usd=known[1], duration_ms=known[2], ttft_ms=known[3])

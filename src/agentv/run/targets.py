@@ -183,7 +183,8 @@ class RunJudges:
         return got
 
     def _retried(self, name: str, attempt: int, failed: FailedCall) -> None:
-        self._watcher.retried(f"judge {name}", attempt, failed.error)
+        what = f"judge {name}, a request of the target" if failed.is_inner else f"judge {name}"
+        self._watcher.retried(what, attempt, failed.error)
 
 
 class _Judge:

@@ -12,12 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.providers.agents.agent import Transcript, add_line, parse_event
 from agentv.providers.agents.claude_code import ClaudeTranscript
 from agentv.providers.agents.codex import CodexTranscript
+from agentv.providers.agents.transcript import Transcript, add_line, parse_event
 from tests.kits.agents import Agents
-from tests.kits.claude_events import INIT, assistant, result, text, tool_result, tool_use
-from tests.kits.codex_events import COMPLETED, STARTED, item, message
+from tests.kits.claude_events import (
+    INIT,
+    api_retry,
+    assistant,
+    model_usage,
+    permission_denied,
+    result,
+    text,
+    tool_result,
+    tool_use,
+)
+from tests.kits.codex_events import COMPLETED, STARTED, item, message, reconnecting
 from tests.kits.processes import living, start_process, wait_until
 from tests.kits.project import Write, agentv
 
@@ -300,6 +310,13 @@ EVENTS = [
     *(INIT, assistant(text("a"), tool_use("t1", "Read", a=1)), tool_result("t1", [text("b")]), result()),
     *(*STARTED, COMPLETED, message(), item("command_execution", command="ls"), item("web_search", "started")),
     *(item("mcp_tool_call", server="s", tool="t", arguments={}), {"type": "turn.failed", "error": {"message": "m"}}),
+    *(item("collab_tool_call", tool="wait", prompt=None, status="failed"), item("todo_list", items=[]), item("new")),
+    *(reconnecting(1, "unexpected status 401"), item("command_execution", command="sh -c 'a b'", status="declined")),
+    *(api_retry(1, 529, "overloaded"), permission_denied("t1", "Read")),
+    assistant(
+        tool_use("t1", "mcp__s__t"), tool_use_meta=[{"id": "t1", "tool_name": "t"}], timestamp="2026-11-17T05:32Z"
+    ),
+    result(modelUsage={"a": model_usage(fresh=1)}, permission_denials=[{"tool_name": "Read", "tool_use_id": "t1"}]),
 ]
 
 
@@ -317,7 +334,8 @@ def test_no_event_whatsoever_breaks_a_transcript(data: st.DataObject, kind: type
         holder, key = data.draw(st.sampled_from(places(spoiled)))
         holder[key] = data.draw(values)
         assert isinstance(add_line(transcript, json.dumps(spoiled).encode()), str)
-    assert isinstance(transcript.response().text, str)
+    assert isinstance(transcript.response(1.0).text, str)
+    assert isinstance(transcript.note(), str | None)
 
 
 @pytest.mark.parametrize("line", [b"[" * 100_000, b'{"a":' * 100_000, b'{"a": "\\ud83d', b"\xff", b'{"a": 1} {"b": 2}'])

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from tests.kits.agents import Agents
-from tests.kits.claude_events import INIT, assistant, result, text, tool_result, tool_use
+from tests.kits.claude_events import (
+    INIT,
+    api_retry,
+    assistant,
+    model_usage,
+    permission_denied,
+    result,
+    text,
+    tool_result,
+    tool_use,
+)
 from tests.kits.project import Write, a_case
 from tests.kits.runs import evaluate, results
 
@@ -29,6 +39,9 @@ def test_the_documented_stream_becomes_answer_calls_tokens_and_cost(claude: Agen
         result(),
     )
     assert found["candidate_answer"] == "Paris"
+    for call in found["trace"]:
+        assert call.pop("timestamp").endswith("Z")
+        assert call["metadata"].pop("duration_ms") >= 0
     assert found["trace"] == [
         {
             "type": "tool_call",
@@ -36,19 +49,22 @@ def test_the_documented_stream_becomes_answer_calls_tokens_and_cost(claude: Agen
             "name": "Read",
             "input": {"file_path": "a.md"},
             "output": "File does not exist.",
+            "metadata": {"is_error": True},
         },
         {
             "type": "tool_call",
             "id": "t2",
-            "name": "mcp__geo__capital",
+            "name": "geo.capital",
             "input": {"of": "France"},
             "output": "Paris",
+            "metadata": {"agent_tool": "mcp__geo__capital"},
         },
     ]
+    assert found["trace_summary"]["errorCount"] == 1
+    assert found["execution_metrics"].pop("duration_ms") != 2006  # which is of the last result only
     assert found["execution_metrics"] == {
-        "token_usage": {"input": 8 + 192 + 17004, "output": 32, "cached": 17004},
+        "token_usage": {"input": 8 + 192 + 17004, "output": 32, "cached": 17004, "cache_write": 192},
         "cost_usd": 0.25,
-        "duration_ms": 2006,
     }
 
 
@@ -56,7 +72,7 @@ def test_how_the_program_is_called(claude: Agents) -> None:
     claude.settings |= {"model": "opus", "system_prompt": "Be brief.", "args": ["--max-turns", "3"]}
     claude.answer(result())
     (call,) = claude.calls
-    asked = ["-p", "--output-format", "stream-json", "--verbose", "--model", "opus"]
+    asked = ["-p", "--output-format", "stream-json", "--verbose", "--no-session-persistence", "--model", "opus"]
     assert call["args"] == [*asked, "--append-system-prompt", "Be brief.", "--max-turns", "3"]
     assert call["prompt"] == "Query"
     assert call["files"] == []
@@ -70,7 +86,7 @@ def test_guidelines_are_in_the_prompt_and_attached_files_are_linked_and_may_be_r
     claude.case = {"input_messages": [{"role": "user", "content": [{"type": "text", "value": "Explain"}, *blocks]}]}
     claude.answer(result())
     (call,) = claude.calls
-    assert call["args"][4:] == ["--allowedTools", f"Read(/{path})"]
+    assert call["args"][5:] == ["--allowedTools", f"Read(/{path})"]
     assert call["prompt"] == (
         "Follow these guidelines:\n\nUse British spelling.\n\n"
         f"Read these files before you do anything else:\n* [a b.py]({path.as_uri()})\n\n"
@@ -202,3 +218,161 @@ def test_it_can_be_the_judge_of_others(claude: Agents) -> None:
     evaluate("cases.jsonl", "--out", "out.jsonl")
     assert results("out.jsonl")[0]["score"] == 0.9
     assert "Paris" in claude.calls[0]["prompt"]
+
+
+# What the real program (2.1) does
+
+
+def test_several_results_are_one_answer_with_the_tokens_and_the_cost_of_all(claude: Agents) -> None:
+    first = {"sonnet": model_usage(fresh=203, cached=20, written=10, output=40, thinking=0)}
+    both = {
+        "sonnet": model_usage(fresh=306, cached=30, written=15, output=60, thinking=7),
+        "haiku": model_usage(fresh=1000, output=1),
+    }
+    found = claude.answer(
+        assistant(text("Started.")),
+        result("Started.", modelUsage=first, total_cost_usd=0.1, duration_ms=200, ttft_ms=133),
+        {"type": "system", "subtype": "task_notification", "tool_use_id": "t1", "status": "completed"},
+        assistant(text("Paris")),
+        result("Paris", modelUsage=both, total_cost_usd=0.3, duration_ms=20, ttft_ms=11, origin={"kind": "x"}),
+    )
+    assert found["candidate_answer"] == "Paris"
+    metrics = found["execution_metrics"]
+    tokens = {"input": 306 + 30 + 15 + 1000, "output": 61, "cached": 30, "cache_write": 15, "reasoning": 7}
+    assert metrics["token_usage"] == tokens
+    assert (metrics["cost_usd"], metrics["ttft_ms"]) == (0.3, 133)
+    assert metrics["duration_ms"] > 20  # by our clock: a new process takes longer
+
+
+def test_what_helpers_do_is_in_the_trace_with_the_call_that_started_them(claude: Agents) -> None:
+    of_helper = {"parent_tool_use_id": "t1", "subagent_type": "Explore"}
+    found = claude.answer(
+        assistant(tool_use("t1", "Task", prompt="Look", subagent_type="Explore")),
+        assistant(text("found it"), tool_use("t2", "Grep", pattern="x"), **of_helper),
+        tool_result("t2", "a.py", is_error=False),
+        tool_result("t1", "done"),
+        result(),
+    )
+    calls = [(call["name"], call["metadata"]) for call in found["trace"]]
+    for _, metadata in calls:
+        metadata.pop("duration_ms")
+    assert calls == [("Task", {}), ("Grep", {"parent_id": "t1", "agent": "Explore"})]
+    assert found["trace_summary"]["errorCount"] == 0
+
+
+def test_how_long_a_tool_took_is_told_by_the_times_of_its_events(claude: Agents) -> None:
+    found = claude.answer(
+        assistant(tool_use("t1", "Bash", command="ls"), timestamp="2026-11-17T05:32:48.487Z"),
+        assistant(tool_use("t2", "Bash", command="cat"), timestamp="2026-11-17T05:32:48.500Z"),
+        tool_result("t2", "b") | {"timestamp": "2026-11-17T05:32:49.000Z"},
+        tool_result("t1", "a") | {"timestamp": "2026-11-17T05:32:49.787Z"},
+        result(),
+    )
+    assert found["trace_summary"]["toolDurations"] == {"Bash": [1300.0, 500.0]}
+    assert found["trace"][0]["timestamp"] == "2026-11-17T05:32:48.487Z"
+
+
+@pytest.mark.parametrize(
+    ("own", "tool", "name"),
+    [
+        ("mcp__geo__capital", None, "geo.capital"),
+        ("mcp__geo__capital_of", "capital.of", "geo.capital.of"),
+        ("mcp__my__geo__capital__of", "capital__of", "my__geo.capital__of"),
+        ("mcp__geo__capital", "another name", "geo.capital"),
+        ("mcp__geo", None, "mcp__geo"),
+        ("Read", "Read", "Read"),
+    ],
+)
+def test_tools_of_mcp_servers_are_named_as_those_of_codex(
+    claude: Agents, own: str, tool: str | None, name: str
+) -> None:
+    meta = [{"id": "t0", "tool_name": "x"}, {"id": "t1", "tool_name": tool}] if tool else None
+    found = claude.answer(assistant(tool_use("t1", own), tool_use_meta=meta), result())
+    (call,) = found["trace"]
+    assert call["name"] == name
+    assert call.get("metadata") == (None if own == name else {"agent_tool": own})
+
+
+def test_permissions_that_were_denied_are_a_note(claude: Agents) -> None:
+    denials = [
+        {"tool_name": "Read", "tool_use_id": "t1", "tool_input": {"file_path": "/etc/hostname"}},
+        {"tool_name": "Bash", "tool_use_id": "t2", "tool_input": {"command": "x" * 500}},
+    ]
+    found = claude.answer(
+        assistant(tool_use("t1", "Read", file_path="/etc/hostname")),
+        permission_denied("t1", "Read"),
+        tool_result("t1", "Claude requested permissions to read", is_error=True),
+        result(permission_denials=denials),
+    )
+    read = 'Read {"file_path":"/etc/hostname"}'
+    assert found["note"] == f'the agent was denied permission: {read}, Bash {{"command":"{"x" * 103}…'
+    many = [permission_denied(f"t{number}", f"Tool{number}") for number in range(7)]
+    note = claude.answer(*many, result())["note"]
+    assert note == "the agent was denied permission: Tool0, Tool1, Tool2, Tool3, Tool4 and 2 more"
+
+
+def test_attached_files_may_be_read_by_either_path_whatever_their_names(claude: Agents) -> None:
+    name = "a[1] *b\\c?.txt"
+    path = claude.write(f"real/{name}", "x")
+    Path("link").symlink_to("real")
+    blocks = [{"type": "text", "value": "Explain"}, {"type": "file", "value": f"link/{name}"}]
+    claude.case = {"input_messages": [{"role": "user", "content": blocks}]}
+    claude.answer(result())
+    (call,) = claude.calls
+    named, resolved = [word for word in call["args"] if word.startswith("Read(")]
+    escaped = "a\\[1\\] \\*b\\\\c?.txt"
+    assert named == f"Read(/{path.parent.parent.absolute()}/link/{escaped})"
+    assert resolved == f"Read(/{path.parent.resolve()}/{escaped})"
+
+
+@pytest.mark.parametrize(("asked", "sent"), [("/cost", "\n/cost"), ("What is /cost?", "What is /cost?")])
+def test_a_prompt_is_no_command_to_claude_code_itself(claude: Agents, asked: str, sent: str) -> None:
+    claude.case = {"input_messages": [{"role": "user", "content": asked}]}
+    claude.answer(result())
+    assert claude.calls[0]["prompt"] == sent
+
+
+def test_sessions_are_kept_when_asked_for(claude: Agents) -> None:
+    claude.settings |= {"keep_sessions": True}
+    claude.answer(result())
+    assert claude.calls[0]["args"] == ["-p", "--output-format", "stream-json", "--verbose"]
+
+
+@pytest.mark.parametrize(
+    ("event", "attempts"),
+    [
+        (result("Credit balance is too low", is_error=True, api_error_status=400), 1),
+        (result("Failed to authenticate", is_error=True, api_error_status=401), 1),
+        (result("API Error: 403 not allowed", is_error=True, api_error_status=403), 1),
+        (result("Claude usage limit reached", is_error=True, api_error_status=429), 1),
+        (result("You've hit your limit · resets 3pm", is_error=True), 1),
+        (result("API Error: Rate limit reached", is_error=True, api_error_status=429), 2),
+        (result("Overloaded", is_error=True, api_error_status=529), 2),
+    ],
+)
+def test_what_is_refused_or_used_up_is_not_tried_again(claude: Agents, event: dict[str, Any], attempts: int) -> None:
+    (found,) = claude.does("replay()", event).run("--max-retries", "1", expect=1)
+    assert found["attempt"] == attempts
+
+
+def test_an_end_without_an_answer_is_a_sentence(claude: Agents) -> None:
+    assert claude.error(INIT) == "claude-code ended without an answer: its last event was 'system: init'"
+    error = claude.error(INIT, assistant(tool_use("t1", "Bash", command="ls")))
+    assert error == "claude-code ended without an answer: its last event was 'Bash'"
+    error = claude.error(INIT, api_retry(3, 529, "overloaded"))
+    assert error == "claude-code ended without an answer: its last retry was because of 529 overloaded"
+    assert claude.error("Segmentation fault") == "claude-code ended without an answer: Segmentation fault"
+    assert claude.error() == "claude-code ended without an answer, and said nothing"
+
+
+def test_dumped_prompts_have_all_that_was_sent(claude: Agents) -> None:
+    path = claude.write("notes.md", "x")
+    blocks = [{"type": "text", "value": "Explain"}, {"type": "file", "value": "notes.md"}]
+    claude.case = {"input_messages": [{"role": "user", "content": blocks}]}
+    claude.settings |= {"system_prompt": "Be brief.", "model": "opus"}
+    claude.does("replay()", result()).run("--dump-prompts=prompts")
+    (call,) = claude.calls
+    sent = json.loads(Path("prompts/a.json").read_text())["sent"]
+    assert sent == {"command": [str(Path("stand-in").resolve()), *call["args"]], "stdin": call["prompt"]}
+    assert "Be brief." in sent["command"]
+    assert path.as_uri() in sent["stdin"]

@@ -1,12 +1,15 @@
 """Codex, as far as a program that replays its documented events can tell."""
 
+import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentv.providers.agents.codex import shell_script
 from tests.kits.agents import Agents
-from tests.kits.codex_events import COMPLETED, STARTED, item, message
+from tests.kits.codex_events import COMPLETED, STARTED, failed, item, message, reconnecting
 from tests.kits.project import Write
 
 
@@ -15,8 +18,13 @@ def codex(write: Write) -> Agents:
     return Agents(write, "codex")
 
 
+def known(call: dict[str, Any]) -> dict[str, Any]:
+    """What the metadata of a call say, but for how long it took."""
+    return {name: value for name, value in call.get("metadata", {}).items() if name != "duration_ms"}
+
+
 def test_the_documented_stream_becomes_answer_calls_and_tokens(codex: Agents) -> None:
-    command = "bash -lc 'echo hi'"
+    command = "/bin/bash -lc 'echo hi'"
     running = {"command": command, "aggregated_output": "", "exit_code": None, "status": "in_progress"}
     done = {"aggregated_output": "hi\n", "exit_code": 0, "status": "completed"}
     changes = [{"path": "a.py", "kind": "update"}]
@@ -41,22 +49,39 @@ def test_the_documented_stream_becomes_answer_calls_and_tokens(codex: Agents) ->
     )
     assert found["candidate_answer"] == "Paris"
     assert [(call["name"], call["input"], call.get("output"), call["id"]) for call in found["trace"]] == [
-        ("command_execution", {"command": command}, done, "item_2"),
+        ("todo_list", todos, None, "item_1"),
+        ("command_execution", {"command": "echo hi"}, done, "item_2"),
         ("geo.capital", {"of": "France"}, {"content": [1]}, "item_3"),
         ("file_change", {"changes": changes}, {"status": "completed"}, "item_4"),
         ("web_search", {"query": "capital of France"}, None, "item_5"),
         ("geo.capital", {"of": "France"}, {"message": "gone"}, "item_6"),
     ]
+    assert [known(call) for call in found["trace"]] == [
+        {},
+        {"raw_command": command},
+        {"agent_tool": "mcp_tool_call"},
+        {},
+        {},
+        {"agent_tool": "mcp_tool_call", "is_error": True},
+    ]
+    assert found["trace_summary"]["errorCount"] == 1
     assert found["execution_metrics"]["token_usage"] == {"input": 1200, "output": 345, "cached": 200}
+    assert "note" not in found
 
 
 def test_how_the_program_is_called(codex: Agents) -> None:
-    codex.settings |= {"model": "gpt-5", "system_prompt": "Be brief.", "args": ["--sandbox", "workspace-write"]}
+    codex.settings |= {
+        "model": "gpt-5",
+        "system_prompt": 'Be "brief".\n\\ \x7fü',
+        "args": ["--sandbox", "workspace-write"],
+    }
     codex.answer(message(), COMPLETED)
     (call,) = codex.calls
-    asked = ["exec", "--json", "--model", "gpt-5", "--skip-git-repo-check"]
-    assert call["args"] == [*asked, "--sandbox", "workspace-write", "-"]
-    assert call["prompt"] == "Be brief.\n\nQuery"
+    system = 'developer_instructions="Be \\"brief\\".\\n\\\\ \\u007fü"'
+    asked = ["exec", "--json", "--ephemeral", "--model", "gpt-5", "-c", system, "--skip-git-repo-check"]
+    assert call["args"] == [*asked, "--sandbox", "workspace-write", "--", "-"]
+    assert tomllib.loads(system)["developer_instructions"] == codex.settings["system_prompt"]
+    assert call["prompt"] == "Query"
     assert call["files"] == []
 
 
@@ -65,7 +90,7 @@ def test_whether_a_folder_of_the_user_s_is_a_repo_is_left_to_codex(codex: Agents
     codex.settings |= {"cwd": "evals/work"}
     codex.answer(message(), COMPLETED)
     (call,) = codex.calls
-    assert call["args"] == ["exec", "--json", "-"]
+    assert call["args"] == ["exec", "--json", "--ephemeral", "--", "-"]
     assert (Path(call["cwd"]), call["files"]) == (Path("evals/work").resolve(), ["kept.txt"])
     assert Path("evals/work/kept.txt").exists()
 
@@ -95,7 +120,7 @@ def test_an_error_that_codex_has_got_over_is_none(codex: Agents) -> None:
 def test_no_answer_is_an_error_that_may_pass(codex: Agents) -> None:
     codex.does("replay(); print('Reading prompt from stdin...', file=sys.stderr)", *STARTED, COMPLETED)
     (found,) = codex.run("--max-retries", "1", expect=1)
-    assert found["error"] == "codex ended without an answer: Reading prompt from stdin..."
+    assert found["error"] == "codex ended without an answer: its last event was 'turn.completed'"
     assert found["attempt"] == 2
 
 
@@ -140,6 +165,154 @@ def test_tools_whose_items_have_no_id_are_seen_once(codex: Agents) -> None:
 
 def test_a_tool_that_never_came_back_is_a_call_all_the_same(codex: Agents) -> None:
     found = codex.answer(item("command_execution", "started", command="sleep"), message(), COMPLETED)
-    assert found["trace"] == [
-        {"type": "tool_call", "id": "item_0", "name": "command_execution", "input": {"command": "sleep"}}
+    (call,) = found["trace"]
+    assert call.pop("timestamp").endswith("Z")
+    assert call == {"type": "tool_call", "id": "item_0", "name": "command_execution", "input": {"command": "sleep"}}
+
+
+# What the real program (0.166) does
+
+
+def test_helpers_are_named_by_what_was_done_with_them(codex: Agents) -> None:
+    spawn = {"tool": "spawn_agent", "sender_thread_id": "s1", "prompt": "Look"}
+    running = {"receiver_thread_ids": [], "agents_states": {}, "status": "in_progress"}
+    done = {"receiver_thread_ids": ["r1"], "agents_states": {"r1": {"status": "pending_init"}}, "status": "completed"}
+    wait = {"tool": "wait", "sender_thread_id": "s1", "prompt": None, "receiver_thread_ids": ["r1"]}
+    found = codex.answer(
+        *STARTED,
+        item("collab_tool_call", "started", "item_1", **spawn, **running),
+        item("collab_tool_call", "completed", "item_1", **spawn, **done),
+        item("collab_tool_call", "completed", "item_2", **wait, agents_states={}, status="failed"),
+        message(),
+        COMPLETED,
+    )
+    assert [(call["name"], call["input"], known(call)) for call in found["trace"]] == [
+        ("spawn_agent", {"prompt": "Look"}, {"agent_tool": "collab_tool_call"}),
+        ("wait", {"prompt": None}, {"agent_tool": "collab_tool_call", "is_error": True}),
     ]
+    assert found["trace"][0]["output"] == {"sender_thread_id": "s1", **done}
+    assert found["trace_summary"]["errorCount"] == 1
+
+
+def test_items_of_an_unknown_type_are_counted_in_a_note(codex: Agents) -> None:
+    found = codex.answer(
+        item("image_generation", "started", "item_1"),
+        item("image_generation", "completed", "item_1"),
+        item("image_generation", "completed", "item_2"),
+        {"type": "item.completed", "item": {"type": "brand_new"}},
+        message(),
+        COMPLETED,
+    )
+    assert found["note"] == "not understood, and not in the trace: brand_new (1), image_generation (2)"
+
+
+@pytest.mark.parametrize(
+    ("raw", "command"),
+    [
+        ("/bin/bash -lc ls", "ls"),
+        ("/usr/bin/zsh -lc 'ls -a'", "ls -a"),
+        ("bash -c 'echo x'", "echo x"),
+        ("/bin/bash -lc ''", ""),
+        ("/bin/bash -lc \"printf 'a b'\"", "printf 'a b'"),
+        ('/bin/bash -lc "echo \\"it\'s\\" "\'$HOME `date`\'', 'echo "it\'s" $HOME `date`'),
+        ("/bin/bash -lc 'echo \"$(ls)\" '\"'\\\\' \\\"\"'!\"'", 'echo "$(ls)" \'\\\' "!"'),
+        ('/bin/bash -lc "echo \\$HOME \\` \\n"', "echo $HOME ` \\n"),
+        ("/bin/bash -lc \"cat <<'EOF'\nhi\nEOF\"", "cat <<'EOF'\nhi\nEOF"),
+        ("/bin/bash -lc 'cd /tmp' && ls", None),
+        ("/bin/bash script.sh -lc", None),
+        ("/bin/bash -lc 'open", None),
+        ("python -c 'print(1)'", None),
+        ("ls", None),
+    ],
+)
+def test_a_command_is_recorded_as_one_would_write_it(raw: str, command: str | None) -> None:
+    assert shell_script(raw) == command
+
+
+def test_a_command_that_no_shell_wraps_stays_as_it_is(codex: Agents) -> None:
+    found = codex.answer(item("command_execution", command="python -c 'print(1)'"), message(), COMPLETED)
+    (call,) = found["trace"]
+    assert (call["input"], known(call)) == ({"command": "python -c 'print(1)'"}, {})
+
+
+def test_a_command_that_was_not_allowed_is_an_error_and_a_note(codex: Agents) -> None:
+    found = codex.answer(
+        item("command_execution", command="/bin/bash -lc 'rm -r x'", status="declined"), message(), COMPLETED
+    )
+    assert known(found["trace"][0]) == {"raw_command": "/bin/bash -lc 'rm -r x'", "is_error": True}
+    assert found["note"] == 'the agent was denied permission: command_execution {"command":"rm -r x"}'
+
+
+def test_how_long_a_tool_took_is_told_by_when_its_events_came(codex: Agents) -> None:
+    running = item("command_execution", "started", command="ls", status="in_progress")
+    done = item("command_execution", command="ls", status="completed")
+    wait = "\nlogs = HERE / '.agentv/logs/codex'\nwhile not next(logs.iterdir()).read_bytes(): time.sleep(0.01)\n"
+    rest = "".join(f"print({json.dumps(event)!r})\n" for event in (done, message(), COMPLETED))
+    (found,) = codex.does(f"replay(); print(flush=True){wait}time.sleep(0.2)\n{rest}", running).run()
+    (took,) = found["trace_summary"]["toolDurations"]["command_execution"]
+    assert took >= 100
+
+
+@pytest.mark.parametrize(
+    ("args", "end"),
+    [
+        (["--image", "x.png"], ["--image", "x.png", "--", "-"]),
+        (["--ephemeral", "--skip-git-repo-check"], ["--ephemeral", "--skip-git-repo-check", "--", "-"]),
+        (["--image", "x.png", "--"], ["--image", "x.png", "--", "-"]),
+    ],
+)
+def test_arguments_of_the_user_s_do_not_take_the_dash_for_theirs(
+    codex: Agents, args: list[str], end: list[str]
+) -> None:
+    codex.settings |= {"args": args}
+    codex.answer(message(), COMPLETED)
+    assert codex.calls[0]["args"][-len(end) :] == end
+    assert codex.calls[0]["args"].count("--ephemeral") == 1
+    assert codex.calls[0]["args"].count("--skip-git-repo-check") == 1
+
+
+def test_sessions_are_kept_when_asked_for(codex: Agents) -> None:
+    codex.settings |= {"keep_sessions": True}
+    codex.answer(message(), COMPLETED)
+    assert codex.calls[0]["args"] == ["exec", "--json", "--skip-git-repo-check", "--", "-"]
+
+
+def test_what_tokens_cost_is_reckoned_from_prices(codex: Agents) -> None:
+    codex.settings |= {"pricing": {"input": 1.25, "output": 10, "cached": 0.125}}
+    found = codex.answer(message(), COMPLETED)
+    assert found["execution_metrics"]["cost_usd"] == (1000 * 1.25 + 200 * 0.125 + 345 * 10) / 1_000_000
+    del codex.settings["pricing"]
+    assert "cost_usd" not in codex.answer(message(), COMPLETED)["execution_metrics"]
+
+
+@pytest.mark.parametrize(
+    ("message", "words", "attempts"),
+    [
+        ("unexpected status 401 Unauthorized: Incorrect API key", "unexpected status 401 Unauthorized: In", 1),
+        ("unexpected status 403 Forbidden: no", "unexpected status 403 Forbidden: no", 1),
+        ('{"error": {"type": "invalid_request_error", "message": "bad request"}}', "bad request", 1),
+        ("Quota exceeded. Check your plan and billing details.", "Quota exceeded. Check", 1),
+        ("You've hit your usage limit. Try again at 3:00 PM.", "You've hit your usage limit", 1),
+        ("exceeded retry limit, last status: 429 Too Many Requests", "exceeded retry limit, last status: 429", 2),
+        ("stream disconnected before completion: internal", "stream disconnected before completion", 2),
+    ],
+)
+def test_what_is_refused_or_used_up_is_not_tried_again(codex: Agents, message: str, words: str, attempts: int) -> None:
+    warning = item("error", message="Model metadata for `gpt-5` not found. Defaulting to fallback metadata.")
+    codex.does("replay(); sys.exit(1)", STARTED[0], warning, STARTED[1], reconnecting(1, "x"), *failed(message))
+    (found,) = codex.run("--max-retries", "1", expect=1)
+    assert found["error"].startswith(f"codex reports a failure: {words}")
+    assert found["attempt"] == attempts
+
+
+def test_an_error_does_not_begin_with_a_warning_on_something_else(codex: Agents) -> None:
+    said = [
+        "Reading prompt from stdin...",
+        "WARNING: proceeding, even though we could not update PATH",
+        "2026-11-17T05:35:41.747734Z  WARN codex_core::config: ignored",
+        "Not inside a trusted directory",
+    ]
+    error = codex.error(then=f"sys.exit({chr(10).join(said)!r})")
+    assert error == "codex failed with exit code 1: Not inside a trusted directory"
+    error = codex.error(*STARTED, then=f"sys.exit({chr(10).join(said[:3])!r})")
+    assert error == "codex failed with exit code 1: its last event was 'turn.started'"

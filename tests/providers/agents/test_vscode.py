@@ -137,7 +137,9 @@ def test_a_missing_editor_stops_the_run_before_it_starts(
     assert found["candidate_answer"] == "Paris"
 
 
-@pytest.mark.parametrize("setting", [{"model": "gpt-5"}, {"log_dir": "logs"}, {"log_format": "json"}])
+@pytest.mark.parametrize(
+    "setting", [{"model": "gpt-5"}, {"log_dir": "logs"}, {"log_format": "json"}, {"keep_sessions": True}]
+)
 def test_settings_that_the_editor_makes_no_use_of_are_told(write: Write, setting: dict[str, Any]) -> None:
     (name,) = setting
     target = {"name": "a", "provider": "vscode", **setting}
@@ -145,6 +147,13 @@ def test_settings_that_the_editor_makes_no_use_of_are_told(write: Write, setting
     ran = agentv("validate", path)
     assert ran.returncode == 0
     assert re.search(rf"warning: target 'a': {name}: vscode makes no use of this \(", ran.stdout)
+
+
+def test_dumped_prompts_have_the_document_that_is_opened(vscode: Agents) -> None:
+    vscode.settings |= {"system_prompt": "Be brief."}
+    edits(vscode, "answer('Paris')").run("--dump-prompts=prompts")
+    document = json.loads(Path("prompts/a.json").read_text())["sent"]["document"]
+    assert document.startswith("Be brief.\n\nQuery\n\n")
 
 
 def test_an_answer_that_is_still_being_written_is_waited_for(vscode: Agents) -> None:

@@ -1,36 +1,42 @@
 """A coding agent's program, and a request -> what the agent said and did.
 
 What coding agents have in common: their settings, the form of a prompt, and a program that reads the prompt from
-stdin and writes its events to stdout, a JSON object a line. What the events mean is each agent's own affair.
+stdin and writes its events to stdout, see `transcript`. An agent whose time is up may have answered all the same: it
+waits for something that runs in the background, say. That is found out when its call is cancelled, and not before,
+since there may be several answers.
 """
 
+import asyncio
 import os
+import re
 import shutil
 import tempfile
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, ClassVar
 
-import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError, ProviderError, nearest
 from agentv.formats.conversion import Misfit
-from agentv.formats.wire import mended_json, response_from
+from agentv.notices import tell_inner_retry
 from agentv.processes.child import ProcessResult
 from agentv.processes.command import SHOWN_CHARACTERS, describe_exit, output_tail, run_program, shorten
-from agentv.processes.streams import Capture
-from agentv.providers.agents.event_log import LOG_FORMATS, AgentLogs
-from agentv.providers.settings import NOT_IN_CACHE_KEY, VARIABLE, Seconds, Text
+from agentv.processes.streams import Capture, Output
+from agentv.protocols import attach_outcome
+from agentv.providers.agents.event_log import LOG_FORMATS, AgentLog, AgentLogs
+from agentv.providers.agents.transcript import NOT_EXITED, AgentFailure, EventLines, InnerRetry, Transcript, add_line
+from agentv.providers.settings import NOT_IN_CACHE_KEY, VARIABLE, Flag, Seconds, Text
 from agentv.providers.workspaces.settings import WorkspaceSettings
 from agentv.records import Json, ProviderRequest, ProviderResponse
 from agentv.redact import clean
 
-MAX_LINE_BYTES = 16 * 1024 * 1024
-MAX_KEPT_BYTES = 32 * 1024 * 1024
-"""When the events have come to so much, what more is said and done on the way is not kept; the answer is."""
+EVENT_CHARACTERS = 300
 LOGS = Path(".agentv/logs")
+_EXPLAINS_NOTHING = re.compile(r"\s*Reading (?:prompt|additional input) from stdin|.*\bWARN(?:ING)?\b", re.IGNORECASE)
 LogFormat = Annotated[str, Meta(extra_json_schema={"anyOf": [{"enum": [*LOG_FORMATS]}, {"pattern": VARIABLE}]})]
 
 
@@ -53,6 +59,9 @@ class CodingAgentSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_u
     timeout_seconds: Annotated[Seconds | None, Meta(description="How long one case may take."), NOT_IN_CACHE_KEY] = None
     log_dir: Annotated[Text | None, Meta(description="Where its logs go, one file a case.")] = None
     log_format: Annotated[LogFormat | None, Meta(description="Its events as they are, or a line each.")] = None
+    keep_sessions: Annotated[
+        Flag | None, Meta(description="Whether it keeps its own record of each case."), NOT_IN_CACHE_KEY
+    ] = None
 
     def validate(self) -> Iterator[Misfit]:
         yield from super().validate()
@@ -94,67 +103,6 @@ def make_prompt(request: ProviderRequest, *before: str | None) -> str:
     return join_parts(*before, guidelines, files, request.question)
 
 
-class AgentFailure(NamedTuple):
-    """A failure that an agent has reported; `may_pass` says that a second try may help."""
-
-    message: str
-    may_pass: bool = True
-
-
-class Transcript(ABC):
-    """What an agent has said and done, put together from its events.
-
-    Events come from another program: those that are not understood are skipped, and any field may be missing.
-    """
-
-    def __init__(self) -> None:
-        self.answer = ""
-        self.is_complete = False
-        """Whether the agent has reported that it is done."""
-        self.size = 0
-        self.failure: AgentFailure | None = None
-        self.figures: Json = {}
-        self._messages: list[Json] = []
-        self._calls: dict[str, Json] = {}
-
-    @abstractmethod
-    def add(self, event: Json) -> str:
-        """Add an event; return a line for a person that says what it means."""
-
-    def add_message(self, text: str) -> None:
-        """Add a message of the agent."""
-        if self.size <= MAX_KEPT_BYTES:
-            self._messages.append({"role": "assistant", "content": text})
-
-    def add_call(self, tool: str, input_: Any, id_: Any) -> Json:
-        """Add a call of a tool and return it: it may be changed later. The same id means the same call."""
-        known = self._calls.get(id_) if isinstance(id_, str) else None
-        if known is not None:
-            known.update(tool=tool, input=input_)
-            return known
-        call = {"tool": tool, "input": input_}
-        if self.size > MAX_KEPT_BYTES:
-            return call
-        if isinstance(id_, str):
-            self._calls[id_] = call | {"id": id_}
-            call = self._calls[id_]
-        self._messages.append({"role": "assistant", "tool_calls": [call]})
-        return call
-
-    def add_output(self, id_: Any, output: Any) -> str:
-        """Add the output of a call; return the name of its tool."""
-        call = self._calls.get(id_, {}) if isinstance(id_, str) else {}
-        if self.size <= MAX_KEPT_BYTES:
-            call["output"] = output
-        return str(call.get("tool", "a tool"))
-
-    def response(self) -> ProviderResponse:
-        """Return the response; the answer is always one of its messages."""
-        if not any(message.get("content") == self.answer for message in self._messages):
-            self._messages.append({"role": "assistant", "content": self.answer})
-        return response_from({"text": self.answer, "output_messages": self._messages, **self.figures})
-
-
 class CodingAgent(ABC):
     """Runs the program once for each request."""
 
@@ -166,7 +114,7 @@ class CodingAgent(ABC):
         self._logs = settings.logs()
 
     @abstractmethod
-    def arguments(self, request: ProviderRequest, workspace: Path, extra: tuple[str, ...]) -> list[str]:
+    def arguments(self, request: ProviderRequest, extra: tuple[str, ...]) -> list[str]:
         """Return the arguments of the program, with the user's own among them."""
 
     def prompt(self, request: ProviderRequest) -> str:
@@ -177,31 +125,65 @@ class CodingAgent(ABC):
     def transcript(self) -> Transcript:
         """Return an empty transcript, for the events of one request."""
 
+    def preview(self, request: ProviderRequest) -> Json:
+        """Return what is sent for a request: the command, and what it reads from stdin."""
+        return {"command": self._command(request), "stdin": self.prompt(request)}
+
+    def _command(self, request: ProviderRequest) -> list[str]:
+        return [self._program, *self.arguments(request, self._extra)]
+
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        transcript = self.transcript()
-        async with self.workspaces.folder(request) as workspace:
-            with self._logs.new(request) as log:
+        transcript, start = self.transcript(), time.perf_counter()
+        try:
+            async with self.workspaces.folder(request) as workspace:
+                with self._logs.new(request) as log:
+                    events = EventLines(_Reader(transcript, log).take)
+                    start = time.perf_counter()
+                    finished = await self._run(request, workspace, events)
+                    events.end()
+                    duration_ms = _milliseconds_since(start)
+        except asyncio.CancelledError as error:
+            attach_outcome(error, self._stopped(transcript, _milliseconds_since(start), error))
+            raise
+        return self._ended(transcript, duration_ms, finished)
 
-                def take(line: bytes) -> None:
-                    transcript.size += len(line)
-                    log.write(line, add_line(transcript, line))
-
-                events = EventLines(take)
-                finished = await self._run(request, workspace, events)
-                events.end()
+    def _ended(self, transcript: Transcript, duration_ms: float, finished: ProcessResult) -> ProviderResponse:
+        """Return the response of an agent that has exited; raise `ProviderError` if it has not answered."""
         if transcript.failure is not None:
-            reason = shorten(clean(transcript.failure.message).strip(), SHOWN_CHARACTERS) or "it does not say why"
-            raise ProviderError(f"{self._kind} reports a failure: {reason}", may_pass=transcript.failure.may_pass)
+            raise self._failed(transcript.failure, transcript.partial(duration_ms))
         if finished.code:
-            raise ProviderError(f"{self._kind} {describe_exit(finished.code)}{output_tail(finished)}")
-        if not transcript.answer.strip():
-            raise ProviderError(f"{self._kind} ended without an answer{output_tail(finished)}", may_pass=True)
-        if not transcript.is_complete:
-            raise ProviderError(f"{self._kind} broke off before it was done{output_tail(finished)}", may_pass=True)
-        return transcript.response()
+            how, may_pass = describe_exit(finished.code), False
+        elif not transcript.answer.strip():
+            how, may_pass = "ended without an answer", True
+        elif not transcript.is_complete:
+            how, may_pass = "broke off before it was done", True
+        else:
+            return transcript.response(duration_ms)
+        message = f"{self._kind} {how}{_last_words(transcript, finished)}"
+        raise ProviderError(message, may_pass=may_pass, partial=transcript.partial(duration_ms))
+
+    def _failed(self, failure: AgentFailure, partial: ProviderResponse | None) -> ProviderError:
+        reason = shorten(clean(failure.message).strip(), SHOWN_CHARACTERS) or "it does not say why"
+        message = f"{self._kind} reports a failure: {reason}"
+        return ProviderError(message, may_pass=failure.may_pass, status=failure.status, partial=partial)
+
+    def _stopped(
+        self, transcript: Transcript, duration_ms: float, cancelled: asyncio.CancelledError
+    ) -> ProviderResponse | ProviderError:
+        """Return what has become of an agent that was stopped: it may have answered, and not have exited."""
+        failure, retry = transcript.failure, transcript.retry
+        if failure is None and transcript.is_complete and transcript.answer.strip():
+            return transcript.response(duration_ms, NOT_EXITED)
+        partial = transcript.partial(duration_ms)
+        if failure is not None:
+            return self._failed(failure, partial)
+        if retry is not None:
+            return ProviderError(_describe(retry), may_pass=retry.may_pass, status=retry.status, partial=partial)
+        printed = "".join(getattr(cancelled, "__notes__", ()))  # to stderr
+        return ProviderError(_explanation(printed), may_pass=True, partial=partial)
 
     async def _run(self, request: ProviderRequest, workspace: Path, events: Capture) -> ProcessResult:
-        command = [self._program, *self.arguments(request, workspace, self._extra)]
+        command = self._command(request)
         if any("\0" in word for word in command):
             raise ProviderError("an argument of the program has a NUL character, which it cannot hold")
         argv = [b"/bin/sh", b"-c", b'cd -- "$0" && exec "$@"', os.fsencode(workspace), *map(os.fsencode, command)]
@@ -211,53 +193,49 @@ class CodingAgent(ABC):
             return await run_program(argv, self.workspaces.environment, stdin=file.fileno(), stdout=events)
 
 
-class EventLines(Capture):
-    """Passes on a stream line by line as it comes, and keeps the end of it; a line that is too long is left out."""
+class _Reader:
+    """Takes the lines that a program writes: they go to the log, and what they mean to the transcript."""
 
-    def __init__(self, take: Callable[[bytes], None]):
-        super().__init__()
-        self._take = take
-        self._line_parts: list[bytes] = []
-        self._size = 0
+    def __init__(self, transcript: Transcript, log: AgentLog):
+        self._transcript, self._log = transcript, log
+        self._task = asyncio.current_task()
 
-    def add(self, chunk: bytes) -> None:
-        super().add(chunk)
-        first, *more = chunk.split(b"\n")
-        self._add_part(first)
-        for part in more:
-            self.end()
-            self._add_part(part)
-
-    def _add_part(self, part: bytes) -> None:
-        self._size += len(part)
-        if self._size <= MAX_LINE_BYTES:
-            self._line_parts.append(part)
-        else:
-            self._line_parts.clear()
-
-    def end(self) -> None:
-        """Pass on the line that is not ended yet."""
-        line = b"".join(self._line_parts).strip()
-        self._line_parts.clear()
-        self._size = 0
-        if line:
-            self._take(line)
+    def take(self, line: bytes) -> None:
+        transcript = self._transcript
+        if self._task is not None and self._task.cancelling():
+            self._log.write(line, "after it was asked to stop")  # what it says then is no failure of its own
+            return
+        before, transcript.arrived = transcript.retry, _now()
+        self._log.write(line, add_line(transcript, line))
+        if transcript.retry is not None and transcript.retry is not before:
+            tell_inner_retry(transcript.retry.attempt, transcript.retry.reason)
 
 
-def add_line(transcript: Transcript, line: bytes) -> str:
-    """Add the event in a line to a transcript; return what it means for a person, or nothing if it is no event."""
-    event = parse_event(line)
-    try:
-        return transcript.add(event) if event else ""
-    except RecursionError:
-        return ""  # nested so deep that it could not be written down either
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def parse_event(line: bytes) -> Json | None:
-    """Return the event in a line; None for any other line."""
-    try:
-        found = msgspec.json.decode(line)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        mended = mended_json(line) if line.startswith(b"{") else None
-        found = None if mended is None else msgspec.json.decode(mended)
-    return found if isinstance(found, dict) else None
+def _milliseconds_since(start: float) -> float:
+    return round((time.perf_counter() - start) * 1000, 3)
+
+
+def _last_words(transcript: Transcript, finished: ProcessResult) -> str:
+    """Return what a program had to say when it ended without an answer, to be put behind a message."""
+    if transcript.last_event:
+        finished = finished._replace(stdout=Output())  # its events are for programs
+    if text := _explanation(output_tail(finished)):
+        return f": {text}"
+    if transcript.retry is not None:
+        return f": {_describe(transcript.retry)}"
+    last_event = shorten(clean(transcript.last_event).partition("{")[0].strip(": "), EVENT_CHARACTERS)
+    return f": its last event was {last_event!r}" if last_event else ", and said nothing"
+
+
+def _explanation(tail: str) -> str:
+    """Return the end of an output without the lines that explain nothing, such as warnings on something else."""
+    lines = tail.removeprefix(": ").splitlines() if tail.startswith(": ") else ()
+    return "\n".join(line for line in lines if line.strip() and not _EXPLAINS_NOTHING.match(line))
+
+
+def _describe(retry: InnerRetry) -> str:
+    return f"its last retry was because of {shorten(clean(retry.reason), SHOWN_CHARACTERS)}"

@@ -20,7 +20,7 @@ from agentv.processes.command import MAX_ANSWER_BYTES, describe_exit, output_tai
 from agentv.processes.streams import TAIL_BYTES, Output
 from agentv.protocols import Provider
 from agentv.providers.agents.agent import CodingAgentSettings, join_parts, link_files
-from agentv.records import ProviderRequest, ProviderResponse
+from agentv.records import Json, ProviderRequest, ProviderResponse
 from agentv.system.temporary import make_folder, remove_folder
 
 POLL_SECONDS = 0.2
@@ -29,6 +29,7 @@ UNUSED = {
     "log_dir": "the editor keeps its own records",
     "log_format": "the editor keeps its own records",
     "env": "the editor has the environment that it was started with",
+    "keep_sessions": "the editor keeps its own records",
 }
 """Settings of coding agents that the editor's command knows nothing of, and what to do."""
 
@@ -66,6 +67,10 @@ class Vscode:
         self._settings = settings
         self._program = settings.find_program(folder)
         self.workspaces = settings.workspaces(folder)
+
+    def preview(self, request: ProviderRequest) -> Json:
+        """Return the document that is opened for a request; where the answer goes is only known in a run."""
+        return {"document": prompt_document(request, self._settings.system_prompt, Path("response.md"))}
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         async with self.workspaces.folder(request) as workspace:

@@ -1,0 +1,67 @@
+"""A call whose time is up: an answer that was complete counts, and so does what is known of another."""
+
+import asyncio
+
+import pytest
+
+from agentv.calls.retry import FailedCall
+from agentv.calls.timeout import within
+from agentv.errors import ProviderError
+from agentv.protocols import attach_outcome
+from agentv.records import ProviderResponse
+
+PARTIAL = ProviderResponse(text="half", cost_usd=0.5)
+
+
+async def wait_for_ever(outcome: ProviderResponse | ProviderError | None) -> ProviderResponse:
+    """Wait until cancelled, and say then how it would have ended."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError as error:
+        if outcome is not None:
+            attach_outcome(error, outcome)
+        raise
+    return ProviderResponse(text="never")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (None, FailedCall("timed out after 0.01 s", "timeout", may_pass=True)),
+        (ProviderResponse(text="Paris"), ProviderResponse(text="Paris")),
+        (
+            ProviderError("still at it", may_pass=True, partial=PARTIAL),
+            FailedCall("timed out after 0.01 s: still at it", "timeout", may_pass=True, partial=PARTIAL),
+        ),
+        (
+            ProviderError("401", status=401),
+            FailedCall("timed out after 0.01 s: 401", "timeout", may_pass=False, status=401),
+        ),
+        (
+            ProviderError("", may_pass=True, partial=PARTIAL),
+            FailedCall("timed out after 0.01 s", "timeout", may_pass=True, partial=PARTIAL),
+        ),
+    ],
+)
+def test_what_a_call_says_when_its_time_is_up(
+    outcome: ProviderResponse | ProviderError | None, expected: ProviderResponse | FailedCall
+) -> None:
+    assert asyncio.run(within(0.01, wait_for_ever(outcome))) == expected
+
+
+def test_a_call_that_is_cancelled_by_somebody_else_says_nothing() -> None:
+    async def cancel() -> None:
+        task = asyncio.create_task(within(600, wait_for_ever(ProviderResponse(text="Paris"))))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancel())
+
+
+def test_a_failure_keeps_what_is_known() -> None:
+    async def fail() -> ProviderResponse:
+        raise ProviderError("broken", partial=PARTIAL)
+
+    assert asyncio.run(within(600, fail())) == FailedCall("broken", partial=PARTIAL)
