@@ -53,6 +53,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
     output: Any = None
     id: str | None = None
     timestamp: str | None = None
+    metadata: Json | None = None
+    """What else is known of it, such as the thought signature that Gemini wants back."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -125,11 +127,16 @@ _SAYS = tuple(name for name in EvalCase.__struct_fields__ if name not in ("file"
 
 
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """Tokens that a target reported; `input` includes the cached ones."""
+    """Tokens that a target reported; `input` includes what the cache gave or took, `output` the reasoning."""
 
     input: int | None = None
     output: int | None = None
     cached: int | None = None
+    """Of the input, what was read from the vendor's cache."""
+    cache_write: int | None = None
+    """Of the input, what was written to the vendor's cache."""
+    reasoning: int | None = None
+    """Of the output, what the model thought before it answered."""
 
 
 class ExecutionMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -138,6 +145,8 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     token_usage: TokenUsage | None = None
     cost_usd: float | None = None
     duration_ms: float | None = None
+    ttft_ms: float | None = None
+    """The time to the first token, where it is known."""
 
 
 TraceKind = Literal["model_step", "tool_call", "tool_result", "message", "error"]
@@ -195,6 +204,8 @@ class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     token_usage: TokenUsage | None = None
     cost_usd: float | None = None
     duration_ms: float | None = None
+    ttft_ms: float | None = None
+    """The time to the first token, where it is known."""
     stop_reason: str | None = None
     """Why a language model stopped: `stop`, `length`, `tool_calls`, `refusal` or `other`."""
     note: str | None = None

@@ -19,10 +19,13 @@ RESPONSE_FIELDS = (
     "token_usage",
     "cost_usd",
     "duration_ms",
+    "ttft_ms",
     "stop_reason",
     "note",
 )
 STOP_REASONS = ("stop", "length", "tool_calls", "refusal", "other")
+CUT_OFF = ("max_tokens", "MAX_TOKENS", "max_output_tokens")
+"""What vendors call an answer that was cut off at the token limit, besides `length`."""
 
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 
@@ -63,6 +66,7 @@ def response_from(raw: Mapping[str, Any]) -> ProviderResponse:
         token_usage=_usage(fields.get("token_usage")),
         cost_usd=_number(fields.get("cost_usd")),
         duration_ms=_number(fields.get("duration_ms")),
+        ttft_ms=_number(fields.get("ttft_ms")),
         stop_reason=_stop_reason(fields.get("stop_reason")),
         note=note if isinstance(note := fields.get("note"), str) and note else None,
     )
@@ -99,7 +103,7 @@ def _stop_reason(value: Any) -> str | None:
     """A stop reason in our words; any other text is `other`."""
     if not isinstance(value, str) or not value:
         return None
-    return value if value in STOP_REASONS else "other"
+    return value if value in STOP_REASONS else "length" if value in CUT_OFF else "other"
 
 
 def _messages(raw: Any) -> tuple[Message, ...] | None:

@@ -171,7 +171,7 @@ def _second(seconds: int) -> str:
 
 
 def _metrics(response: ProviderResponse) -> ExecutionMetrics | None:
-    known = response.token_usage, response.cost_usd, response.duration_ms
-    if known == (None, None, None):
+    known = response.token_usage, response.cost_usd, response.duration_ms, response.ttft_ms
+    if known == (None, None, None, None):
         return None
-    return ExecutionMetrics(token_usage=known[0], cost_usd=known[1], duration_ms=known[2])
+    return ExecutionMetrics(token_usage=known[0], cost_usd=known[1], duration_ms=known[2], ttft_ms=known[3])
