@@ -13,7 +13,7 @@ from agentv.formats.fingerprint import digest
 from agentv.providers.settings import RetrySettings, TargetSettings, cache_key_fields
 from agentv.records import ProviderRequest
 
-FILE_FIELDS = ("input_files", "guideline_files")
+FILE_FIELDS = ("input_files", "guideline_files", "media")
 NOT_SENT = (*FILE_FIELDS, "dataset")
 FOLDER_SETTINGS = ("cwd", "workspace_template")
 _ENCODE = msgspec.json.Encoder(enc_hook=str, order="sorted").encode

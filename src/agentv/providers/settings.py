@@ -17,6 +17,7 @@ from agentv.formats.conversion import Misfit
 from agentv.formats.fingerprint import digest
 from agentv.formats.wire import camel_name
 from agentv.protocols import BatchProvider, Provider
+from agentv.records import TokenUsage
 from agentv.redact import MASK
 
 SECRET = Meta(extra={"secret": True})
@@ -133,13 +134,30 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     input: Amount | None = None
     output: Amount | None = None
-    cached: Amount | None = None
+    cached: Annotated[Amount | None, Meta(description="Read from the cache; as input if left out.")] = None
+    cache_write: Annotated[Amount | None, Meta(description="Written to the cache; as input if left out.")] = None
+
+    def cost(self, usage: TokenUsage) -> float:
+        """Return what the tokens cost in USD."""
+        price = float(self.input or 0)
+        cached, written = usage.cached or 0, usage.cache_write or 0
+        cached_price = price if self.cached is None else float(self.cached)
+        written_price = price if self.cache_write is None else float(self.cache_write)
+        fresh = max(0, (usage.input or 0) - cached - written)
+        tokens = fresh * price + cached * cached_price + written * written_price
+        return (tokens + (usage.output or 0) * float(self.output or 0)) / 1_000_000
 
 
 class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A language model behind a vendor's API."""
 
     retries: ClassVar[int] = 3
+
+    efforts: ClassVar[tuple[str, ...]] = ()
+    """What `reasoning_effort` may be; nothing if the vendor has no such setting."""
+
+    max_media_bytes: ClassVar[int]
+    """How many bytes the images and PDFs of a case may have."""
 
     model: Annotated[Text | None, Meta(description="The model's name, as the vendor calls it.")] = None
     api_key: Annotated[Secret | None, Meta(description="Write ${{ VARIABLE }}: keys do not belong in Git.")] = None
@@ -148,6 +166,19 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
     system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
     options: Annotated[dict[str, Any] | None, Meta(description="Goes into the vendor's request as it is.")] = None
     pricing: Annotated[Pricing | None, Meta(description="What tokens cost, to report what a run cost.")] = None
+    reasoning_effort: Annotated[
+        Text | None, Meta(description="How much the model thinks, in the vendor's words; not sent if left out.")
+    ] = None
+    stream: Annotated[
+        Flag | None, Meta(description="Take the answer as it is written, and tell the time to the first token.")
+    ] = None
+
+    def validate(self) -> Iterator[Misfit]:
+        yield from super().validate()
+        effort = self.reasoning_effort
+        if effort is not None and effort not in self.efforts and not effort.startswith("${{"):
+            hint = f"one of {', '.join(self.efforts)}" if self.efforts else "leave it out"
+            yield Misfit(("reasoning_effort",), f"{self.provider} has no effort {effort!r}", hint)
 
 
 def secret_fields(type_: type) -> frozenset[str]:

@@ -35,7 +35,9 @@ def test_tokens_that_went_into_the_cache_are_input() -> None:
         "cache_creation_input_tokens": 100,
     }
     with model_server(lambda _: {"content": [{"type": "text", "text": "Paris"}], "usage": usage}) as server:
-        assert ask(server.target("anthropic")).token_usage == TokenUsage(input=111, output=2, cached=10)
+        assert ask(server.target("anthropic")).token_usage == TokenUsage(
+            input=111, output=2, cached=10, cache_write=100
+        )
 
 
 def test_blocks_of_all_kinds() -> None:
