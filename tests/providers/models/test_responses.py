@@ -154,4 +154,5 @@ def test_a_judge_through_the_command_line(vendor: str, write: Write) -> None:
 def test_an_api_that_there_is_not(write: Write) -> None:
     target = {"name": "a", "provider": "openai", "model": "m", "api": "assistants"}
     (found,) = check_file(write("targets.yaml", json.dumps({"targets": [target]}))).problems
-    assert found.message == "target 'a': api: expected one of 'chat', 'responses', got 'assistants'"
+    assert found.hint == "one of chat, responses"
+    assert found.message == "target 'a': api: unknown api 'assistants'"
