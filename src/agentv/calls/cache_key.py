@@ -107,6 +107,7 @@ def _large_file_hash(path: Path) -> str:
 def _file_hash(path: Path) -> str:
     """Return a hash of an attached file's content, or nothing if it cannot be read."""
     try:
-        return blake2b(path.read_bytes(), digest_size=20).hexdigest()
+        with path.open("rb") as file:
+            return file_digest(file, lambda: blake2b(digest_size=20)).hexdigest()
     except OSError:
         return ""

@@ -4,7 +4,7 @@ A setting that is no string may also be a `${{ VARIABLE }}`, which is filled in 
 What belongs to one provider alone is in its own file.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -17,7 +17,7 @@ from agentv.formats.conversion import Misfit
 from agentv.formats.fingerprint import digest
 from agentv.formats.wire import camel_name
 from agentv.protocols import BatchProvider, Provider
-from agentv.records import TokenUsage
+from agentv.records import Media, TokenUsage
 from agentv.redact import MASK
 
 SECRET = Meta(extra={"secret": True})
@@ -86,6 +86,10 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if self.provider_batching is True and not self.answers_batches:
             message = f"targets of the kind {self.provider!r} answer no batches"
             yield Misfit(("provider_batching",), message, "each case is sent alone", "warning")
+
+    def check_media(self, media: Sequence[Media]) -> Misfit | None:
+        """Return why the images and PDFs of a case cannot be sent to this target; None if they can."""
+        return None
 
     def open(self, folder: Path) -> Provider | BatchProvider:
         """Return the provider for this target; `folder` is the eval file's."""
@@ -156,7 +160,7 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
     efforts: ClassVar[tuple[str, ...]] = ()
     """What `reasoning_effort` may be; nothing if the vendor has no such setting."""
 
-    max_media_bytes: ClassVar[int]
+    max_media_bytes: ClassVar[int] = 50_000_000
     """How many bytes the images and PDFs of a case may have."""
 
     model: Annotated[Text | None, Meta(description="The model's name, as the vendor calls it.")] = None
@@ -179,6 +183,23 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
         if effort is not None and effort not in self.efforts and not effort.startswith("${{"):
             hint = f"one of {', '.join(self.efforts)}" if self.efforts else "leave it out"
             yield Misfit(("reasoning_effort",), f"{self.provider} has no effort {effort!r}", hint)
+
+    def check_media(self, media: Sequence[Media]) -> Misfit | None:
+        sizes = {each.value: _size(each.path) for each in media}
+        total, most = sum(sizes.values()), self.max_media_bytes
+        if total <= most:
+            return None
+        largest = max(sizes, key=sizes.__getitem__)
+        what = f"{largest} has" if len(sizes) == 1 else f"{largest} and the other images and PDFs have"
+        message = f"{what} {total / 1e6:.1f} MB, and {self.provider} takes at most {most / 1e6:.0f} MB in a request"
+        return Misfit((), message, "make it smaller, or attach only the pages that matter")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # who reads it tells of it
 
 
 def secret_fields(type_: type) -> frozenset[str]:

@@ -32,7 +32,7 @@ from agentv.protocols import BatchProvider, Check, Provider, Requests
 from agentv.providers.cli.batch_output import BatchOutput, read_output
 from agentv.providers.cli.healthcheck import PLACEHOLDER_VALUES, CommandHealthcheck, HttpHealthcheck
 from agentv.providers.settings import NOT_IN_CACHE_KEY, Flag, Seconds, TargetSettings, Text
-from agentv.records import Message, ProviderRequest, ProviderResponse
+from agentv.records import Media, Message, ProviderRequest, ProviderResponse
 from agentv.redact import clean
 from agentv.system.compact_sets import HashSet
 from agentv.system.dumps import safe_name
@@ -103,6 +103,13 @@ class CliSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fiel
             if placeholder.name in OF_ONE_CASE and self.provider_batching is True:
                 message, hint = f"{{{placeholder.name}}} is empty in a batch", "{BATCH_FILE} has the cases"
                 yield Misfit(("command_template",), message, hint, "warning")
+
+    def check_media(self, media: Sequence[Media]) -> Misfit | None:
+        names = {placeholder.name for placeholder in parse_template(self.command_template).placeholders}
+        if names.intersection(("FILES", "BATCH_FILE") if self.provider_batching else ("FILES",)):
+            return None
+        message = f"{media[0].value} is an image or a PDF, and the command has no {{FILES}} that could name it"
+        return Misfit((), message, "write {FILES} where the command takes the paths of files")
 
     def open(self, folder: Path) -> Provider | BatchProvider:
         known = BATCH if self.provider_batching else SINGLE
