@@ -38,8 +38,8 @@ MODEL = {"provider": "openai", "model": "gpt-5", "api_key": "k", "base_url": "ht
     [
         (
             HTTP,
-            "chart.png is an image or a PDF, which targets of the kind 'http' cannot send",
-            "use a language model, or a 'python' target, which gets the paths in 'files'",
+            "chart.png is an image or a PDF, which targets of the kind 'http' do not take",
+            "use a language model, or a 'python' or 'cli' target, which gets its path",
         ),
         *(
             (

@@ -2,7 +2,7 @@
 either of them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -17,7 +17,7 @@ from agentv.protocols import Provider
 from agentv.providers.network import NetworkProvider, connection_error, excerpt
 from agentv.providers.settings import IN_CACHE_KEY, NOT_IN_CACHE_KEY, SECRET, RetrySettings, Seconds, Text
 from agentv.providers.transport import make_transport
-from agentv.records import Json, Media, Message, ProviderRequest, ProviderResponse
+from agentv.records import Json, Message, ProviderRequest, ProviderResponse
 
 SLOT = re.compile(r"(?<!\$)\{\{\s*([^{}]*?)\s*\}\}")
 STEP = re.compile(r"\.?([^.\[\]\"]+)|\[(\d+)\]|\[\"([^\"]+)\"\]")
@@ -54,10 +54,6 @@ class HttpSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fiel
         if self.response_path is not None and parse_path(self.response_path) is None:
             hint = """paths look like choices[0].message.content or a["odd key"]"""
             yield Misfit(("response_path",), f"invalid path {self.response_path!r}", hint)
-
-    def check_media(self, media: Sequence[Media]) -> Misfit | None:
-        message = f"{media[0].value} is an image or a PDF, which targets of the kind {self.provider!r} cannot send"
-        return Misfit((), message, "use a language model, or a 'python' target, which gets the paths in 'files'")
 
     @property
     def _method(self) -> str:

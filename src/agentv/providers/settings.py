@@ -63,6 +63,9 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     reads_files: ClassVar[bool] = False
     """Whether the target reads files itself; prompts then only name them."""
 
+    takes_media: ClassVar[bool] = False
+    """Whether the target takes the images and PDFs of a request, which are in its `media`."""
+
     answers_batches: ClassVar[bool] = False
     """Whether one call can answer many requests, as `provider_batching` asks."""
 
@@ -89,7 +92,10 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def check_media(self, media: Sequence[Media]) -> Misfit | None:
         """Return why the images and PDFs of a case cannot be sent to this target; None if they can."""
-        return None
+        if self.takes_media or self.reads_files:
+            return None
+        message = f"{media[0].value} is an image or a PDF, which targets of the kind {self.provider!r} do not take"
+        return Misfit((), message, "use a language model, or a 'python' or 'cli' target, which gets its path")
 
     def open(self, folder: Path) -> Provider | BatchProvider:
         """Return the provider for this target; `folder` is the eval file's."""
@@ -156,6 +162,8 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
     """A language model behind a vendor's API."""
 
     retries: ClassVar[int] = 3
+
+    takes_media: ClassVar[bool] = True
 
     efforts: ClassVar[tuple[str, ...]] = ()
     """What `reasoning_effort` may be; nothing if the vendor has no such setting."""
