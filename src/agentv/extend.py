@@ -34,6 +34,7 @@ from agentv.providers.settings import (
 from agentv.records import (
     EvalCase,
     Exchange,
+    Media,
     Message,
     ProviderRequest,
     ProviderResponse,
@@ -62,6 +63,7 @@ __all__ = [
     "Flag",
     "JudgeTarget",
     "LanguageModelSettings",
+    "Media",
     "Message",
     "NamedEvaluator",
     "Number",

@@ -39,12 +39,16 @@ class Says(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What goes over the wire, be it ever so odd; `cut` ends the connection in the middle of it."""
+    """What goes over the wire, be it ever so odd; `cut` ends the connection in the middle of it.
+
+    With `pause`, only the first half is sent until that event is set.
+    """
 
     status: int = 200
     body: Any = b""
     headers: dict[str, str] | None = None
     cut: bool = False
+    pause: threading.Event | None = None
 
 
 Answer = str | dict[str, Any] | int | Says | Reply
@@ -127,6 +131,10 @@ def model_server(answer: Callable[[dict[str, Any]], Answer], seconds: float = 0.
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(data) + reply.cut))
             self.end_headers()
+            if reply.pause is not None:
+                self.wfile.write(data[: len(data) // 2])
+                data = data[len(data) // 2 :]
+                reply.pause.wait(30)
             self.wfile.write(data)
             self.close_connection = reply.cut
 

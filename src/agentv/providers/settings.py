@@ -163,8 +163,6 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
 
     retries: ClassVar[int] = 3
 
-    takes_media: ClassVar[bool] = True
-
     efforts: ClassVar[tuple[str, ...]] = ()
     """What `reasoning_effort` may be; nothing if the vendor has no such setting."""
 
@@ -193,6 +191,8 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
             yield Misfit(("reasoning_effort",), f"{self.provider} has no effort {effort!r}", hint)
 
     def check_media(self, media: Sequence[Media]) -> Misfit | None:
+        if not self.takes_media:
+            return super().check_media(media)
         sizes = {each.value: _size(each.path) for each in media}
         total, most = sum(sizes.values()), self.max_media_bytes
         if total <= most:

@@ -1,20 +1,28 @@
 """Answers that are streamed: the same as in one piece, and when their first piece came."""
 
+import asyncio
+import threading
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from agentv.formats.conversion import convert
+from agentv.providers import settings_type
 from agentv.records import ProviderResponse
 from tests.kits.model_servers import (
     RESPONSES,
     VENDORS,
+    Answer,
     Reply,
     Says,
+    a_request,
     anthropic_message,
     ask,
     completion,
     failing,
+    gemini_content,
     model_server,
     response_object,
 )
@@ -128,6 +136,28 @@ def test_an_error_in_the_middle_of_a_stream(vendor: str, event: Any, words: str,
     assert (error.message, error.may_pass) == (words, may_pass)
 
 
+@every_vendor
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'event: message_start\ndata: {"type": "message\n\n',
+        b"event: x\ndata: [1, 2]\n\n",
+        b'event: x\ndata: {"choices": [7], "candidates": [7], "type": "message_start", "message": 7}\n\n',
+        b'event: x\ndata: {"choices": [{"delta": {"tool_calls": [7]}}], "candidates": [{"content": {"parts": 7}}]}\n\n',
+        b"<html>Welcome to the hotel</html>",
+        b"",
+    ],
+)
+def test_a_stream_that_makes_no_sense_is_an_error_of_the_case(vendor: str, data: bytes) -> None:
+    if vendor == "gemini":  # whose events have no names
+        data = data.partition(b"\n")[2] or data
+    with model_server(lambda _: Reply(body=data, headers={"Content-Type": "text/event-stream"})) as server:
+        error = failing(server.target(vendor, stream=True))
+    assert error.message.startswith(
+        ("the model's answer is malformed: ", "the answer broke off: ", "the model gave no")
+    )
+
+
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "openai-responses"])
 def test_a_server_that_does_not_stream_is_understood(vendor: str) -> None:
     with model_server(lambda _: "Paris") as server:
@@ -168,7 +198,28 @@ def test_the_time_to_the_first_token_is_in_the_result(vendor: str, write: Write)
     assert 0 < metrics["ttft_ms"] <= metrics["duration_ms"]
 
 
+@every_vendor
+def test_who_gives_up_in_the_middle_of_a_stream_can_ask_again(vendor: str) -> None:
+    late = threading.Event()
+
+    def answer(_: Any) -> Answer:
+        return Reply(body=_whole(vendor), pause=late) if len(server.asked) == 1 else "Paris"
+
+    async def impatient(target: dict[str, Any]) -> str:
+        settings: Any = convert(target, settings_type(target["provider"]))
+        async with settings.open(Path()) as provider:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await provider.invoke(a_request())
+            late.set()
+            return str((await provider.invoke(a_request())).text)
+
+    with model_server(answer) as server:
+        assert asyncio.run(impatient(server.target(vendor, stream=True))) == "Paris"
+
+
 def _whole(vendor: str) -> dict[str, Any]:
-    speak: Any = {"anthropic": anthropic_message, "openai-responses": response_object}.get(vendor, completion)
+    formats: dict[str, Any] = {"anthropic": anthropic_message, "gemini": gemini_content}
+    speak: Any = formats.get(vendor, response_object if vendor in RESPONSES else completion)
     body: dict[str, Any] = speak("Paris")
     return body

@@ -25,6 +25,7 @@ MAX_REQUEST_BYTES = 32_000_000
 class AnthropicSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An Anthropic model."""
 
+    takes_media: ClassVar[bool] = True
     efforts: ClassVar[tuple[str, ...]] = ("low", "medium", "high", "xhigh", "max")
     max_media_bytes: ClassVar[int] = MAX_REQUEST_BYTES * 3 // 4
 

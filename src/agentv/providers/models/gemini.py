@@ -35,6 +35,7 @@ GOOD_STOP_REASONS = ("", "STOP", "MAX_TOKENS", "CONTINUATION", "FINISH_REASON_UN
 class GeminiSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A Gemini model; there is a default one."""
 
+    takes_media: ClassVar[bool] = True
     efforts: ClassVar[tuple[str, ...]] = ("minimal", "low", "medium", "high")
     max_media_bytes: ClassVar[int] = MAX_MEDIA_BYTES
 

@@ -21,6 +21,7 @@ Api = Literal["chat", "responses"]
 class OpenAIFamilySettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model that is asked as OpenAI's are."""
 
+    takes_media: ClassVar[bool] = True
     efforts: ClassVar[tuple[str, ...]] = EFFORTS
     max_media_bytes: ClassVar[int] = MAX_MEDIA_BYTES
 

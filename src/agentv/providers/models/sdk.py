@@ -7,6 +7,7 @@ So requests go through the clients' own `post`, and a `Format` knows what is in 
 import importlib
 import time
 from abc import abstractmethod
+from json import JSONDecodeError
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -99,7 +100,9 @@ class SdkModel(LanguageModel[S], Generic[S]):
         try:
             response = await client.post(self._format.path, body=body, cast_to=self._httpx().Response)
         except Exception as error:
-            raise self._error(error) from error
+            if (known := self._error(error)) is None:
+                raise
+            raise known from error
         return self._format.completion(response.content)
 
     async def _stream(self, client: Any, body: Json) -> Completion:
@@ -117,28 +120,30 @@ class SdkModel(LanguageModel[S], Generic[S]):
                 if "event-stream" not in stream.response.headers.get("content-type", ""):
                     return self._format.completion(await stream.response.aread())
                 async for event in stream:
-                    if isinstance(event, dict) and reader.add(event) and first is None:
+                    if _has_piece(reader, event) and first is None:
                         first = time.perf_counter()
         except Exception as error:
-            raise self._error(error) from error
+            if (known := self._error(error)) is None:
+                raise
+            raise known from error
         reply = reader.reply()
         if reply is None:
             raise ProviderError("the answer broke off: the stream ended in the middle of it", may_pass=True)
         return self._format.completion(msgspec.json.encode(reply))._replace(first_token_at=first)
 
-    def _error(self, error: Exception) -> Exception:
-        """Return the error of a request as one of ours; one that is not the SDK's is a mistake, and stays as it is."""
+    def _error(self, error: Exception) -> ProviderError | None:
+        """Return the error of a request as one of ours; None for one that is so already, or is a mistake of ours."""
         sdk, request_error = self.module(), self._httpx().RequestError
-        found = error
+        found = None
         match error:
-            case ProviderError():
-                pass
             case sdk.APIStatusError() if error.response.is_error:
                 found = self.status_error(error.status_code, error.response.content, error.response.headers)
             case sdk.APIConnectionError() | request_error():
                 found = connection_error(error.__cause__ or error)
             case sdk.APIError():
                 found = self._broken_off(error)
+            case JSONDecodeError():  # an event
+                found = ProviderError(f"the model's answer is malformed: {error}: {excerpt(error.doc)}")
             case self._sdk_error() | ValueError() | TypeError():  # no key, or options that are no JSON
                 found = ProviderError(excerpt(str(error)) or type(error).__name__)
         return found
@@ -169,6 +174,15 @@ class SdkModel(LanguageModel[S], Generic[S]):
         kinds = self.module().DefaultAsyncHttpxClient.__mro__
         (package,) = {kind.__module__ for kind in kinds if kind.__name__ == "AsyncClient"}
         return importlib.import_module(package.partition(".")[0])
+
+
+def _has_piece(reader: StreamReader, event: Any) -> bool:
+    """Add an event, and return whether it has a piece of the answer; raise `ProviderError` if it makes no sense."""
+    try:
+        return reader.add(event)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        shown = excerpt(msgspec.json.encode(event).decode())
+        raise ProviderError(f"the model's answer is malformed: one of its events is {shown}") from error
 
 
 def _merged(body: Json, options: Json) -> Json:
