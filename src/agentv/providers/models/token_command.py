@@ -62,7 +62,6 @@ class TokenCommand:
         if not words or not finished.stdout.is_complete:
             raise ProviderError(f"{SETTING}: the command printed {'too much' if words else 'nothing'}")
         if len(words) > 1 or not words[0].isascii() or not words[0].isprintable():
-            clean.learn(words)
             raise ProviderError(
                 f"{SETTING}: the command printed {len(words)} words, and no token"
                 " (let it print the token alone, as 'az account get-access-token --query accessToken -o tsv' does)"
