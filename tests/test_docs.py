@@ -13,6 +13,7 @@ import yaml
 from agentv import load_eval_cases
 from agentv.project.validate import check_file
 from tests.kits.docs import ROOT, blocks, check_workflow, run_console
+from tests.kits.media import PNG
 from tests.kits.project import Write
 
 PIPELINES = (".github/", ".gitlab-ci.yml", ".circleci/", "job.yaml")
@@ -28,6 +29,7 @@ def test_the_examples_of_a_page(
     for name in ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "AGENT_TOKEN"):
         monkeypatch.setenv(name, "a key of mine")
     write("evals/loop.py", "for i in range(10): pass")
+    write("evals/charts/sales.png", "").write_bytes(PNG)
     if page.name == "extending.md":
         monkeypatch.syspath_prepend(request.getfixturevalue("extension"))
         write("answers.json", "{}")

@@ -269,6 +269,7 @@ def test_the_names_for_packages_are_there_and_stay() -> None:
         "Flag",
         "JudgeTarget",
         "LanguageModelSettings",
+        "Media",
         "Message",
         "NamedEvaluator",
         "Number",

@@ -36,6 +36,7 @@ from agentv.providers.settings import (
 from agentv.records import (
     EvalCase,
     Exchange,
+    Media,
     Message,
     ProviderRequest,
     ProviderResponse,
@@ -64,6 +65,7 @@ __all__ = [
     "Flag",
     "JudgeTarget",
     "LanguageModelSettings",
+    "Media",
     "Message",
     "NamedEvaluator",
     "Number",

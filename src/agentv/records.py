@@ -178,6 +178,16 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_def
     tool_durations: dict[str, list[float]] | None = None
 
 
+class Media(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An image or a PDF that a message attaches."""
+
+    value: str
+    """Its path, as written in the eval file."""
+    path: Path
+    type: str
+    """What it is, by its content: `image/png`, `image/jpeg`, `image/gif`, `image/webp` or `application/pdf`."""
+
+
 class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is sent to a target for one case."""
 
@@ -189,6 +199,8 @@ class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     chat_prompt: tuple[Message, ...] = ()
     input_files: tuple[Path, ...] = ()
     guideline_files: tuple[Path, ...] = ()
+    media: tuple[Media, ...] = ()
+    """Of the input files, the images and PDFs; file blocks in `chat_prompt` have their `value`."""
     attempt: int = 1
     trial: int = 1
     response_schema: Json | None = None

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from typing import Any
@@ -160,3 +161,16 @@ def test_a_narrow_terminal_breaks_no_number(write: Write) -> None:
     assert [text for text in lines if len(text) > 60] == []
     at = lines.index("one")
     assert lines[at + 1].startswith("  pairs 20, mean A ")
+
+
+def test_reasoning_tokens_are_compared_where_there_are_any(write: Write) -> None:
+    def took(reasoning: int) -> dict[str, Any]:
+        return {"token_usage": {"input": 10, "output": 100, "reasoning": reasoning}}
+
+    save(write, "a.jsonl", MANY, execution_metrics=took(50))
+    save(write, "b.jsonl", MANY, execution_metrics=took(80))
+    ran = agentv("compare", "a.jsonl", "b.jsonl", "--format", "table")
+    assert re.search(r"^reasoning tokens +50 +80 +\+60%$", ran.stdout, re.MULTILINE)
+    assert compared("a.jsonl", "b.jsonl")["files"][1]["per_answer"]["reasoning_tokens"] == 80
+    save(write, "a.jsonl", MANY, execution_metrics=took(0))
+    assert "reasoning" not in agentv("compare", "a.jsonl", "a.jsonl", "--format", "table").stdout

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from agentv.errors import ConfigError
+from agentv.errors import AgentvError, ConfigError
 from agentv.evaluators.checks.tool_trajectory import ToolTrajectory
 from agentv.records import Message, Score, ToolCall, TraceEvent
 from tests.kits.evaluators import made, misfit, score
+from tests.kits.project import Write
+from tests.kits.runs import MOCK, evaluate
 from tests.kits.work import lines_run
 
 
@@ -187,3 +189,74 @@ def test_settings_that_do_not_fit_are_told() -> None:
     assert misfit(ToolTrajectory, mode="sorted") == "unknown mode 'sorted'"
     assert misfit(ToolTrajectory, mode="any_order", minimums={"a": -1}) == "must be 0 or more, got -1"
     assert misfit(ToolTrajectory, mode="exact", expected=[{"args": 1}]) == "missing tool"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "is_met"),
+    [
+        ({"q": {"contains": "Oslo"}}, {"q": "weather in Oslo today"}, True),
+        ({"q": {"contains": "Oslo"}}, {"q": "weather in Rome"}, False),
+        ({"q": {"regex": r"^weather\b"}}, {"q": "weather in Oslo"}, True),
+        ({"q": {"regex": r"^in\b"}}, {"q": "weather in Oslo"}, False),
+        ({"days": {"regex": r"^[1-7]$"}}, {"days": 3}, True),
+        ({"days": {"contains": "3"}}, {"days": [3]}, False),
+        ({"steps": [{"run": {"regex": "test$"}}, "ok"]}, {"steps": [{"run": "make test"}, "ok"]}, True),
+        ({"steps": [{"run": {"regex": "test$"}}, "ok"]}, {"steps": [{"run": "make lint"}, "ok"]}, False),
+        ({"regex": "^ls"}, "ls -l", True),
+        ({"q": {"regex": "a", "contains": "b"}}, {"q": "ab"}, False),  # two keys are a plain object
+        ({"filter": {"contains": "x"}}, {"filter": {"contains": "x", "limit": 3}}, True),  # the tool's own fields
+        ({"filter": {"contains": 5}}, {"filter": {"contains": 5}}, True),
+    ],
+)
+def test_arguments_by_a_part_or_a_pattern(wanted: Any, given: Any, is_met: bool) -> None:
+    assert exact(called(("search", given)), {"tool": "search", "args": wanted}).score == is_met
+    assert in_order(called("other", ("search", given)), {"tool": "search", "input": wanted}).score == is_met
+
+
+def test_an_output_may_be_a_pattern_too() -> None:
+    trace = (TraceEvent(type="tool_call", name="run", output="3 passed in 0.1s"),)
+    assert exact(trace, {"tool": "run", "output": {"regex": r"\d+ passed"}}).score == 1.0
+    assert exact(trace, {"tool": "run", "output": {"contains": "failed"}}).score == 0.0
+
+
+def test_any_of_several_tools_will_do() -> None:
+    trace = called("grep", ("read", {"path": "a"}), "write")
+    either = {"tool": ["search", "grep"]}
+    assert in_order(trace, either, "write") == Score(
+        score=1.0, hits=("search or grep found at call 1", "write found at call 3")
+    )
+    assert exact(trace, either, {"tool": ["open", "read"], "args": {"path": "b"}}, "write").misses == (
+        'call 2: expected open or read {"path": "b"}, got read {"path": "a"}',
+    )
+    messages = (Message(role="assistant", content="answer"),)
+    silent = made(ToolTrajectory, mode="in_order", expected=[either])
+    assert score(silent, "answer", output_messages=messages).misses == ("search or grep was never called",)
+    assert misfit(ToolTrajectory, mode="exact", expected=[{"tool": []}]) == "must not be empty"
+
+
+def test_an_invalid_pattern_is_told_before_the_run_with_its_place(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    write(
+        "a.yaml",
+        "evalcases:\n"
+        "  - id: one\n"
+        "    expected_outcome: x\n"
+        "    input: x\n"
+        "    evaluators:\n"
+        "      - type: tool_trajectory\n"
+        "        mode: exact\n"
+        "        expected:\n"
+        "          - tool: search\n"
+        "            args:\n"
+        "              list:\n"
+        "                - regex: '('\n",
+    )
+    ran = evaluate("a.yaml", expect=2)
+    assert "a.yaml: Line 12: case 'one': evaluators[0]: " in ran.stderr
+    assert "invalid pattern '(': missing ), unterminated subpattern at position 0" in ran.stderr
+
+
+def test_an_endless_pattern_is_given_up() -> None:
+    call = {"tool": "search", "args": {"q": {"regex": r"(a+)+$"}}}
+    with pytest.raises(AgentvError, match=r"no end to matching '\(a\+\)\+\$' within 1 s"):
+        exact(called(("search", {"q": "a" * 40 + "b"})), call)

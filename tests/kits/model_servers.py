@@ -16,27 +16,39 @@ from agentv.errors import ProviderError
 from agentv.formats.conversion import convert
 from agentv.providers import settings_type
 from agentv.records import Message, ProviderRequest, ProviderResponse
+from tests.kits.model_streams import event_stream
 
 VENDORS = ("openai", "azure", "anthropic", "gemini")
+RESPONSES = ("openai-responses", "azure-responses")
+"""The vendors that have a second API."""
 
 
 class Says(NamedTuple):
-    """What a model says, in nobody's format. It is given 11 tokens, of which some may be cached, and uses 7."""
+    """What a model says, in nobody's format. It is given 11 tokens, of which some may be cached, and uses 7.
+
+    `reasoning` of those are thoughts; `stop` is why it stops, in the vendor's words.
+    """
 
     text: str | None = None
     calls: tuple[tuple[str, Any], ...] = ()
     thinking: str = ""
     refusal: str = ""
     cached: int = 0
+    reasoning: int = 0
+    stop: str = ""
 
 
 class Reply(NamedTuple):
-    """What goes over the wire, be it ever so odd; `cut` ends the connection in the middle of it."""
+    """What goes over the wire, be it ever so odd; `cut` ends the connection in the middle of it.
+
+    With `pause`, only the first half is sent until that event is set.
+    """
 
     status: int = 200
     body: Any = b""
     headers: dict[str, str] | None = None
     cut: bool = False
+    pause: threading.Event | None = None
 
 
 Answer = str | dict[str, Any] | int | Says | Reply
@@ -70,8 +82,11 @@ class Server:
             "gemini": {"base_url": self.url},
             "http": {"url": f"{self.url}/agent"},
         }
-        key = {"api_key": "secret-key-123"} if vendor in VENDORS else {}
-        return {"name": "default", "provider": vendor, **own[vendor], **key, **settings}
+        vendor, _, api = vendor.partition("-")
+        more = {"api_key": "secret-key-123"} if vendor in VENDORS else {}
+        if api:
+            more["api"] = api
+        return {"name": "default", "provider": vendor, **own[vendor], **more, **settings}
 
 
 @contextmanager
@@ -106,6 +121,8 @@ def model_server(answer: Callable[[dict[str, Any]], Answer], seconds: float = 0.
                 state.most = max(state.most, state.at_work)
             time.sleep(state.seconds)
             reply = _reply(self.path, state.answer(body))
+            if isinstance(reply.body, dict) and reply.status == 200:
+                reply = streamed(self.path, body, reply)
             with state.lock:
                 state.at_work -= 1
             data = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
@@ -114,6 +131,10 @@ def model_server(answer: Callable[[dict[str, Any]], Answer], seconds: float = 0.
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(data) + reply.cut))
             self.end_headers()
+            if reply.pause is not None:
+                self.wfile.write(data[: len(data) // 2])
+                data = data[len(data) // 2 :]
+                reply.pause.wait(30)
             self.wfile.write(data)
             self.close_connection = reply.cut
 
@@ -144,13 +165,23 @@ def _reply(path: str, said: Answer) -> Reply:
     if isinstance(said, int):
         return Reply(said, {"error": {"message": "no luck"}})
     path = path.partition("?")[0]
-    if path.endswith("/chat/completions"):
-        return Reply(body=completion(said))
-    if path.endswith("/messages"):
-        return Reply(body=anthropic_message(said))
-    if ":generateContent" in path:
-        return Reply(body=gemini_content(said))
-    return Reply(body=said)
+    formats = {
+        "/chat/completions": completion,
+        "/responses": response_object,
+        "/messages": anthropic_message,
+        ":generateContent": gemini_content,
+        ":streamGenerateContent": gemini_content,
+    }
+    speak = next((format_ for end, format_ in formats.items() if path.endswith(end)), None)
+    return Reply(body=speak(said) if speak else said)
+
+
+def streamed(path: str, asked: dict[str, Any], reply: Reply) -> Reply:
+    """The same as a stream of events, if that was asked for."""
+    if "streamGenerateContent" not in path and not asked.get("stream"):
+        return reply
+    headers = {"Content-Type": "text/event-stream"} | (reply.headers or {})
+    return reply._replace(body=event_stream(path, reply.body), headers=headers)
 
 
 def completion(said: str | dict[str, Any] | Says) -> dict[str, Any]:
@@ -171,12 +202,49 @@ def completion(said: str | dict[str, Any] | Says) -> dict[str, Any]:
             ]
         if says.cached:
             usage["prompt_tokens_details"] = {"cached_tokens": says.cached}
+        if says.reasoning:
+            usage["completion_tokens_details"] = {"reasoning_tokens": says.reasoning}
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1,
         "model": "judge",
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "choices": [{"index": 0, "message": message, "finish_reason": getattr(says, "stop", "") or "stop"}],
+        "usage": usage,
+    }
+
+
+def response_object(said: str | dict[str, Any] | Says) -> dict[str, Any]:
+    """An answer as OpenAI's Responses API gives it."""
+    if isinstance(said, dict):
+        return {**response_object(""), **said}
+    says = Says(said) if isinstance(said, str) else said
+    output: list[dict[str, Any]] = []
+    if says.thinking:
+        thought = {"type": "summary_text", "text": says.thinking}
+        output.append({"type": "reasoning", "id": "rs_1", "summary": [thought]})
+    if says.refusal:
+        said_no = {"type": "refusal", "refusal": says.refusal}
+        output.append({"type": "message", "id": "msg_1", "role": "assistant", "content": [said_no]})
+    elif says.text is not None:
+        text = {"type": "output_text", "text": says.text, "annotations": []}
+        output.append({"type": "message", "id": "msg_1", "role": "assistant", "content": [text]})
+    output += [
+        {"type": "function_call", "id": "fc_1", "call_id": f"id-{name}", "name": name, "arguments": json.dumps(given)}
+        for name, given in says.calls
+    ]
+    usage: dict[str, Any] = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
+    if says.cached:
+        usage["input_tokens_details"] = {"cached_tokens": says.cached}
+    if says.reasoning:
+        usage["output_tokens_details"] = {"reasoning_tokens": says.reasoning}
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "status": "incomplete" if says.stop else "completed",
+        "incomplete_details": {"reason": says.stop} if says.stop else None,
+        "error": None,
+        "output": output,
         "usage": usage,
     }
 
@@ -193,14 +261,16 @@ def anthropic_message(said: str | dict[str, Any] | Says) -> dict[str, Any]:
         content.append({"type": "text", "text": says.text})
     content += [{"type": "tool_use", "id": f"id-{name}", "name": name, "input": given} for name, given in says.calls]
     refused = {"stop_reason": "refusal", "stop_details": {"type": "refusal", "explanation": says.refusal}}
+    usage = {"input_tokens": 11 - says.cached, "output_tokens": 7, "cache_read_input_tokens": says.cached}
+    thoughts = {"output_tokens_details": {"thinking_tokens": says.reasoning}} if says.reasoning else {}
     return {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
         "model": "claude-5",
         "content": content,
-        "stop_reason": "tool_use" if says.calls else "end_turn",
-        "usage": {"input_tokens": 11 - says.cached, "output_tokens": 7, "cache_read_input_tokens": says.cached},
+        "stop_reason": says.stop or ("tool_use" if says.calls else "end_turn"),
+        "usage": usage | thoughts,
         **(refused if says.refusal else {}),
     }
 
@@ -216,10 +286,12 @@ def gemini_content(said: str | dict[str, Any] | Says) -> dict[str, Any]:
     if says.text is not None:
         parts.append({"text": says.text})
     parts += [{"functionCall": {"id": f"id-{name}", "name": name, "args": given}} for name, given in says.calls]
-    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": says.stop or "STOP", "index": 0}
     rating = {"category": "HARM_CATEGORY_HARASSMENT", "probability": "HIGH", "blocked": True}
     refused = {"finishReason": "SAFETY", "finishMessage": says.refusal, "safetyRatings": [rating], "index": 0}
-    usage: dict[str, Any] = {"promptTokenCount": 11, "candidatesTokenCount": 4, "thoughtsTokenCount": 3}
+    usage: dict[str, Any] = {"promptTokenCount": 11, "candidatesTokenCount": 7 - says.reasoning}
+    if says.reasoning:
+        usage["thoughtsTokenCount"] = says.reasoning
     if says.cached:
         usage["cachedContentTokenCount"] = says.cached
     return {"candidates": [refused if says.refusal else candidate], "usageMetadata": usage}

@@ -169,3 +169,22 @@ def test_everything_fits_sixty_columns(write: Write) -> None:
     summary = text[text.index("SUMMARY") :]
     assert [line for line in summary.splitlines() if len(line) > 60] == []
     assert "= 45 scored + 15 target errors + 3 skipped as invalid mean" in flat(summary)
+
+
+def test_thoughts_are_told_of_apart(write: Write) -> None:
+    write(
+        "agent.py",
+        """
+def answer(question):
+    usage = {"input": 10, "output": 50, "reasoning": 40}
+    return {"text": "hello", "token_usage": usage, "ttft_ms": 12.5, "stop_reason": "max_tokens"}
+""",
+    )
+    write("targets.yaml", "targets: [{name: default, provider: python, function: agent.py:answer}]")
+    path = write("a.jsonl", [a_case(evaluators=[{"type": "contains", "value": "hello"}])])
+    text = shown(path, "--out", "o.jsonl")
+    assert "  tokens 10 input, 50 output, 40 of them reasoning\n" in text
+    assert "  1 answer was cut off at the token limit\n" in text
+    result = json.loads(Path("o.jsonl").read_text())
+    assert result["execution_metrics"]["ttft_ms"] == 12.5
+    assert (result["stop_reason"], result["note"]) == ("length", "the answer was cut off at the token limit")

@@ -14,7 +14,7 @@ from agentv.providers.settings import RetrySettings, TargetSettings, cache_key_f
 from agentv.records import ProviderRequest
 from agentv.system.trees import tree_digest
 
-FILE_FIELDS = ("input_files", "guideline_files")
+FILE_FIELDS = ("input_files", "guideline_files", "media")
 NOT_SENT = (*FILE_FIELDS, "dataset", "workspace")
 FOLDER_SETTINGS = ("cwd", "workspace_template")
 _ENCODE = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
@@ -98,6 +98,7 @@ def _large_file_hash(path: Path) -> str:
 def _file_hash(path: Path) -> str:
     """Return a hash of an attached file's content, or nothing if it cannot be read."""
     try:
-        return blake2b(path.read_bytes(), digest_size=20).hexdigest()
+        with path.open("rb") as file:
+            return file_digest(file, lambda: blake2b(digest_size=20)).hexdigest()
     except OSError:
         return ""

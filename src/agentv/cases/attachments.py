@@ -1,4 +1,4 @@
-"""The path in a file block -> the file, and its text."""
+"""The path in a file block -> the file, and its text or what kind of image it is."""
 
 import os
 from pathlib import Path
@@ -7,6 +7,16 @@ from agentv.errors import AttachmentError
 from agentv.formats.yaml import read_error
 from agentv.records import EvalFile
 from agentv.system.folders import project_root
+
+IMAGES_AND_PDFS = "PNG, JPEG, GIF, WebP, PDF"
+MEDIA_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
+_STARTS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
 
 
 def find_attachment(value: str, eval_file: EvalFile) -> Path:
@@ -51,10 +61,30 @@ def read_attachment(value: str, path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise AttachmentError(f"not a text file: {value}", hint="only UTF-8 text can go into a prompt") from problem
+        hint = f"only UTF-8 text, images and PDFs ({IMAGES_AND_PDFS}) can go into a prompt"
+        raise AttachmentError(f"not a text file: {value}", hint=hint) from problem
     except OSError as problem:
         error = read_error(problem, path, AttachmentError)
         raise AttachmentError(f"{error.message}: {value}", hint=error.hint) from problem
+
+
+def media_type(value: str, path: Path) -> str | None:
+    """Return what kind of image or PDF a file is, by how it begins; None if it is none.
+
+    Raise `AttachmentError` if it only has the name of one: what is in it would make no sense as text.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError:
+        return None  # which is told by who reads it
+    found = next((type_ for sign, type_ in _STARTS if start.startswith(sign)), None)
+    if found is None and start.startswith(b"RIFF") and start[8:12] == b"WEBP":
+        found = "image/webp"
+    if found is None and path.suffix.lower() in MEDIA_SUFFIXES:
+        hint = f"its content is not that of any of these: {IMAGES_AND_PDFS}"
+        raise AttachmentError(f"not an image or a PDF, whatever its name says: {value}", hint=hint)
+    return found
 
 
 def _reason(problem: OSError | RuntimeError) -> str:

@@ -1,6 +1,6 @@
 """What a case asks -> its digest."""
 
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 
 from agentv.formats.fingerprint import digest
@@ -16,6 +16,7 @@ def case_digest(case: EvalCase, request: ProviderRequest | None) -> str:
 
 def _file_digest(path: Path) -> str:
     try:
-        return blake2b(path.read_bytes(), digest_size=16).hexdigest()
+        with path.open("rb") as file:  # which may be a large PDF
+            return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
     except OSError:
         return "unreadable"

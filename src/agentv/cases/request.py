@@ -1,7 +1,7 @@
 """EvalCase -> ProviderRequest.
 
 Files are read here, when the case runs, and not when it is loaded. The content of a guideline file goes to
-`guidelines`; a marker takes its place in the message.
+`guidelines`; a marker takes its place in the message. Images and PDFs are only named: who sends them reads them.
 """
 
 import enum
@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from agentv.cases.attachments import find_attachment, read_attachment
+from agentv.cases.attachments import find_attachment, media_type, read_attachment
 from agentv.errors import AttachmentError
-from agentv.records import EvalCase, EvalFile, FileBlock, Message, ProviderRequest, TextBlock
+from agentv.records import EvalCase, EvalFile, FileBlock, Media, Message, ProviderRequest, TextBlock
 
 GUIDELINES_HEADING = "[[ ## Guidelines ## ]]"
 
@@ -33,6 +33,8 @@ class _Turn(NamedTuple):
     message: Message
     text: str
     visible: bool
+    blocks: tuple[TextBlock | FileBlock, ...] = ()
+    """The message with its images and PDFs in their places, if it has any."""
 
 
 def build_request(case: EvalCase, guideline_patterns: Sequence[str], files: Files) -> ProviderRequest:
@@ -51,6 +53,7 @@ def build_request(case: EvalCase, guideline_patterns: Sequence[str], files: File
         guidelines=guidelines,
         chat_prompt=_chat_prompt(turns, guidelines),
         input_files=tuple(renderer.input_files),
+        media=tuple(renderer.media.values()),
         guideline_files=tuple(renderer.guideline_files),
     )
 
@@ -76,10 +79,12 @@ class _Renderer:
     def __init__(self, eval_file: EvalFile, patterns: Sequence[str], files: Files):
         self._eval_file, self._patterns, self._files = eval_file, patterns, files
         self.input_files: dict[Path, None] = {}
+        self.media: dict[str, Media] = {}
         self.guideline_files: dict[Path, str] = {}
 
     def turn(self, message: Message) -> _Turn:
         parts, visible = [], bool(message.tool_calls)
+        blocks: list[TextBlock | FileBlock] = []
         for block in _blocks(message):
             if isinstance(block, TextBlock):
                 text, is_shown = block.value, bool(block.value.strip())
@@ -87,7 +92,10 @@ class _Renderer:
                 text, is_shown = self._file(block.value)
             parts.append(text)
             visible = visible or is_shown
-        return _Turn(message, "\n".join(part for part in parts if part), visible)
+            blocks.append(block if isinstance(block, FileBlock) and block.value in self.media else TextBlock(text))
+        has_media = any(isinstance(block, FileBlock) for block in blocks)
+        text = "\n".join(part for part in parts if part)
+        return _Turn(message, text, visible, _joined(blocks) if has_media else ())
 
     def guidelines(self) -> str:
         """Return the content of the guideline files; if there are several, each under its name."""
@@ -99,6 +107,10 @@ class _Renderer:
         """Return the text for a file block, and whether it makes the message visible."""
         path = find_attachment(value, self._eval_file)
         name = value.replace('"', "&quot;")
+        if self._files is Files.INLINE and (kind := media_type(value, path)) is not None:
+            self.input_files[path] = None
+            self.media[value] = Media(value=value, path=path, type=kind)
+            return f'<file: path="{name}">', True
         if is_guideline(value, path, self._eval_file, self._patterns):
             if path not in self.guideline_files:
                 self.guideline_files[path] = read_attachment(value, path)
@@ -107,6 +119,18 @@ class _Renderer:
         if self._files is Files.REFERENCE:
             return f'<file: path="{name}">', True
         return f'<file path="{name}">\n{read_attachment(value, path)}\n</file>', True
+
+
+def _joined(blocks: Sequence[TextBlock | FileBlock]) -> tuple[TextBlock | FileBlock, ...]:
+    """Return the blocks with texts in a row as one; those that are empty are left out."""
+    joined: list[TextBlock | FileBlock] = []
+    for block in blocks:
+        last = joined[-1] if joined else None
+        if isinstance(block, TextBlock) and isinstance(last, TextBlock):
+            joined[-1] = TextBlock(f"{last.value}\n{block.value}" if block.value else last.value)
+        elif isinstance(block, FileBlock) or block.value:
+            joined.append(block)
+    return tuple(joined)
 
 
 def _blocks(message: Message) -> Sequence[TextBlock | FileBlock]:
@@ -137,13 +161,16 @@ def _with_calls(turn: _Turn) -> str:
 
 def _chat_prompt(turns: Sequence[_Turn], guidelines: str) -> tuple[Message, ...]:
     """Return the messages for a language model, with the guidelines in the first system message."""
-    chat = [msgspec.structs.replace(turn.message, content=turn.text) for turn in turns if turn.visible]
+    visible = (turn for turn in turns if turn.visible)
+    chat = [msgspec.structs.replace(turn.message, content=turn.blocks or turn.text) for turn in visible]
     if not guidelines:
         return tuple(chat)
     block = f"{GUIDELINES_HEADING}\n\n{guidelines}"
     for index, message in enumerate(chat):
         if message.role == "system":
-            chat[index] = msgspec.structs.replace(message, content=f"{message.content}\n\n{block}")
+            content = message.content
+            content = (*content, TextBlock(block)) if isinstance(content, tuple) else f"{content}\n\n{block}"
+            chat[index] = msgspec.structs.replace(message, content=content)
             return tuple(chat)
     return (Message(role="system", content=block), *chat)
 

@@ -132,6 +132,7 @@ def _per_answer(usage: Usage) -> AnswerCosts:
     return AnswerCosts(
         input_tokens=usage.input_tokens.mean,
         output_tokens=usage.output_tokens.mean,
+        reasoning_tokens=usage.reasoning_tokens.mean,
         cost_usd=usage.cost_usd.mean,
         duration_p50_ms=p50,
         duration_p95_ms=p95,

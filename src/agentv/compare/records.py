@@ -171,6 +171,8 @@ class AnswerCosts(Fields, frozen=True, kw_only=True):
 
     input_tokens: float | None = None
     output_tokens: float | None = None
+    reasoning_tokens: float | None = None
+    """Of the output tokens."""
     cost_usd: float | None = None
     duration_p50_ms: float | None = None
     duration_p95_ms: float | None = None

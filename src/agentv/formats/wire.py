@@ -24,6 +24,8 @@ RESPONSE_FIELDS = (
     "note",
 )
 STOP_REASONS = ("stop", "length", "tool_calls", "refusal", "other")
+CUT_OFF = ("max_tokens", "MAX_TOKENS", "max_output_tokens")
+"""What vendors call an answer that was cut off at the token limit, besides `length`."""
 
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 
@@ -101,7 +103,7 @@ def _stop_reason(value: Any) -> str | None:
     """A stop reason in our words; any other text is `other`."""
     if not isinstance(value, str) or not value:
         return None
-    return value if value in STOP_REASONS else "other"
+    return value if value in STOP_REASONS else "length" if value in CUT_OFF else "other"
 
 
 def _messages(raw: Any) -> tuple[Message, ...] | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from agentv.cases.guidelines import guideline_patterns
+from agentv.cases.media import media_problem
 from agentv.errors import AgentvError, ConfigError, nearest
 from agentv.judges.target import NeededJudges, judge_name
 from agentv.providers.workspaces.settings import has_workspaces
@@ -56,6 +57,15 @@ class TargetFiles:
             elif read.names or not read.file_problems:
                 message, hint = f"unknown target {name!r}: {file} has none of that name", nearest(name, read.names)
                 yield Problem(message=message, file=path, line=case.line, column=1, hint=hint)
+
+    def media_problem(self, path: Path, case: EvalCase) -> Problem | None:
+        """Return why the target of a case cannot take its images and PDFs, as far as its settings are known."""
+        try:
+            read = self._targets(_short(find_targets(path.parent)))
+        except ConfigError:
+            return None
+        entry = read.entry(case.target) if isinstance(read, TargetList) else None
+        return media_problem(case, entry.draft) if entry is not None and entry.draft is not None else None
 
     def _targets(self, file: Path) -> TargetList | AgentvError:
         if file not in self._read:

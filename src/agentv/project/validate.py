@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from agentv.cases.attachments import find_attachment, read_attachment
+from agentv.cases.attachments import find_attachment, media_type, read_attachment
 from agentv.cases.guidelines import CONFIG_NAMES, Config
+from agentv.cases.media import has_files
 from agentv.cases.read import (
     Inspection,
     Report,
@@ -79,16 +80,18 @@ def check_file(path: Path, targets: TargetFiles | None = None) -> CheckedFile:
             raise _TooManyProblems
 
     judges, used, needs = NeededJudges(), dict[str, EvalCase](), dict[str, dict[Problem, None]]()
-    builder = EvaluatorBuilder(judges, only_check=True, warn=report)
+    builder, targets = EvaluatorBuilder(judges, only_check=True, warn=report), targets or TargetFiles()
     try:
         for case in _checker(path)(path, report):
             cases += 1
+            if has_files(case) and (found := targets.media_problem(path, case)) is not None:
+                report(found)
             used.setdefault(case.target, case)
             for problem in builder.problems(case, case.target):
                 report(problem)
-            if found := builder.workspace_problems(case, case.target):
-                needs.setdefault(case.target, {}).update(dict.fromkeys(found))
-        for problem in (targets or TargetFiles()).problems(path, used, judges, needs) if used else ():
+            if needed := builder.workspace_problems(case, case.target):
+                needs.setdefault(case.target, {}).update(dict.fromkeys(needed))
+        for problem in targets.problems(path, used, judges, needs) if used else ():
             report(problem)
     except AgentvError as error:
         problems[Problem.of(error)] = None
@@ -231,7 +234,8 @@ def _check_attachment(value: str, case: EvalCase) -> Misfit | None:
         message, hint = (error.message, error.hint) if isinstance(error, AttachmentError) else (str(error), "")
         return Misfit((), message, hint)
     try:
-        read_attachment(value, path)
+        if media_type(value, path) is None:
+            read_attachment(value, path)
     except AttachmentError as error:
         if not isinstance(error.__cause__, UnicodeDecodeError):
             return Misfit((), error.message, error.hint)

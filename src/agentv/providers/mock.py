@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -13,6 +13,8 @@ from agentv.records import ProviderRequest, ProviderResponse
 
 class MockSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A target that always answers the same."""
+
+    takes_media: ClassVar[bool] = True
 
     response: Annotated[str | None, Meta(description="The answer.")] = None
     delay_ms: Annotated[Amount | None, Meta(description="How long it takes to answer.")] = None

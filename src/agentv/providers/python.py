@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
@@ -21,6 +21,8 @@ PARAMETERS = ("question", "guidelines", "chat_prompt", "eval_id", "files", "requ
 
 class PythonSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A function that takes the question and returns the answer."""
+
+    takes_media: ClassVar[bool] = True
 
     function: Annotated[Text, Meta(description="path/to/file.py:name or package.module:name")]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from msgspec import Meta
 
@@ -15,6 +15,8 @@ from agentv.results.answers import NOT_ANSWERS, StoredAnswers, response_of
 
 class ReplaySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A target whose answers are in a file."""
+
+    takes_media: ClassVar[bool] = True
 
     file: Annotated[Text, Meta(description="Results of agentv, or batch records; relative to the eval file's folder.")]
 

@@ -4,7 +4,7 @@ A setting that is no string may also be a `${{ VARIABLE }}`, which is filled in 
 What belongs to one provider alone is in its own file.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -17,7 +17,7 @@ from agentv.formats.conversion import Misfit
 from agentv.formats.fingerprint import digest
 from agentv.formats.wire import camel_name
 from agentv.protocols import BatchProvider, Provider
-from agentv.records import TokenUsage
+from agentv.records import Media, TokenUsage
 from agentv.redact import MASK, is_secret_name
 
 SECRET = Meta(extra={"secret": True})
@@ -65,6 +65,9 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     reads_files: ClassVar[bool] = False
     """Whether the target reads files itself; prompts then only name them."""
 
+    takes_media: ClassVar[bool] = False
+    """Whether the target takes the images and PDFs of a request, which are in its `media`."""
+
     answers_batches: ClassVar[bool] = False
     """Whether one call can answer many requests, as `provider_batching` asks."""
 
@@ -90,6 +93,13 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if self.provider_batching is True and not self.answers_batches:
             message = f"targets of the kind {self.provider!r} answer no batches"
             yield Misfit(("provider_batching",), message, "each case is sent alone", "warning")
+
+    def check_media(self, media: Sequence[Media]) -> Misfit | None:
+        """Return why the images and PDFs of a case cannot be sent to this target; None if they can."""
+        if self.takes_media or self.reads_files:
+            return None
+        message = f"{media[0].value} is an image or a PDF, which targets of the kind {self.provider!r} do not take"
+        return Misfit((), message, "use a language model, or a 'python' or 'cli' target, which gets its path")
 
     def open(self, folder: Path) -> Provider | BatchProvider:
         """Return the provider for this target; `folder` is the eval file's."""
@@ -157,6 +167,12 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
 
     retries: ClassVar[int] = 3
 
+    efforts: ClassVar[tuple[str, ...]] = ()
+    """What `reasoning_effort` may be; nothing if the vendor has no such setting."""
+
+    max_media_bytes: ClassVar[int] = 50_000_000
+    """How many bytes the images and PDFs of a case may have."""
+
     model: Annotated[Text | None, Meta(description="The model's name, as the vendor calls it.")] = None
     api_key: Annotated[Secret | None, Meta(description="Write ${{ VARIABLE }}: keys do not belong in Git.")] = None
     temperature: Annotated[Number | None, Meta(description="Not sent if left out.")] = None
@@ -164,6 +180,38 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
     system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
     options: Annotated[dict[str, Any] | None, Meta(description="Goes into the vendor's request as it is.")] = None
     pricing: Annotated[Pricing | None, Meta(description="What tokens cost, to report what a run cost.")] = None
+    reasoning_effort: Annotated[
+        Text | None, Meta(description="How much the model thinks, in the vendor's words; not sent if left out.")
+    ] = None
+    stream: Annotated[
+        Flag | None, Meta(description="Take the answer as it is written, and tell the time to the first token.")
+    ] = None
+
+    def validate(self) -> Iterator[Misfit]:
+        yield from super().validate()
+        effort = self.reasoning_effort
+        if effort is not None and effort not in self.efforts and not effort.startswith("${{"):
+            hint = f"one of {', '.join(self.efforts)}" if self.efforts else "leave it out"
+            yield Misfit(("reasoning_effort",), f"{self.provider} has no effort {effort!r}", hint)
+
+    def check_media(self, media: Sequence[Media]) -> Misfit | None:
+        if not self.takes_media:
+            return super().check_media(media)
+        sizes = {each.value: _size(each.path) for each in media}
+        total, most = sum(sizes.values()), self.max_media_bytes
+        if total <= most:
+            return None
+        largest = max(sizes, key=sizes.__getitem__)
+        what = f"{largest} has" if len(sizes) == 1 else f"{largest} and the other images and PDFs have"
+        message = f"{what} {total / 1e6:.1f} MB, and {self.provider} takes at most {most / 1e6:.0f} MB in a request"
+        return Misfit((), message, "make it smaller, or attach only the pages that matter")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # who reads it tells of it
 
 
 def secret_fields(type_: type) -> frozenset[str]:

@@ -79,13 +79,14 @@ def answer_costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
     rows: tuple[tuple[str, str, Callable[[float], str]], ...] = (
         ("input tokens", "input_tokens", format_count),
         ("output tokens", "output_tokens", format_count),
+        ("reasoning tokens", "reasoning_tokens", format_count),
         ("cost", "cost_usd", format_money),
         ("duration p50", "duration_p50_ms", format_duration),
         ("duration p95", "duration_p95_ms", format_duration),
     )
     for title, name, text in rows:
         before, after = (getattr(file.per_answer, name) for file in comparison.files)
-        if before is None and after is None:
+        if (before is None and after is None) or (name == "reasoning_tokens" and not before and not after):
             continue
         first, second = ("unknown" if value is None else text(value) for value in (before, after))
         is_known = before is not None and after is not None and (first != second or before == after)

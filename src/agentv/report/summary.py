@@ -90,7 +90,9 @@ def _answer_lines(summary: Summary) -> Iterator[str]:
     known = [f"{format_count(total.sum)} {what}" for what, total in tokens.items() if total.answers]
     if known:
         answers = max(total.answers for total in tokens.values())
-        yield f"  tokens {', '.join(known)}{_known_of(answers, usage.answers)}"
+        thought = usage.reasoning_tokens.sum
+        of_which = f", {format_count(thought)} of them reasoning" if thought else ""
+        yield f"  tokens {', '.join(known)}{of_which}{_known_of(answers, usage.answers)}"
     if usage.cost_usd.answers:
         yield f"  cost {format_money(usage.cost_usd.sum)}{_known_of(usage.cost_usd.answers, usage.answers)}"
     if (quantiles := usage.duration_quantiles) is not None:

@@ -14,6 +14,8 @@ class Tokens(Protocol):
     def input(self) -> float | None: ...
     @property
     def output(self) -> float | None: ...
+    @property
+    def reasoning(self) -> float | None: ...
 
 
 class Metrics(Protocol):
@@ -47,7 +49,7 @@ class Usage:
 
     def __init__(self) -> None:
         self.answers = 0
-        self.input_tokens = self.output_tokens = self.cost_usd = Total()
+        self.input_tokens = self.output_tokens = self.reasoning_tokens = self.cost_usd = Total()
         self.durations = array("d")
         """Milliseconds, one for each answer of which they are known."""
 
@@ -62,6 +64,8 @@ class Usage:
                 self.input_tokens = self.input_tokens.plus(tokens.input)
             if tokens.output is not None:
                 self.output_tokens = self.output_tokens.plus(tokens.output)
+            if tokens.reasoning is not None:
+                self.reasoning_tokens = self.reasoning_tokens.plus(tokens.reasoning)
         if metrics.cost_usd is not None:
             self.cost_usd = self.cost_usd.plus(metrics.cost_usd)
         if metrics.duration_ms is not None:

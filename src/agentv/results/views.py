@@ -37,6 +37,7 @@ class TokensView(msgspec.Struct, frozen=True, gc=False):
 
     input: float | None = None
     output: float | None = None
+    reasoning: float | None = None
 
 
 class MetricsView(msgspec.Struct, frozen=True, gc=False):

@@ -13,6 +13,7 @@ import msgspec
 
 from agentv.calls.cache_key import target_version
 from agentv.cases.guidelines import guideline_patterns, read_config
+from agentv.cases.media import has_files, media_problem
 from agentv.cases.read import Inspection, read_eval_file
 from agentv.cases.request import Files
 from agentv.cases.shard_plan import ShardPlanBuilder
@@ -141,6 +142,8 @@ class _Planner:
         self._need_workspace: dict[str, dict[Problem, None]] = {}
         """What is wrong with the evaluators of a file if a target, by name, has no workspaces."""
         self._versions: dict[tuple[Path, Path, str], str] = {}
+        self._drafts: dict[Path, dict[str, TargetSettings | None]] = {}
+        """The targets of eval files whose cases attach files, by name."""
 
     def report(self, problem: Problem) -> None:
         """Tell of a warning, keep an error; more errors than anyone will read end the planning."""
@@ -203,6 +206,8 @@ class _Planner:
                 self.report(problem)
             if needs := builder.workspace_problems(case, name):
                 self._need_workspace.setdefault(name, {}).update(dict.fromkeys(needs))
+            if has_files(case) and (problem_of_files := self._media_problem(path, case, name)) is not None:
+                self.report(problem_of_files)
             if self.shards is None:
                 continue
             if not self.problems:
@@ -211,6 +216,18 @@ class _Planner:
                     here.add(name)
                     cases += 1
         return _Found(used, selected, selected if self.shards is None else cases, here)
+
+    def _media_problem(self, path: Path, case: EvalCase, name: str) -> Problem | None:
+        """Return why the target of a case cannot take its images and PDFs; a user's function gets their paths."""
+        if self._options.stand_in is not None and not self._options.dry_run:
+            return None
+        if path not in self._drafts:
+            file = self._find_targets(path, needed=False)
+            read = read_targets(file, os.environ) if file is not None else None
+            entries = reversed(read.entries) if read is not None else ()
+            self._drafts[path] = {entry.name: entry.settings or entry.draft for entry in entries}
+        settings = self._drafts[path].get(name)
+        return media_problem(case, settings) if settings is not None else None
 
     def _check_draft(self, builder: EvaluatorBuilder, case: EvalCase, is_left_out: bool) -> None:
         """Report what is wrong with the evaluators of a case that stops the run anyway."""

@@ -19,7 +19,7 @@ from agentv.targets.read import TargetEntry, TargetList, read_targets
 
 PLAIN_WORD = re.compile(r"[\w./+-]+(?=\s|$)")
 """The first word of a command, if it is plain: no assignment, no placeholder, no other syntax of the shell."""
-CREDENTIALS = ("api_key", "auth_token", "credentials")
+CREDENTIALS = ("api_key", "auth_token", "credentials", "_api_key_provider")
 """The attributes of an SDK's client that may hold a key; Anthropic's only misses one with the first request."""
 Healthcheck = Literal["none", "not run", "passed", "failed"]
 

@@ -1,11 +1,15 @@
 """What is special about Anthropic."""
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
 
+import msgspec
+import pytest
+
 from agentv.records import Message, TokenUsage, ToolCall
-from tests.kits.model_servers import a_request, ask, failing, model_server
+from tests.kits.model_servers import Answer, Reply, a_request, ask, asked, failing, model_server
 
 
 def test_the_default_limit_of_tokens() -> None:
@@ -35,7 +39,9 @@ def test_tokens_that_went_into_the_cache_are_input() -> None:
         "cache_creation_input_tokens": 100,
     }
     with model_server(lambda _: {"content": [{"type": "text", "text": "Paris"}], "usage": usage}) as server:
-        assert ask(server.target("anthropic")).token_usage == TokenUsage(input=111, output=2, cached=10)
+        assert ask(server.target("anthropic")).token_usage == TokenUsage(
+            input=111, output=2, cached=10, cache_write=100
+        )
 
 
 def test_blocks_of_all_kinds() -> None:
@@ -94,3 +100,43 @@ except m.ProviderError as error:
     environment = {"HOME": "/nonexistent", "PATH": "", "PYTHONPATH": "."}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert "authentication" in ran.stdout
+
+
+def test_a_judge_is_held_to_its_schema() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"score": {"type": "number", "minimum": 0, "maximum": 1}, "hits": {"type": "array", "items": {"type": "string"}}},
+        "required": ["score"],
+    }  # fmt: skip
+    request = msgspec.structs.replace(a_request(), response_schema=schema)
+    with model_server(lambda _: "{}") as server:
+        ask(server.target("anthropic", reasoning_effort="low"), request)
+    sent = server.asked[0]["output_config"]
+    assert sent["effort"] == "low"
+    assert sent["format"]["type"] == "json_schema"
+    assert sent["format"]["schema"]["additionalProperties"] is False
+    assert sent["format"]["schema"]["required"] == ["score"]
+    assert "minimum" not in sent["format"]["schema"]["properties"]["score"]  # which the API does not take
+
+
+def test_a_model_that_knows_no_schema_is_asked_without() -> None:
+    def answer(body: dict[str, Any]) -> Answer:
+        if "output_config" in body:
+            words = "output_config.format: 'claude-3' does not support structured outputs"
+            return Reply(400, {"type": "error", "error": {"type": "invalid_request_error", "message": words}})
+        return "{}"
+
+    request = msgspec.structs.replace(a_request(), response_schema={"type": "object", "properties": {}})
+    with model_server(answer) as server:
+        asyncio.run(asked(server.target("anthropic"), request, request))
+    assert ["output_config" in body for body in server.asked] == [True, False, False]
+
+
+def test_writing_to_the_cache_has_a_price_of_its_own() -> None:
+    usage = {"input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 10, "cache_creation_input_tokens": 100}
+    with model_server(lambda _: {"content": [{"type": "text", "text": "Paris"}], "usage": usage}) as server:
+        prices = {"input": 3, "output": 15, "cached": 0.3}
+        with_price = ask(server.target("anthropic", pricing={**prices, "cache_write": 3.75}))
+        without = ask(server.target("anthropic", pricing=prices))
+    assert with_price.cost_usd == pytest.approx((1 * 3 + 10 * 0.3 + 100 * 3.75 + 2 * 15) / 1_000_000)
+    assert without.cost_usd == pytest.approx((101 * 3 + 10 * 0.3 + 2 * 15) / 1_000_000)

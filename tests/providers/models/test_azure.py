@@ -65,3 +65,27 @@ def test_a_filter_that_stops_a_prompt_is_told_in_azure_s_words() -> None:
     with model_server(lambda _: Reply(400, body)) as server:
         error = failing(server.target("azure"))
     assert (error.message, error.may_pass) == ("status 400: The prompt triggered the content policy", False)
+
+
+@pytest.mark.parametrize("settings", [{"version": "v1"}, {"api_version": "v1"}, {"at": "/openai/v1/"}])
+def test_the_v1_api_has_no_dated_version(settings: dict[str, Any]) -> None:
+    with model_server(lambda _: "Paris") as server:
+        at = settings.pop("at", "")
+        assert ask(server.target("azure", endpoint=f"{server.url}{at}", **settings)).text == "Paris"
+    assert server.requests[0].path == "/openai/v1/chat/completions"
+    assert server.requests[0].headers["authorization"] == "Bearer secret-key-123"
+    assert server.asked[0]["model"] == "mine"
+
+
+def test_the_v1_api_never_gets_the_key_for_openai(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "meant-for-openai")
+    with model_server(lambda _: "Paris") as server:
+        error = failing(server.target("azure", version="v1", api_key=None))
+        assert error.message == (
+            "there is no api_key, no token_command, and no AZURE_OPENAI_API_KEY or AZURE_OPENAI_AD_TOKEN"
+        )
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", "meant-for-azure")
+        ask(server.target("azure", version="v1", api_key=None))
+    assert [asked.headers["authorization"] for asked in server.requests] == ["Bearer meant-for-azure"]

@@ -19,6 +19,7 @@ from agentv.providers import settings_type
 from agentv.providers.network import parse_retry_after
 from agentv.records import Message, TokenUsage, ToolCall
 from tests.kits.model_servers import (
+    RESPONSES,
     VENDORS,
     Answer,
     Reply,
@@ -33,8 +34,8 @@ from tests.kits.model_servers import (
 from tests.kits.project import Write, a_case, agentv
 from tests.kits.runs import evaluate, results
 
-every_vendor = pytest.mark.parametrize("vendor", VENDORS)
-every_target = pytest.mark.parametrize("vendor", (*VENDORS, "http"))
+every_vendor = pytest.mark.parametrize("vendor", (*VENDORS, *RESPONSES))
+every_target = pytest.mark.parametrize("vendor", (*VENDORS, *RESPONSES, "http"))
 
 
 @every_vendor
@@ -56,6 +57,15 @@ def test_cached_tokens_are_part_of_the_input_and_have_their_own_price(vendor: st
         got = ask(server.target(vendor, pricing={"input": 3, "output": 15, "cached": 0.3}))
     assert got.token_usage == TokenUsage(input=11, output=7, cached=10)
     assert got.cost_usd == pytest.approx((1 * 3 + 10 * 0.3 + 7 * 15) / 1_000_000)
+
+
+@every_vendor
+def test_reasoning_tokens_are_part_of_the_output(vendor: str) -> None:
+    with model_server(lambda _: Says("Paris", reasoning=5)) as server:
+        got = ask(server.target(vendor, pricing={"input": 1, "output": 2}))
+    assert got.token_usage is not None
+    assert (got.token_usage.output, got.token_usage.reasoning) == (7, 5)
+    assert got.cost_usd == pytest.approx((11 * 1 + 7 * 2) / 1_000_000)
 
 
 @every_vendor
@@ -97,17 +107,17 @@ def test_a_refusal_is_an_error_in_the_vendor_s_words(vendor: str) -> None:
 def test_an_empty_answer_is_an_error_that_says_why_it_stopped(vendor: str, text: str) -> None:
     with model_server(lambda _: Says(text)) as server:
         error = failing(server.target(vendor))
-    reason = {"anthropic": "end_turn", "gemini": "STOP"}.get(vendor, "stop")
+    reason = {"anthropic": "end_turn", "gemini": "STOP", **dict.fromkeys(RESPONSES, "completed")}.get(vendor, "stop")
     assert error.message == f"the model gave an empty answer (it stopped for the reason {reason!r})"
 
 
 @every_vendor
 def test_no_choices_at_all(vendor: str) -> None:
-    body: dict[str, Any] = {"choices": [], "candidates": [], "content": []}
+    body: dict[str, Any] = {"choices": [], "candidates": [], "content": [], "output": []}
     with model_server(lambda _: Reply(body=body)) as server:
         error = failing(server.target(vendor))
     assert error.message.startswith(
-        "the model gave an empty answer" if vendor == "anthropic" else "the model gave no answer: its list of c"
+        "the model gave an empty answer" if vendor == "anthropic" else "the model gave no answer: its list of "
     )
 
 
@@ -118,8 +128,8 @@ def test_no_choices_at_all(vendor: str) -> None:
         b'{"choices": [{"message": {"cont',
         b"<html>Welcome to the hotel</html>",
         b"",
-        {"choices": "none", "candidates": "none", "content": "none"},
-        {"choices": [{"message": 7}], "candidates": [7], "content": [7]},
+        {"choices": "none", "candidates": "none", "content": "none", "output": "none"},
+        {"choices": [{"message": 7}], "candidates": [7], "content": [7], "output": [7]},
         ["Paris"],
     ],
 )
@@ -234,7 +244,7 @@ def test_who_gives_up_waiting_can_ask_again(vendor: str) -> None:
         return "Paris"
 
     async def impatient(target: dict[str, Any]) -> str:
-        settings: Any = convert(target, settings_type(vendor))
+        settings: Any = convert(target, settings_type(target["provider"]))
         async with settings.open(None) as provider:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
@@ -327,11 +337,12 @@ def test_a_conversation_for_gemini() -> None:
         ask(server.target("gemini", system_prompt="Think."), a_request("all of it", *CONVERSATION))
     (sent,) = server.asked
     assert [part["text"] for part in sent["systemInstruction"]["parts"]] == ["Think.\n\nBe brief."]
+    unsigned = {"thoughtSignature": "skip_thought_signature_validator"}
     assert sent["contents"] == [
         {"role": "user", "parts": [{"text": "Capital of France?"}]},
-        {"role": "model", "parts": [{"functionCall": {"name": "search", "args": {"q": "France"}}}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "search", "args": {"q": "France"}}, **unsigned}]},
         {"role": "user", "parts": [{"functionResponse": {"name": "search", "response": {"found": "Paris"}}}]},
-        {"role": "model", "parts": [{"text": "Paris"}, {"functionCall": {"name": "read", "args": {}}}]},
+        {"role": "model", "parts": [{"text": "Paris"}, {"functionCall": {"name": "read", "args": {}}, **unsigned}]},
         {
             "role": "user",
             "parts": [{"functionResponse": {"name": "read", "response": {"output": [1, 2]}}}, {"text": "Sure?"}],
@@ -359,7 +370,11 @@ def test_what_is_not_set_is_not_sent(vendor: str) -> None:
     with model_server(lambda _: "Yes") as server:
         ask(server.target(vendor))
     sent = {name for name, value in server.asked[0].items() if value}
-    needed = {"anthropic": {"model", "messages", "max_tokens"}, "gemini": {"contents"}}
+    needed = {
+        "anthropic": {"model", "messages", "max_tokens"},
+        "gemini": {"contents"},
+        **{key: {"model", "input"} for key in RESPONSES},
+    }
     assert sent == needed.get(vendor, {"model", "messages"})
 
 
@@ -372,7 +387,8 @@ def test_what_is_set_is_sent(vendor: str) -> None:
     if vendor == "gemini":
         assert sent["generationConfig"] == {"temperature": 0, "maxOutputTokens": 99, "topP": 0.5}
     else:
-        limit = "max_tokens" if vendor == "anthropic" else "max_completion_tokens"
+        limits = {"anthropic": "max_tokens", **dict.fromkeys(RESPONSES, "max_output_tokens")}
+        limit = limits.get(vendor, "max_completion_tokens")
         assert (sent["temperature"], sent[limit], sent["top_p"]) == (0, 99, 0.5)
     assert sent["new"] == {"x": 1}
 
@@ -557,13 +573,17 @@ def test_half_a_character_does_not_lose_an_answer(write: Write) -> None:
 
 
 STOPPED = {
-    "openai": {"stop": "stop", "length": "length", "function_call": "tool_calls", "eos": "other"},
+    "openai": {
+        "stop": "stop", "length": "length", "max_tokens": "length", "MAX_TOKENS": "length",
+        "function_call": "tool_calls", "eos": "other",
+    },
     "azure": {"stop": "stop", "length": "length", "tool_calls": "tool_calls"},
     "anthropic": {
         "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "model_context_window_exceeded": "length",
         "tool_use": "tool_calls", "pause_turn": "other",
     },
     "gemini": {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "other"},
+    **{key: {"": "stop", "max_output_tokens": "length", "max_messages": "other"} for key in RESPONSES},
 }  # fmt: skip
 
 
@@ -572,6 +592,8 @@ def answer_that_stopped(vendor: str, reason: str, _asked: object = None) -> Answ
         return {"content": [{"type": "text", "text": "Par"}], "stop_reason": reason}
     if vendor == "gemini":
         return {"candidates": [{"content": {"role": "model", "parts": [{"text": "Par"}]}, "finishReason": reason}]}
+    if vendor in RESPONSES:
+        return Says("Par", stop=reason)
     body = completion("Par")
     body["choices"][0]["finish_reason"] = reason
     return Reply(200, body)

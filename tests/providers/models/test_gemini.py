@@ -9,7 +9,7 @@ import pytest
 from agentv.formats.conversion import convert
 from agentv.providers import settings_type
 from agentv.records import Message, ToolCall
-from tests.kits.model_servers import Reply, a_request, ask, failing, model_server
+from tests.kits.model_servers import Answer, Reply, a_request, ask, failing, model_server
 
 
 def test_there_is_a_default_model() -> None:
@@ -130,3 +130,42 @@ def test_aiohttp_is_not_taken_even_if_it_is_there(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sdk, "has_aiohttp", True, raising=False)
     with model_server(lambda _: "Paris") as server:
         assert ask(server.target("gemini")).text == "Paris"
+
+
+def test_thought_signatures_come_back_with_the_history() -> None:
+    parts = [
+        {"functionCall": {"id": "c1", "name": "search", "args": {"q": "France"}}, "thoughtSignature": "c2ln+/8="},
+        {"functionCall": {"id": "c2", "name": "read", "args": {}}},
+    ]
+    answers: list[Answer] = [
+        {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]},
+        "Paris",
+    ]
+    with model_server(lambda _: answers.pop(0)) as server:
+        got = ask(server.target("gemini"))
+        assert got.output_messages is not None
+        calls = got.output_messages[0].tool_calls or ()
+        assert [call.metadata for call in calls] == [{"thought_signature": "c2ln+/8="}, None]
+        history = (Message(role="assistant", tool_calls=calls), Message(role="tool", name="search", content="Paris"))
+        ask(server.target("gemini"), a_request("", Message(role="user", content="Go on"), *history))
+    sent = server.asked[1]["contents"][1]["parts"]
+    assert [part.get("thoughtSignature") for part in sent] == ["c2ln-_8=", None]  # the same bytes
+
+
+def test_a_signature_that_is_none() -> None:
+    call = ToolCall(tool="search", metadata={"thought_signature": "a"})
+    with model_server(lambda _: "Yes") as server:
+        error = failing(server.target("gemini"), a_request("", Message(role="assistant", tool_calls=(call,))))
+    assert error.message == "the thought_signature in the metadata of a call of 'search' is no base64"
+
+
+def test_effort_is_the_level_of_thinking() -> None:
+    options = {"thinkingConfig": {"include_thoughts": True}}
+    with model_server(lambda _: "Yes") as server:
+        ask(server.target("gemini", reasoning_effort="low", options=options))
+    sent = server.asked[0]["generationConfig"]["thinkingConfig"]
+    # Google takes either spelling
+    assert {name.lower().replace("_", ""): value for name, value in sent.items()} == {
+        "thinkinglevel": "LOW",
+        "includethoughts": True,
+    }

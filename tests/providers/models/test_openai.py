@@ -1,11 +1,14 @@
 """What is special about OpenAI, and about the servers that speak its language."""
 
+import json
 from typing import Any
 
 import pytest
 
+from agentv.project.validate import check_file
 from agentv.records import FileBlock, Message, TextBlock, TokenUsage, ToolCall
 from tests.kits.model_servers import Answer, Reply, a_request, ask, completion, failing, model_server
+from tests.kits.project import Write
 
 
 def said(message: Answer) -> Any:
@@ -91,3 +94,24 @@ def test_two_tools_are_answered_by_name() -> None:
     messages = server.asked[0]["messages"]
     assert [message["tool_call_id"] for message in messages[1:]] == ["r1", "call_1"]
     assert [call["function"]["arguments"] for call in messages[0]["tool_calls"]] == ["France", "{}"]
+
+
+def test_effort_is_sent() -> None:
+    with model_server(lambda _: "Yes") as server:
+        ask(server.target("openai", reasoning_effort="minimal"))
+    assert server.asked[0]["reasoning_effort"] == "minimal"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "effort", "hint"),
+    [
+        ("openai", "huge", "one of none, minimal, low, medium, high, xhigh, max"),
+        ("anthropic", "minimal", "one of low, medium, high, xhigh, max"),
+        ("gemini", "max", "one of minimal, low, medium, high"),
+    ],
+)
+def test_an_effort_that_the_vendor_does_not_have(write: Write, vendor: str, effort: str, hint: str) -> None:
+    target = {"name": "a", "provider": vendor, "model": "m", "reasoning_effort": effort}
+    (found,) = check_file(write("targets.yaml", json.dumps({"targets": [target]}))).problems
+    assert found.message == f"target 'a': reasoning_effort: {vendor} has no effort {effort!r}"
+    assert found.hint == hint

@@ -1,7 +1,7 @@
 """What evaluators share when they compare: equal values, JSON in an answer, and the score of several checks."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
 from agentv.records import Score
@@ -74,15 +74,34 @@ def same(one: Any, other: Any) -> bool:
     return same_scalar(one, other)
 
 
-def agrees(wanted: Any, given: Any) -> bool:
-    """Return whether `given` has all that is wanted: an object may have more fields, a list no more items."""
+Match = Callable[[str, str], bool]
+"""Takes a pattern and a text, and tells whether the pattern is found."""
+
+
+def agrees(wanted: Any, given: Any, match: Match) -> bool:
+    """Return whether `given` has all that is wanted: an object may have more fields, a list no more items.
+
+    `{contains: text}` and `{regex: pattern}`, alone, are wanted of a text or a number; `match` finds patterns.
+    """
     if isinstance(wanted, Mapping):
+        if isinstance(given, str | int | float) and (rule := matcher(wanted)):
+            text = given if isinstance(given, str) else _encode(given)
+            return rule[1] in text if rule[0] == "contains" else match(rule[1], text)
         return isinstance(given, Mapping) and all(
-            key in given and agrees(value, given[key]) for key, value in wanted.items()
+            key in given and agrees(value, given[key], match) for key, value in wanted.items()
         )
     if _is_list(wanted):
-        return _is_list(given) and len(wanted) == len(given) and all(map(agrees, wanted, given))
+        items = zip(wanted, given, strict=True) if _is_list(given) and len(wanted) == len(given) else None
+        return items is not None and all(agrees(one, other, match) for one, other in items)
     return same_scalar(wanted, given)
+
+
+def matcher(wanted: Any) -> tuple[str, str] | None:
+    """Return `contains` or `regex` and its text, if that is all that an object has."""
+    if not isinstance(wanted, Mapping) or len(wanted) != 1:
+        return None
+    ((name, text),) = wanted.items()
+    return (name, text) if name in ("contains", "regex") and isinstance(text, str) else None
 
 
 def same_scalar(one: Any, other: Any) -> bool:

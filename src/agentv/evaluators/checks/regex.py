@@ -11,7 +11,9 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -30,10 +32,10 @@ LONG_TEXT = 100_000
 SHORT_TEXT = 3000
 SEARCH = """
 import json, re, signal, sys
-seconds, patterns, flags, text = json.load(sys.stdin)
+seconds, texts, searches = json.load(sys.stdin)
 signal.signal(signal.SIGPROF, signal.SIG_DFL)
 signal.setitimer(signal.ITIMER_PROF, seconds)
-print(json.dumps([re.search(pattern, text, flags) is not None for pattern in patterns]))
+print(json.dumps([re.search(pattern, texts[text], flags) is not None for pattern, flags, text in searches]))
 """
 _INTERPRETERS = threading.Semaphore(4)  # at once: more would only slow each other down
 
@@ -49,7 +51,7 @@ class Regex(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     def open(self, context: EvaluatorContext) -> Evaluator:
         flags = 0 if self.case_sensitive else re.IGNORECASE
         values = (self.value,) if isinstance(self.value, str) else self.value
-        return _Patterns(tuple(_compile(value, flags) for value in values), self, all(map(_is_simple, values)))
+        return _Patterns(tuple(compile_pattern(value, "value", flags=flags) for value in values), self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,50 +60,64 @@ class _Patterns(Evaluator):
 
     patterns: tuple[re.Pattern[str], ...]
     settings: Regex
-    are_simple: bool
 
     async def evaluate(self, exchange: Exchange) -> Score:
         text = exchange.response.text
-        try:
-            if self.are_simple and len(text) <= SHORT_TEXT:
-                found = self._search(text)
-            elif len(text) <= LONG_TEXT and can_limit_cpu():
-                found = call_with_cpu_limit(SECONDS, lambda: self._search(text))
-            else:
-                found = await run_in_thread(lambda: self._search_in_process(text))
-        except (TimeoutError, subprocess.TimeoutExpired):
-            values = ", ".join(repr(pattern.pattern) for pattern in self.patterns)
-            raise AgentvError(f"no end to matching {values} within {SECONDS:g} s") from None
+        found = await search_all([(pattern, text) for pattern in self.patterns])
         checks = ((pattern.pattern, held) for pattern, held in zip(self.patterns, found, strict=True))
         settings = self.settings
         return score_checks(checks, ("matches", "match"), require=settings.require, negate=settings.negate)
 
-    def _search(self, text: str) -> list[bool]:
-        return [pattern.search(text) is not None for pattern in self.patterns]
 
-    def _search_in_process(self, text: str) -> list[bool]:
-        """The same in another interpreter, which can be ended."""
-        command = [sys.executable, "-I", "-S", "-c", SEARCH]
-        flags = 0 if self.settings.case_sensitive else int(re.IGNORECASE)
-        task = json.dumps([SECONDS, [pattern.pattern for pattern in self.patterns], flags, text]).encode()
-        with _INTERPRETERS:
-            run = subprocess.run(command, input=task, capture_output=True, timeout=LAST_RESORT_SECONDS, check=False)
-        if run.returncode == -signal.SIGPROF:
-            raise TimeoutError
-        run.check_returncode()
-        found: list[bool] = json.loads(run.stdout)
-        return found
-
-
-def _is_simple(pattern: str) -> bool:
-    """Return whether a search takes at most quadratic time, as with no more than one repetition or choice."""
-    return sum(pattern.count(sign) for sign in "*+{?|") <= 1
-
-
-def _compile(pattern: str, flags: int) -> re.Pattern[str]:
+def compile_pattern(pattern: str, *at: str | int, flags: int = 0) -> re.Pattern[str]:
+    """Return the pattern; raise `SettingError` if it is invalid. `at` are the steps to the setting."""
     try:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):  # which is for authors of Python
             return re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
         hint = "a backslash before it makes . or ( plain"
-        raise SettingError(f"invalid pattern {pattern!r}: {error}", "value", hint=hint) from None
+        raise SettingError(f"invalid pattern {pattern!r}: {error}", *at, hint=hint) from None
+
+
+Search = tuple[re.Pattern[str], str]
+"""A pattern, and the text that it is searched for in."""
+
+
+async def search_all(searches: Sequence[Search]) -> list[bool]:
+    """Return which patterns are found; raise `AgentvError` if that takes more than a second of CPU time."""
+    longest = max((len(text) for _, text in searches), default=0)
+    try:
+        if longest <= SHORT_TEXT and all(_is_simple(pattern.pattern) for pattern, _ in searches):
+            return _search(searches)
+        if longest <= LONG_TEXT and can_limit_cpu():
+            return call_with_cpu_limit(SECONDS, lambda: _search(searches))
+        found: list[bool] = await run_in_thread(lambda: _search_in_process(searches))
+    except (TimeoutError, subprocess.TimeoutExpired):
+        values = ", ".join(dict.fromkeys(repr(pattern.pattern) for pattern, _ in searches))
+        raise AgentvError(f"no end to matching {values} within {SECONDS:g} s") from None
+    return found
+
+
+def _search(searches: Sequence[Search]) -> list[bool]:
+    return [pattern.search(text) is not None for pattern, text in searches]
+
+
+def _search_in_process(searches: Sequence[Search]) -> list[bool]:
+    """The same in another interpreter, which can be ended."""
+    command = [sys.executable, "-I", "-S", "-c", SEARCH]
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(text for _, text in searches))}
+    tasks = [[pattern.pattern, pattern.flags & re.IGNORECASE, numbers[text]] for pattern, text in searches]
+    task = json.dumps([SECONDS, [*numbers], tasks]).encode()
+    with _INTERPRETERS:
+        run = subprocess.run(command, input=task, capture_output=True, timeout=LAST_RESORT_SECONDS, check=False)
+    if run.returncode == -signal.SIGPROF:
+        raise TimeoutError
+    run.check_returncode()
+    found: list[bool] = json.loads(run.stdout)
+    return found
+
+
+@cache
+def _is_simple(pattern: str) -> bool:
+    """Return whether a search takes at most quadratic time, as with no more than one repetition or choice."""
+    return sum(pattern.count(sign) for sign in "*+{?|") <= 1

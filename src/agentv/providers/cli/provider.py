@@ -34,7 +34,7 @@ from agentv.providers.cli.healthcheck import PLACEHOLDER_VALUES, CommandHealthch
 from agentv.providers.settings import NOT_IN_CACHE_KEY, Flag, Seconds, Text
 from agentv.providers.workspaces.settings import WorkspaceSettings
 from agentv.providers.workspaces.workspace import Workspaces
-from agentv.records import Message, ProviderRequest, ProviderResponse
+from agentv.records import Media, Message, ProviderRequest, ProviderResponse
 from agentv.redact import clean
 from agentv.system.compact_sets import HashSet
 from agentv.system.dumps import safe_name
@@ -108,6 +108,13 @@ class CliSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_unknown_f
             if placeholder.name in OF_ONE_CASE and self.provider_batching is True:
                 message, hint = f"{{{placeholder.name}}} is empty in a batch", "{BATCH_FILE} has the cases"
                 yield Misfit(("command_template",), message, hint, "warning")
+
+    def check_media(self, media: Sequence[Media]) -> Misfit | None:
+        names = {placeholder.name for placeholder in parse_template(self.command_template).placeholders}
+        if names.intersection(("FILES", "BATCH_FILE") if self.provider_batching else ("FILES",)):
+            return None
+        message = f"{media[0].value} is an image or a PDF, and the command has no {{FILES}} that could name it"
+        return Misfit((), message, "write {FILES} where the command takes the paths of files")
 
     def open(self, folder: Path) -> Provider | BatchProvider:
         known = BATCH if self.provider_batching else SINGLE

@@ -1,30 +1,44 @@
-"""A model deployed on Azure OpenAI, through OpenAI's own SDK."""
+"""A model deployed on Azure OpenAI, through OpenAI's own SDK: by a dated version of the API, or by its v1."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from agentv.errors import ProviderError
 from agentv.formats.conversion import Misfit
 from agentv.protocols import Provider
-from agentv.providers.models.chat_completions import ChatCompletions
-from agentv.providers.settings import LanguageModelSettings, Text
-from agentv.records import ProviderRequest
+from agentv.providers.models.conversation import Completion, Prompt
+from agentv.providers.models.openai import OpenAIFamilySettings
+from agentv.providers.models.sdk import Format, SdkModel
+from agentv.providers.models.token_command import TokenCommand
+from agentv.providers.settings import NOT_IN_CACHE_KEY, Text
+from agentv.records import Json
 
 VERSION = "2024-10-21"
 """The newest dated version that is no preview."""
+V1 = "v1"
+"""The API without dated versions, at /openai/v1/."""
+UNAUTHORIZED = 401
+KEY_VARIABLES = ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN")
 
 
-class AzureSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AzureSettings(OpenAIFamilySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model deployed on Azure; `model` and `deployment` mean the same, and so do the two versions."""
 
     requires_one_of: ClassVar[tuple[str, ...]] = ("deployment", "model")
 
     endpoint: Annotated[Text, Meta(description="https://RESOURCE.openai.azure.com")]
     deployment: Annotated[Text | None, Meta(description="The deployment's name.")] = None
-    version: Annotated[Text | None, Meta(description=f"The API version; {VERSION} if left out.")] = None
+    version: Annotated[
+        Text | None, Meta(description=f"The API version: v1, or a date; {VERSION}, for responses v1, if left out.")
+    ] = None
     api_version: Annotated[Text | None, Meta(description="The same as version.")] = None
+    token_command: Annotated[
+        Text | None, Meta(description="A command that prints a token of Entra ID."), NOT_IN_CACHE_KEY
+    ] = None
 
     def validate(self) -> Iterator[Misfit]:
         yield from super().validate()
@@ -32,23 +46,66 @@ class AzureSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_unk
             yield Misfit((), "missing deployment", "name the deployment on Azure with 'deployment' or 'model'")
         if self.version and self.api_version and self.version != self.api_version:
             yield Misfit(("api_version",), "another version than in 'version'", "leave one of them out")
+        if self.api_key and self.token_command:
+            yield Misfit(("token_command",), "there is an 'api_key' too", "leave one of them out")
+
+    @property
+    def used_version(self) -> str:
+        """The version of the API that is asked."""
+        default = V1 if self.api == "responses" or self._is_v1_address else VERSION
+        return self.version or self.api_version or default
+
+    @property
+    def base_url(self) -> str:
+        """The address of the v1 API, which the endpoint may name already."""
+        endpoint = self.endpoint.rstrip("/")
+        return endpoint if self._is_v1_address else f"{endpoint}/openai/{V1}"
+
+    @property
+    def _is_v1_address(self) -> bool:
+        return self.endpoint.rstrip("/").endswith(f"/openai/{V1}")
 
     def open(self, folder: Path) -> Provider:
-        return Azure(self)
+        tokens = TokenCommand(self.token_command, folder) if self.token_command else None
+        return Azure(self, self.format(), tokens)
 
 
-class Azure(ChatCompletions[AzureSettings]):
+class Azure(SdkModel[AzureSettings]):
     """Asks a deployment on Azure."""
 
-    def new_client(self, sdk: Any, common: dict[str, Any]) -> Any:
-        settings = self.settings
+    package, extra = "openai", "openai"
+
+    def __init__(self, settings: AzureSettings, format_: Format, tokens: TokenCommand | None):
+        super().__init__(settings, format_)
+        self._tokens = tokens
+
+    @property
+    def model(self) -> str | None:
+        return self.settings.model or self.settings.deployment
+
+    def new_client(self, sdk: Any, common: Json) -> Any:
+        settings, provider = self.settings, self._tokens.token if self._tokens else None
+        if settings.used_version == V1:
+            key = provider or settings.api_key or next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
+            if key is None:  # else the SDK would send the key for OpenAI
+                raise ProviderError(f"there is no api_key, no token_command, and no {' or '.join(KEY_VARIABLES)}")
+            return sdk.AsyncOpenAI(api_key=key, base_url=settings.base_url, **common)
         return sdk.AsyncAzureOpenAI(
             api_key=settings.api_key,
+            azure_ad_token_provider=provider,
             azure_endpoint=settings.endpoint,
             azure_deployment=settings.deployment or settings.model,
-            api_version=settings.version or settings.api_version or VERSION,
+            api_version=settings.used_version,
             **common,
         )
 
-    def body(self, request: ProviderRequest) -> dict[str, Any]:
-        return super().body(request) | {"model": self.settings.model or self.settings.deployment}
+    async def ask(self, client: Any, prompt: Prompt) -> Completion:
+        """Return the answer. A token that was good before and is refused is fetched anew, once."""
+        known = self._tokens.known if self._tokens else None
+        try:
+            return await super().ask(client, prompt)
+        except ProviderError as error:
+            if self._tokens is None or known is None or error.status != UNAUTHORIZED:
+                raise
+            self._tokens.forget(known)
+        return await super().ask(client, prompt)

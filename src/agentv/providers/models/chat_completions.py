@@ -1,100 +1,124 @@
 """OpenAI's chat completions, as OpenAI itself, Azure and many others speak them."""
 
-from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 import msgspec
 
 from agentv.errors import ProviderError
-from agentv.providers.models.conversation import Completion, LanguageModel, Turn, decode, parse_json, turns_of
+from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json
 from agentv.providers.network import server_message
 from agentv.providers.settings import LanguageModelSettings
-from agentv.records import ProviderRequest, TokenUsage, ToolCall
+from agentv.records import Json, TokenUsage, ToolCall
 
-S = TypeVar("S", bound=LanguageModelSettings)
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Where compatible servers tell what a model thought."""
 
 
-class ChatCompletions(LanguageModel[S]):
-    """Asks through OpenAI's SDK."""
+class ChatCompletions:
+    """The format of `/chat/completions`."""
 
-    package, extra = "openai", "openai"
-    stop_reasons: ClassVar[Mapping[str, str]] = {
-        "stop": "stop",
-        "length": "length",
-        "tool_calls": "tool_calls",
-        "function_call": "tool_calls",
-        "content_filter": "refusal",
-    }
-    _refuses_schema = False
+    path = "/chat/completions"
 
-    def connect(self) -> Any:
-        sdk = self.module()
-        try:
-            return self.new_client(sdk, self.client_options())
-        except (sdk.OpenAIError, ValueError) as error:
-            raise ProviderError(str(error)) from error
-
-    @abstractmethod
-    def new_client(self, sdk: Any, common: dict[str, Any]) -> Any:
-        """Return the SDK's client for these settings; `common` are options for any of them."""
-
-    async def close(self, client: Any) -> None:
-        await client.close()
-
-    async def ask(self, client: Any, request: ProviderRequest) -> Completion:
-        if self._refuses_schema:
-            request = msgspec.structs.replace(request, response_schema=None)
-        try:
-            return _completion(
-                await self.post(client, "/chat/completions", self.body(request), self.module().OpenAIError)
-            )
-        except ProviderError as error:
-            if request.response_schema is None or not _is_about_schema(error):
-                raise
-        self._refuses_schema = True  # some compatible servers do; judges read plain text too
-        return await self.ask(client, request)
-
-    def body(self, request: ProviderRequest) -> dict[str, Any]:
-        """Return the body of a request; what is not set is not sent."""
-        settings = self.settings
-        start = [Turn("system", settings.system_prompt)] if settings.system_prompt else []
-        body: dict[str, Any] = {
-            "model": settings.model,
-            "messages": [_message(turn) for turn in (*start, *turns_of(request))],
-        }
+    def body(self, model: str | None, settings: LanguageModelSettings, prompt: Prompt) -> Json:
+        body: Json = {"model": model, "messages": [_message(turn) for turn in prompt.turns]}
         if settings.temperature is not None:
             body["temperature"] = settings.temperature
         if settings.max_output_tokens is not None:
             body["max_completion_tokens"] = settings.max_output_tokens
-        if request.response_schema is not None:
-            schema = {"name": "answer", "schema": request.response_schema}
+        if settings.reasoning_effort is not None:
+            body["reasoning_effort"] = settings.reasoning_effort
+        if prompt.schema is not None:
+            schema = {"name": "answer", "schema": prompt.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if settings.stream:
+            body["stream_options"] = {"include_usage": True}
         return body
 
+    def completion(self, reply: bytes) -> Completion:
+        """Return the completion in a reply; raise `ProviderError` for a refusal or if a filter stopped it."""
+        found = decode(reply, _Reply)
+        if not found.choices:
+            raise ProviderError(f"the model gave no answer: its list of choices is empty: {server_message(reply)}")
+        message, stop_reason = found.choices[0].message, found.choices[0].finish_reason or ""
+        if message.refusal:
+            raise ProviderError(f"the model refused: {message.refusal}")
+        text, reasoning = _texts(message)
+        if stop_reason == "content_filter":
+            raise ProviderError(f"the model refused: a content filter stopped it{f' after {text!r}' if text else ''}")
+        usage = found.usage
+        return Completion(
+            text=text,
+            calls=tuple(_call(call) for call in message.tool_calls or ()),
+            reasoning=reasoning,
+            usage=None if usage is None else _tokens(usage),
+            cost_usd=None if usage is None else usage.cost,
+            stop_reason=stop_reason,
+        )
 
-def _is_about_schema(error: ProviderError) -> bool:
-    """Whether a server refused the request because of its response schema."""
-    message = error.message.lower()
-    return error.status in (400, 404, 415, 422, 501) and any(
-        word in message for word in ("response_format", "json_schema", "structured output")
-    )
+    def reader(self) -> "_ChunkReader":
+        return _ChunkReader()
+
+
+class _ChunkReader:
+    """Puts the chunks of a stream together."""
+
+    def __init__(self) -> None:
+        self._message: Json = {}
+        self._calls: dict[int, Json] = {}
+        self._finish_reason: str | None = None
+        self._usage: Any = None
+
+    def add(self, event: Json) -> bool:
+        self._usage = event.get("usage") or self._usage
+        choice: Json = next(iter(event.get("choices") or ()), {})
+        self._finish_reason = choice.get("finish_reason") or self._finish_reason
+        delta = choice.get("delta") or {}
+        pieces = {name: delta[name] for name in ("content", "refusal", *REASONING_FIELDS) if delta.get(name)}
+        for name, piece in pieces.items():
+            self._message[name] = self._message.get(name, "") + str(piece)
+        calls = delta.get("tool_calls") or []
+        for call in calls:
+            self._add_call(call)
+        return bool(pieces or calls)
+
+    def _add_call(self, call: Json) -> None:
+        known = self._calls.setdefault(call.get("index", len(self._calls)), {})
+        known["id"] = call.get("id") or known.get("id")
+        for kind in ("function", "custom"):
+            for name, piece in (call.get(kind) or {}).items():
+                made = known.setdefault(kind, {})
+                made[name] = made.get(name, "") + (piece or "")
+
+    def reply(self) -> Json | None:
+        if self._finish_reason is None:
+            return None
+        message = self._message | {"tool_calls": [call for _, call in sorted(self._calls.items())] or None}
+        return {"choices": [{"message": message, "finish_reason": self._finish_reason}], "usage": self._usage}
 
 
 def _message(turn: Turn) -> dict[str, Any]:
     if turn.answers is not None:
         return {"role": "tool", "tool_call_id": turn.answers.id, "content": turn.text}
-    message: dict[str, Any] = {"role": turn.role, "content": turn.text}
+    content = [_content_part(part) for part in turn.parts] if turn.parts else turn.text
+    message: dict[str, Any] = {"role": turn.role, "content": content}
     if turn.calls:
         message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": _arguments(call.input)}}
+            {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments(call.input)}}
             for call in turn.calls
         ]
         message["content"] = turn.text or None
     return message
 
 
-def _arguments(value: Any) -> str:
+def _content_part(part: Part) -> Json:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if part.is_image:
+        return {"type": "image_url", "image_url": {"url": part.data_url}}
+    return {"type": "file", "file": {"filename": part.name, "file_data": part.data_url}}
+
+
+def arguments(value: Any) -> str:
     """Return the input of a tool as JSON text, which is the form it has there."""
     return value if isinstance(value, str) else msgspec.json.encode({} if value is None else value).decode()
 
@@ -124,14 +148,20 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _Cached(msgspec.Struct):
+class _PromptDetails(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _CompletionDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: _Cached | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
     cost: float | None = None
     """In USD, by some who resell models."""
 
@@ -139,28 +169,6 @@ class _Usage(msgspec.Struct):
 class _Reply(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
-
-
-def _completion(body: bytes) -> Completion:
-    """Return the completion in the body of a reply; raise `ProviderError` for a refusal or if a filter stopped it."""
-    reply = decode(body, _Reply)
-    if not reply.choices:
-        raise ProviderError(f"the model gave no answer: its list of choices is empty: {server_message(body)}")
-    message, stop_reason = reply.choices[0].message, reply.choices[0].finish_reason or ""
-    if message.refusal:
-        raise ProviderError(f"the model refused: {message.refusal}")
-    text, reasoning = _texts(message)
-    if stop_reason == "content_filter":
-        raise ProviderError(f"the model refused: a content filter stopped it{f' after {text!r}' if text else ''}")
-    usage = reply.usage
-    return Completion(
-        text=text,
-        calls=tuple(_call(call) for call in message.tool_calls or ()),
-        reasoning=reasoning,
-        usage=None if usage is None else _tokens(usage),
-        cost_usd=None if usage is None else usage.cost,
-        stop_reason=stop_reason,
-    )
 
 
 def _texts(message: _Message) -> tuple[str, str]:
@@ -181,7 +189,12 @@ def _call(call: _Call) -> ToolCall:
 
 
 def _tokens(usage: _Usage) -> TokenUsage:
-    details = usage.prompt_tokens_details
+    given = usage.prompt_tokens_details or _PromptDetails()
+    made = usage.completion_tokens_details or _CompletionDetails()
     return TokenUsage(
-        input=usage.prompt_tokens, output=usage.completion_tokens, cached=details.cached_tokens if details else None
+        input=usage.prompt_tokens,
+        output=usage.completion_tokens,
+        cached=given.cached_tokens,
+        cache_write=given.cache_write_tokens,
+        reasoning=made.reasoning_tokens,
     )

@@ -4,7 +4,9 @@ The SDK closes a client that nothing refers to, and takes aiohttp if that happen
 its client, and give it the HTTP client that it has anyway.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from base64 import b64encode, urlsafe_b64decode
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -14,18 +16,28 @@ from msgspec import Meta
 
 from agentv.errors import ProviderError
 from agentv.protocols import Provider
-from agentv.providers.models.conversation import Completion, LanguageModel, Turn, parse_json, split_system
+from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, parse_json, split_system
+from agentv.providers.models.model import LanguageModel
 from agentv.providers.network import connection_error, excerpt
 from agentv.providers.settings import LanguageModelSettings, Text
 from agentv.providers.transport import make_transport
-from agentv.records import Json, ProviderRequest, TokenUsage, ToolCall
+from agentv.records import Json, TokenUsage, ToolCall
 
 MODEL = "gemini-3.8-flash"
+MAX_MEDIA_BYTES = 50_000_000
+"""What Google takes as a PDF, and about what it takes as a request."""
+SIGNATURE = "thought_signature"
+NO_SIGNATURE = urlsafe_b64decode("skip_thought_signature_validator")
+"""What Google asks for in the place of a signature, in calls that were not made by the model itself."""
 GOOD_STOP_REASONS = ("", "STOP", "MAX_TOKENS", "CONTINUATION", "FINISH_REASON_UNSPECIFIED")
 
 
 class GeminiSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A Gemini model; there is a default one."""
+
+    takes_media: ClassVar[bool] = True
+    efforts: ClassVar[tuple[str, ...]] = ("minimal", "low", "medium", "high")
+    max_media_bytes: ClassVar[int] = MAX_MEDIA_BYTES
 
     model: Annotated[Text | None, Meta(description=f"The model's name; {MODEL} if left out.")] = None
     base_url: Annotated[Text | None, Meta(description="Another server, without a version.")] = None
@@ -43,7 +55,6 @@ class Gemini(LanguageModel[GeminiSettings]):
     """Asks through Google's SDK."""
 
     package, extra = "google.genai", "gemini"
-    stop_reasons: ClassVar[Mapping[str, str]] = {"STOP": "stop", "MAX_TOKENS": "length"}
 
     def connect(self) -> Any:
         import httpx2
@@ -70,32 +81,36 @@ class Gemini(LanguageModel[GeminiSettings]):
         client.sdk.close()
         await client.http.aclose()
 
-    async def ask(self, client: _Client, request: ProviderRequest) -> Completion:
+    async def ask(self, client: _Client, prompt: Prompt) -> Completion:
         import httpx2
         from google.genai import errors, types
 
-        system, turns = split_system(request, self.settings.system_prompt)
-        fields = self._config(request, system)
-        model = self.settings.model or MODEL
+        system, turns = split_system(prompt.turns)
+        fields = self._config(prompt, system)
+        sent: Json = {"model": self.settings.model or MODEL, "contents": _contents(turns)}
         try:
-            config = types.GenerateContentConfig(**fields)
+            sent["config"] = types.GenerateContentConfig(**fields)
         except ValueError as error:
             raise ProviderError(f"options: {_reason(error)}") from error
+        models, first = client.sdk.aio.models, None
         try:
-            answer = await client.sdk.aio.models.generate_content(model=model, contents=_contents(turns), config=config)
+            if self.settings.stream:
+                answer, first = await _collect(await models.generate_content_stream(**sent))
+            else:
+                answer = await models.generate_content(**sent)
         except errors.APIError as error:
-            response: Any = error.response
-            delay = _retry_delay(error.details)
-            raise self.status_error(error.code, response.content, response.headers, delay) from error
+            headers = getattr(error.response, "headers", {})
+            raise self.status_error(error.code, _content(error), headers, _retry_delay(error.details)) from error
         except httpx2.RequestError as error:
             raise connection_error(error) from error
         except (ValueError, TypeError, AttributeError) as error:  # the SDK trusts in the form of what it reads
             raise ProviderError(f"the model's answer is malformed: {_reason(error)}") from error
-        return _completion(answer)
+        return _completion(answer)._replace(first_token_at=first)
 
-    def _config(self, request: ProviderRequest, system: str) -> Json:
+    def _config(self, prompt: Prompt, system: str) -> Json:
         """Return what is sent besides the turns; what is not set is not sent."""
-        settings = self.settings
+        settings, known = self.settings, _known_options()
+        options = {known[name]: value for name, value in (settings.options or {}).items() if name in known}
         fields: Json = {"automatic_function_calling": {"disable": True}}
         if system:
             fields["system_instruction"] = system
@@ -103,10 +118,12 @@ class Gemini(LanguageModel[GeminiSettings]):
             fields["temperature"] = settings.temperature
         if settings.max_output_tokens is not None:
             fields["max_output_tokens"] = settings.max_output_tokens
-        if request.response_schema is not None:
-            fields |= {"response_mime_type": "application/json", "response_json_schema": request.response_schema}
-        known = _known_options()
-        return fields | {known[name]: value for name, value in (settings.options or {}).items() if name in known}
+        if settings.reasoning_effort is not None:
+            thinking = options.pop("thinking_config", None)
+            fields["thinking_config"] = {"thinking_level": settings.reasoning_effort.upper()} | (thinking or {})
+        if prompt.schema is not None:
+            fields |= {"response_mime_type": "application/json", "response_json_schema": prompt.schema}
+        return fields | options
 
     def _extra_body(self) -> Json | None:
         """Return the options that the SDK does not know: they go into the body of the request as they are."""
@@ -140,9 +157,31 @@ def _parts(turn: Turn) -> list[Json]:
         return [
             {"function_response": {"name": turn.answers.tool, "response": _object(parse_json(turn.text), "output")}}
         ]
-    text = [{"text": turn.text}] if turn.text else []
-    calls = ({"name": call.tool, "args": _object(call.input, "input")} for call in turn.calls)
-    return [*text, *({"function_call": call} for call in calls)]
+    parts: Sequence[Part] = turn.parts or ((turn.text,) if turn.text else ())
+    return [*map(_content_part, parts), *_call_parts(turn.calls)]
+
+
+def _content_part(part: Part) -> Json:
+    return {"text": part} if isinstance(part, str) else {"inline_data": {"mime_type": part.type, "data": part.data}}
+
+
+def _call_parts(calls: Sequence[ToolCall]) -> Iterator[Json]:
+    """Yield the calls with their signatures, without which newer models refuse the first of them."""
+    for number, call in enumerate(calls):
+        part: Json = {"function_call": {"name": call.tool, "args": _object(call.input, "input")}}
+        signature = (call.metadata or {}).get(SIGNATURE)
+        if isinstance(signature, str):
+            part[SIGNATURE] = _decode_signature(signature, call.tool)
+        elif number == 0:
+            part[SIGNATURE] = NO_SIGNATURE
+        yield part
+
+
+def _decode_signature(text: str, tool: str) -> bytes:
+    try:
+        return urlsafe_b64decode(text.replace("+", "-").replace("/", "_"))
+    except ValueError as error:
+        raise ProviderError(f"the {SIGNATURE} in the metadata of a call of {tool!r} is no base64") from error
 
 
 def _object(value: Any, name: str) -> Json:
@@ -166,14 +205,52 @@ def _completion(answer: Any) -> Completion:
             ": ".join(filter(None, ["the model broke off", stop_reason, candidate.finish_message, *blocked]))
         )
     parts = (candidate.content.parts if candidate.content else None) or []
-    calls = [part.function_call for part in parts if part.function_call]
     return Completion(
         text="".join(part.text for part in parts if part.text and not part.thought),
-        calls=tuple(ToolCall(tool=call.name or "", input=call.args, id=call.id) for call in calls),
+        calls=tuple(_call(part) for part in parts if part.function_call),
         reasoning="\n\n".join(part.text for part in parts if part.text and part.thought),
         usage=_tokens(answer.usage_metadata),
         stop_reason=stop_reason,
     )
+
+
+def _call(part: Any) -> ToolCall:
+    call, signature = part.function_call, part.thought_signature
+    metadata = {SIGNATURE: b64encode(signature).decode()} if signature else None
+    return ToolCall(tool=call.name or "", input=call.args, id=call.id, metadata=metadata)
+
+
+async def _collect(stream: AsyncIterator[Any]) -> tuple[Any, float | None]:
+    """Return the chunks of a stream as one answer, and when the first piece of it came."""
+    from google.genai import types
+
+    answer, first = types.GenerateContentResponse(), None
+    parts: list[Any] = []
+    async for chunk in stream:
+        answer.prompt_feedback = chunk.prompt_feedback or answer.prompt_feedback
+        answer.usage_metadata = chunk.usage_metadata or answer.usage_metadata
+        for candidate in (chunk.candidates or ())[:1]:
+            pieces = (candidate.content.parts if candidate.content else None) or []
+            if first is None and any(piece.text or piece.function_call for piece in pieces):
+                first = time.perf_counter()
+            for piece in pieces:
+                _add_piece(parts, piece)
+            candidate.content = types.Content(role="model", parts=parts)
+            ended = answer.candidates[0].finish_reason if answer.candidates else None
+            candidate.finish_reason = candidate.finish_reason or ended
+            answer.candidates = [candidate]
+    if answer.candidates and answer.candidates[0].finish_reason is None:
+        raise ProviderError("the answer broke off: the stream ended in the middle of it", may_pass=True)
+    return answer, first
+
+
+def _add_piece(parts: list[Any], piece: Any) -> None:
+    """Add a piece of the answer; a text that goes on where the last one ended is a part of that."""
+    last = parts[-1] if parts else None
+    if last is not None and last.text and piece.text and bool(last.thought) == bool(piece.thought):
+        last.text += piece.text
+    else:
+        parts.append(piece)
 
 
 def _tokens(usage: Any) -> TokenUsage | None:
@@ -184,11 +261,21 @@ def _tokens(usage: Any) -> TokenUsage | None:
         input=(usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
         output=(usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
         cached=usage.cached_content_token_count,
+        reasoning=usage.thoughts_token_count,
     )
 
 
 def _name(reason: Any) -> str:
     return "" if reason is None else str(getattr(reason, "value", reason))
+
+
+def _content(error: Any) -> bytes:
+    """Return what the server said; of a stream only what the SDK has read of it is known."""
+    try:
+        found: bytes = error.response.content
+    except (AttributeError, RuntimeError):
+        return msgspec.json.encode(error.details)
+    return found
 
 
 class _Detail(msgspec.Struct):

@@ -62,7 +62,7 @@ class Totals:
             if metrics.cost_usd is not None and math.isfinite(metrics.cost_usd):
                 self.cost, self.has_cost = self.cost + metrics.cost_usd, True
             if (used := metrics.token_usage) is not None:
-                for name in ("input", "output"):
+                for name in ("input", "output", "reasoning"):
                     self.tokens[name] += int(getattr(used, name) or 0)
         if view.error is not None:
             text = " ".join(str(view.error)[: ERROR_CHARACTERS * 2].split())[:ERROR_CHARACTERS]

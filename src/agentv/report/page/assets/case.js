@@ -192,8 +192,9 @@ function metrics(result) {
   const measured = result.execution_metrics ?? {}, tokens = measured.token_usage ?? {};
   const rows = [
     ["duration", measured.duration_ms !== undefined && durationText(Number(measured.duration_ms))],
+    ["first token", measured.ttft_ms !== undefined && durationText(Number(measured.ttft_ms))],
     ["cost", measured.cost_usd !== undefined && moneyText(Number(measured.cost_usd))],
-    ["tokens", (tokens.input || tokens.output) && `${(tokens.input ?? 0).toLocaleString("en")} in, ${(tokens.output ?? 0).toLocaleString("en")} out${tokens.cached ? `, ${tokens.cached.toLocaleString("en")} cached` : ""}`],
+    ["tokens", (tokens.input || tokens.output) && `${(tokens.input ?? 0).toLocaleString("en")} in, ${(tokens.output ?? 0).toLocaleString("en")} out${tokens.cached ? `, ${tokens.cached.toLocaleString("en")} cached` : ""}${tokens.reasoning ? `, ${tokens.reasoning.toLocaleString("en")} reasoning` : ""}`],
     ["attempts", result.attempt > 1 && result.attempt],
     ["stopped by", result.stop_reason],
     ["when", result.timestamp && timeText(result.timestamp)],

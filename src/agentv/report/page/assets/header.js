@@ -32,7 +32,7 @@ export function shortName(path) {
 
 /** Returns when, where and how a run was made, in small print. */
 export function aboutRun({ figures, file }) {
-  const tokens = figures.tokens && `${figures.tokens.input.toLocaleString("en")} in, ${figures.tokens.output.toLocaleString("en")} out`;
+  const tokens = figures.tokens && `${figures.tokens.input.toLocaleString("en")} in, ${figures.tokens.output.toLocaleString("en")} out${figures.tokens.reasoning ? `, ${figures.tokens.reasoning.toLocaleString("en")} of them reasoning` : ""}`;
   const list = (names) => names.length > 6 ? `${names.slice(0, 6).join(", ")} and ${names.length - 6} more` : names.join(", ");
   const facts = [
     ["when", figures.started && timeText(figures.started)],

@@ -1,0 +1,44 @@
+"""The images and PDFs of a request -> their bytes, which are read when they are sent, and not before."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from agentv.errors import ProviderError
+from agentv.records import Media, ProviderRequest
+from agentv.system.threads import run_in_thread
+
+
+class LoadedMedia(NamedTuple):
+    """An image or a PDF that is about to be sent."""
+
+    name: str
+    type: str
+    data: bytes
+
+    @property
+    def is_image(self) -> bool:
+        return self.type.startswith("image/")
+
+    @property
+    def base64(self) -> str:
+        return b64encode(self.data).decode()
+
+    @property
+    def data_url(self) -> str:
+        return f"data:{self.type};base64,{self.base64}"
+
+
+async def load_media(request: ProviderRequest) -> Mapping[str, LoadedMedia]:
+    """Return the images and PDFs of a request, by their paths as written; raise `ProviderError` if one is gone."""
+    if not request.media:
+        return {}
+    loaded: Mapping[str, LoadedMedia] = await run_in_thread(lambda: {each.value: _load(each) for each in request.media})
+    return loaded
+
+
+def _load(media: Media) -> LoadedMedia:
+    try:
+        return LoadedMedia(media.path.name, media.type, media.path.read_bytes())
+    except OSError as error:
+        raise ProviderError(f"{media.value} cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,89 @@
+"""A language model: a request goes out, an answer with its costs comes back.
+
+The vendors' SDKs differ in how they are called; `sdk.py` has what OpenAI's and Anthropic's share.
+"""
+
+import time
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from agentv.errors import ProviderError
+from agentv.providers.models.conversation import Completion, Prompt, Turn, turns_of
+from agentv.providers.models.media import load_media
+from agentv.providers.network import NetworkProvider
+from agentv.providers.settings import LanguageModelSettings
+from agentv.records import Message, ProviderRequest, ProviderResponse
+
+S = TypeVar("S", bound=LanguageModelSettings)
+REASONING = "reasoning"
+"""The name of the message that holds what a model thought before it answered."""
+STOP_REASONS: Mapping[str, str] = {
+    "stop": "stop",
+    "STOP": "stop",
+    "completed": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "MAX_TOKENS": "length",
+    "max_output_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "tool_use": "tool_calls",
+    "content_filter": "refusal",
+    "refusal": "refusal",
+}
+"""The reasons to stop, from the vendors' words to ours; any other is `other`. Compatible servers mix them."""
+
+
+class LanguageModel(NetworkProvider, Generic[S]):
+    """Sends the chat turns to a vendor's model, once: repeating what failed is the caller's task."""
+
+    def __init__(self, settings: S):
+        super().__init__(settings)
+        self.settings = settings
+
+    @abstractmethod
+    async def ask(self, client: Any, prompt: Prompt) -> Completion:
+        """Return what the model answers; raise `ProviderError` if it does not."""
+
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        client = self.client()
+        prompt = await self._prompt(request)
+        start = time.perf_counter()
+        answer = await self.ask(client, prompt)
+        duration_ms = _milliseconds(start, time.perf_counter())
+        if not answer.text.strip() and not answer.calls:
+            why = f" (it stopped for the reason {answer.stop_reason!r})" if answer.stop_reason else ""
+            raise ProviderError(f"the model gave an empty answer{why}")
+        reasoning = (Message(role="assistant", name=REASONING, content=answer.reasoning),) if answer.reasoning else ()
+        message = Message(role="assistant", content=answer.text or None, tool_calls=answer.calls or None)
+        usage, pricing = answer.usage, self.settings.pricing
+        return ProviderResponse(
+            text=answer.text,
+            output_messages=(*reasoning, message),
+            token_usage=usage,
+            cost_usd=answer.cost_usd if usage is None or pricing is None else pricing.cost(usage),
+            duration_ms=duration_ms,
+            ttft_ms=None if answer.first_token_at is None else _milliseconds(start, answer.first_token_at),
+            stop_reason=_stop_reason(answer),
+        )
+
+    async def _prompt(self, request: ProviderRequest) -> Prompt:
+        system = self.settings.system_prompt
+        start = [Turn("system", system)] if system else []
+        return Prompt([*start, *turns_of(request, await load_media(request))], request.response_schema)
+
+
+def _milliseconds(start: float, end: float) -> float:
+    return round((end - start) * 1000, 3)
+
+
+def _stop_reason(answer: Completion) -> str | None:
+    """Return why the model stopped, in the words that are the same for all vendors."""
+    if not answer.stop_reason:
+        return None
+    reason = STOP_REASONS.get(answer.stop_reason, "other")
+    return "tool_calls" if reason == "stop" and answer.calls else reason
