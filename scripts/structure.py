@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "agentv"
 ORDER = (
     "cli pytest_plugin",
     "run",
-    "project",
+    "project importers",
     "evaluators",
     "judges",
     "calls cases targets report",
