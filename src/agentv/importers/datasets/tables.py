@@ -16,6 +16,8 @@ from agentv.importers.importer import Becomes, Importer, ImportFailure, Row, Tal
 from agentv.importers.sample import Sample, not_utf8, take_sample
 
 DELIMITERS = (",", ";", "\t", "|")
+PLAIN = ("", ".txt", ".tab", ".dat", ".data")
+"""How the names of files end that may be anything."""
 
 
 class Csv(Importer):
@@ -26,7 +28,7 @@ class Csv(Importer):
 
     @classmethod
     def recognizes(cls, sample: Sample) -> bool:
-        return sample.suffix == ".csv" or find_delimiter(sample.text) is not None
+        return sample.suffix == ".csv" or (sample.suffix in PLAIN and find_delimiter(sample.text) is not None)
 
     def delimiter(self, source: Path) -> str:
         """Return what separates the cells of a source."""
@@ -57,7 +59,7 @@ class Tsv(Csv):
 
     @classmethod
     def recognizes(cls, sample: Sample) -> bool:
-        return sample.suffix == ".tsv" or find_delimiter(sample.text) == "\t"
+        return sample.suffix == ".tsv" or (sample.suffix in PLAIN and find_delimiter(sample.text) == "\t")
 
     def delimiter(self, source: Path) -> str:
         return "\t"

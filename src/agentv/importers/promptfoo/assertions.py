@@ -23,6 +23,7 @@ LISTS = {
 RUBRICS = ("llm-rubric", "model-graded-closedqa", "g-eval")
 LIMITS = {"latency": ("latency", "threshold"), "cost": ("cost", "budget")}
 OPPOSITE = {"all": "any", "any": "all"}
+CODE = ("javascript", "python", "ruby", "webhook")
 KNOWN = ("type", "value", "threshold", "weight", "metric", "provider", "rubricPrompt", "config")
 NEGATED = "not-"
 
@@ -79,7 +80,7 @@ def _settings(type_: str, value: Any, assertion: Json) -> Json:
     if type_ in RUBRICS:
         items = value if isinstance(value, list) else [value]
         return {"type": "rubric", "rubrics": [_text(item) for item in items]}
-    raise NoCounterpart("agentv has no such evaluator")
+    raise NoCounterpart("it is code for promptfoo" if type_ in CODE else "agentv has no such evaluator")
 
 
 def _value(value: Any, folder: Path) -> Any:

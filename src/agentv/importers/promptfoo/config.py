@@ -209,6 +209,8 @@ class _Test:
         if isinstance(question, str):
             question = parse_messages(question, prompt.node.file) or question
         evaluators = list(self._evaluators(variables))
+        if not evaluators:
+            self._remark("the test has no assertion that is imported: 'llm_judge' will judge its answers")
         rubrics = [text for each in evaluators for text in each.get("rubrics", ())]
         description = self._fields.get("description")
         case: Json = {"id": id_, "expected_outcome": "\n".join(rubrics) or PASSES, "input": question}
