@@ -22,7 +22,7 @@ def a_score(value: Any) -> dict[str, Any]:
     return {"value": value, "answer": "x", "explanation": "because", "history": []}
 
 
-def a_sample(id_: Any, epoch: int = 1, **fields: Any) -> dict[str, Any]:
+def a_sample(id_: Any, epoch: Any = 1, **fields: Any) -> dict[str, Any]:
     choice = {"message": {"role": "assistant", "content": "Paris"}, "stop_reason": "stop"}
     return {
         "id": id_,
@@ -105,13 +105,10 @@ def test_tool_calls_conversations_attachments_and_several_targets(write: Write) 
     assert result["trace_summary"]["toolCallsByName"] == {"add": 1}
 
 
-@pytest.mark.parametrize(
-    ("value", "score"),
-    [("C", 1), ("I", 0), ("P", 0.5), ("N", 0), (1, 1), (0.25, 0.25), (True, 1), ("yes", 1), ("0.5", 0.5), ({"a": 1, "b": 0}, 0.5), ([1, 1], 1)],
-)  # fmt: skip
-def test_values_of_scorers(write: Write, value: Any, score: float) -> None:
-    write("log.json", a_log(a_sample("a", scores={"s": a_score(value)})))
-    assert imported("log.json")[0]["score"] == score
+def test_values_of_scorers(write: Write) -> None:
+    values: list[Any] = ["C", "I", "P", "N", 1, 0.25, True, "yes", "0.5", {"a": 1, "b": 0}, [1, 1]]
+    write("log.json", a_log(*(a_sample(number, scores={"s": a_score(value)}) for number, value in enumerate(values))))
+    assert [result["score"] for result in imported("log.json")] == [1, 0, 0.5, 0, 1, 0.25, 1, 1, 0.5, 0.5, 1]
 
 
 def test_what_is_no_score_between_0_and_1_is_left_out_and_told(write: Write) -> None:
