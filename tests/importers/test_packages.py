@@ -1,10 +1,12 @@
 """An installed package can add a format, by an entry point alone."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from tests.kits.docs import ROOT, blocks
 from tests.kits.imported import imported, refused, run_import, validates
 from tests.kits.project import Write
 
@@ -111,3 +113,15 @@ def test_without_the_package_its_format_is_unknown(write: Write) -> None:
     assert refused("a.txt", "--from", "notes").startswith(
         "error: unknown format 'notes'\nhint: known are claude-code, codex"
     )
+
+
+def test_the_example_in_the_docs(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = [block.text for block in blocks(ROOT / "docs" / "importing.md") if block.language == "python"]
+    (entry,) = [block.text for block in blocks(ROOT / "docs" / "importing.md") if block.language == "toml"]
+    name, path = tomllib.loads(entry)["project"]["entry-points"]["agentv.importers"].popitem()
+    write("site/my_package/notes.py", code)
+    write("site/my_package-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    write("site/my_package-1.0.dist-info/entry_points.txt", f"[agentv.importers]\n{name} = {path}\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    write("a.txt", "NOTES\ncapital of France? -> Paris\n")
+    assert imported("a.txt") == [{"id": "note-2", "expected_outcome": "Paris", "input": "capital of France?"}]

@@ -307,7 +307,7 @@ def test_a_file_that_is_no_transcript(write: Write) -> None:
     write("a.jsonl", [{"question": "a", "answer": "b"}])
     said = run_import("a.jsonl", "--from", "claude-code", expect=1)
     assert said == [
-        "1 records read, 0 answers written, 2 skipped",
+        "1 record read, 0 answers written, 2 skipped",
         "  1 skipped: unknown record type 'none' (line 1)",
         "  1 skipped: the agent says nothing in it (a.jsonl)",
         "error: a.jsonl: nothing in it could be imported",

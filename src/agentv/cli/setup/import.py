@@ -61,9 +61,9 @@ what, where = options("What is read"), options("Where it goes")
     cls=Command,
     examples=(
         "agentv import questions.csv",
-        "agentv import data.jsonl --map question=text --map expected=label",
-        "agentv import promptfooconfig.yaml --out evals/from-promptfoo.yaml",
-        "agentv import session.jsonl --from claude-code --id france",
+        "agentv import rows.jsonl --map question=text",
+        "agentv import promptfooconfig.yaml --out evals/tweets.yaml",
+        "agentv import session.jsonl --id france",
     ),
 )
 @click.argument("source", type=click.Path(path_type=Path))
@@ -86,11 +86,11 @@ def command(**values: Any) -> None:
     """Make an eval file, results, or answers out of what you have.
 
     \b
-    csv, tsv, jsonl       rows of questions and answers -> eval file
-    openai-evals          samples -> eval file
-    promptfoo             a config: prompts, tests, assertions -> eval file
-    inspect, lm-eval      logs -> results, for show, compare and report
-    claude-code, codex    transcripts of sessions -> answers
+    csv, tsv, jsonl     questions and answers -> eval file
+    openai-evals        samples -> eval file
+    promptfoo           prompts and tests -> eval file
+    inspect, lm-eval    logs -> results
+    claude-code, codex  transcripts -> answers
 
     Exit code 0; 1 if nothing in the source could be imported; 2 for a source that
     cannot be read or is not what it should be.
@@ -143,7 +143,8 @@ def _lines(job: Import, tally: Tally) -> Iterator[str]:
         yield f"warning: {more:,} more parts have no counterpart"
     noun = f"{job.importer.becomes.value}{'' if tally.written == 1 else 's'}"
     skipped = sum(map(tally.count, tally.skipped))
-    yield f"{tally.read:,} {job.importer.noun} read, {tally.written:,} {noun} written, {skipped:,} skipped"
+    read = f"{tally.read:,} {job.importer.noun.removesuffix('s') if tally.read == 1 else job.importer.noun} read"
+    yield f"{read}, {tally.written:,} {noun} written, {skipped:,} skipped"
     for reason, places in tally.skipped.items():
         count = tally.count(reason)
         yield f"  {count:,} skipped: {reason} ({', '.join(places)}{', …' if count > len(places) else ''})"
