@@ -80,6 +80,7 @@ COUNTERPARTS: list[tuple[str, dict[str, Any]]] = [
         ("{type: is-json}", {"type": "is_json"}),
         ("{type: not-is-json}", {"type": "is_json", "negate": True}),
         ("{type: is-json, value: {type: object}}", {"type": "json_schema", "schema": {"type": "object"}}),
+        ("{type: is-json, value: 'type: array'}", {"type": "json_schema", "schema": {"type": "array"}}),
         ("{type: is-json, value: file://schema.json}", {"type": "json_schema", "schema": {"type": "array"}}),
         ("{type: latency, threshold: 500}", {"type": "latency", "threshold": 500}),
         ("{type: cost, threshold: 0.1}", {"type": "cost", "budget": 0.1}),
@@ -111,9 +112,9 @@ NO_COUNTERPARTS = [
         ("{type: contains, value: file://gone.txt}", "'contains' has no counterpart: its value cannot be read: gone.txt: no such file"),
         ("{type: equals, value: {a: 1}}", "'equals' has no counterpart: its value is no text"),
         ("{type: contains-any, value: 5}", "'contains-any' has no counterpart: its value is no list"),
-        ("{type: regex, value: '(?<n>x'}", "'regex' has no counterpart: its pattern is none in Python: "),
+        ("{type: regex, value: '(?<n>x'}", "'regex' has no counterpart: invalid pattern '(?<n>x': "),
         ("{type: latency}", "'latency' has no counterpart: threshold: expected a number, got null"),
-        ("{type: is-json, value: {type: thing}}", "'is-json' has no counterpart: type: unknown type 'thing'"),
+        ("{type: is-json, value: {type: thing}}", "'is-json' has no counterpart: schema.type: unknown type 'thing'"),
     ]  # fmt: skip
 
 

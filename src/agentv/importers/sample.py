@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,6 @@ import msgspec
 
 from agentv.errors import AgentvError
 from agentv.formats.jsonl import explain_json_error, line_blocks
-from agentv.formats.wire import mended_json
 from agentv.formats.yaml import open_regular, read_error
 from agentv.records import Json
 
@@ -167,14 +165,10 @@ def decode(raw: bytes) -> Any:
     try:
         return msgspec.json.decode(raw.decode())
     except msgspec.DecodeError:
-        if (mended := mended_json(raw)) is not None:
-            return msgspec.json.decode(mended)
-        if not _CONSTANT.search(raw):
-            raise
-    return json.loads(raw, parse_constant=lambda _: None)
+        value = json.loads(raw, parse_constant=lambda _: None)
+        return msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-_CONSTANT = re.compile(rb"\b(?:NaN|Infinity)\b")
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 

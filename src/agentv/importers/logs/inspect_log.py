@@ -181,9 +181,10 @@ def _trace(sample: LoggedSample) -> Iterator[TraceEvent]:
                 text = _attached(_text(message.get("content")), sample)
                 if text.strip():
                     yield TraceEvent(type="message", text=text)
-                for call in message.get("tool_calls") or ():
-                    if isinstance(call, dict):
-                        yield _call(call)
+                calls = message.get("tool_calls")
+                yield from (
+                    _call(call) for call in (calls if isinstance(calls, list) else ()) if isinstance(call, dict)
+                )
             case {"role": "tool"}:
                 failed = message.get("error")
                 yield TraceEvent(

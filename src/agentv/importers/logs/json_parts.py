@@ -10,6 +10,8 @@ from array import array
 from typing import NamedTuple
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
+_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+([{}\[\]])', re.DOTALL)
+"""All up to the next bracket that is not inside of a string: deep inside, nothing else matters."""
 Buffer = mmap.mmap | bytes
 
 
@@ -24,9 +26,9 @@ class Parts(NamedTuple):
 def find_parts(buffer: Buffer, items_of: str) -> Parts:
     """Return the parts of a document that is an object; raise `ValueError` if it is none, or is cut off."""
     parts = Parts({}, array("q"), array("q"))
-    depth, key, value, item = 0, "", -1, -1
-    for found in _TOKEN.finditer(buffer):
-        start, end = found.span()
+    depth, key, value, item, end = 0, "", -1, -1, 0
+    while found := _TOKEN.search(buffer, end) if depth < 2 else _BRACKET.match(buffer, end):
+        start, end = found.span(found.lastindex or 0)
         mark = buffer[start : start + 1]
         if depth == 0 and mark != b"{":
             raise ValueError("it is no JSON object")

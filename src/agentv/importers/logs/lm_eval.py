@@ -68,12 +68,14 @@ def _result(line: Line, task: str, target: str, moment: str, tally: Tally) -> Ev
 def _scores(line: Line, tally: Tally) -> Iterator[EvaluatorResult]:
     """Yield the metrics that are between 0 and 1; others, such as perplexities, are no scores."""
     sample: Json = line.value
-    names = sample.get("metrics")
-    for name in names if isinstance(names, list) else [name for name in sample if name not in KNOWN]:
-        score = fraction_of(sample.get(name)) if not isinstance(sample.get(name), list) else None
+    named = sample.get("metrics")
+    names = named if isinstance(named, list) else [name for name in sample if name not in KNOWN]
+    for name in filter(lambda name: isinstance(name, str), names):
+        value = sample.get(name)
+        score = None if isinstance(value, list) else fraction_of(value)
         if score is not None:
-            yield evaluator_result(str(name), "lm-eval", score)
-        elif isinstance(names, list):
+            yield evaluator_result(name, "lm-eval", score)
+        elif names is named:
             tally.note(f"the metric {name!r} is not between 0 and 1, and is left out")
 
 

@@ -1,16 +1,16 @@
 """An assertion of promptfoo -> the settings of an evaluator, or why it has no counterpart."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, ConfigError
 from agentv.evaluators import evaluator_type
 from agentv.formats.conversion import convert, field_names, label
-from agentv.formats.schema_keywords import schema_misfits
 from agentv.formats.wire import text_of
+from agentv.formats.yaml import parse_yaml
 from agentv.importers.promptfoo.node import DATA, FILE, PROGRAMS, read_node, read_text
+from agentv.protocols import EvaluatorContext
 from agentv.records import Json
 
 TEXTS = {"contains": "contains", "icontains": "icontains", "starts-with": "starts_with", "regex": "regex"}
@@ -26,6 +26,8 @@ OPPOSITE = {"all": "any", "any": "all"}
 CODE = ("javascript", "python", "ruby", "webhook")
 KNOWN = ("type", "value", "threshold", "weight", "metric", "provider", "rubricPrompt", "config")
 NEGATED = "not-"
+COMPILED = ("regex", "json_schema")
+"""Evaluators whose settings may be wrong in ways that their types do not tell."""
 
 
 class NoCounterpart(Exception):
@@ -73,7 +75,7 @@ def _settings(type_: str, value: Any, assertion: Json) -> Json:
             raise NoCounterpart("its value is no list")
         return {"type": name, "value": [_text(each) for each in values], "require": require}
     if type_ == "is-json":
-        return {"type": "is_json"} if value is None else {"type": "json_schema", "schema": value}
+        return {"type": "is_json"} if value is None else {"type": "json_schema", "schema": _schema(value)}
     if type_ in LIMITS:
         name, limit = LIMITS[type_]
         return {"type": name, limit: assertion.get("threshold")}
@@ -103,18 +105,31 @@ def _text(value: Any) -> str:
     return text_of(value)
 
 
+def _schema(value: Any) -> Any:
+    """Return a schema, which may be written as a text of YAML or JSON."""
+    if isinstance(value, str):
+        try:
+            value = parse_yaml(value, Path("schema"), AgentvError).value
+        except AgentvError as error:
+            raise NoCounterpart(f"its schema cannot be read: {error.message}") from None
+    if not isinstance(value, dict):
+        raise NoCounterpart("its schema is no object")
+    return value
+
+
 def _check(settings: Json) -> None:
     """Raise `NoCounterpart` if the settings are not what the evaluator takes."""
     own = {name: value for name, value in settings.items() if name != "type"}
     found = convert(own, evaluator_type(settings["type"]))
-    misfits = found if isinstance(found, list) else []
-    if not misfits and settings["type"] == "json_schema" and isinstance(settings["schema"], dict | bool):
-        misfits = list(schema_misfits(settings["schema"]))
-    if misfits:
-        first = misfits[0]
+    if isinstance(found, list):
+        first = found[0]
         raise NoCounterpart(f"{label(first.steps)}: {first.message}" if first.steps else first.message)
-    if settings["type"] == "regex":
+    if settings["type"] in COMPILED:
         try:
-            re.compile(settings["value"])
-        except (re.error, OverflowError, RecursionError) as error:
-            raise NoCounterpart(f"its pattern is none in Python: {error}") from None
+            found.open(_NO_CONTEXT)
+        except ConfigError as error:
+            raise NoCounterpart(error.message) from None
+
+
+_NO_CONTEXT = cast(EvaluatorContext, None)
+"""Those that are compiled are so without a context."""
