@@ -6,45 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.kits.foreign import a_document, a_log, a_sample, a_score
 from tests.kits.imported import imported, refused, run_import
 from tests.kits.project import Write, agentv
-
-EVAL = {
-    "eval_id": "e",
-    "run_id": "r",
-    "created": "2026-11-17T05:33:52+00:00",
-    "task": "capitals",
-    "model": "mockllm/model",
-}
-
-
-def a_score(value: Any) -> dict[str, Any]:
-    return {"value": value, "answer": "x", "explanation": "because", "history": []}
-
-
-def a_sample(id_: Any, epoch: Any = 1, **fields: Any) -> dict[str, Any]:
-    choice = {"message": {"role": "assistant", "content": "Paris"}, "stop_reason": "stop"}
-    return {
-        "id": id_,
-        "epoch": epoch,
-        "input": "Capital of France?",
-        "target": "Paris",
-        "messages": [{"role": "user", "content": "Capital of France?"}, {"role": "assistant", "content": "Paris"}],
-        "output": {"model": "mockllm/model", "choices": [choice], "completion": "Paris"},
-        "scores": {"match": a_score("C"), "includes": a_score("I")},
-        "metadata": {},
-        "events": [{"event": "model", "text": 'a "quoted" } ] bracket \\" {'}],
-        "model_usage": {"mockllm/model": {"input_tokens": 10, "output_tokens": 3, "input_tokens_cache_read": 4}},
-        "completed_at": "2026-11-17T05:33:53.241566+00:00",
-        "total_time": 0.319,
-        "attachments": {},
-        **fields,
-    }
-
-
-def a_log(*samples: dict[str, Any], **fields: Any) -> str:
-    log = {"version": 2, "status": "success", "eval": EVAL, "plan": {}, "samples": list(samples), "stats": {}}
-    return json.dumps(log | fields, indent=2)
 
 
 def test_a_sample_becomes_a_result_with_the_mean_of_its_scorers(write: Write) -> None:
@@ -174,24 +138,6 @@ def test_logs_that_cannot_be_imported(write: Write, content: str, code: int, mes
 
 
 # ---- lm-evaluation-harness ----
-
-
-def a_document(doc_id: int, **fields: Any) -> dict[str, Any]:
-    return {
-        "doc_id": doc_id,
-        "doc": {"question": "6*7?"},
-        "target": "42",
-        "arguments": {"gen_args_0": {"arg_0": "Q: 6*7?\nA:", "arg_1": {"until": ["\n"]}}},
-        "resps": [["It is 42."]],
-        "filtered_resps": ["42"],
-        "filter": "strict-match",
-        "metrics": ["exact_match"],
-        "doc_hash": "x",
-        "prompt_hash": "y",
-        "target_hash": "z",
-        "exact_match": 1.0,
-        **fields,
-    }
 
 
 def test_samples_of_lm_eval_become_results(write: Write) -> None:

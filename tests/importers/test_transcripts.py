@@ -2,72 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
+from tests.kits.foreign import ROLLOUT, SESSION, Claude, a_session, at, text
 from tests.kits.imported import imported, refused, run_import
 from tests.kits.project import Write, agentv
-
-SESSION = "2124b8d9-7625-45d2-8d5e-0b9e788d0cc2"
-
-
-def at(second: float) -> str:
-    return f"2026-11-17T05:34:{second:06.3f}Z"
-
-
-class Claude:
-    """Writes records of a session of Claude Code."""
-
-    def __init__(self, session: str = SESSION):
-        self._common = {"sessionId": session, "version": "2.1.197", "isSidechain": False, "userType": "external"}
-        self.records: list[dict[str, Any]] = []
-
-    def _add(self, second: float, **fields: Any) -> None:
-        uuid = f"uuid-{len(self.records)}-{self._common['sessionId']}"
-        self.records.append({**self._common, "uuid": uuid, "timestamp": at(second), **fields})
-
-    def user(self, second: float, content: Any, **fields: Any) -> None:
-        self._add(second, type="user", message={"role": "user", "content": content}, **fields)
-
-    def says(self, second: float, id_: str, block: dict[str, Any], output: int = 40, **fields: Any) -> None:
-        usage = {
-            "input_tokens": 12,
-            "cache_creation_input_tokens": 100,
-            "cache_read_input_tokens": 50,
-            "output_tokens": output,
-        }
-        message = {"id": id_, "type": "message", "role": "assistant", "content": [block], "usage": usage}
-        self._add(second, type="assistant", message=message, **fields)
-
-    def gave(self, second: float, id_: str, content: Any, is_error: bool = False) -> None:
-        block = {"type": "tool_result", "tool_use_id": id_, "content": content, "is_error": is_error}
-        self.user(second, [block])
-
-    def other(self, **fields: Any) -> None:
-        self.records.append({"sessionId": self._common["sessionId"], **fields})
-
-
-def text(value: str) -> dict[str, Any]:
-    return {"type": "text", "text": value}
-
-
-def use(id_: str, command: str) -> dict[str, Any]:
-    return {"type": "tool_use", "id": id_, "name": "Bash", "input": {"command": command}}
-
-
-def a_session() -> Claude:
-    claude = Claude()
-    claude.other(type="queue-operation", operation="enqueue", content="look")
-    claude.user(0, "please look")
-    claude.says(1, "msg_1", {"type": "thinking", "thinking": "let me think", "signature": "x"}, output=1)
-    claude.says(1, "msg_1", text("I lo"), output=5)
-    claude.says(2, "msg_1", text("I look."), output=20)
-    claude.says(2, "msg_1", use("t1", "echo hello"))
-    claude.says(2, "msg_1", use("t1", "echo hello"))
-    claude.gave(3, "t1", "hello")
-    claude.says(3, "msg_2", use("t2", "cat nothing"))
-    claude.gave(4, "t2", [text("no such file")], is_error=True)
-    claude.says(5, "msg_3", text("Done."))
-    return claude
 
 
 def test_a_session_of_claude_code_becomes_one_answer(write: Write) -> None:
@@ -187,48 +125,6 @@ def test_what_claude_prints_as_stream_json_is_read_too(write: Write) -> None:
     write("s.jsonl", [init, result | common | {"is_error": True, "result": "no credit"}])
     said = run_import("s.jsonl", "--overwrite", expect=1)
     assert "  1 skipped: the agent reports a failure: no credit (s.jsonl)" in said
-
-
-ROLLOUT = [
-    {"type": "session_meta", "timestamp": at(0), "payload": {"id": "thread-1", "cwd": "/x"}},
-    {"type": "event_msg", "timestamp": at(1), "payload": {"type": "task_started"}},
-    {"type": "response_item", "timestamp": at(1), "payload": {"type": "message", "role": "developer", "content": []}},
-    {"type": "response_item", "timestamp": at(1), "payload": {"type": "message", "role": "user", "content": []}},
-    {"type": "turn_context", "timestamp": at(1), "payload": {"model": "gpt-5"}},
-    {"type": "response_item", "timestamp": at(2), "payload": {"type": "reasoning", "id": "r", "summary": []}},
-    {"type": "event_msg", "timestamp": at(2), "payload": {"type": "agent_message", "message": "I look."}},
-    {
-        "type": "response_item",
-        "timestamp": at(2),
-        "payload": {"type": "message", "id": "m1", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
-    },
-    {
-        "type": "response_item",
-        "timestamp": at(2),
-        "payload": {"type": "function_call", "name": "exec_command", "arguments": '{"cmd": "echo hi"}', "call_id": "c1"},
-    },
-    {
-        "type": "response_item",
-        "timestamp": at(3),
-        "payload": {"type": "function_call_output", "call_id": "c1", "output": '{"output":"hi","metadata":{"exit_code":1}}'},
-    },
-    {
-        "type": "event_msg",
-        "timestamp": at(3),
-        "payload": {"type": "token_count", "info": {"total_token_usage": {"input_tokens": 100, "cached_input_tokens": 20, "output_tokens": 30}}},
-    },
-    {
-        "type": "response_item",
-        "timestamp": at(4),
-        "payload": {"type": "message", "id": "m2", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
-    },
-    {
-        "type": "event_msg",
-        "timestamp": at(4),
-        "payload": {"type": "token_count", "info": {"total_token_usage": {"input_tokens": 200, "cached_input_tokens": 40, "output_tokens": 60}}},
-    },
-    {"type": "event_msg", "timestamp": at(5), "payload": {"type": "task_complete", "last_agent_message": "Done."}},
-]  # fmt: skip
 
 
 def test_a_rollout_of_codex_becomes_one_answer(write: Write) -> None:
