@@ -224,12 +224,13 @@ def test_options_that_do_not_fit(write: Write, args: list[str], message: str) ->
         ("a.xlsx", b"PK\x03\x04xxxx", 2, "a.xlsx: this is a ZIP archive, not a text\nhint: save it as CSV (UTF-8)"),
         ("a.eval", b"PK\x03\x04xxxx", 2, "a.eval: this is a ZIP archive, not a text\nhint: 'inspect log convert"),
         ("a.jsonl", '{"question": "a", "answer": "b"}\n{"question"\n', 2, "a.jsonl: Line 2: Invalid JSON: "),
+        ("b.jsonl", '{"question"\n', 2, "b.jsonl: Line 1: Invalid JSON: "),
         ("a.jsonl", '{"question": "a", "answer": "b"}\n[1]\n', 2, "a.jsonl: Line 2: expected a JSON object"),
         ("a.json", '[{"question": "a"}]', 2, "a.json: this is in none of the formats that can be imported\nhint: it begins like"),
         ("a.txt", "just words\nand more\n", 2, "a.txt: this is in none of the formats that can be imported\nhint: name it with --from"),
         ("a.yaml", "evalcases: [{id: a, outcome: b, input: c}]\n", 2, "a.yaml: this is in none of the formats that can be"),
     ],
-    ids=range(15),
+    ids=range(16),
 )  # fmt: skip
 def test_sources_that_cannot_be_imported(write: Write, name: str, content: Any, code: int, message: str) -> None:
     write(name, content)

@@ -182,12 +182,11 @@ def test_the_output_of_codex_exec_is_read_as_the_provider_reads_it(write: Write)
     assert "the agent reports a failure: quota" in "\n".join(run_import("exec.jsonl", "--overwrite", expect=1))
 
 
-def test_answers_are_batch_records_that_a_target_can_give_again(write: Write) -> None:
+def test_answers_are_records_that_a_target_gives_again(write: Write) -> None:
     write("s.jsonl", a_session().records)
-    run_import("s.jsonl", "--id", "a")
-    template = "cp s-answers.jsonl {OUTPUT_FILE}"
-    target = {"name": "default", "provider": "cli", "command_template": template, "provider_batching": True}
-    write("targets.yaml", json.dumps({"targets": [target]}))
+    said = run_import("s.jsonl", "--id", "a")
+    assert said[-1] == "next: a target with 'provider: replay' and 'file: s-answers.jsonl' gives them again"
+    write("targets.yaml", "targets: [{name: default, provider: replay, file: s-answers.jsonl}]")
     checks = [
         {"type": "contains", "value": "Done"},
         {"type": "tool_trajectory", "mode": "any_order", "minimums": {"Bash": 2}},

@@ -20,9 +20,9 @@ from agentv.importers.importer import Becomes, ImportOptions, Tally
 STDOUT = Path("-")
 MAX_REMARKS = 50
 NEXT = {
-    Becomes.CASES: "agentv validate",
-    Becomes.RESULTS: "agentv show",
-    Becomes.ANSWERS: "",
+    Becomes.CASES: "agentv validate {}",
+    Becomes.RESULTS: "agentv show {}",
+    Becomes.ANSWERS: "a target with 'provider: replay' and 'file: {}' gives them again",
 }
 """What to do with a new file."""
 
@@ -123,8 +123,7 @@ def _import(options: Options) -> int:
         tell("dry run: nothing was written")
     elif path != STDOUT:
         tell(printable(f"written: {path}"))
-        if step := NEXT[job.importer.becomes]:
-            tell(printable(f"next: {step} {shlex.quote(str(path))}"))
+        tell(printable(f"next: {NEXT[job.importer.becomes].format(shlex.quote(str(path)))}"))
     return 0
 
 

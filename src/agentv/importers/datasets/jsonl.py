@@ -16,7 +16,7 @@ class Jsonl(Importer):
 
     @classmethod
     def recognizes(cls, sample: Sample) -> bool:
-        return bool(sample.records)
+        return bool(sample.records) or (sample.suffix == ".jsonl" and sample.text.lstrip().startswith("{"))
 
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
         names = column_names(source)
