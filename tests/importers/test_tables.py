@@ -222,7 +222,7 @@ def test_options_that_do_not_fit(write: Write, args: list[str], message: str) ->
         ("a.csv", "question,answer\na,b\n".encode("utf-16"), 2, "a.csv: this text is UTF-16"),
         ("a.csv", b"question\0\1\2", 2, "a.csv: this is a binary file, not a text"),
         ("a.xlsx", b"PK\x03\x04xxxx", 2, "a.xlsx: this is a ZIP archive, not a text\nhint: save it as CSV (UTF-8)"),
-        ("a.eval", b"PK\x03\x04xxxx", 2, "a.eval: this is a ZIP archive, not a text\nhint: 'inspect log convert"),
+        ("a.eval", b"PK\x03\x04xxxx", 2, "a.eval: this is a ZIP archive, not a text\nhint: 'inspect log dump FILE"),
         ("a.jsonl", '{"question": "a", "answer": "b"}\n{"question"\n', 2, "a.jsonl: Line 2: Invalid JSON: "),
         ("b.jsonl", '{"question"\n', 2, "b.jsonl: Line 1: Invalid JSON: "),
         ("a.jsonl", '{"question": "a", "answer": "b"}\n[1]\n', 2, "a.jsonl: Line 2: expected a JSON object"),

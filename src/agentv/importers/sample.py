@@ -31,7 +31,7 @@ _HINTS = {
     ".xlsx": "save it as CSV (UTF-8) in your spreadsheet program",
     ".xls": "save it as CSV (UTF-8) in your spreadsheet program",
     ".ods": "save it as CSV (UTF-8) in your spreadsheet program",
-    ".eval": "'inspect log convert --to json' makes a JSON log of it",
+    ".eval": "'inspect log dump FILE > log.json' makes JSON of it",
 }
 
 

@@ -26,7 +26,7 @@ from agentv.telemetry.trace import summarize_trace
 ATTACHMENT = "attachment://"
 STOP_REASONS = {"max_tokens": "length", "model_length": "length", "content_filter": "refusal", "unknown": "other"}
 """Inspect's words for why a model stopped, where they are not ours."""
-HINT = "'inspect log dump' prints a log as JSON"
+HINT = "'inspect log dump FILE > log.json' makes JSON of a log"
 
 
 class LoggedSample(msgspec.Struct, kw_only=True):
