@@ -15,7 +15,7 @@ ORDER = (
     "cli pytest_plugin",
     "view",
     "run",
-    "project",
+    "project importers",
     "evaluators",
     "judges",
     "calls cases targets report",

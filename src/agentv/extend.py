@@ -1,9 +1,11 @@
-"""All that a package with a provider or an evaluator imports from agentv.
+"""All that a package with a provider, an evaluator or an importer imports from agentv.
 
 These names stay; where they are defined may change.
 """
 
 from agentv.errors import AgentvError, ConfigError, ProviderError, SettingError
+from agentv.importers.importer import Answer, Becomes, Importer, ImportFailure, ImportOptions, Row, Tally
+from agentv.importers.sample import Sample
 from agentv.protocols import (
     Answers,
     BatchProvider,
@@ -35,6 +37,7 @@ from agentv.providers.settings import (
 )
 from agentv.records import (
     EvalCase,
+    EvalResult,
     Exchange,
     Media,
     Message,
@@ -52,17 +55,23 @@ __all__ = [
     "SECRET",
     "AgentvError",
     "Amount",
+    "Answer",
     "Answers",
     "BatchProvider",
+    "Becomes",
     "Check",
     "ConfigError",
     "Count",
     "EvalCase",
+    "EvalResult",
     "Evaluator",
     "EvaluatorContext",
     "EvaluatorSettings",
     "Exchange",
     "Flag",
+    "ImportFailure",
+    "ImportOptions",
+    "Importer",
     "JudgeTarget",
     "LanguageModelSettings",
     "Media",
@@ -75,10 +84,13 @@ __all__ = [
     "ProviderResponse",
     "Requests",
     "RetrySettings",
+    "Row",
+    "Sample",
     "Score",
     "Seconds",
     "Secret",
     "SettingError",
+    "Tally",
     "TargetSettings",
     "Text",
     "TokenUsage",

@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
@@ -13,6 +14,7 @@ from agentv.formats.printable import printable
 from agentv.notices import LOGGER
 from agentv.records import Problem
 from agentv.redact import clean
+from agentv.system.atomic_files import write_atomically
 
 
 class _Echo(logging.Handler):
@@ -61,3 +63,15 @@ def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
         except (OSError, ValueError):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def print_blocks(blocks: Iterable[bytes], out: Path | None) -> None:
+    """Write bytes to a file, or without one to stdout, where a reader may have seen enough, as with `print_lines`."""
+    if out is not None:
+        write_atomically(out, blocks)
+    elif sys.stdout is not None:  # somebody may have closed it
+        try:
+            sys.stdout.buffer.writelines(blocks)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

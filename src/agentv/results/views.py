@@ -176,3 +176,11 @@ class PageView(TrialView, frozen=True, gc=False):
     evaluator_results: tuple[EvaluatorView, ...] | None = None
     run_id: str | None = None
     note: str | None = None
+
+
+class ExportView(TrialView, frozen=True, gc=False):
+    """A result with what a table of results has."""
+
+    question: str | None = None
+    candidate_answer: str | None = None
+    evaluator_results: tuple[EvaluatorView, ...] | None = None

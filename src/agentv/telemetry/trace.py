@@ -6,6 +6,9 @@ from datetime import datetime
 
 from agentv.records import Json, ProviderResponse, TraceEvent, TraceSummary
 
+SIGNATURE = "thought_signature"
+"""What a vendor wants to be sent back with a call, and means nothing to anybody else."""
+
 
 def build_trace(response: ProviderResponse) -> tuple[TraceEvent, ...] | None:
     """Return the trace of a response, or one built from its tool calls; None if it has neither."""
@@ -22,10 +25,17 @@ def build_trace(response: ProviderResponse) -> tuple[TraceEvent, ...] | None:
             input=call.input,
             output=call.output,
             timestamp=call.timestamp,
-            metadata=call.metadata,
+            metadata=_shown(call.metadata),
         )
         for call in calls
     )
+
+
+def _shown(metadata: Json | None) -> Json | None:
+    """Return what of a call's metadata says something to a reader."""
+    if metadata is None or SIGNATURE not in metadata:
+        return metadata
+    return {name: value for name, value in metadata.items() if name != SIGNATURE} or None
 
 
 def summarize_trace(trace: Sequence[TraceEvent], response: ProviderResponse) -> TraceSummary:

@@ -3,7 +3,7 @@
 import gc
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import click
 
 from agentv.cli.help import options
-from agentv.cli.messages import print_warnings, tell, tell_problems
+from agentv.cli.messages import print_blocks, print_warnings, tell, tell_problems
 from agentv.cli.params import Amount, OneOf
 from agentv.cli.results.run_files import VersusCommand
 from agentv.compare.compare import compare_files
@@ -22,7 +22,6 @@ from agentv.formats.printable import printable
 from agentv.report.comparison import json_blocks, table_lines, verdict_lines
 from agentv.report.layout import terminal_width, wrap
 from agentv.report.markdown import markdown_lines
-from agentv.system.atomic_files import write_atomically
 
 Format = Literal["json", "table", "markdown"]
 
@@ -132,7 +131,7 @@ def _compare(options: Options) -> int:
     except ResultsError as error:
         tell_problems(error.problems)
         return 2
-    _write(_blocks(comparisons, options.form, to_file=options.out is not None), options.out)
+    print_blocks(_blocks(comparisons, options.form, to_file=options.out is not None), options.out)
     if not options.quiet and (options.form == "json" or options.out is not None):
         width = terminal_width(sys.stderr)
         for line in map(printable, verdict_lines(comparisons)):
@@ -170,14 +169,3 @@ def _blocks(comparisons: Sequence[Comparison], form: Format, *, to_file: bool) -
     width = terminal_width(sys.stdout) if not to_file else None
     lines = table_lines(comparisons, width) if form == "table" else markdown_lines(comparisons)
     return (f"{line}\n".encode() for line in lines)
-
-
-def _write(blocks: Iterable[bytes], out: Path | None) -> None:
-    if out is not None:
-        write_atomically(out, blocks)
-    elif sys.stdout is not None:  # somebody may have closed it
-        try:
-            sys.stdout.buffer.writelines(blocks)
-            sys.stdout.flush()
-        except BrokenPipeError:  # a reader has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -140,7 +140,7 @@ class Transcript(ABC):
             notes.append(f"not understood, and not in the trace: {_listed(kinds)}")
         return "; ".join(notes) or None
 
-    def response(self, duration_ms: float, *notes: str) -> ProviderResponse:
+    def response(self, duration_ms: float | None, *notes: str) -> ProviderResponse:
         """Return the response; the answer is always one of its messages."""
         messages = self._messages
         if self.answer and not any(message.get("content") == self.answer for message in messages):

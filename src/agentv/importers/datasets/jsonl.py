@@ -1,0 +1,43 @@
+"""JSONL -> eval cases, an object a case: its fields are what columns are in a table."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentv.importers.datasets.rows import FIELDS, TableRow, cases_of, choose_columns
+from agentv.importers.importer import Becomes, Importer, ImportFailure, Row, Tally
+from agentv.importers.sample import Sample, read_lines
+
+
+class Jsonl(Importer):
+    """A JSON object a line."""
+
+    becomes = Becomes.CASES
+    fields = tuple(FIELDS)
+
+    @classmethod
+    def recognizes(cls, sample: Sample) -> bool:
+        return bool(sample.records) or (sample.suffix == ".jsonl" and sample.text.lstrip().startswith("{"))
+
+    def read(self, source: Path, tally: Tally) -> Iterator[Row]:
+        names = column_names(source)
+        columns = choose_columns(names, self.options.columns, source)
+        tally.note(columns.describe())
+        return cases_of(_rows(source), columns, tally)
+
+
+def column_names(source: Path) -> list[str]:
+    """Return the fields that the objects of a file have, in the order in which they come first."""
+    names: dict[str, None] = {}
+    for row in _rows(source):
+        names |= dict.fromkeys(row.values)
+    if not names:
+        raise ImportFailure("the file has no rows", file=source, hint="a JSON object belongs on each line")
+    return list(names)
+
+
+def _rows(source: Path) -> Iterator[TableRow]:
+    for line in read_lines(source):
+        if not isinstance(line.value, dict):
+            message = "expected a JSON object, which has a name for each value"
+            raise ImportFailure(message, file=source, line=line.number)
+        yield TableRow(line.value, line.where)
