@@ -30,7 +30,7 @@ FLAGS = (
     "--disable-sync",
     "--remote-debugging-port=0",
 )
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 KEYS = {"Escape": 27, "Enter": 13, "Tab": 9, "ArrowDown": 40}
 
 

@@ -503,3 +503,12 @@ def test_a_case_can_be_copied_as_markdown(show: Open) -> None:
     page.wait("document.querySelector('.copied').innerText === 'copied'")
     assert page.js("window.copied").startswith("### bad: fail 0.10\n\n**Question**\n\n```\nWhat is bad?\n```\n")
     assert "- ✗ does not give a source" in page.js("window.copied")
+
+
+def test_the_row_in_focus_can_be_copied_as_markdown(show: Open) -> None:
+    page = show(few())
+    page.js("navigator.clipboard.writeText = async (text) => { window.copied = text }")
+    page.js("[...document.querySelectorAll('.row a')].find((link) => link.innerText.startsWith('bad')).focus()")
+    page.press("c")
+    page.wait("document.querySelector('#status').innerText === 'copied bad'")
+    assert page.js("window.copied").startswith("### bad: fail 0.10\n")

@@ -1,8 +1,8 @@
 /** Puts the page together: header, filter, table and case, and what keys and the address do. */
 
-import { showCase, stateMark, trialName } from "./case.js";
+import { caseMarkdown, showCase, stateMark, trialName } from "./case.js";
 import { comparisonHeader } from "./compare.js";
-import { el, fill } from "./dom.js";
+import { copyText, el, fill } from "./dom.js";
 import { ABSENT, countText, durationText, moneyText, PASS, scoreText, signedText, STATES } from "./format.js";
 import { runHeader } from "./header.js";
 import { helpDialog } from "./help.js";
@@ -353,6 +353,15 @@ export class App {
     }
   }
 
+  /** Copies the case whose row is in focus as Markdown. */
+  async copyFocused() {
+    const found = [...this.list.shown].find(([, element]) => element.contains(document.activeElement));
+    if (!found) return;
+    const row = this.view[found[0]], run = this.model.runOf(row);
+    const result = await run.result(run.resultsOf(row)[0]);
+    this.status.textContent = (await copyText(caseMarkdown(result))) ? `copied ${result.eval_id}` : "could not copy";
+  }
+
   onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || this.help.open) return;
     if (event.target.closest?.("input, textarea, select")) {
@@ -364,7 +373,7 @@ export class App {
     const action = {
       j: () => this.step(1), k: () => this.step(-1), n: () => this.step(1, missed), p: () => this.step(-1, missed),
       "/": () => { if (this.main.inert) this.close(); this.input.focus(); this.input.select(); }, "?": () => this.help.showModal(),
-      c: () => this.panel.querySelector('[title^="copy"]')?.click(),
+      c: () => (this.row >= 0 ? this.panel.querySelector('[title^="copy"]')?.click() : this.copyFocused()),
       Escape: () => (this.row >= 0 ? this.close() : this.route.q && this.setQuery("", false)),
     }[event.key];
     if (!action) return;

@@ -6,7 +6,7 @@ export function helpDialog(compared) {
   const keys = [
     ["j, k", "next and previous case"],
     ["n, p", compared ? "next and previous case that broke" : "next and previous case that did not pass"],
-    ["/", "filter"], ["Enter", "open the case in focus"], ["c", "copy the case as Markdown"], ["Esc", "back"], ["?", "this help"],
+    ["/", "filter"], ["Enter", "open the case in focus"], ["c", "copy the case, or the one in focus, as Markdown"], ["Esc", "back"], ["?", "this help"],
   ];
   const filters = [
     ["paris", "text in id, question or answer"], ['"two words"', "the words as they stand"], ["verdict:fail", "also borderline, pass, error"],
