@@ -188,8 +188,8 @@ def alpha(units: Iterable[Sequence[Hashable]], metric: Metric = "nominal") -> Fi
         return Figure(note="undefined: everybody gives the same value every time")
     low, high = _bootstrap(counts, lambda drawn: _alpha_of(summands, drawn))
     if low == high:
-        note = f"no interval: {'one unit alone' if len(rated) == 1 else 'all units are alike'}"
-        return Figure(value=value, note=note)
+        why = "one unit alone" if len(rated) == 1 else "they always agree" if value == 1 else "all units are alike"
+        return Figure(value=value, note=f"no interval: {why}")
     return Figure(value=value, ci_lower=low, ci_upper=high, method=f"bootstrap, {RESAMPLES} resamples")
 
 
