@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentv.errors import AgentvError
-from agentv.formats.yaml import read_error
+from agentv.formats.yaml import read_error, utf8_error_message
 
 DELIMITERS = (",", ";", "\t", "|")
 
@@ -59,7 +59,6 @@ def _rows(path: Path, error: type[AgentvError]) -> Iterator[tuple[list[str], int
         hint = 'a quote inside of quotes is written twice: ""'
         raise error(f"this row cannot be read: {reason}", file=path, line=before + 1, hint=hint) from None
     except UnicodeDecodeError as problem:
-        hint = "save the file as CSV UTF-8"
-        raise error(f"not valid UTF-8: {problem.reason}", file=path, line=before + 1, hint=hint) from None
+        raise error(utf8_error_message(problem), file=path, hint="save the file as CSV UTF-8") from None
     except OSError as problem:
         raise read_error(problem, path, error) from problem

@@ -70,10 +70,8 @@ def figure_text(figure: Figure) -> str:
 def status_lines(status: LabelStatus) -> Iterator[str]:
     """Yield how many labels there are, by whom, and how far the reviewers agree."""
     yield "LABELS"
-    yield from wrap(
-        f"  {_count(status.used, 'label')} of {_count(status.answers, 'answer')} of this run, {status.random} of them"
-        " drawn at random"
-    )
+    answers = _count(status.answers, "answer")
+    yield from wrap(f"  {_count(status.used, 'label')} of {answers} of this run, {status.random} drawn at random")
     others = {
         "stale (of other answers)": status.stale,
         "of other cases": status.unmatched,

@@ -14,7 +14,7 @@ from agentv.results.runs import RunRecord
 from agentv.stats.agreement import Clusters, Figure, kappa, kappa_large_sample, rate
 from agentv.stats.correction import prediction_powered, rogan_gladen
 
-NAMED = 20
+NAMED, FEW = 20, 10
 NOT_RANDOM = "no label is of an answer that was drawn at random from this run"
 Source = Literal["this run", "other runs"]
 Bar = Literal["met", "missed", "undecided"]
@@ -148,7 +148,7 @@ def _figures(matched: Matched, own: Chosen, others: OtherRuns, evaluator: str | 
         kappa_large_sample=kappa_large_sample(whole),
         base_rate=_rate(pairs, lambda pair: pair.deserved),
         pass_rate=_pass_rates(matched, own, others),
-        notes=tuple(_notes(own, others, evaluator)),
+        notes=(*_notes(own, others, evaluator), *_few(pairs)),
     )
 
 
@@ -184,8 +184,8 @@ def _notes(own: Chosen, others: OtherRuns, evaluator: str | None) -> Iterator[st
         yield f"{chosen} of {len(own.pairs)} labelled answers were not drawn at random: no pass rate is made of them"
     if own.carried_over:
         yield (
-            f"{own.carried_over} labels were made before this run, for answers that have not changed since, and others"
-            " of that time are stale: no pass rate is made of them, as what stays the same is no random sample"
+            f"{own.carried_over} labelled answers were labelled before this run and have not changed, while other"
+            " labels of that time are stale: no pass rate is made of them, as what stays the same is no random sample"
         )
     if others.pairs:
         yield (
@@ -194,6 +194,14 @@ def _notes(own: Chosen, others: OtherRuns, evaluator: str | None) -> Iterator[st
         )
     if others.of_other_judges:
         yield f"{others.of_other_judges} labelled answers of other runs are left out: another judge, or another prompt"
+
+
+def _few(pairs: Sequence[Pair]) -> Iterator[str]:
+    """Yield that one of the two labels is rare: drawing so few anew says too little of how kappa varies."""
+    passes = sum(pair.deserved for pair in pairs)
+    for word, count in (("pass", passes), ("fail", len(pairs) - passes)):
+        if 0 < count < FEW:
+            yield f"only {count} of {len(pairs)} labelled answers {word}: kappa's interval may be too narrow"
 
 
 def _cell(pair: Pair) -> tuple[str, str]:
