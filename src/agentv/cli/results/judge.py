@@ -37,7 +37,7 @@ what_counts, the_output = options("What counts"), options("The output")
 
 @click.command(
     cls=Command,
-    examples=("agentv judge results.jsonl", "agentv judge results.jsonl --evaluator correct --min-kappa 0.6"),
+    examples=("agentv judge results.jsonl", "agentv judge results.jsonl --min-kappa 0.6"),
 )
 @click.argument("results", type=click.Path(path_type=Path))
 @what_counts(
@@ -53,10 +53,12 @@ def command(**values: Any) -> None:
     Nobody is asked: verdicts come from RESULTS, labels from a file ('agentv labels').
 
     \b
-    Exit code  0: done; with --min-kappa, all of kappa's 95% interval is X or more
-               1: all of it is less
-               3: cannot tell
-               2: bad usage, no labels of this run, or a file that cannot be read
+    Exit code by --min-kappa:
+      0: the 95% interval of kappa is not below X
+      1: it is
+      3: cannot tell
+
+    Exit code 0 without it. Exit code 2: bad usage, no labels that can be used, or a file that cannot be read.
     """
     options = Options(**values)
     print_warnings(options.verbose)

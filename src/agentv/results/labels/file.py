@@ -26,11 +26,11 @@ from agentv.results.formats import DECODE_ERRORS
 
 LABELS = Path(".agentv/labels.jsonl")
 DIGEST_LENGTH = 16
+DIGEST_PATTERN = f"[0-9a-f]{{{DIGEST_LENGTH}}}"
 MAX_PROBLEMS = 10
 NOT_LABELS = "a line of labels has eval_id, answer_digest and label (pass or fail)"
 NO_LABELS = "make labels with 'agentv labels import FILE.csv', or name another file with --labels"
 _BOM = b"\xef\xbb\xbf"
-_DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
 _TAIL_BYTES = 1 << 16
 _to_json = msgspec.json.Encoder().encode
 
@@ -51,7 +51,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     dataset: str = msgspec.field(default_factory=_no_dataset)
     """Without one, it holds for the case of that id in any dataset."""
     trial: Annotated[int, msgspec.Meta(ge=1)] = msgspec.field(default_factory=_first_trial)
-    answer_digest: Annotated[str, msgspec.Meta(min_length=1)]
+    answer_digest: Annotated[str, msgspec.Meta(min_length=1, extra_json_schema={"pattern": f"^{DIGEST_PATTERN}$"})]
     """The first 16 hex digits of the SHA-256 of the labelled text."""
     label: Literal["pass", "fail"]
     score: Fraction | None = None
@@ -124,7 +124,7 @@ def read_labels(path: Path, on_torn: Callable[[Problem], None] = warn) -> Iterat
 
 def check_digest(label: Label, path: Path, line: int) -> list[Problem]:
     """Return the problem of a digest that cannot be one."""
-    if _DIGEST.fullmatch(label.answer_digest):
+    if re.fullmatch(DIGEST_PATTERN, label.answer_digest):
         return []
     message = f"answer_digest: {label.answer_digest[:40]!r} is no digest"
     hint = f"it is the first {DIGEST_LENGTH} hex digits (0-9, a-f) of the SHA-256 of the answer"

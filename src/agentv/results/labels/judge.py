@@ -199,9 +199,9 @@ def _notes(own: Chosen, others: OtherRuns, evaluator: str | None) -> Iterator[st
 def _few(pairs: Sequence[Pair]) -> Iterator[str]:
     """Yield that one of the two labels is rare: drawing so few anew says too little of how kappa varies."""
     passes = sum(pair.deserved for pair in pairs)
-    for word, count in (("pass", passes), ("fail", len(pairs) - passes)):
-        if 0 < count < FEW:
-            yield f"only {count} of {len(pairs)} labelled answers {word}: kappa's interval may be too narrow"
+    fails = len(pairs) - passes
+    if 0 < min(passes, fails) < FEW:
+        yield f"{passes} pass and {fails} fail: below {FEW} of either, kappa's interval may be too narrow"
 
 
 def _cell(pair: Pair) -> tuple[str, str]:
