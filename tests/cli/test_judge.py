@@ -121,12 +121,12 @@ def test_labels_for_one_evaluator(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bar", "code", "verdict"), [("0.3", 0, "met"), ("0.75", 3, "undecided"), ("0.95", 1, "missed")]
+    ("bar", "code", "verdict"), [("0.3", 0, "reached"), ("0.75", 3, "undecided"), ("0.95", 1, "missed")]
 )
 def test_a_bar_for_kappa(write: Write, bar: str, code: int, verdict: str) -> None:
     a_judged_run(write, CELLS, REST)
     assert judged("results.jsonl", "--min-kappa", bar, expect=code)["bar"]["verdict"] == verdict
-    said = {"met": "yes", "missed": "no", "undecided": "cannot tell, more labels are needed"}[verdict]
+    said = {"reached": "yes", "missed": "no", "undecided": "cannot tell, more labels are needed"}[verdict]
     assert (
         f"kappa of at least {bar}: {said} (0.733"
         in run("judge", "results.jsonl", "--min-kappa", bar, expect=code).stderr
@@ -284,8 +284,26 @@ def test_labels_of_no_answer_of_this_run(write: Write) -> None:
     write("results.jsonl", [a_result("a"), a_result("b")])
     write("stale.jsonl", [a_label("a", answer="Rome"), a_label("b", answer="Oslo")])
     said = refused("judge", "results.jsonl", "--labels", "stale.jsonl")
-    assert "none of the 2 labels is of an answer of this run: 2 are of other answers (stale)" in said
+    assert "none of the 2 labels is of an answer of this run: 2 of other answers to its cases (stale)\n" in said
     assert "hint: label answers of this run" in said
+
+
+def test_the_only_label_is_stale_or_of_no_case(write: Write) -> None:
+    write("results.jsonl", [a_result("a")])
+    write("x.jsonl", [a_label("a", answer="Rome")])
+    said = refused("judge", "results.jsonl", "--labels", "x.jsonl")
+    assert "the only label is not of an answer of this run: 1 of other answers to its cases (stale)\n" in said
+    write("x.jsonl", [a_label("z")])
+    said = refused("judge", "results.jsonl", "--labels", "x.jsonl")
+    assert "the only label is not of a case of this run: there is no 'z'\n" in said
+
+
+def test_labelled_answers_that_nobody_can_use(write: Write) -> None:
+    write("results.jsonl", [a_result("a"), a_result("b", "fail", failure="judge")])
+    write("x.jsonl", [a_label("a", reviewer="ann"), a_label("a", "fail", reviewer="bob"), a_label("b")])
+    said = refused("judge", "results.jsonl", "--labels", "x.jsonl")
+    assert "of 2 labelled answers none can be used" in said
+    assert "hint: 1 have no verdict of the judge, 1 as many labels 'pass' as 'fail'" in said
 
 
 def test_ids_that_match_no_case(write: Write) -> None:

@@ -157,6 +157,14 @@ def test_a_label_without_a_dataset_holds_for_any(write: Write) -> None:
     assert [label.dataset for label in found.unmatched] == ["geo"]
 
 
+def test_one_person_has_one_voice(write: Write) -> None:
+    """Though they named the dataset only once; the last label counts."""
+    path = write("results.jsonl", [a_result("a")])
+    labels = [made("a"), made("a", dataset=""), made("a", "fail"), made("a", reviewer="bob")]
+    (answer,) = match_labels(path, LabelBook(labels)).answers
+    assert [(label.reviewer, label.label) for label in answer.labels] == [(None, "fail"), ("bob", "pass")]
+
+
 def test_two_targets_may_give_the_same_answer(write: Write) -> None:
     path = write(
         "results.jsonl", [a_result("a", target="x"), a_result("a", "fail", target="y"), a_result("a", answer="Rome")]

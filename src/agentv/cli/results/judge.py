@@ -17,7 +17,7 @@ from agentv.results.labels.judge import JudgeFigures, judge_figures, meets_bar
 from agentv.results.labels.match import LabelBook
 from agentv.results.runs import read_runs
 
-EXIT_CODES = {"met": 0, "missed": 1, "undecided": 3}
+EXIT_CODES = {"reached": 0, "missed": 1, "undecided": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def command(**values: Any) -> None:
     print_lines([_json(figures, options)] if options.form == "json" else judge_lines(figures))
     if options.min_kappa is not None:
         verdict = meets_bar(figures.kappa, options.min_kappa)
-        says = {"met": "yes", "missed": "no", "undecided": "cannot tell, more labels are needed"}[verdict]
+        says = {"reached": "yes", "missed": "no", "undecided": "cannot tell, more labels are needed"}[verdict]
         tell(f"kappa of at least {options.min_kappa:g}: {says} ({figure_text(figures.kappa)})")
         sys.exit(EXIT_CODES[verdict])
 

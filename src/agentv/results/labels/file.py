@@ -161,8 +161,11 @@ def append_labels(path: Path, labels: Iterable[Label], clean: Redactor = clean) 
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+            is_new = not os.fstat(descriptor).st_size
             _write(descriptor, _end_last_line(descriptor, path) + b"".join(lines))
             os.fsync(descriptor)
+            if is_new:
+                _sync_folder(path.parent)
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -181,6 +184,15 @@ def _write(descriptor: int, data: bytes) -> None:
         with suppress(OSError):
             os.ftruncate(descriptor, before)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """See to it that a file that is new in a folder is still there after a crash."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _end_last_line(descriptor: int, path: Path) -> bytes:

@@ -17,7 +17,7 @@ from agentv.stats.correction import prediction_powered, rogan_gladen
 NAMED, FEW = 20, 10
 NOT_RANDOM = "no label is of an answer that was drawn at random from this run"
 Source = Literal["this run", "other runs"]
-Bar = Literal["met", "missed", "undecided"]
+Bar = Literal["reached", "missed", "undecided"]
 
 
 class LabelCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ def meets_bar(found: Figure, bar: float) -> Bar:
     """Return whether a figure is at least `bar`; undecided if its interval has room for both."""
     if found.ci_lower is None or found.ci_upper is None:
         return "undecided"
-    return "met" if found.ci_lower >= bar else "missed" if found.ci_upper < bar else "undecided"
+    return "reached" if found.ci_lower >= bar else "missed" if found.ci_upper < bar else "undecided"
 
 
 def _check(matched: Matched, path: Path, evaluator: str | None) -> None:
@@ -102,9 +102,9 @@ def _check(matched: Matched, path: Path, evaluator: str | None) -> None:
 
 def _nothing_to_use(path: Path, matched: Matched, own: Chosen, evaluator: str | None) -> ConfigError:
     """Return the error that says why no label can be used."""
-    labels, stale = len(matched.book), sum(1 for _ in matched.stale)
-    missing = next(matched.unmatched, None)
-    every = "the only label is" if labels == 1 else f"none of the {labels} labels is"
+    labels = len(matched.book)
+    none = "the only label is not" if labels == 1 else f"none of the {labels} labels is"
+    stale, missing = sum(1 for _ in matched.stale), list(matched.unmatched)
     if own.unjudged or own.disputed:
         message = f"of {own.unjudged + own.disputed} labelled answers none can be used"
         hint = f"{own.unjudged} have no verdict of the judge, {own.disputed} as many labels 'pass' as 'fail'"
@@ -112,13 +112,12 @@ def _nothing_to_use(path: Path, matched: Matched, own: Chosen, evaluator: str | 
         names = sorted({str(label.evaluator) for label in matched.used})
         message = f"the labels of this run are for the evaluator {' and '.join(map(repr, names))}"
         hint = f"--evaluator {names[0]}" if evaluator is None else f"label answers for {evaluator!r}, or the whole case"
-    elif missing is not None and not stale:
-        is_not = " not of a case of this run" if labels == 1 else " of a case of this run"
-        message = f"{every}{is_not}: there is no {missing.eval_id!r}"
+    elif not stale:
+        message = f"{none} of a case of this run: there is no {missing[0].eval_id!r}"
         hint = "an id, its dataset and its trial must be those of the results"
     else:
-        is_not = " of another answer than the present one (stale)" if labels == 1 else " of an answer of this run"
-        message = f"{every}{is_not}" if labels == 1 else f"{every}{is_not}: {stale} are of other answers (stale)"
+        others = f", {len(missing)} of other cases" if missing else ""
+        message = f"{none} of an answer of this run: {stale} of other answers to its cases (stale){others}"
         hint = "label answers of this run"
     return ConfigError(message, file=path, hint=hint)
 

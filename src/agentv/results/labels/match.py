@@ -58,7 +58,9 @@ class LabelBook:
         latest: dict[tuple[Thing, str | None], Label] = {}
         for label in labels:
             self.lines += 1
-            latest[label.thing, label.reviewer] = label
+            key = label.thing, label.reviewer
+            latest.pop(key, None)  # so that the last one also stands last
+            latest[key] = label
         self.labels: tuple[Label, ...] = tuple(latest.values())
         self._places: dict[tuple[str, int], list[int]] = {}
         for number, label in enumerate(self.labels):
@@ -180,7 +182,7 @@ def _add(found: Matched, view: AnswerView, evaluator: str | None) -> None:
         for number in numbers:
             found.is_used[number] = 1
         if numbers:
-            labels = tuple(found.book.labels[number] for number in numbers)
+            labels = _last_of_each([found.book.labels[number] for number in numbers])
             found.answers.append(LabelledAnswer(labels, passed, view.cluster, view.timestamp, view.judge))
             found.judges.add(view.judge)
             return
@@ -189,3 +191,8 @@ def _add(found: Matched, view: AnswerView, evaluator: str | None) -> None:
     else:
         found.judges.add(view.judge)
         found.others.add(view.cluster, passed)
+
+
+def _last_of_each(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """Return the last label of each reviewer: one may have named the dataset in one label, and not in another."""
+    return tuple({(label.reviewer, label.evaluator): label for label in labels}.values())
