@@ -125,7 +125,7 @@ def test_the_status_on_screen(write: Write) -> None:
     ]
     write(".agentv/labels.jsonl", labels)
     printed = run("labels", "status", "results.jsonl").stdout
-    assert printed.startswith("LABELS\n  4 labels of 2 answers of this run, 0 drawn at random\n")
+    assert printed.startswith("LABELS\n  4 labels of 2 answers of 2, 0 drawn at random\n")
     assert "  ann       2       1     1     0      0\n" in printed
     assert "  ann and bob, 2 answers\n    agreement  1.000, 95% interval 0.342 to 1.000\n" in printed
     assert "alpha of all: 1.000, no interval: they always agree" in flat(printed)

@@ -13,14 +13,14 @@ from agentv.formats.yaml import read_error, utf8_error_message
 DELIMITERS = (",", ";", "\t", "|")
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table: the cells by the names of their columns, and the line that it begins in."""
 
     cells: dict[str, str]
     line: int
 
 
-def read_table(path: Path, error: type[AgentvError]) -> tuple[list[str], Iterator[Row]]:
+def read_table(path: Path, error: type[AgentvError]) -> tuple[list[str], Iterator[TableRow]]:
     """Return the names of a table's columns, in lower case, and its rows, which are read as they are asked for.
 
     Blank rows are passed over. Raise `error` for what cannot be read.
@@ -33,7 +33,7 @@ def read_table(path: Path, error: type[AgentvError]) -> tuple[list[str], Iterato
     if repeated := [name for name, times in Counter(filter(None, names)).items() if times > 1]:
         message = f"several columns have one name: {', '.join(map(repr, repeated))}"
         raise error(message, file=path, line=head[1], hint="give each column a name of its own")
-    return names, (Row(dict(zip(names, cells, strict=False)), line) for cells, line in rows)
+    return names, (TableRow(dict(zip(names, cells, strict=False)), line) for cells, line in rows)
 
 
 def find_delimiter(line: str) -> str:

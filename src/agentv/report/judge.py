@@ -71,7 +71,7 @@ def status_lines(status: LabelStatus) -> Iterator[str]:
     """Yield how many labels there are, by whom, and how far the reviewers agree."""
     yield "LABELS"
     answers = _count(status.answers, "answer")
-    yield from wrap(f"  {_count(status.used, 'label')} of {answers} of this run, {status.random} drawn at random")
+    yield f"  {_count(status.used, 'label')} of {answers} of {status.results}, {status.random} drawn at random"
     others = {
         "stale (of other answers)": status.stale,
         "of other cases": status.unmatched,

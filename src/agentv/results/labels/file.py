@@ -65,12 +65,12 @@ class Label(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     """When."""
 
     @property
-    def thing(self) -> "Thing":
+    def key(self) -> "LabelKey":
         """What the label is about."""
-        return Thing(self.eval_id, self.dataset, self.trial, self.answer_digest, self.evaluator)
+        return LabelKey(self.eval_id, self.dataset, self.trial, self.answer_digest, self.evaluator)
 
 
-class Thing(NamedTuple):
+class LabelKey(NamedTuple):
     """What a label is about: an answer, and which evaluator's verdict on it, or the case's."""
 
     eval_id: str

@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 
 from agentv.errors import ConfigError
-from agentv.results.labels.match import LabelBook, Matched, match_labels
-from agentv.results.labels.pairs import Chosen, OtherRuns, Pair, choose_pairs, pairs_of_other_runs
+from agentv.results.labels.match import LabelBook, LabelMatches, match_labels
+from agentv.results.labels.pairs import JudgedPair, LabelledPairs, OtherRuns, choose_pairs, pairs_of_other_runs
 from agentv.results.runs import RunRecord
 from agentv.stats.agreement import Clusters, Figure, kappa, kappa_large_sample, rate
 from agentv.stats.correction import prediction_powered, rogan_gladen
@@ -72,7 +72,7 @@ def judge_figures(path: Path, book: LabelBook, evaluator: str | None, runs: Sequ
     into. Raise `ConfigError` if nothing of this can be used, `ResultsError` for a file that is wrong.
     """
     matched = match_labels(path, book, evaluator)
-    _check(matched, path, evaluator)
+    _check_evaluator(matched, path, evaluator)
     own = choose_pairs(matched.answers, evaluator, matched.stale)
     others = OtherRuns() if own.random else pairs_of_other_runs(path, matched, evaluator, runs)
     if not own.pairs and not others.pairs:
@@ -87,20 +87,15 @@ def meets_bar(found: Figure, bar: float) -> Bar:
     return "reached" if found.ci_lower >= bar else "missed" if found.ci_upper < bar else "undecided"
 
 
-def _check(matched: Matched, path: Path, evaluator: str | None) -> None:
-    """Raise `ConfigError` if the results cannot be what labels are about."""
-    if not matched.results:
-        raise ConfigError("there are no results in this file", file=path)
-    if not matched.has_answers:
-        hint = "labels are of answers; 'agentv eval' writes them, as 'candidate_answer'"
-        raise ConfigError("no result has an answer", file=path, hint=hint)
+def _check_evaluator(matched: LabelMatches, path: Path, evaluator: str | None) -> None:
+    """Raise `ConfigError` if there is no such evaluator."""
     if evaluator is not None and evaluator not in matched.evaluators:
         known = sorted(matched.evaluators)
         names = ", ".join(map(repr, known[:NAMED])) if known else "none that has a name"
         raise ConfigError(f"no evaluator is called {evaluator!r}", file=path, hint=f"this run has {names}")
 
 
-def _nothing_to_use(path: Path, matched: Matched, own: Chosen, evaluator: str | None) -> ConfigError:
+def _nothing_to_use(path: Path, matched: LabelMatches, own: LabelledPairs, evaluator: str | None) -> ConfigError:
     """Return the error that says why no label can be used."""
     labels = len(matched.book)
     none = "the only label is not" if labels == 1 else f"none of the {labels} labels is"
@@ -122,7 +117,7 @@ def _nothing_to_use(path: Path, matched: Matched, own: Chosen, evaluator: str | 
     return ConfigError(message, file=path, hint=hint)
 
 
-def _figures(matched: Matched, own: Chosen, others: OtherRuns, evaluator: str | None) -> JudgeFigures:
+def _figures(matched: LabelMatches, own: LabelledPairs, others: OtherRuns, evaluator: str | None) -> JudgeFigures:
     pairs = own.pairs or others.pairs
     tables = [Counter(map(_cell, group)) for group in _groups(pairs)]
     whole: Counter[tuple[str, str]] = Counter()
@@ -151,7 +146,7 @@ def _figures(matched: Matched, own: Chosen, others: OtherRuns, evaluator: str | 
     )
 
 
-def _pass_rates(matched: Matched, own: Chosen, others: OtherRuns) -> PassRates:
+def _pass_rates(matched: LabelMatches, own: LabelledPairs, others: OtherRuns) -> PassRates:
     verdicts = matched.others
     for cluster, passed in own.left:
         verdicts.add(cluster, passed)
@@ -175,7 +170,7 @@ def _pass_rates(matched: Matched, own: Chosen, others: OtherRuns) -> PassRates:
     )
 
 
-def _notes(own: Chosen, others: OtherRuns, evaluator: str | None) -> Iterator[str]:
+def _notes(own: LabelledPairs, others: OtherRuns, evaluator: str | None) -> Iterator[str]:
     """Yield what a reader of the figures must know."""
     if own.is_for_case:
         yield f"no label is for the evaluator {evaluator!r}: those of the whole case are used"
@@ -195,7 +190,7 @@ def _notes(own: Chosen, others: OtherRuns, evaluator: str | None) -> Iterator[st
         yield f"{others.of_other_judges} labelled answers of other runs are left out: another judge, or another prompt"
 
 
-def _few(pairs: Sequence[Pair]) -> Iterator[str]:
+def _few(pairs: Sequence[JudgedPair]) -> Iterator[str]:
     """Yield that one of the two labels is rare: drawing so few anew says too little of how kappa varies."""
     passes = sum(pair.deserved for pair in pairs)
     fails = len(pairs) - passes
@@ -203,7 +198,7 @@ def _few(pairs: Sequence[Pair]) -> Iterator[str]:
         yield f"{passes} pass and {fails} fail: below {FEW} of either, kappa's interval may be too narrow"
 
 
-def _cell(pair: Pair) -> tuple[str, str]:
+def _cell(pair: JudgedPair) -> tuple[str, str]:
     return _word(pair.passed), _word(pair.deserved)
 
 
@@ -211,17 +206,19 @@ def _word(passed: bool) -> str:
     return "pass" if passed else "fail"
 
 
-def _groups(pairs: Iterable[Pair]) -> list[list[Pair]]:
+def _groups(pairs: Iterable[JudgedPair]) -> list[list[JudgedPair]]:
     """Return the pairs that belong together, and each other one alone."""
-    groups: dict[object, list[Pair]] = {}
+    groups: dict[object, list[JudgedPair]] = {}
     for number, pair in enumerate(pairs):
         groups.setdefault(number if pair.cluster is None else pair.cluster, []).append(pair)
     return list(groups.values())
 
 
-def _clusters(pairs: Iterable[Pair], is_one: Callable[[Pair], bool]) -> Clusters:
+def _clusters(pairs: Iterable[JudgedPair], is_one: Callable[[JudgedPair], bool]) -> Clusters:
     return Counter((len(group), float(sum(map(is_one, group)))) for group in _groups(pairs))
 
 
-def _rate(pairs: Iterable[Pair], is_one: Callable[[Pair], bool], nothing: str = "there are no labels") -> Figure:
+def _rate(
+    pairs: Iterable[JudgedPair], is_one: Callable[[JudgedPair], bool], nothing: str = "there are no labels"
+) -> Figure:
     return rate(_clusters(pairs, is_one), nothing)

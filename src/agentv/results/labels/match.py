@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
 
-from agentv.results.labels.file import Label, Thing, answer_digest
+from agentv.errors import ConfigError
+from agentv.results.labels.file import Label, LabelKey, answer_digest
 from agentv.results.read import read_result_blocks
 from agentv.results.views import EvaluatorView, TrialView
 from agentv.scoring import verdict_of
@@ -55,10 +56,10 @@ class LabelBook:
 
     def __init__(self, labels: Iterable[Label]):
         self.lines = 0
-        latest: dict[tuple[Thing, str | None], Label] = {}
+        latest: dict[tuple[LabelKey, str | None], Label] = {}
         for label in labels:
             self.lines += 1
-            key = label.thing, label.reviewer
+            key = label.key, label.reviewer
             latest.pop(key, None)  # so that the last one also stands last
             latest[key] = label
         self.labels: tuple[Label, ...] = tuple(latest.values())
@@ -120,7 +121,7 @@ class Verdicts:
 
 
 @dataclass(slots=True)
-class Matched:
+class LabelMatches:
     """What the labels are to the results of a file."""
 
     book: LabelBook
@@ -154,21 +155,28 @@ class Matched:
         return compress(self.book.labels, (not seen for seen in self.is_seen))
 
 
-def match_labels(path: Path, book: LabelBook, evaluator: str | None = None, *, only_labelled: bool = False) -> Matched:
+def match_labels(
+    path: Path, book: LabelBook, evaluator: str | None = None, *, only_labelled: bool = False
+) -> LabelMatches:
     """Return which labels are of answers in a results file, and the verdicts of an evaluator, or of the cases.
 
     With `only_labelled`, parts of the file that have no labelled case are passed over, which is quicker. A torn last
-    result is a warning. Raise `ResultsError` with all else that is wrong with the file.
+    result is a warning. Raise `ResultsError` with all else that is wrong with the file, `ConfigError` if there is no
+    answer in it.
     """
-    found = Matched(book, is_seen=bytearray(len(book)), is_used=bytearray(len(book)))
+    found = LabelMatches(book, is_seen=bytearray(len(book)), is_used=bytearray(len(book)))
     for block in read_result_blocks(path, AnswerView, skip=book.has_none if only_labelled else None):
         found.results += len(block.views)
         for view in block.views:
             _add(found, view, evaluator)
+    if not only_labelled and not found.has_answers:
+        what = "no result has an answer" if found.results else "there are no results in this file"
+        hint = "labels are of answers; 'agentv eval' writes them, as 'candidate_answer'"
+        raise ConfigError(what, file=path, hint=hint)
     return found
 
 
-def _add(found: Matched, view: AnswerView, evaluator: str | None) -> None:
+def _add(found: LabelMatches, view: AnswerView, evaluator: str | None) -> None:
     found.evaluators.update(part.name for part in view.evaluator_results or ())
     answer = view.candidate_answer if view.error is None else None
     found.has_answers |= answer is not None

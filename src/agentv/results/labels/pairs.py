@@ -11,11 +11,11 @@ from agentv.errors import ResultsError
 from agentv.notices import warn
 from agentv.records import Problem
 from agentv.results.labels.file import Label
-from agentv.results.labels.match import Cluster, LabelledAnswer, Matched, match_labels
+from agentv.results.labels.match import Cluster, LabelledAnswer, LabelMatches, match_labels
 from agentv.results.runs import RunRecord
 
 
-class Pair(msgspec.Struct, frozen=True, kw_only=True):
+class JudgedPair(msgspec.Struct, frozen=True, kw_only=True):
     """What the judge and the people say of one answer."""
 
     passed: bool
@@ -26,10 +26,10 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[Label, ...]
 
 
-class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+class LabelledPairs(msgspec.Struct, frozen=True, kw_only=True):
     """The labelled answers of a run that can be used, and what is to be said of the others."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[JudgedPair, ...]
     left: tuple[tuple[Cluster, bool], ...]
     """Verdicts on answers that count as not labelled: where people are at odds, or that nobody drew at random."""
     disputed: int
@@ -40,19 +40,21 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs that would be random, had not other labels of their time become stale."""
 
     @property
-    def random(self) -> list[Pair]:
+    def random(self) -> list[JudgedPair]:
         return [pair for pair in self.pairs if pair.is_random]
 
 
 class OtherRuns(msgspec.Struct, frozen=True, kw_only=True):
     """Labelled answers of other runs, drawn at random there."""
 
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[JudgedPair, ...] = ()
     of_other_judges: int = 0
     """Answers that are left out, as somebody else judged them."""
 
 
-def choose_pairs(answers: Sequence[LabelledAnswer], evaluator: str | None, stale: Iterable[Label] = ()) -> Chosen:
+def choose_pairs(
+    answers: Sequence[LabelledAnswer], evaluator: str | None, stale: Iterable[Label] = ()
+) -> LabelledPairs:
     """Return what the judge and the people say of each labelled answer.
 
     The majority of the people counts; answers that as many pass as fail are left out. If an evaluator is named, labels
@@ -62,7 +64,7 @@ def choose_pairs(answers: Sequence[LabelledAnswer], evaluator: str | None, stale
     is_for_case = all(label.evaluator != evaluator for answer in answers for label in answer.labels)
     wanted = None if is_for_case else evaluator
     is_depleted = any(label.sampling == "random" and label.evaluator == wanted for label in stale)
-    pairs: list[Pair] = []
+    pairs: list[JudgedPair] = []
     left: list[tuple[Cluster, bool]] = []
     disputed = unjudged = carried_over = 0
     for answer in answers:
@@ -81,7 +83,7 @@ def choose_pairs(answers: Sequence[LabelledAnswer], evaluator: str | None, stale
             pairs.append(_pair(answer, answer.passed, deserved, is_random, labels))
             if not is_random:
                 left.append((answer.cluster, answer.passed))
-    return Chosen(
+    return LabelledPairs(
         pairs=tuple(pairs),
         left=tuple(left),
         disputed=disputed,
@@ -98,14 +100,16 @@ def majority(labels: Sequence[Label]) -> bool | None:
     return None if passes == fails else passes > fails
 
 
-def pairs_of_other_runs(path: Path, matched: Matched, evaluator: str | None, runs: Iterable[RunRecord]) -> OtherRuns:
+def pairs_of_other_runs(
+    path: Path, matched: LabelMatches, evaluator: str | None, runs: Iterable[RunRecord]
+) -> OtherRuns:
     """Return the labelled answers of other runs; one that several have is that of the first.
 
     Only answers that were drawn at random count, and only those that the same judge has judged as in this run.
     """
     seen = set(matched.used)
     files = {os.path.realpath(path)}
-    pairs: list[Pair] = []
+    pairs: list[JudgedPair] = []
     of_other_judges = 0
     for run in runs:
         file = Path(run.results or "")
@@ -126,9 +130,9 @@ def pairs_of_other_runs(path: Path, matched: Matched, evaluator: str | None, run
     return OtherRuns(pairs=tuple(pairs), of_other_judges=of_other_judges)
 
 
-def _pair(answer: LabelledAnswer, passed: bool, deserved: bool, is_random: bool, labels: list[Label]) -> Pair:
+def _pair(answer: LabelledAnswer, passed: bool, deserved: bool, is_random: bool, labels: list[Label]) -> JudgedPair:
     cluster, counted = answer.cluster, tuple(labels)
-    return Pair(passed=passed, deserved=deserved, cluster=cluster, is_random=is_random, labels=counted)
+    return JudgedPair(passed=passed, deserved=deserved, cluster=cluster, is_random=is_random, labels=counted)
 
 
 def _is_earlier(labels: Iterable[Label], timestamp: str) -> bool:

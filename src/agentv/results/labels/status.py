@@ -7,8 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from agentv.errors import ConfigError
-from agentv.results.labels.file import Label, Thing
+from agentv.results.labels.file import Label, LabelKey
 from agentv.results.labels.match import LabelBook, match_labels
 from agentv.stats.agreement import Figure, alpha, kappa, rate
 
@@ -57,22 +56,19 @@ class LabelStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 def label_status(path: Path, book: LabelBook) -> LabelStatus:
     """Return what there is of labels for a results file; raise `ConfigError` for one that has no answers."""
-    matched = match_labels(path, book, only_labelled=True)
-    if matched.results and not matched.has_answers:
-        hint = "labels are of answers; 'agentv eval' writes them, as 'candidate_answer'"
-        raise ConfigError("no result has an answer", file=path, hint=hint)
+    matched = match_labels(path, book)
     used, stale, unmatched = list(matched.used), Counter(_names(matched.stale)), Counter(_names(matched.unmatched))
     counts, passes = Counter(_names(used)), Counter(_names(label for label in used if label.label == "pass"))
     names = sorted({*counts, *stale, *unmatched}, key=lambda name: (-counts[name], name or ""))
-    things: dict[Thing, dict[str | None, str]] = {}
+    rated: dict[LabelKey, dict[str | None, str]] = {}
     for label in used:
-        things.setdefault(label.thing, {})[label.reviewer] = label.label
+        rated.setdefault(label.key, {})[label.reviewer] = label.label
     return LabelStatus(
         lines=book.lines,
         superseded=book.lines - len(book),
         results=matched.results,
         used=len(used),
-        answers=len({thing[:4] for thing in things}),
+        answers=len({key[:4] for key in rated}),
         random=sum(label.sampling == "random" for label in used),
         stale=stale.total(),
         unmatched=unmatched.total(),
@@ -82,8 +78,8 @@ def label_status(path: Path, book: LabelBook) -> LabelStatus:
             )
             for name in names
         ),
-        pairs=tuple(_pairs(names, list(things.values())))[:MAX_PAIRS],
-        alpha=alpha([tuple(labels.values()) for labels in things.values()]),
+        pairs=tuple(_pairs(names, list(rated.values())))[:MAX_PAIRS],
+        alpha=alpha([tuple(labels.values()) for labels in rated.values()]),
     )
 
 
@@ -91,10 +87,10 @@ def _names(labels: Iterable[Label]) -> Iterable[str | None]:
     return (label.reviewer for label in labels)
 
 
-def _pairs(names: list[str | None], things: list[dict[str | None, str]]) -> Iterable[PairStatus]:
+def _pairs(names: list[str | None], rated: list[dict[str | None, str]]) -> Iterable[PairStatus]:
     """Yield the agreement of each two people who have labelled the same."""
     for first, second in combinations(names, 2):
-        cells = [(labels[first], labels[second]) for labels in things if first in labels and second in labels]
+        cells = [(labels[first], labels[second]) for labels in rated if first in labels and second in labels]
         if cells:
             same = sum(a == b for a, b in cells)
             yield PairStatus(

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from agentv.errors import ConfigError, ResultsError
 from agentv.formats.conversion import convert
-from agentv.formats.table import Row, read_table
+from agentv.formats.table import TableRow, read_table
 from agentv.formats.yaml import Place
 from agentv.records import Problem
 from agentv.results.labels.file import MAX_PROBLEMS, Label, answer_digest, check_digest
@@ -65,7 +65,7 @@ def _check_columns(names: list[str], path: Path) -> None:
         raise ConfigError(f"no column {', no column '.join(missing)}", file=path, line=1, hint=f"there are {known}")
 
 
-def _label(row: Row, is_export: bool, path: Path) -> Label | list[Problem]:
+def _label(row: TableRow, is_export: bool, path: Path) -> Label | list[Problem]:
     cells = row.cells
     values: dict[str, Any] = {name: cells[name].strip() for name in COLUMNS if cells.get(name, "").strip()}
     values.setdefault("eval_id", cells.get("id", "").strip())
