@@ -243,6 +243,7 @@ def test_answers_without_a_verdict_are_left_out(write: Write) -> None:
     found = judged("results.jsonl")
     assert (found["labels"]["used"], found["labels"]["unjudged"], found["labels"]["stale"]) == (1, 1, 1)
     assert found["pass_rate"]["judge"]["value"] == 1.0
+    assert found["notes"][-1] == "2 of 3 results have no verdict of the judge: they are in none of the pass rates"
 
 
 def test_results_of_a_run_in_yaml(write: Write) -> None:

@@ -63,6 +63,7 @@ def test_an_export_of_agentv_with_a_column_of_labels(write: Write) -> None:
         ("eval_id,answer,label\na,x,\n", "no row has a label"),
         ("eval_id,answer,label\n", "no row has a label"),
         ("", "the file has no rows"),
+        ('{"eval_id": "a"}\n', "this is JSON, not a table\nhint: name a CSV file"),
         ('eval_id,answer,label\na,"x,pass\n', "Line 2: this row cannot be read: a quote is opened and never closed"),
         (b"eval_id,answer,label\na,\xff,pass\n", "not valid UTF-8: byte 0xff"),
     ],

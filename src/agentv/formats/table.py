@@ -48,6 +48,8 @@ def _rows(path: Path, error: type[AgentvError]) -> Iterator[tuple[list[str], int
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             first = next((line for line in file if line.strip()), "")
+            if first.lstrip().startswith(("{", "[")):
+                raise error("this is JSON, not a table", file=path, hint="name a CSV file")
             file.seek(0)
             reader = csv.reader(file, delimiter=find_delimiter(first), strict=True)
             for cells in reader:

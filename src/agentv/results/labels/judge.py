@@ -142,7 +142,7 @@ def _figures(matched: LabelMatches, own: LabelledPairs, others: OtherRuns, evalu
         kappa_large_sample=kappa_large_sample(whole),
         base_rate=_rate(pairs, lambda pair: pair.deserved),
         pass_rate=_pass_rates(matched, own, others),
-        notes=(*_notes(own, others, evaluator), *_few(pairs)),
+        notes=(*_notes(own, others, evaluator), *_few(pairs), *_without_verdict(matched)),
     )
 
 
@@ -196,6 +196,12 @@ def _few(pairs: Sequence[JudgedPair]) -> Iterator[str]:
     fails = len(pairs) - passes
     if 0 < min(passes, fails) < FEW:
         yield f"{passes} pass and {fails} fail: below {FEW} of either, kappa's interval may be too narrow"
+
+
+def _without_verdict(matched: LabelMatches) -> Iterator[str]:
+    """Yield how many results are in no pass rate."""
+    if without := matched.unjudged + sum(answer.passed is None for answer in matched.answers):
+        yield f"{without} of {matched.results} results have no verdict of the judge: they are in none of the pass rates"
 
 
 def _cell(pair: JudgedPair) -> tuple[str, str]:
