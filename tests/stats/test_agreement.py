@@ -134,6 +134,12 @@ def test_perfect_agreement_on_few_cases_is_not_certain() -> None:
     assert many.ci_lower is not None and many.ci_lower > 0.98
 
 
+@pytest.mark.parametrize("clusters", [1, 5])
+def test_clusters_that_are_all_alike_give_no_interval(clusters: int) -> None:
+    found = kappa([{("pass", "pass"): 2, ("pass", "fail"): 1, ("fail", "fail"): 1}] * clusters)
+    assert found == Figure(value=0.5, note="no interval: all that belongs together is alike")
+
+
 def test_raters_who_never_agree() -> None:
     found = kappa([{("pass", "fail"): 1}] * 4 + [{("fail", "pass"): 1}] * 4)
     assert (found.value, found.ci_lower) == (-1.0, -1.0)

@@ -82,6 +82,8 @@ def kappa(clusters: Iterable[Table]) -> Figure:
         low, high = ((side - chance) / (1 - chance) for side in wilson(agreed * groups, groups))
         method = "Wilson, at the chance agreement observed"
         return Figure(value=value, ci_lower=max(-1.0, low), ci_upper=high, method=method)
+    if len(tables) == 1:
+        return Figure(value=value, note="no interval: all that belongs together is alike")
     interval = _bootstrap(list(kinds.values()), lambda counts: _kappa_of(_add_up(tables, counts)))
     return Figure(value=value, ci_lower=interval[0], ci_upper=interval[1], method=f"bootstrap, {RESAMPLES} resamples")
 
