@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentv.results.labels.file import answer_digest, read_labels
-from tests.kits.labels import a_label, a_result, refused, run
+from tests.kits.labels import a_label, a_result, judged, refused, run
 from tests.kits.project import Write, flat
 
 
@@ -36,14 +36,19 @@ def test_any_delimiter(write: Write, delimiter: str) -> None:
 
 
 def test_an_export_of_agentv_with_a_column_of_labels(write: Write) -> None:
-    """Its scores are those of the evaluators, and answers that look like formulas begin with a quote."""
+    """Its scores are those of the evaluators, and answers that look like formulas begin with an apostrophe."""
+    answers = {"a": "- Paris", "-b": " =1+1", "c": "\ttab", "d": "'quoted'", "e": "two\r\nlines"}
+    write("results.jsonl", [a_result(name, "fail", answer) for name, answer in answers.items()])
+    run("export", "results.jsonl", "--to", "csv", "--out", "x.csv")
+    with open("x.csv", newline="") as file:
+        head, *rows = csv.reader(file)
+    assert dict(zip(head, rows[0], strict=True))["answer"] == "'- Paris"
     with open("x.csv", "w", newline="") as file:
-        csv.writer(file).writerows(
-            [["id", "score", "verdict", "answer", "label"], ["a", "0.3", "fail", "'- Paris", "pass"]]
-        )
+        csv.writer(file).writerows([[*head, "label"], *([*row, "pass"] for row in rows)])
     assert "scores are not taken over" in run("labels", "import", "x.csv").stdout
-    (label,) = read_labels(Path(".agentv/labels.jsonl"))
-    assert (label.eval_id, label.score, label.answer_digest) == ("a", None, answer_digest("- Paris"))
+    labels = list(read_labels(Path(".agentv/labels.jsonl")))
+    assert {label.score for label in labels} == {None}
+    assert judged("results.jsonl")["labels"]["used"] == len(answers)
 
 
 @pytest.mark.parametrize(
@@ -59,13 +64,17 @@ def test_an_export_of_agentv_with_a_column_of_labels(write: Write) -> None:
         ("eval_id,answer,label,trial\na,x,pass,two\n", "Line 2: trial: expected an integer, got a string"),
         ("eval_id,answer,label,score\na,x,pass,7\n", "Line 2: score: must be 1 or less, got 7"),
         ("eval_id,answer_digest,label\na,xyz,pass\n", "Line 2: answer_digest: 'xyz' is no digest"),
+        ("eval_id,label,label,answer\na,pass,fail,x\n", "Line 1: several columns have one name: 'label'"),
         ("eval_id,label,LABEL,answer\na,pass,fail,x\n", "Line 1: several columns have one name: 'label'"),
         ("eval_id,answer,label\na,x,\n", "no row has a label"),
         ("eval_id,answer,label\n", "no row has a label"),
         ("", "the file has no rows"),
         ('{"eval_id": "a"}\n', "this is JSON, not a table\nhint: name a CSV file"),
-        ('eval_id,answer,label\na,"x,pass\n', "Line 2: this row cannot be read: a quote is opened and never closed"),
-        (b"eval_id,answer,label\na,\xff,pass\n", "not valid UTF-8: byte 0xff"),
+        (
+            'eval_id,answer,label\na,"x,pass\n',
+            "Line 2: the row that begins here cannot be read: a quote is opened and never closed",
+        ),
+        (b"eval_id,answer,label\na,\xff,pass\n", "this text is not UTF-8\nhint: save it as UTF-8"),
     ],
 )
 def test_a_table_that_has_no_labels(write: Write, text: str | bytes, message: str) -> None:

@@ -1,66 +1,84 @@
-"""A CSV file -> its rows, as spreadsheets write them: any delimiter, a byte-order mark, line breaks in cells."""
+"""A CSV file -> its rows, as spreadsheets write them: any delimiter, a byte-order mark, line breaks in cells.
+
+The first row names the columns. Cells may hold anything, line breaks and 50 MB of text too.
+"""
 
 import csv
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from agentv.errors import AgentvError
-from agentv.formats.yaml import read_error, utf8_error_message
+from agentv.formats.yaml import read_error
 
 DELIMITERS = (",", ";", "\t", "|")
+_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 
 
-class TableRow(NamedTuple):
-    """A row of a table: the cells by the names of their columns, and the line that it begins in."""
-
-    cells: dict[str, str]
-    line: int
-
-
-def read_table(path: Path, error: type[AgentvError]) -> tuple[list[str], Iterator[TableRow]]:
-    """Return the names of a table's columns, in lower case, and its rows, which are read as they are asked for.
-
-    Blank rows are passed over. Raise `error` for what cannot be read.
-    """
-    rows = _rows(path, error)
-    head = next(rows, None)
-    if head is None:
-        raise error("the file has no rows", file=path, hint="the first row names the columns")
-    names = [name.strip().lower() for name in head[0]]
-    if repeated := [name for name, times in Counter(filter(None, names)).items() if times > 1]:
-        message = f"several columns have one name: {', '.join(map(repr, repeated))}"
-        raise error(message, file=path, line=head[1], hint="give each column a name of its own")
-    return names, (TableRow(dict(zip(names, cells, strict=False)), line) for cells, line in rows)
+def find_delimiter(text: str) -> str | None:
+    """Return the delimiter that the first row has most of, outside of quotes; None if it has none, or is JSON."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    if first.lstrip().startswith(("{", "[")):
+        return None
+    bare = "".join(first.split('"')[::2])
+    counts = {mark: bare.count(mark) for mark in DELIMITERS}
+    best = max(DELIMITERS, key=counts.__getitem__)
+    return best if counts[best] else None
 
 
-def find_delimiter(line: str) -> str:
-    """Return the delimiter that a line has most of, outside of quotes; a comma if it has none."""
-    bare = "".join(line.split('"')[::2])
-    return max(DELIMITERS, key=bare.count)
+def neutralise(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula: one that begins like one gets an apostrophe in front."""
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
-def _rows(path: Path, error: type[AgentvError]) -> Iterator[tuple[list[str], int]]:
-    csv.field_size_limit(sys.maxsize)  # there is no other place to say it
-    before = 0
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            first = next((line for line in file if line.strip()), "")
-            if first.lstrip().startswith(("{", "[")):
-                raise error("this is JSON, not a table", file=path, hint="name a CSV file")
-            file.seek(0)
-            reader = csv.reader(file, delimiter=find_delimiter(first), strict=True)
-            for cells in reader:
-                line, before = before + 1, reader.line_num
-                if any(cell.strip() for cell in cells):
-                    yield cells, line
-    except csv.Error as problem:
-        reason = "a quote is opened and never closed" if "unexpected end" in str(problem) else str(problem)
-        hint = 'a quote inside of quotes is written twice: ""'
-        raise error(f"this row cannot be read: {reason}", file=path, line=before + 1, hint=hint) from None
-    except UnicodeDecodeError as problem:
-        raise error(utf8_error_message(problem), file=path, hint="save the file as CSV UTF-8") from None
-    except OSError as problem:
-        raise read_error(problem, path, error) from problem
+def restore(text: str) -> str:
+    """Return the text that `neutralise` has made this of."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text, 1) else text
+
+
+class TableReader:
+    """Reads the rows of a table. The names of its columns are known at once."""
+
+    def __init__(self, path: Path, delimiter: str, error: type[AgentvError] = AgentvError):
+        """Read the names of the columns. What is wrong with the table is raised as `error`, here and by `rows`."""
+        self._path, self._delimiter, self._error = path, delimiter, error
+        first = next(self._rows(), None)
+        if first is None:
+            raise error("the file has no rows", file=path)
+        self.names = [name.strip() or f"column {number}" for number, name in enumerate(first[0], 1)]
+        if repeated := [name for name, times in Counter(self.names).items() if times > 1]:
+            message = f"several columns have one name: {', '.join(map(repr, repeated))}"
+            raise error(message, file=path, line=1, hint="give each column a name of its own")
+
+    def rows(self) -> Iterator[tuple[list[str], int]]:
+        """Yield the cells of each row after the first, and the line that they begin in; blank lines are passed over."""
+        rows = self._rows()
+        next(rows, None)
+        return rows
+
+    def _rows(self) -> Iterator[tuple[list[str], int]]:
+        csv.field_size_limit(sys.maxsize)  # there is no other place to say it
+        before = 0
+        try:
+            with self._path.open(encoding="utf-8-sig", newline="") as file:
+                reader = csv.reader(file, delimiter=self._delimiter, strict=True)
+                for cells in reader:
+                    line, before = before + 1, reader.line_num
+                    if any(cells):
+                        yield cells, line
+        except csv.Error as error:
+            reason = "a quote is opened and never closed" if "unexpected end" in str(error) else str(error)
+            hint = 'a quote inside of quotes is written twice: ""'
+            message = f"the row that begins here cannot be read: {reason}"
+            raise self._error(message, file=self._path, line=before + 1, hint=hint) from None
+        except UnicodeDecodeError:
+            raise not_utf8(self._path) from None
+        except OSError as error:
+            raise read_error(error, self._path, AgentvError) from error
+
+
+def not_utf8(path: Path, line: int | None = None) -> AgentvError:
+    """Return the error for a text in another encoding; `line` is where it was found, if that is known."""
+    return AgentvError("this text is not UTF-8", file=path, line=line, hint="save it as UTF-8, and import that")

@@ -1,19 +1,20 @@
 """A CSV file -> labels, a row each."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentv.errors import ConfigError, ResultsError
 from agentv.formats.conversion import convert
-from agentv.formats.table import TableRow, read_table
-from agentv.formats.yaml import Place
+from agentv.formats.table import TableReader, find_delimiter, restore
+from agentv.formats.yaml import Place, read_error
 from agentv.records import Problem
 from agentv.results.labels.file import MAX_PROBLEMS, Label, answer_digest, check_digest
 
 COLUMNS = Label.__struct_fields__
 _NUMBERS = {"trial": int, "score": float}
-_NEUTRALISED = tuple(f"'{sign}" for sign in "=+-@\t\r")
-"""How answers begin in an export that a spreadsheet would take for formulas."""
+_NAMES_ONLY = 65536
+"""Bytes of a file in which its first row ends."""
 
 
 class LabelTable(NamedTuple):
@@ -32,17 +33,19 @@ def read_label_table(path: Path) -> LabelTable:
     Columns are named as the fields of a label are, in any letter case. `answer` may stand for `answer_digest`, and
     `id` for `eval_id`; other columns are passed over.
     """
-    names, rows = read_table(path, ConfigError)
+    reader = TableReader(path, _delimiter(path), ConfigError)
+    names = [name.lower() for name in reader.names]
     _check_columns(names, path)
     is_export = "verdict" in names
     labels: list[Label] = []
     problems: list[Problem] = []
     unlabelled = 0
-    for row in rows:
-        if not row.cells.get("label", "").strip():
+    for row, line in reader.rows():
+        cells = dict(zip(names, row, strict=False))
+        if not cells.get("label", "").strip():
             unlabelled += 1
             continue
-        found = _label(row, is_export, path)
+        found = _label(cells, is_export, path, line)
         if isinstance(found, Label):
             labels.append(found)
         else:
@@ -56,35 +59,48 @@ def read_label_table(path: Path) -> LabelTable:
     return LabelTable(labels, unlabelled, is_export)
 
 
+def _delimiter(path: Path) -> str:
+    """Return what separates the cells of a table; raise `ConfigError` if it is none."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(_NAMES_ONLY).decode("utf-8-sig", "replace")
+    except OSError as error:
+        raise read_error(error, path, ConfigError) from error
+    if start.lstrip().startswith(("{", "[")):
+        raise ConfigError("this is JSON, not a table", file=path, hint="name a CSV file")
+    return find_delimiter(start) or ","
+
+
 def _check_columns(names: list[str], path: Path) -> None:
     """Raise `ConfigError` that names the columns which are missing, and those that exist."""
+    if repeated := [name for name in COLUMNS if names.count(name) > 1]:
+        message = f"several columns have one name: {', '.join(map(repr, repeated))}"
+        raise ConfigError(message, file=path, line=1, hint="letter case does not count")
     needed = {"eval_id": ("eval_id", "id"), "label": ("label",), "answer_digest": ("answer_digest", "answer")}
     missing = [" or ".join(map(repr, names_)) for names_ in needed.values() if not set(names_) & set(names)]
     if missing:
-        known = ", ".join(repr(name) for name in names if name) or "none that has a name"
+        known = ", ".join(repr(name) for name in names)
         raise ConfigError(f"no column {', no column '.join(missing)}", file=path, line=1, hint=f"there are {known}")
 
 
-def _label(row: TableRow, is_export: bool, path: Path) -> Label | list[Problem]:
-    cells = row.cells
+def _label(cells: Mapping[str, str], is_export: bool, path: Path, line: int) -> Label | list[Problem]:
     values: dict[str, Any] = {name: cells[name].strip() for name in COLUMNS if cells.get(name, "").strip()}
-    values.setdefault("eval_id", cells.get("id", "").strip())
+    values["eval_id"] = restore(values.get("eval_id", cells.get("id", "").strip()))
     values["label"] = values["label"].lower()
     if "sampling" in values:
         values["sampling"] = values["sampling"].lower()
     if "answer_digest" in values:
         values["answer_digest"] = values["answer_digest"].lower()
     else:
-        answer = cells.get("answer", "")
-        values["answer_digest"] = answer_digest(answer[1:] if answer.startswith(_NEUTRALISED) else answer)
+        values["answer_digest"] = answer_digest(restore(cells.get("answer", "")))
     if is_export:
         values.pop("score", None)
     for name, kind in _NUMBERS.items():
         values |= {name: _number(values[name], kind)} if name in values else {}
     found = convert(values, Label)
     if isinstance(found, list):
-        return [misfit.problem(path, Place(row.line, 1)) for misfit in found]
-    return check_digest(found, path, row.line) or found
+        return [misfit.problem(path, Place(line, 1)) for misfit in found]
+    return check_digest(found, path, line) or found
 
 
 def _number(text: str, kind: type) -> Any:
