@@ -38,7 +38,7 @@ bench-peers: .venv/demo.stamp
 	$(BIN)/python -m benchmarks.peers
 
 schemas: .venv/demo.stamp
-	for kind in eval sidecar case targets config result; do $(BIN)/agentv schema $$kind >schemas/$$kind.schema.json; done
+	for kind in eval sidecar case targets config result label; do $(BIN)/agentv schema $$kind >schemas/$$kind.schema.json; done
 
 picture: .venv/dev.stamp .venv/browser.stamp
 	$(BIN)/python scripts/picture.py

@@ -85,7 +85,7 @@ def test_eval_is_the_default_and_other_kinds_are_refused() -> None:
     assert agentv("schema").stdout == agentv("schema", "eval").stdout
     ran = agentv("schema", "nonsense")
     assert ran.returncode == 2
-    assert "'nonsense' is not one of 'eval', 'sidecar', 'case', 'targets', 'config', 'result'" in ran.stderr
+    assert "'nonsense' is not one of 'eval', 'sidecar', 'case', 'targets', 'config', 'result', 'label'" in ran.stderr
 
 
 def test_a_result_of_the_contract_is_accepted() -> None:
@@ -106,3 +106,12 @@ def test_a_result_of_the_contract_is_accepted() -> None:
     assert VALIDATORS["result"].is_valid(result)
     assert not VALIDATORS["result"].is_valid(result | {"score": 1.5})
     assert not VALIDATORS["result"].is_valid(result | {"trace_summary": {"event_count": 1}})
+
+
+def test_a_label_of_the_contract_is_accepted() -> None:
+    label = {"eval_id": "a", "dataset": "d", "trial": 1, "answer_digest": "0123456789abcdef", "label": "pass"}
+    more = {"score": 0.5, "evaluator": "e", "reviewer": "ann", "note": "n", "sampling": "random", "at": "2026-11-17"}
+    assert VALIDATORS["label"].is_valid(label)
+    assert VALIDATORS["label"].is_valid(label | more)
+    for wrong in ({"label": "maybe"}, {"answer_digest": "xyz"}, {"trial": 0}, {"sampling": "all"}, {"score": 2}):
+        assert not VALIDATORS["label"].is_valid(label | wrong)

@@ -17,6 +17,8 @@ COMMANDS = {
     "run": "The same as eval.",
     "results compare": "Tell whether one run is better than another, and how sure that is.",
     "results export": "Write results as a table: CSV, Markdown or JSONL.",
+    "results judge": "Tell how far a judge agrees with people, and the pass rate that they would give.",
+    "results labels": "Import what people say of answers, and tell how far they agree.",
     "results merge": "Join the results of a run that was divided by 'agentv eval --shard'.",
     "results report": "Write results as one HTML file: what failed, why, and how two runs differ.",
     "results runs": "List the runs of this folder, newest first.",

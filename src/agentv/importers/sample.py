@@ -12,6 +12,7 @@ import msgspec
 
 from agentv.errors import AgentvError
 from agentv.formats.jsonl import explain_json_error, line_blocks
+from agentv.formats.table import not_utf8
 from agentv.formats.yaml import open_regular, read_error
 from agentv.records import Json
 
@@ -98,11 +99,6 @@ def _text(start: bytes, path: Path, is_whole: bool) -> str:
     if "\0" in text:
         raise AgentvError("this is a binary file, not a text", file=path, hint=hint)
     return text
-
-
-def not_utf8(path: Path, line: int) -> AgentvError:
-    """Return the error for a text in another encoding."""
-    return AgentvError("this text is not UTF-8", file=path, line=line, hint="save it as UTF-8, and import that")
 
 
 class Line(NamedTuple):

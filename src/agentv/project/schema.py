@@ -9,6 +9,7 @@ from agentv.cases.guidelines import Config
 from agentv.cases.schema import RULES, CaseRecord, EvalFileRecord, FileRecord
 from agentv.providers import ALIASES, kinds, settings_type
 from agentv.records import EvalResult
+from agentv.results.labels.file import Label
 from agentv.targets.read import TargetsFile, spellings
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -79,4 +80,5 @@ KINDS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "targets": ("agentv targets file", _targets_schema),
     "config": ("agentv config file", lambda: _struct_schema(Config)),
     "result": ("agentv result (one line of a results file)", lambda: _struct_schema(EvalResult)),
+    "label": ("agentv label (one line of labels.jsonl)", lambda: _struct_schema(Label)),
 }

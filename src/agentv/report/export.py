@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from agentv.errors import AgentvError
+from agentv.formats.table import neutralise
 from agentv.redact import clean
 from agentv.results.read import read_results
 from agentv.results.views import EvaluatorView, ExportView, MetricsView, TokensView
@@ -89,14 +90,6 @@ def _csv(names: Sequence[str], rows: Iterator[list[Cell]]) -> Iterator[bytes]:
 
     yield line(names)
     yield from map(line, rows)
-
-
-_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
-
-
-def neutralise(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula: one that begins like one gets an apostrophe in front."""
-    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _markdown(names: Sequence[str], rows: Iterator[list[Cell]]) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from agentv.stats.distributions import RESAMPLES, SEED, Z
 NORMAL_ABOVE = 20
 
 
-def wilson(passes: float, n: int) -> tuple[float, float]:
+def wilson(passes: float, n: float) -> tuple[float, float]:
     """Return the 95% interval (Wilson) of a pass rate, which holds for few cases and for rates near 0 and 1 as well."""
     if n == 0:
         return 0.0, 1.0
@@ -51,19 +51,24 @@ def bootstrap_interval(counts: Sequence[int], values: Sequence[float]) -> tuple[
 def _resample(counts: tuple[int, ...]) -> list[list[int]]:
     """As many counts again and again, of as many cases drawn from these with replacement; always the same ones."""
     dice = Random(SEED)
-    left = list(accumulate(reversed(counts)))[::-1]
-    shares = [count / rest if rest else 0.0 for count, rest in zip(counts, left, strict=True)]
-    return [_draw_counts(dice, left[0], shares) for _ in range(RESAMPLES)]
+    return [draw_counts(dice, counts) for _ in range(RESAMPLES)]
 
 
-def _draw_counts(dice: Random, n: int, shares: Sequence[float]) -> list[int]:
-    """Return how many of n fall to each kind, given the share that each has of what those before it leave."""
-    drawn = []
-    for share in shares:
+def draw_counts(dice: Random, counts: Sequence[int]) -> list[int]:
+    """Return how many there are of each kind if as many cases are drawn from these, with replacement."""
+    n, drawn = sum(counts), []
+    for share in _shares(tuple(counts)):
         count = _binomial(dice, n, share)
         drawn.append(count)
         n -= count
     return drawn
+
+
+@lru_cache(maxsize=1)
+def _shares(counts: tuple[int, ...]) -> list[float]:
+    """Return the share that each kind has of what those before it leave."""
+    left = list(accumulate(reversed(counts)))[::-1]
+    return [count / rest if rest else 0.0 for count, rest in zip(counts, left, strict=True)]
 
 
 def _binomial(dice: Random, n: int, chance: float) -> int:

@@ -13,5 +13,5 @@ from agentv.project.schema import KINDS, json_schema
 @click.argument("kind", type=OneOf(list(KINDS)), default="eval")
 def command(kind: str) -> None:
     """Print the JSON Schema of a kind of file: eval (YAML), sidecar, case (a line of JSONL), targets,
-    config or result."""
+    config, result or label."""
     click.echo(json.dumps(json_schema(kind), indent=2))

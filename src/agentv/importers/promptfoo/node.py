@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentvError
+from agentv.formats.table import not_utf8
 from agentv.formats.yaml import Document, Steps, parse_yaml, read_bytes, read_yaml
 from agentv.importers.importer import ImportFailure
-from agentv.importers.sample import not_utf8
 
 FILE = "file://"
 DATA = (".yaml", ".yml", ".json")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentvError
-from agentv.importers.datasets.tables import TableReader, find_delimiter
-from agentv.importers.importer import Tally
+from agentv.formats.table import TableReader, find_delimiter
+from agentv.importers.importer import ImportFailure, Tally
 from agentv.importers.promptfoo.node import DATA, FILE, Node, read_node
 from agentv.importers.sample import read_lines, take_sample
 from agentv.records import Json
@@ -67,10 +67,10 @@ def _from_file(path: Path, item: Node, tally: Tally) -> Iterator[Node]:
     elif suffix == ".jsonl":
         yield from (Node(line.value, path, first_line=line.number) for line in read_lines(path))
     elif suffix in (".csv", ".tsv"):
-        reader = TableReader(path, find_delimiter(take_sample(path).text) or ",")
-        for cells, where in reader.rows():
+        reader = TableReader(path, find_delimiter(take_sample(path).text) or ",", ImportFailure)
+        for cells, line in reader.rows():
             row = dict(zip(reader.names, cells, strict=False))
-            yield Node(_test_of(row), path, first_line=int(where.removeprefix("line ")))
+            yield Node(_test_of(row), path, first_line=line)
     else:
         tally.remark(f"the tests in {path.name!r} are not read, and are not imported", item.file, item.line)
 

@@ -1,0 +1,79 @@
+"""`agentv judge`."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from agentv.cli.help import Command, options
+from agentv.cli.messages import print_lines, print_warnings, tell
+from agentv.cli.params import Amount, OneOf
+from agentv.report.judge import figure_text, judge_lines
+from agentv.results.labels.file import LABELS, read_labels
+from agentv.results.labels.judge import JudgeFigures, judge_figures, meets_bar
+from agentv.results.labels.match import LabelBook
+from agentv.results.runs import read_runs
+
+EXIT_CODES = {"reached": 0, "missed": 1, "undecided": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The arguments and options of the command."""
+
+    results: Path
+    labels: Path
+    evaluator: str | None
+    min_kappa: float | None
+    form: str
+    verbose: bool
+
+
+what_counts, the_output = options("What counts"), options("The output")
+
+
+@click.command(
+    cls=Command,
+    examples=("agentv judge results.jsonl", "agentv judge results.jsonl --min-kappa 0.6"),
+)
+@click.argument("results", type=click.Path(path_type=Path))
+@what_counts(
+    "--labels", type=click.Path(path_type=Path), default=LABELS, metavar="FILE", help=f"What people said ({LABELS})."
+)
+@what_counts("--evaluator", metavar="NAME", help="The verdicts of this evaluator, not those of the cases.")
+@what_counts("--min-kappa", type=Amount(min=-1, max=1), metavar="X", help="A bar for the exit code, see above.")
+@the_output("--format", "form", type=OneOf(["text", "json"]), default="text", help="text is the default.")
+@the_output("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+def command(**values: Any) -> None:
+    """Tell how far a judge agrees with people, and the pass rate that they would give.
+
+    Nobody is asked: verdicts come from RESULTS, labels from a file ('agentv labels').
+
+    \b
+    Exit code by --min-kappa:
+      0: the 95% interval of kappa is not below X
+      1: it is
+      3: cannot tell
+
+    Exit code 0 without it. Exit code 2: bad usage, no labels that can be used, or a file that cannot be read.
+    """
+    options = Options(**values)
+    print_warnings(options.verbose)
+    book = LabelBook(read_labels(options.labels))
+    figures = judge_figures(options.results, book, options.evaluator, read_runs())
+    print_lines([_json(figures, options)] if options.form == "json" else judge_lines(figures))
+    if options.min_kappa is not None:
+        verdict = meets_bar(figures.kappa, options.min_kappa)
+        says = {"reached": "yes", "missed": "no", "undecided": "cannot tell, more labels are needed"}[verdict]
+        tell(f"kappa of at least {options.min_kappa:g}: {says} ({figure_text(figures.kappa)})")
+        sys.exit(EXIT_CODES[verdict])
+
+
+def _json(figures: JudgeFigures, options: Options) -> str:
+    plain = {"results": str(options.results), **msgspec.to_builtins(figures)}
+    if options.min_kappa is not None:
+        plain["bar"] = {"min_kappa": options.min_kappa, "verdict": meets_bar(figures.kappa, options.min_kappa)}
+    return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()

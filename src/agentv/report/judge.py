@@ -1,0 +1,105 @@
+"""Figures of a judge, and of labels -> the lines of a section `JUDGE`, and of `agentv labels status`."""
+
+from collections.abc import Iterator
+
+from agentv.formats.printable import printable
+from agentv.report.layout import table, wrap
+from agentv.results.labels.judge import JudgeFigures, LabelCounts
+from agentv.results.labels.status import LabelStatus
+from agentv.stats.agreement import Figure
+
+NOBODY = "(no name)"
+
+
+def judge_lines(figures: JudgeFigures) -> Iterator[str]:
+    """Yield how far a judge agrees with people, and what that makes of the pass rate."""
+    yield "JUDGE" if figures.evaluator is None else f"JUDGE {printable(figures.evaluator)}"
+    for text in _counts(figures.labels):
+        yield from wrap(f"  {text}")
+    yield from _rows(
+        {
+            "agreement": figures.agreement,
+            "kappa": figures.kappa,
+            "sensitivity": figures.sensitivity,
+            "specificity": figures.specificity,
+            "base rate": figures.base_rate,
+        }
+    )
+    rates = figures.pass_rate
+    yield "  pass rate"
+    yield from _rows(
+        {"by the judge": rates.judge, "by the labels": rates.labels, "corrected": rates.corrected}, indent="    "
+    )
+    if rates.corrected.value is not None:
+        yield from wrap(f"    corrected by: {rates.corrected.method}", indent="      ")
+    for note in figures.notes:
+        yield from wrap(f"  note: {printable(note)}")
+
+
+def _counts(labels: LabelCounts) -> Iterator[str]:
+    """Yield how many labels there are, and what became of them; what did not happen is left out."""
+    whose = "" if labels.source == "this run" else " of other runs"
+    answers = _count(labels.answers, "answer")
+    yield f"{_count(labels.used, 'label')} of {answers}{whose}, {labels.random} drawn at random"
+    others = {
+        "stale (of other answers)": labels.stale,
+        "of other cases": labels.unmatched,
+        "disputed": labels.disputed,
+        "without a verdict": labels.unjudged,
+    }
+    if left := [f"{count} {what}" for what, count in others.items() if count]:
+        yield f"not used: {', '.join(left)}"
+
+
+def _rows(figures: dict[str, Figure], indent: str = "  ") -> Iterator[str]:
+    """Yield a line for each figure: its value and interval, or why there is none."""
+    longest = max(map(len, figures))
+    for name, figure in figures.items():
+        yield from wrap(f"{indent}{name:{longest}}  {figure_text(figure)}", indent=f"{indent}{'':{longest + 2}}")
+
+
+def figure_text(figure: Figure) -> str:
+    """Return a figure with its interval, or why there is none."""
+    if figure.value is None:
+        return figure.note
+    if figure.ci_lower is None or figure.ci_upper is None:
+        return f"{figure.value:.3f}, {figure.note}"
+    return f"{figure.value:.3f}, 95% interval {figure.ci_lower:.3f} to {figure.ci_upper:.3f}"
+
+
+def status_lines(status: LabelStatus) -> Iterator[str]:
+    """Yield how many labels there are, by whom, and how far the reviewers agree."""
+    yield "LABELS"
+    answers = _count(status.answers, "answer")
+    yield f"  {_count(status.used, 'label')} of {answers} of {status.results}, {status.random} drawn at random"
+    others = {
+        "stale (of other answers)": status.stale,
+        "of other cases": status.unmatched,
+        "replaced by later ones": status.superseded,
+    }
+    if left := [f"{count} {what}" for what, count in others.items() if count]:
+        yield from wrap(f"  not used: {', '.join(left)}")
+    rows = [("reviewer", "labels", "pass", "fail", "stale", "other cases")]
+    for each in status.reviewers:
+        fails = each.labels - each.passes
+        counts = (each.labels, each.passes, fails, each.stale, each.unmatched)
+        rows.append((_name(each.reviewer), *map(str, counts)))  # type: ignore[arg-type]
+    yield ""
+    yield "REVIEWERS"
+    yield from table(rows)
+    if status.pairs:
+        yield ""
+        yield "AGREEMENT BETWEEN REVIEWERS"
+        for pair in status.pairs:
+            names = " and ".join(map(_name, pair.reviewers))
+            yield from wrap(f"  {names}, {_count(pair.answers, 'answer')}")
+            yield from _rows({"agreement": pair.agreement, "kappa": pair.kappa}, indent="    ")
+        yield from wrap(f"  Krippendorff's alpha of all: {figure_text(status.alpha)}")
+
+
+def _name(reviewer: str | None) -> str:
+    return printable(reviewer) if reviewer else NOBODY
+
+
+def _count(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s"

@@ -1,0 +1,86 @@
+"""Simulated judges and people: what the judge says of answers, and what people would say."""
+
+import os
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agentv.stats.agreement import Figure
+from agentv.stats.correction import prediction_powered, rogan_gladen
+
+RUNS = int(os.environ.get("AGENTV_SIMULATED_RUNS", "300"))
+"""2,000 is what the docs' figures were made with."""
+
+
+class Setting(NamedTuple):
+    """How many answers deserve to pass, how often a judge sees it, and how many of the answers have labels."""
+
+    truth: float
+    sensitivity: float
+    specificity: float
+    answers: int
+    labels: int
+    cluster: int = 1
+    """So many answers share the judge's luck."""
+    told: bool = False
+    """Whether the method is told of the clusters."""
+    truth_elsewhere: float = 0.5
+    """The pass rate of other runs, whose labels are used."""
+
+
+def draw(dice: Any, setting: Setting, answers: int, truth: float) -> tuple[Any, Any, Any]:
+    """Whether each answer deserves to pass, whether the judge passes it, and its cluster."""
+    deserved = dice.random(answers) < truth
+    cluster = np.arange(answers) // setting.cluster
+    luck = dice.random(cluster[-1] + 1)[cluster]
+    passed = np.where(deserved, luck < setting.sensitivity, luck >= setting.specificity)
+    return deserved, passed, cluster
+
+
+def clusters_of(values: Any, cluster: Any, told: bool) -> "Counter[tuple[int, float]]":
+    if not told:
+        right = int(values.sum())
+        return Counter({(1, 0.0): len(values) - right, (1, 1.0): right})
+    sizes, sums = np.bincount(cluster), np.bincount(cluster, weights=values)
+    return Counter((int(n), float(total)) for n, total in zip(sizes, sums, strict=True) if n)
+
+
+def corrected_by_own_labels(dice: Any, setting: Setting) -> Figure:
+    deserved, passed, cluster = draw(dice, setting, setting.answers, setting.truth)
+    chosen = np.zeros(setting.answers, bool)
+    chosen[dice.permutation(setting.answers)[: setting.labels]] = True
+    groups = cluster[chosen] if setting.told else np.arange(setting.labels)
+    labelled: dict[int, tuple[int, float, float]] = {}
+    for group, label, verdict in zip(groups, deserved[chosen], passed[chosen], strict=True):
+        n, y, f = labelled.get(group, (0, 0.0, 0.0))
+        labelled[group] = n + 1, y + label, f + verdict
+    rest = clusters_of(passed[~chosen], cluster[~chosen], setting.told)
+    return prediction_powered(Counter(labelled.values()), rest)
+
+
+def corrected_by_other_labels(dice: Any, setting: Setting) -> Figure:
+    answers = setting.labels if setting.cluster == 1 else 5 * setting.labels
+    deserved, passed, cluster = draw(dice, setting, answers, setting.truth_elsewhere)
+    chosen = dice.permutation(answers)[: setting.labels]
+    deserved, right, cluster = deserved[chosen], (deserved == passed)[chosen], cluster[chosen]
+    known = [clusters_of(right[which], cluster[which], setting.told) for which in (deserved, ~deserved)]
+    _, verdicts, groups = draw(dice, setting, setting.answers, setting.truth)
+    return rogan_gladen(clusters_of(verdicts, groups, setting.told), *known)
+
+
+class Coverage(NamedTuple):
+    """How often the interval has the truth in it, how wide it is, and how often there is one."""
+
+    share: float
+    width: float
+    given: float
+
+
+def coverage(method: Any, setting: Setting, runs: int = RUNS) -> Coverage:
+    dice = np.random.default_rng(20261117)
+    figures = [method(dice, setting) for _ in range(runs)]
+    found = [(each.ci_lower, each.ci_upper) for each in figures if each.value is not None]
+    hits = sum(low - 1e-12 <= setting.truth <= high + 1e-12 for low, high in found)
+    given = max(1, len(found))
+    return Coverage(hits / given, sum(high - low for low, high in found) / given, len(found) / runs)
