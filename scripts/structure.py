@@ -13,7 +13,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "agentv"
 ORDER = (
     "cli pytest_plugin",
-    "view",
+    "view grading",
     "run",
     "project importers",
     "evaluators",

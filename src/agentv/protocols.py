@@ -4,14 +4,23 @@ To add one is to write one small class with one of these methods; nothing else n
 """
 
 import enum
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import msgspec
 
 from agentv.errors import ProviderError
-from agentv.records import EvalResult, EvaluatorResult, Exchange, Json, ProviderRequest, ProviderResponse, Score
+from agentv.records import (
+    EvalCase,
+    EvalResult,
+    EvaluatorResult,
+    Exchange,
+    Json,
+    ProviderRequest,
+    ProviderResponse,
+    Score,
+)
 
 
 class Provider(Protocol):
@@ -210,6 +219,42 @@ class NamedEvaluator(Protocol):
 
     async def result(self, exchange: Exchange) -> EvaluatorResult:
         """Return its result; an evaluator that fails scores 0 and says why."""
+        ...
+
+
+class StoredAnswers(Protocol):
+    """Answers that are there already, and are scored again: they stand in for every target."""
+
+    @property
+    def provider(self) -> Provider:
+        """Gives the answers."""
+        ...
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The evaluators that score; all of them if this is None."""
+        ...
+
+    @property
+    def missing(self) -> int:
+        """How many trials of cases, of those that were asked for, have no answer."""
+        ...
+
+    @property
+    def without_case(self) -> int:
+        """How many answers no case has asked for."""
+        ...
+
+    def wants(self, case: EvalCase, trial: int) -> bool:
+        """Return whether this trial of a case is to be scored; it is asked once for each."""
+        ...
+
+    def finish(self, result: EvalResult) -> EvalResult:
+        """Return a new result with all that was stored of the answer."""
+        ...
+
+    def untouched(self) -> Iterator[EvalResult]:
+        """Yield the results that stay as they are."""
         ...
 
 

@@ -226,6 +226,8 @@ class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     """What a reader of the answer must know."""
     file_changes: str | None = None
     """What the agent changed in its workspace, as a unified diff; None if it had none."""
+    trace_complete: bool | None = None
+    """False if there was more to the trace than is known: nothing can then be said of what the agent did."""
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -313,6 +315,15 @@ class ShardPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 Failure = Literal["target", "timeout", "judge"]
 
 
+class GradedFrom(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The result whose answer was scored again."""
+
+    run_id: str | None = None
+    score: Fraction
+    evaluators: str | None = None
+    """The digest of how it was scored."""
+
+
 class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """What became of one case: one line of a results file."""
 
@@ -364,6 +375,8 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     description: str | None = None
     metadata: Mapping[str, Any] | None = None
     digests: Digests | None = None
+    graded_from: GradedFrom | None = None
+    """What `agentv grade` made this result of."""
 
     @property
     def judge_failed(self) -> bool:

@@ -14,6 +14,7 @@ from agentv.errors import AgentvError, SeveralProblems
 
 COMMANDS = {
     "eval": "Send every case to its target, score the answers, write the results.",
+    "grade": "Score the answers of an earlier run again; no target is asked.",
     "run": "The same as eval.",
     "results compare": "Tell whether one run is better than another, and how sure that is.",
     "results export": "Write results as a table: CSV, Markdown or JSONL.",

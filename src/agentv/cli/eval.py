@@ -1,39 +1,30 @@
 """`agentv eval`, which is also `agentv run`."""
 
 import asyncio
-import os
 import sys
 import time
-from collections.abc import Collection, Iterator
-from functools import partial
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from agentv.cases.read import READERS
+from agentv.cli.ending import Shown, check_written, conclude
 from agentv.cli.help import Command, options
-from agentv.cli.messages import print_lines, print_warnings, tell, tell_error
+from agentv.cli.messages import print_warnings, tell
 from agentv.cli.params import Amount, target_names
-from agentv.errors import AgentvError, NothingToRun, OutputError
-from agentv.formats.printable import printable
+from agentv.errors import NothingToRun
 from agentv.processes.child import kill_all
-from agentv.processes.interrupts import EXIT_CODE, cleanup
+from agentv.processes.interrupts import cleanup
 from agentv.redact import clean
-from agentv.report.github import Annotations, SourceLine
-from agentv.report.junit import junit_blocks
 from agentv.report.progress import progress_for
-from agentv.report.summary import summary_lines
 from agentv.results.formats import FORMATS
 from agentv.results.runs import RUNS
 from agentv.run.batch_files import break_off_batches
-from agentv.run.evaluate import DryRun, EvalOptions, RunEnd, RunReport, evaluate
+from agentv.run.evaluate import DryRun, EvalOptions, RunEnd, evaluate
 from agentv.run.output import STDOUT
-from agentv.run.plan import Plan
-from agentv.run.record import end_record
 from agentv.run.watcher import Silence
-from agentv.system.atomic_files import write_atomically
 from agentv.system.temporary import remove_all
 from agentv.view.beside import NoViewer, ViewerProcess, viewer_beside
 
@@ -72,7 +63,7 @@ def _may_be_evals(text: str) -> bool:
     return Path(text).suffix.lower() in READERS or any(sign in text for sign in "*?[") or Path(text).is_file()
 
 
-def _workers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+def workers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
     """A number from 1 to 50; what is no number at all is as good as nothing."""
     if value is None:
         return None
@@ -86,11 +77,11 @@ def _workers(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     return count
 
 
-def _formats(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+def formats(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     return [form for form in FORMATS if form.startswith(incomplete)]
 
 
-def _score(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
+def minimum_score(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
     if value is not None and not 0 <= value <= 1:
         raise click.BadParameter(f"{value} is not a score between 0 and 1")
     return value
@@ -140,16 +131,20 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 @where_results_go(
     "--out", type=click.Path(path_type=Path), help="Write results here, '-' is stdout; else to .agentv/results."
 )
-@where_results_go("--output-format", metavar="FORMAT", shell_complete=_formats, help="jsonl (default) or yaml.")
+@where_results_go("--output-format", metavar="FORMAT", shell_complete=formats, help="jsonl (default) or yaml.")
 @where_results_go("--junit", type=click.Path(path_type=Path), help="Also write the results as JUnit XML.")
 @where_results_go("--report", type=click.Path(path_type=Path), help="Also write the results as one HTML file.")
 @where_results_go("--no-inputs", is_flag=True, help="Leave out of the results what was asked and expected.")
 @where_results_go("--include-trace", is_flag=True, help="Put whole traces into the results.")
 @where_results_go(
-    "--fail-under", type=float, metavar="SCORE", callback=_score, help="Exit with 1 when the mean score is lower."
+    "--fail-under",
+    type=float,
+    metavar="SCORE",
+    callback=minimum_score,
+    help="Exit with 1 when the mean score is lower.",
 )
 @how_it_runs(
-    "--workers", metavar="N", callback=_workers, help="How many cases are in flight at once: 1 to 50, default 1."
+    "--workers", metavar="N", callback=workers, help="How many cases are in flight at once: 1 to 50, default 1."
 )
 @how_it_runs(
     "--agent-timeout",
@@ -180,8 +175,8 @@ def command(**flags: Any) -> None:
     """
     shown = Shown(**{name: flags.pop(name) for name in Shown.__struct_fields__})
     print_warnings(shown.verbose)
-    _check_written("--junit", shown.junit, "junit.xml", flags["out"])
-    _check_written("--report", shown.report, "report.html", flags["out"])
+    check_written("--junit", shown.junit, "junit.xml", flags["out"])
+    check_written("--report", shown.report, "report.html", flags["out"])
     _check_flags(flags)
     if shown.view and flags["out"] == STDOUT:
         raise click.UsageError("--view needs a results file, and --out is stdout")
@@ -199,26 +194,10 @@ def command(**flags: Any) -> None:
         except NothingToRun as nothing:
             tell(nothing.message)
             sys.exit(0)
-        code = _tell(report, shown)
-        end = partial(end_record, report.log, report.summary, seconds=time.monotonic() - started)
-        end(exit_code=code)
-        if not _write_pages(report.path, shown):
-            code = code or 1
-            end(exit_code=code)
+        code = conclude(report, shown, time.monotonic() - started)
         if report.end is not RunEnd.INTERRUPTED:
             viewer.stay()
         sys.exit(code)
-
-
-class Shown(msgspec.Struct, frozen=True):
-    """What is shown and told of a run besides its results."""
-
-    junit: Path | None
-    report: Path | None
-    fail_under: float | None
-    quiet: bool
-    verbose: bool
-    view: bool
 
 
 def _options(flags: dict[str, Any], viewer: ViewerProcess | NoViewer) -> EvalOptions:
@@ -248,91 +227,3 @@ def _check_flags(flags: dict[str, Any]) -> None:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --resume")
     if flags["resume"] and flags["out"] == STDOUT:
         raise click.UsageError("--resume needs a results file, and --out is stdout")
-
-
-def _check_written(option: str, path: Path | None, example: str, out: Path | None) -> None:
-    """Raise `OutputError` if what an option asks for could not be written: before anything is paid for."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise OutputError(f"{option} is a folder", file=path, hint=f"name a file in it: {path / example}")
-    if out is not None and (out == STDOUT or (out.exists() and not out.is_file())):
-        raise OutputError(f"{option} needs results in a regular file", file=out, hint="name another --out")
-    if out is not None and os.path.realpath(path) == os.path.realpath(out):
-        raise OutputError(f"{option} is --out as well", file=path, hint="name another file")
-
-
-def _tell(report: RunReport, shown: Shown) -> int:
-    """Print what became of a run, and return the exit code."""
-    summary = report.summary
-    if report.error is not None:
-        tell_error(report.error)
-    is_stdout = report.path == STDOUT
-    shown_in = report.path if report.path is not None and report.path.is_file() else None
-    lead = list(_lead_lines(report.plan))
-    lines = [*lead, *summary_lines(summary, clean, shown_in), "", "" if is_stdout else f"Results: {report.path}"]
-    print_lines(map(printable, lines), err=is_stdout)
-    if report.path is not None and not is_stdout:
-        _annotate(report.plan, report.path)
-    if report.end is RunEnd.INTERRUPTED:
-        tell("interrupted: what was done is in the results; go on with --resume")
-        return EXIT_CODE
-    if report.end is RunEnd.TOO_MANY_ERRORS:
-        tell(f"stopped after {summary.failed} errors: what was done is in the results; go on with --resume")
-    if summary.invalid:
-        left_out = "1 case was" if summary.invalid == 1 else f"{summary.invalid} cases were"
-        tell(f"warning: {left_out} left out as invalid, see the warnings above; --strict stops such a run at the start")
-    is_empty = report.plan.shard is not None and not report.plan.cases
-    under = shown.fail_under is not None and not is_empty and (summary.mean or 0.0) < shown.fail_under
-    if under:
-        tell(f"error: the mean {summary.mean or 0.0:.3f} is under {shown.fail_under:g}")
-    incomplete = summary.ledger.get("not run", 0) > 0
-    return 1 if report.end is RunEnd.FAILED or summary.failed or under or incomplete else 0
-
-
-def _lead_lines(plan: Plan) -> Iterator[str]:
-    """Yield what a reader of the summary must know first."""
-    if plan.dry_run:
-        yield from ("DRY RUN: a mock answered, no target and no judge was asked", "")
-    if (whole := plan.shard_plan) is not None:
-        rest = "" if plan.cases else ": it has no cases, and the results are empty"
-        results = "1 result" if whole.cases == 1 else f"{whole.cases} results"
-        yield from (f"SHARD {plan.shard}: {whole.shard_cases} of {results} (plan {whole.digest}){rest}", "")
-
-
-def _write_pages(results: Path | None, shown: Shown) -> bool:
-    """Write the results in the other forms that were asked for; return whether that went well."""
-    if results is None or not results.is_file():
-        return True  # a pipe, which cannot be read once more
-    try:
-        if shown.junit is not None:
-            write_atomically(shown.junit, junit_blocks(results))
-        if shown.report is not None and not results.stat().st_size:
-            tell("there are no results, so no report was written")
-        elif shown.report is not None:
-            from agentv.report.page.write import write_report
-
-            written = write_report([results], shown.report)
-            print_lines([printable(f"Report: {written.path}")])
-    except (AgentvError, OSError) as error:
-        tell_error(error if isinstance(error, AgentvError) else OutputError(str(error)))
-        return False
-    return True
-
-
-def _annotate(plan: Plan, results: Path) -> None:
-    """Tell of what did not pass where people of a pull request look for it."""
-    if not results.is_file():
-        return  # a pipe, which cannot be read once more
-    if os.environ.get("GITHUB_ACTIONS"):
-        annotations = Annotations(results)
-        wanted = annotations.cases
-        cases = (case for file in plan.files for case in plan.cases_of(file)) if wanted else ()
-        root = os.environ.get("GITHUB_WORKSPACE") or os.curdir
-        found = {
-            (clean(case.dataset), clean(case.id)): SourceLine(os.path.relpath(case.file.path, root), case.line)
-            for case in cases
-            if (clean(case.dataset), clean(case.id)) in wanted
-        }
-        for line in annotations.lines(found):
-            tell(line)

@@ -60,6 +60,10 @@ class Block(NamedTuple):
     """How many are of a dry run."""
     cut_off: int = 0
     """How many answers were cut off at the token limit."""
+    answers_of: Collection[str | None] = ()
+    """The runs that the answers are of."""
+    graded: int = 0
+    """How many answers were scored again."""
     evaluator_results: Sequence[Sequence[EvaluatorView]] | None = None
 
 
@@ -100,6 +104,8 @@ def make_block(rows: Sequence[ScoreView], options: CompareOptions) -> Block:
         metrics=[row.execution_metrics for row in views],
         dry_run=[row.dry_run for row in views].count(True),
         cut_off=[row.stop_reason for row in views].count("length"),
+        answers_of={row.answers_of for row in views},
+        graded=len(views) - [row.graded_from for row in views].count(None),
         evaluator_results=_evaluator_results(views) if options.by == "evaluator" else None,
     )
 

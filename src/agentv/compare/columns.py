@@ -156,7 +156,9 @@ class RunColumns(Scores):
         self.label_names: dict[str, int] = {}
         self.known_keys: set[str] = set()
         self.usage = Usage()
-        self.dry_run = self.cut_off = 0
+        self.dry_run = self.cut_off = self.graded = 0
+        self.answers_of: set[str | None] = set()
+        """The runs that the answers are of."""
         self.grouped: RunColumns | None = None
         """The same results once more, with the cases of each dataset or target kept apart."""
 
@@ -203,6 +205,8 @@ class RunColumns(Scores):
         self.usage.add_all(block.metrics)
         self.dry_run += block.dry_run
         self.cut_off += block.cut_off
+        self.graded += block.graded
+        self.answers_of.update(block.answers_of)
 
     def _setup_number(self, setup: Setup) -> int:
         if setup not in self._setup_numbers:

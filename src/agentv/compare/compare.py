@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 
 from agentv.compare.changes import find_changes
@@ -10,11 +11,23 @@ from agentv.compare.columns import RunColumns
 from agentv.compare.groups import clusters_of, compare_groups
 from agentv.compare.pairs import Pairs, in_both, pair_scores
 from agentv.compare.read import RunFiles, Runs, read_runs
-from agentv.compare.records import BY, MARGIN, AnswerCosts, CompareOptions, Comparison, Counts, Source, Totals
+from agentv.compare.records import (
+    BY,
+    MARGIN,
+    AnswerCosts,
+    CompareOptions,
+    Comparison,
+    Counts,
+    Grading,
+    Source,
+    Statistics,
+    Totals,
+)
 from agentv.compare.verdict import paired_statistics
 from agentv.errors import ConfigError, ResultsError, nearest
 from agentv.records import Problem
 from agentv.results.usage import Usage
+from agentv.stats.agreement import kappa
 from agentv.stats.decimals import mean
 
 
@@ -61,6 +74,7 @@ def _compare_runs(first: RunColumns, second: RunColumns, runs: Runs, options: Co
     changed, unchanged = find_changes(first, second, numbers)
     paired, clusters = pair_scores(first, second, numbers, pairs.deltas), clusters_of(first, second)
     parts, left_out = compare_groups(paired, options, runs.groups)
+    statistics = paired_statistics(paired, options.margin, clusters)
     return Comparison(
         matched=pairs,
         unmatched=unmatched,
@@ -73,7 +87,8 @@ def _compare_runs(first: RunColumns, second: RunColumns, runs: Runs, options: Co
             meanDelta=paired.mean if paired.deltas is pairs.deltas else mean(pairs.deltas),
             repeats=Counts(file1=first.repeats, file2=second.repeats),
         ),
-        statistics=paired_statistics(paired, options.margin, clusters),
+        statistics=statistics,
+        grading=_grading(first, second, statistics),
         changed=changed,
         unchanged=None if unchanged is None else paired_statistics(paired.select(unchanged), options.margin, clusters),
         by=parts,
@@ -81,6 +96,31 @@ def _compare_runs(first: RunColumns, second: RunColumns, runs: Runs, options: Co
         threshold=options.threshold,
         warnings=tuple(_warnings(first, second, len(pairs))),
         notes=tuple(_notes(first, second, options, left_out)),
+    )
+
+
+def _grading(first: RunColumns, second: RunColumns, statistics: Statistics) -> Grading | None:
+    """Return how far two gradings of the same answers agree; None if the answers are not the same."""
+    passes = statistics.passes
+    is_same = first.answers_of == second.answers_of and None not in first.answers_of
+    if not is_same or not (first.graded or second.graded) or passes is None:
+        return None
+    both = passes.passed1 - passes.lost
+    neither = statistics.pairs - both - passes.lost - passes.gained
+    kinds = {
+        ("pass", "pass"): both,
+        ("fail", "fail"): neither,
+        ("pass", "fail"): passes.lost,
+        ("fail", "pass"): passes.gained,
+    }
+    found = kappa(table for kind, times in kinds.items() for table in repeat({kind: 1}, times))
+    flipped = passes.lost + passes.gained
+    return Grading(
+        agreed=statistics.pairs - flipped,
+        flipped=flipped,
+        kappa=found.value,
+        ci_lower=found.ci_lower,
+        ci_upper=found.ci_upper,
     )
 
 

@@ -166,6 +166,16 @@ class Changed(Fields, frozen=True, kw_only=True):
     """Pairs of which a result has no fingerprints."""
 
 
+class Grading(Fields, frozen=True, kw_only=True):
+    """How far two gradings of the same answers agree: in how many pairs, and Cohen's kappa with its 95% interval."""
+
+    agreed: int
+    flipped: int
+    kappa: float | None = None
+    ci_lower: float | None = None
+    ci_upper: float | None = None
+
+
 class AnswerCosts(Fields, frozen=True, kw_only=True):
     """What an answer took: the means of tokens and money, and two quantiles of the time; None is unknown."""
 
@@ -208,6 +218,8 @@ class Comparison(Fields, frozen=True, kw_only=True):
     changed: Changed
     unchanged: Statistics | None
     """The same figures for the pairs of which neither the case nor the evaluators have changed, if any have."""
+    grading: Grading | None = None
+    """How far the scores agree, if one file has the answers of the other, scored again."""
     by: Mapping[str, tuple[Part, ...]]
     files: tuple[Source, Source]
     threshold: float

@@ -288,6 +288,11 @@ def _own_settings(config: Json, type_: type[EvaluatorSettings]) -> Json:
     return {**known, rest: {**own, **unknown}} if unknown and isinstance(own, dict) else known
 
 
+def evaluator_names(case: EvalCase) -> list[str]:
+    """Return the names of the evaluators of a case."""
+    return [str(config.get("name") or config.get("type") or "") for config in _configs(case)]
+
+
 def _configs(case: EvalCase) -> Sequence[Json]:
     """Return the settings of each evaluator of a case."""
     configs = list(case.evaluators)

@@ -95,12 +95,16 @@ class CaseEvaluators:
             self._last = Digests(case=case, target=target, agentv=__version__, **self.digests)
         return msgspec.structs.replace(self._last, case=case)
 
-    async def results(self, exchange: Exchange) -> tuple[EvaluatorResult, ...]:
-        """Return the result of each evaluator; they run in parallel if more than one of them waits for something."""
+    async def results(self, exchange: Exchange, names: frozenset[str] | None = None) -> tuple[EvaluatorResult, ...]:
+        """Return the result of each evaluator, or of those with these names.
+
+        They run in parallel if more than one of them waits for something.
+        """
+        chosen = self.evaluators if names is None else [each for each in self.evaluators if each.name in names]
         if not self._in_parallel:
-            return tuple([await configured.result(exchange) for configured in self.evaluators])
+            return tuple([await configured.result(exchange) for configured in chosen])
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(configured.result(exchange)) for configured in self.evaluators]
+            tasks = [group.create_task(configured.result(exchange)) for configured in chosen]
         return tuple(task.result() for task in tasks)
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from agentv.compare.gate import has_unmatched
 from agentv.compare.pairs import Pairs
-from agentv.compare.records import BY, Changed, Comparison, Delta, Part, Source, Statistics
+from agentv.compare.records import BY, Changed, Comparison, Delta, Grading, Part, Source, Statistics
 from agentv.formats.printable import printable
 from agentv.report.layout import wrap
 from agentv.report.quantities import format_change, format_count, format_duration, format_money
@@ -50,7 +50,7 @@ def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         figures = "" if delta is None else f"Δ {signed(delta.mean)}, {interval_text(delta)}, "
         pairs = "1 pair" if found.pairs == 1 else f"{found.pairs} pairs"
         yield f"{name}{_verdict(comparison)}: {figures}{pairs}, margin {found.margin:g}"
-        yield from changed_lines(comparison.changed)
+        yield from changed_lines(comparison)
         costs = [
             f"{what} {a} -> {b}{f' ({change})' if change else ''}" for what, a, b, change in answer_costs(comparison)
         ]
@@ -65,13 +65,28 @@ def _verdict(comparison: Comparison) -> str:
     return f"{found}, of the cases in both" if has_unmatched(comparison) else found
 
 
-def changed_lines(changed: Changed) -> Iterator[str]:
+def changed_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield what is not the same besides the answers, or that the answers are."""
+    changed, grading = comparison.changed, comparison.grading
+    if grading is not None:
+        yield f"the answers are the same, and were scored again: {grading_text(grading)}"
     for name in changed.targets[:MAX_TARGETS]:
         yield f"target {name} is another version"
     if (more := len(changed.targets) - MAX_TARGETS) > 0:
         yield f"and so are {more} more targets"
     if text := describe_changes(changed):
         yield f"changed besides the target: {text}"
+
+
+def grading_text(grading: Grading) -> str:
+    """Return how far two gradings of the same answers agree."""
+    pairs = grading.agreed + grading.flipped
+    text = f"the gradings agree in {grading.agreed} of {pairs} pairs"
+    if grading.kappa is None:
+        return text
+    low, high = grading.ci_lower, grading.ci_upper
+    between = "" if low is None or high is None else f" (95%: {low:.2f} to {high:.2f})"
+    return f"{text}, Cohen's kappa {grading.kappa:.2f}{between}"
 
 
 def answer_costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
@@ -126,7 +141,7 @@ def extra_lines(comparison: Comparison, width: int | None = None) -> Iterator[st
     """Yield what the line of one of several comparisons has no room for."""
     yield ""
     yield printable(f"{comparison.files[1].path}: {' | '.join(_counts(comparison))}")
-    yield from changed_lines(comparison.changed)
+    yield from changed_lines(comparison)
     yield from map(printable, note_lines(comparison))
     yield from _cost_lines(comparison, width)
     for kind, parts in comparison.by.items():
@@ -158,7 +173,7 @@ def detail_lines(comparison: Comparison, width: int | None = None) -> Iterator[s
     found, summary, files = comparison.statistics, comparison.summary, comparison.files
     yield f"A = {_file(files[0])}   B = {_file(files[1])}"
     yield " | ".join(_counts(comparison))
-    yield from changed_lines(comparison.changed)
+    yield from changed_lines(comparison)
     yield from _figures(found, "")
     if comparison.unchanged is not None:
         yield f"only the {comparison.unchanged.pairs} pairs of which nothing else has changed:"

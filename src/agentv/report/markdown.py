@@ -75,7 +75,7 @@ def _points(comparison: Comparison) -> Iterator[str]:
             shown = ", ".join(_code(pairs_of(comparison)[place].eval_id) for place in places[:SHOWN])
             more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
             yield f"**{len(places)} {title}**: {shown}{more}"
-    yield from map(_text, changed_lines(comparison.changed))
+    yield from map(_text, changed_lines(comparison))
     yield from map(_text, note_lines(comparison))
 
 

@@ -61,6 +61,8 @@ def _ledger_lines(summary: Summary) -> Iterator[str]:
     what = f"runs planned ({cases}, {trials} trials each)" if trials > 1 else "planned"
     terms = [f"{count} {_singular(name, count)}" for name, count in summary.ledger.items() if count]
     yield from wrap_terms(f"  {summary.planned} {what} = ", terms or ["0"], "+")
+    if count := summary.no_case:
+        yield f"  {'1 answer is' if count == 1 else f'{count} answers are'} to no case of these eval files"
 
 
 def _singular(what: str, count: int) -> str:

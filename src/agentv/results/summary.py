@@ -73,6 +73,8 @@ class Summary:
         self.cases, self.invalid, self.trials = cases, invalid, trials
         self.target_errors = self.timeouts = self.judge_failures = self.already_done = 0
         self.unscored_earlier = 0
+        self.no_answer = self.no_case = 0
+        """Of answers that are graded again: how many are missing, and how many nobody asked for."""
         self._scored = 0.0
         self.errors: dict[str, ErrorGroup] = {}
         """Equal errors, by what they say; only the first are told apart."""
@@ -268,6 +270,7 @@ class Summary:
             "timeouts": self.timeouts,
             "skipped as invalid": self.invalid * self.trials,
             "already done": self.already_done,
+            "no answer": self.no_answer,
         }
         if rest := self.planned - sum(counted.values()):
             counted["not run"] = rest

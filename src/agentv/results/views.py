@@ -58,6 +58,12 @@ class ScoreView(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tru
     score: Fraction
 
 
+class GradedView(msgspec.Struct, frozen=True, gc=False):
+    """Of which run the answer is that was scored again."""
+
+    run_id: str | None = None
+
+
 class VerdictView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
     """A result with what tells whether it passed."""
 
@@ -82,7 +88,14 @@ class ResultView(VerdictView, frozen=True, gc=False):
     digests: DigestsView | None = None
     stop_reason: str | None = None
     dry_run: bool | None = None
+    run_id: str | None = None
+    graded_from: GradedView | None = None
     execution_metrics: MetricsView | None = None
+
+    @property
+    def answers_of(self) -> str | None:
+        """The run that the answer is of."""
+        return self.run_id if self.graded_from is None else self.graded_from.run_id
 
 
 class PlacedView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
@@ -174,7 +187,6 @@ class PageView(TrialView, frozen=True, gc=False):
 
     candidate_answer: str | None = None
     evaluator_results: tuple[EvaluatorView, ...] | None = None
-    run_id: str | None = None
     note: str | None = None
 
 

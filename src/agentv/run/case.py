@@ -24,8 +24,16 @@ from agentv.system.dumps import Dumps
 class CaseRunner:
     """Runs cases, each by itself. Whatever goes wrong with a case is in its result, and nobody else's trouble."""
 
-    def __init__(self, plan: Plan, targets: OpenTargets, evaluators: EvaluatorBuilder, watcher: Watcher):
-        options = targets.options
+    def __init__(
+        self,
+        plan: Plan,
+        targets: OpenTargets,
+        evaluators: EvaluatorBuilder,
+        watcher: Watcher,
+        names: frozenset[str] | None = None,
+    ):
+        """`names` are the evaluators that score, if it is not all of them."""
+        options, self._names = targets.options, names
         self._plan, self._caller, self._evaluators, self._watcher = plan, targets.caller, evaluators, watcher
         self._trials = options.trials
         self._kept = KeptPlace(plan.folder, options.run_id or "run")
@@ -64,7 +72,7 @@ class CaseRunner:
                 return self._result(job, outcome, digests)
             workspace = work.path if work is not None else None
             exchange = Exchange(case=job.case, request=job.request, response=outcome.response, workspace=workspace)
-            return self._result(job, outcome, digests, await evaluators.results(exchange))
+            return self._result(job, outcome, digests, await evaluators.results(exchange, self._names))
         except AgentvError:
             raise  # what cannot be written concerns all cases
         except Exception as error:

@@ -20,7 +20,7 @@ from agentv.evaluators.build import EvaluatorBuilder
 from agentv.notices import note
 from agentv.processes.interrupts import stop_on_signal
 from agentv.project.discovery import eval_files
-from agentv.protocols import Provider, ResultSink
+from agentv.protocols import Provider, ResultSink, StoredAnswers
 from agentv.providers.mock import Mock, MockSettings
 from agentv.providers.python import PythonFunction
 from agentv.records import EvalResult, Problem
@@ -29,7 +29,8 @@ from agentv.results.runs import RunLog, new_run_id
 from agentv.results.summary import Summary
 from agentv.results.write import ResultFile
 from agentv.run.case import CaseRunner
-from agentv.run.output import STDOUT, OutputOptions, mask_result, open_output
+from agentv.run.jobs import IsDone
+from agentv.run.output import STDOUT, Output, OutputOptions, mask_result, open_output
 from agentv.run.plan import Plan, RunOptions, Selection
 from agentv.run.planner import PlanOptions, make_plan
 from agentv.run.record import start_record
@@ -80,6 +81,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """When resuming, run again what did not pass."""
     failed_in: Path | None = None
     """Run only the cases that did not pass in this results file."""
+    stored: StoredAnswers | None = None
+    """Answers that are scored in the place of asking any target."""
     only: tuple[tuple[str, str], ...] | None = None
     """Run only these cases, by dataset and id."""
     include_inputs: bool = True
@@ -164,10 +167,11 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
         evaluators = EvaluatorBuilder(  # planning has told the warnings
             judges, dry_run=plan.dry_run, warn=_ignore, targets=options.targets
         )
-        cases = CaseRunner(plan, targets, evaluators, watcher)
+        stored = options.stored
+        cases = CaseRunner(plan, targets, evaluators, watcher, stored.names if stored is not None else None)
         summary = Summary(plan.cases, plan.invalid, options.trials, clean, options.by)
         with open_output(options.output, plan, evaluators, summary) as output:
-            results = _Results(output.file, summary, sink)
+            results = _Results(output.file, summary, sink, stored)
             if options.runs_folder is not None:
                 log = start_record(plan, run_id, options.command, output.path, options.runs_folder)
             if options.on_open is not None and output.path is not None:
@@ -178,7 +182,10 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
             assert task is not None
             try:
                 with stop_on_signal(task) as stop:
-                    await run_jobs(plan, targets, cases, sink=results, watcher=watcher, is_done=output.is_done)
+                    await run_jobs(
+                        plan, targets, cases, sink=results, watcher=watcher, is_done=_is_done(output, stored)
+                    )
+                    results.write_untouched()
             except asyncio.CancelledError:
                 if not stop.is_requested:
                     raise
@@ -242,16 +249,39 @@ def _stand_in(options: EvalOptions) -> Provider | None:
     """Return what answers in the place of every target, if anything does."""
     if options.dry_run is not None:
         return options.dry_run.provider()
+    if options.stored is not None:
+        return options.stored.provider
     return PythonFunction(options.function) if options.function is not None else None
+
+
+def _is_done(output: Output, stored: StoredAnswers | None) -> IsDone | None:
+    """Return what tells whether a trial of a case need not be run: it has a result, or no answer to score."""
+    if stored is None:
+        return output.is_done
+    return lambda case, trial: not stored.wants(case, trial)
 
 
 class _Results:
     """Takes each result through the one door: to the file, to the summary, and to whoever else wants it."""
 
-    def __init__(self, file: ResultFile | None, summary: Summary, sink: ResultSink | None):
-        self._file, self._summary, self._sink = file, summary, sink
+    def __init__(
+        self, file: ResultFile | None, summary: Summary, sink: ResultSink | None, stored: StoredAnswers | None = None
+    ):
+        self._file, self._summary, self._sink, self._stored = file, summary, sink, stored
+
+    def write_untouched(self) -> None:
+        """Write the stored results that stay as they are; count what was not there to score."""
+        if self._stored is None:
+            return
+        for result in self._stored.untouched():
+            if self._file is not None:
+                self._file.write(result)
+            self._summary.add_earlier((result.dataset, result.eval_id), result)
+        self._summary.no_answer, self._summary.no_case = self._stored.missing, self._stored.without_case
 
     def write(self, result: EvalResult) -> None:
+        if self._stored is not None:
+            result = self._stored.finish(result)
         if self._file is not None:
             self._file.write(result)
         masked = mask_result(result, clean) if self._sink is not None else result

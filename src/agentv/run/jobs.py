@@ -117,7 +117,7 @@ class JobStream:
             request, problem = build_or_explain(case, file, planned)
             digest = case_digest(case, request)
             for trial in left:
-                is_first = trial == 1 or (is_done is not None and is_done(case, 1))
+                is_first = trial == left[0]
                 yield Job(case, trial, planned, target, _for_trial(request, trial), problem, digest, is_first, batch)
 
     def single_jobs(self, file: PlannedFile) -> Iterator[Job]:

@@ -76,7 +76,7 @@ def result_of(
     case, request, inputs = job.case, job.request, context.include_inputs
     response, known = outcome.response, outcome.known
     trace = build_trace(known) if known else None
-    total = _combine(scores)
+    total = combine_scores(scores)
     failure = outcome.failure if outcome.error is not None else "judge" if total.failed else None
     return EvalResult(
         timestamp=_now(),
@@ -117,7 +117,7 @@ def result_of(
     )
 
 
-def _combine(scores: tuple[EvaluatorResult, ...]) -> Score | EvaluatorResult:
+def combine_scores(scores: tuple[EvaluatorResult, ...]) -> Score | EvaluatorResult:
     """Return the score of a case: the weighted mean, and all that the evaluators say.
 
     The verdict is `fail` if an evaluator that counts says so, be its score what it may.

@@ -149,7 +149,9 @@ class Plan(NamedTuple):
     def _called(self, target: PlannedTarget) -> str:
         if self.dry_run:
             return "mock"
-        return target.settings.describe() if target.settings and self.stand_in is None else "a Python function"
+        if target.settings is not None and self.stand_in is None:
+            return target.settings.describe()
+        return getattr(self.stand_in, "called", "a Python function")
 
     def workers(self, asked: int | None) -> int:
         """Return how many cases run at once: as many as were asked for, else as the targets take."""

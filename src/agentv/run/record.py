@@ -15,6 +15,8 @@ LEDGER = {
     "skipped as invalid": "skipped",
     "already done": "already_done",
     "not run": "not_run",
+    "no answer": "no_answer",
+    "no case": "no_case",
 }
 """How the entries of the summary's ledger are called in a record."""
 CALLED = ("model", "deployment")
@@ -51,7 +53,7 @@ def end_record(log: RunLog | None, summary: Summary, *, exit_code: int, seconds:
         return
     status: Status = {0: "done", 1: "done", 130: "interrupted"}.get(exit_code, "failed")  # type: ignore[assignment]
     ledger = {"planned": summary.planned} | dict.fromkeys(LEDGER.values(), 0)
-    ledger |= {LEDGER[name]: count for name, count in summary.ledger.items()}
+    ledger |= {LEDGER[name]: count for name, count in summary.ledger.items()} | {"no_case": summary.no_case}
     interval = summary.interval or (None, None)
     usage = summary.usage
     tokens = usage.input_tokens.sum + usage.output_tokens.sum

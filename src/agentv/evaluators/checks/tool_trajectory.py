@@ -90,6 +90,10 @@ class ToolTrajectory(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknow
     def score(self, exchange: Exchange, match: Match) -> Score:
         """Return the score of an answer; `match` finds patterns."""
         trace = build_trace(exchange.response)
+        if exchange.response.trace_complete is False:
+            return Score(
+                score=0.0, misses=("the trace is not complete: nobody knows which tools were called",), failed=True
+            )
         if trace is None:
             if not exchange.response.output_messages:
                 return Score(score=0.0, misses=("No trace available for evaluation",))

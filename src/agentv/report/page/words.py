@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from agentv.compare.records import Comparison
-from agentv.report.comparison import answer_costs, describe_changes
+from agentv.report.comparison import answer_costs, describe_changes, grading_text
 from agentv.report.page.figures import Figures
 
 SHOWN_TARGETS = 5
@@ -62,6 +62,8 @@ def comparison_headline(comparison: Comparison, fixed: int, broken: int) -> str:
 
 def comparison_notes(comparison: Comparison) -> Iterator[str]:
     """Yield what else differs between the runs, and what to know before believing the figures."""
+    if comparison.grading is not None:
+        yield f"The answers are the same, and were scored again: {grading_text(comparison.grading)}."
     for name in comparison.changed.targets[:SHOWN_TARGETS]:
         yield f"Target {name} is another version."
     if changed := describe_changes(comparison.changed):

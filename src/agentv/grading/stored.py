@@ -1,0 +1,249 @@
+"""A results file -> answers for a run that scores them again, and the results that come of it."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from agentv.errors import ProviderError, ResultsError
+from agentv.protocols import Provider
+from agentv.records import (
+    Digests,
+    EvalCase,
+    EvalResult,
+    EvaluatorResult,
+    GradedFrom,
+    Problem,
+    ProviderRequest,
+    ProviderResponse,
+)
+from agentv.redact import clean
+from agentv.results.formats import DECODE_ERRORS, ResultFormat, format_for, sniff
+from agentv.results.read import read_result_blocks
+from agentv.results.views import VerdictView
+from agentv.run.outcome import combine_scores
+from agentv.scoring import verdict_of
+from agentv.system.compact_sets import HashIndex
+
+Only = Literal["judge-failed", "error"]
+_START_BYTES = 4096
+NO_ANSWER = "name a results file of 'agentv eval', or import answers with 'agentv import'"
+
+
+class AnswerView(VerdictView, frozen=True, gc=False, kw_only=True):
+    """A result with what tells whose answer it has, and that it has one."""
+
+    candidate_answer: str
+    dataset: str = ""
+    target: str = ""
+    trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class Key(NamedTuple):
+    """The dataset, the id and the trial of an answer."""
+
+    dataset: str
+    eval_id: str
+    trial: int
+
+
+class StoredRun:
+    """The answers of a results file, each given to its case once more.
+
+    With `only`, just these results are scored again; the others stay as they are. With `names`, just these evaluators
+    score, and the scores of the others stay.
+    """
+
+    def __init__(self, path: Path, only: Only | None = None, names: Sequence[str] = (), target: str | None = None):
+        """Find all answers of the file; raise `ResultsError` with everything that is wrong with it."""
+        self.path, self._only, self._target = path, only, target
+        self.names = frozenset(names) or None
+        self.trials, self.answers = 1, 0
+        self.targets: dict[str, None] = {}
+        self.missing = self.changed_questions = self.without_trace = 0
+        """How many trials of cases have no answer, how many were asked something else, how many lack their trace."""
+        self._places, self._by_id, self._shared = HashIndex(), HashIndex(), set[int]()
+        self._offsets: list[int] = []
+        self._is_graded = bytearray()
+        self._used: set[int] = set()
+        self._open: dict[Key, EvalResult] = {}
+        problems: list[Problem] = []
+        for block in read_result_blocks(path, AnswerView):
+            for view, offset, _ in block.places():
+                self._add(view, offset, problems)
+        if not self.answers and not problems:
+            problems.append(Problem(message="there are no answers in this file", file=path, hint=NO_ANSWER))
+        if problems:
+            raise ResultsError(problems)
+        self._file = path.open("rb")
+        self._form: ResultFormat = sniff(self._file.peek(_START_BYTES)) or format_for(path)
+        self.provider: Provider = _Answers(self)
+
+    def _add(self, view: AnswerView, offset: int, problems: list[Problem]) -> None:
+        if self._target is not None and view.target != self._target:
+            return
+        key = Key(view.dataset, view.eval_id, view.trial or 1)
+        if self._places.get(key) >= 0:
+            hint = "name the target whose answers are meant with --target, or keep one result for each case"
+            message = f"there are two answers to {view.eval_id!r}"
+            if len(problems) < 10:
+                problems.append(Problem(message=message, file=self.path, hint=hint))
+            return
+        number = len(self._offsets)
+        self._places.add(key, number)
+        if self._by_id.get(key[1:]) < 0:
+            self._by_id.add(key[1:], number)
+        else:
+            self._shared.add(hash(key[1:]))
+        self._offsets.append(offset)
+        self._is_graded.append(self._names(view))
+        self.answers += 1
+        self.trials = max(self.trials, key.trial)
+        self.targets[view.target] = None
+
+    def _names(self, view: AnswerView) -> bool:
+        """Return whether `only` names this result."""
+        if self._only is None:
+            return True
+        return view.failure == "judge" if self._only == "judge-failed" else view.error is not None
+
+    def _number(self, dataset: str, eval_id: str, trial: int) -> int:
+        """Return the number of an answer, -1 if there is none; that of another dataset, if only one has the id."""
+        found = self._places.get(Key(clean(dataset), clean(eval_id), trial))
+        if found < 0 and hash((clean(eval_id), trial)) not in self._shared:
+            found = self._by_id.get((clean(eval_id), trial))
+        return found
+
+    def wants(self, case: EvalCase, trial: int) -> bool:
+        """Return whether this trial of a case is to be scored again; it is asked once for each."""
+        number = self._number(case.dataset, case.id, trial)
+        if number < 0:
+            self.missing += 1
+            return False
+        self._used.add(number)
+        return bool(self._is_graded[number])
+
+    @property
+    def without_case(self) -> int:
+        """How many answers no case has asked for."""
+        return self.answers - len(self._used)
+
+    def answer(self, request: ProviderRequest) -> ProviderResponse:
+        """Return what was answered; raise `ProviderError` if it was an error."""
+        stored = self._read(self._number(request.dataset, request.eval_id, request.trial))
+        self._open[Key(request.dataset, request.eval_id, request.trial)] = stored
+        if stored.question is not None and stored.question != clean(request.question):
+            self.changed_questions += 1
+        if stored.error is not None:
+            raise ProviderError(stored.error)
+        lacks_trace = stored.trace is None and stored.trace_summary is not None and stored.trace_summary.event_count > 0
+        self.without_trace += lacks_trace
+        metrics = stored.execution_metrics
+        return ProviderResponse(
+            text=stored.candidate_answer,
+            trace=stored.trace,
+            token_usage=metrics.token_usage if metrics else None,
+            cost_usd=metrics.cost_usd if metrics else None,
+            duration_ms=metrics.duration_ms if metrics else None,
+            stop_reason=stored.stop_reason,
+            file_changes=stored.file_changes,
+            trace_complete=False if lacks_trace else None,
+        )
+
+    def finish(self, result: EvalResult) -> EvalResult:
+        """Return a new result with all that was stored of the answer, and what it was graded from."""
+        stored = self._open.pop(Key(result.dataset, result.eval_id, result.trial or 1))
+        scores = result.evaluator_results
+        if stored.error is None and self.names is not None:
+            scores = _merged(stored.evaluator_results, scores)
+        total = combine_scores(scores)
+        digests, before = result.digests, stored.digests
+        if digests is not None and before is not None:
+            digests = replace(digests, target=before.target)
+        is_scored = stored.error is None
+        return replace(
+            result,
+            target=stored.target,
+            attempt=stored.attempt,
+            trial=stored.trial,
+            score=round(total.score, 12) if is_scored else result.score,
+            verdict=("fail" if total.verdict == "fail" else verdict_of(total.score)) if is_scored else result.verdict,
+            hits=total.hits,
+            misses=total.misses,
+            reasoning=total.reasoning or None,
+            evaluator_results=scores,
+            question=stored.question if stored.question is not None else result.question,
+            stop_reason=stored.stop_reason,
+            note=stored.note,
+            trace=stored.trace,
+            trace_summary=stored.trace_summary,
+            execution_metrics=stored.execution_metrics,
+            error_details=stored.error_details,
+            failure=stored.failure if not is_scored else "judge" if total.failed else None,
+            dry_run=stored.dry_run,
+            digests=digests,
+            graded_from=GradedFrom(
+                run_id=stored.run_id, score=stored.score, evaluators=before.evaluators if before else None
+            ),
+        )
+
+    def untouched(self) -> Iterator[EvalResult]:
+        """Yield the results that stay as they are, if `only` names some."""
+        if self._only is not None:
+            for number, is_graded in enumerate(self._is_graded):
+                if not is_graded or number not in self._used:
+                    yield self._read(number)
+
+    def _read(self, number: int) -> EvalResult:
+        try:
+            self._file.seek(self._offsets[number])
+            raw = next(iter(self._form.split(self._file)))
+            try:
+                found: EvalResult = self._form.decoder(EvalResult)(raw)
+            except msgspec.ValidationError:  # of an older version, or of another tool
+                found = _with_defaults(self._form.decoder(dict)(raw))
+        except (OSError, StopIteration, *DECODE_ERRORS) as error:
+            raise ProviderError(f"a result in {self.path.name} cannot be used: {error}") from error
+        return found
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Answers:
+    """Gives stored answers in the place of every target."""
+
+    def __init__(self, stored: StoredRun):
+        self._stored = stored
+        self.called = f"answers of {stored.path}"
+
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        return self._stored.answer(request)
+
+
+def _with_defaults(fields: dict[str, Any]) -> EvalResult:
+    defaults = {"timestamp": "", "dataset": "", "target": "", "attempt": 1}
+    score = fields.get("score")
+    names = EvalResult.__struct_fields__
+    known = {name: value for name, value in fields.items() if name in names and value is not None}
+    verdict = {"verdict": verdict_of(score)} if isinstance(score, int | float) else {}
+    if "digests" in known and not _fits(known["digests"], Digests):
+        del known["digests"]
+    return msgspec.convert(defaults | verdict | known, EvalResult)
+
+
+def _fits(value: Any, type_: type) -> bool:
+    try:
+        msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _merged(before: tuple[EvaluatorResult, ...], now: tuple[EvaluatorResult, ...]) -> tuple[EvaluatorResult, ...]:
+    """Return the results of evaluators, with new ones in the place of those of the same name, or at the end."""
+    new = {part.name: part for part in now}
+    kept = [new.pop(part.name, part) for part in before]
+    return (*kept, *new.values())
