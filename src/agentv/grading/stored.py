@@ -1,6 +1,8 @@
 """A results file -> answers for a run that scores them again, and the results that come of it."""
 
+from array import array
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -21,14 +23,14 @@ from agentv.records import (
 )
 from agentv.redact import clean
 from agentv.results.formats import DECODE_ERRORS, ResultFormat, format_for, sniff
-from agentv.results.read import read_result_blocks
+from agentv.results.read import Block, read_result_blocks
 from agentv.results.views import VerdictView
 from agentv.run.outcome import combine_scores
 from agentv.scoring import verdict_of
-from agentv.system.compact_sets import HashIndex
 
 Only = Literal["judge-failed", "error"]
 _START_BYTES = 4096
+MOST_PROBLEMS = 10
 NO_ANSWER = "name a results file of 'agentv eval', or import answers with 'agentv import'"
 
 
@@ -64,57 +66,68 @@ class StoredRun:
         self.targets: dict[str, None] = {}
         self.missing = self.changed_questions = self.without_trace = 0
         """How many trials of cases have no answer, how many were asked something else, how many lack their trace."""
-        self._places, self._by_id, self._shared = HashIndex(), HashIndex(), set[int]()
-        self._offsets: list[int] = []
-        self._is_graded = bytearray()
-        self._used: set[int] = set()
+        self._places: dict[int, int] = {}
+        """The number of each answer, by the hash of its key."""
+        self._by_id: dict[int, int] | None = None
+        self._offsets, self._is_graded = array("Q"), bytearray()
         self._open: dict[Key, EvalResult] = {}
-        problems: list[Problem] = []
         for block in read_result_blocks(path, AnswerView):
-            for view, offset, _ in block.places():
-                self._add(view, offset, problems)
-        if not self.answers and not problems:
-            problems.append(Problem(message="there are no answers in this file", file=path, hint=NO_ANSWER))
-        if problems:
-            raise ResultsError(problems)
+            self._add(block)
+        self.answers = len(self._offsets)
+        self._was_used = bytearray(self.answers)
+        if not self.answers:
+            raise ResultsError([Problem(message="there are no answers in this file", file=path, hint=NO_ANSWER)])
+        if len(self._places) < self.answers:
+            raise ResultsError(list(islice(self._repeated(), MOST_PROBLEMS)))
         self._file = path.open("rb")
         self._form: ResultFormat = sniff(self._file.peek(_START_BYTES)) or format_for(path)
         self.provider: Provider = _Answers(self)
 
-    def _add(self, view: AnswerView, offset: int, problems: list[Problem]) -> None:
-        if self._target is not None and view.target != self._target:
-            return
-        key = Key(view.dataset, view.eval_id, view.trial or 1)
-        if self._places.get(key) >= 0:
-            hint = "name the target whose answers are meant with --target, or keep one result for each case"
-            message = f"there are two answers to {view.eval_id!r}"
-            if len(problems) < 10:
-                problems.append(Problem(message=message, file=self.path, hint=hint))
-            return
-        number = len(self._offsets)
-        self._places.add(key, number)
-        if self._by_id.get(key[1:]) < 0:
-            self._by_id.add(key[1:], number)
-        else:
-            self._shared.add(hash(key[1:]))
-        self._offsets.append(offset)
-        self._is_graded.append(self._names(view))
-        self.answers += 1
-        self.trials = max(self.trials, key.trial)
-        self.targets[view.target] = None
+    def _add(self, block: Block[AnswerView]) -> None:
+        """Note where the answers of a block are."""
+        for view, offset, _ in block.places():
+            if self._target is not None and view.target != self._target:
+                continue
+            trial = view.trial or 1
+            self._places[hash((view.dataset, view.eval_id, trial))] = len(self._offsets)
+            self._offsets.append(offset)
+            self._is_graded.append(self._only is None or self._names(view))
+            self.trials = max(self.trials, trial)
+            if view.target not in self.targets:
+                self.targets[view.target] = None
 
     def _names(self, view: AnswerView) -> bool:
         """Return whether `only` names this result."""
-        if self._only is None:
-            return True
         return view.failure == "judge" if self._only == "judge-failed" else view.error is not None
+
+    def _keys(self) -> Iterator[Key]:
+        """Yield the key of each answer, which are all read once more."""
+        for block in read_result_blocks(self.path, AnswerView, lambda _: None):
+            for view in block.views:
+                if self._target is None or view.target == self._target:
+                    yield Key(view.dataset, view.eval_id, view.trial or 1)
+
+    def _repeated(self) -> Iterator[Problem]:
+        """Yield what is wrong with cases that have several answers."""
+        hint = "name the target whose answers are meant with --target, or keep one result for each case"
+        seen: set[int] = set()
+        for key in self._keys():
+            if hash(key) in seen:
+                yield Problem(message=f"there are two answers to {key.eval_id!r}", file=self.path, hint=hint)
+            seen.add(hash(key))
 
     def _number(self, dataset: str, eval_id: str, trial: int) -> int:
         """Return the number of an answer, -1 if there is none; that of another dataset, if only one has the id."""
-        found = self._places.get(Key(clean(dataset), clean(eval_id), trial))
-        if found < 0 and hash((clean(eval_id), trial)) not in self._shared:
-            found = self._by_id.get((clean(eval_id), trial))
-        return found
+        dataset, eval_id = clean(dataset), clean(eval_id)
+        found = self._places.get(hash((dataset, eval_id, trial)), -1)
+        if found >= 0:
+            return found
+        if self._by_id is None:
+            self._by_id = {}
+            for number, key in enumerate(self._keys()):
+                by_id = hash(key[1:])
+                self._by_id[by_id] = -1 if by_id in self._by_id else number
+        return self._by_id.get(hash((eval_id, trial)), -1)
 
     def wants(self, case: EvalCase, trial: int) -> bool:
         """Return whether this trial of a case is to be scored again; it is asked once for each."""
@@ -122,13 +135,13 @@ class StoredRun:
         if number < 0:
             self.missing += 1
             return False
-        self._used.add(number)
+        self._was_used[number] = 1
         return bool(self._is_graded[number])
 
     @property
     def without_case(self) -> int:
         """How many answers no case has asked for."""
-        return self.answers - len(self._used)
+        return self.answers - self._was_used.count(1)
 
     def answer(self, request: ProviderRequest) -> ProviderResponse:
         """Return what was answered; raise `ProviderError` if it was an error."""
@@ -193,7 +206,7 @@ class StoredRun:
         """Yield the results that stay as they are, if `only` names some."""
         if self._only is not None:
             for number, is_graded in enumerate(self._is_graded):
-                if not is_graded or number not in self._used:
+                if not is_graded or not self._was_used[number]:
                     yield self._read(number)
 
     def _read(self, number: int) -> EvalResult:
