@@ -1,0 +1,137 @@
+"""A cluster on this machine, for one run: a scheduler in this process, and worker processes that are started again.
+
+Run as a module this is one of the workers. It ends when its scheduler does, so nothing is left of a run that was
+killed, and it has no folder but the one that it is given.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from agentv.errors import AgentvError, ConfigError
+from agentv.processes.interrupts import cleanup
+from agentv.system.temporary import make_folder, remove_folder
+
+START_SECONDS = 60.0
+QUICK_SECONDS = 10.0
+MOST_FAILURES = 20
+"""So many workers in a row that die before they have lived for a moment are too many."""
+THREADS = 2
+
+
+class LocalCluster:
+    """A scheduler, and so many workers."""
+
+    def __init__(self, workers: int):
+        self.count = workers
+        self._scheduler: Any = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._processes: set[asyncio.subprocess.Process] = set()
+        self._folder: Path | None = None
+        self._cleanup = cleanup(self._kill)
+        self.failure: AgentvError | None = None
+        """Why there will be no more workers."""
+
+    async def __aenter__(self) -> Self:
+        import dask
+        from distributed import Scheduler
+
+        self._folder = make_folder()
+        # one connection to each worker is kept, in the place of a new one for each message
+        dask.config.set({"distributed.scheduler.reuse-broadcast-comm": True})
+        self._scheduler = await Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=None)
+        self._cleanup.__enter__()
+        self._tasks = [asyncio.create_task(self._keep_worker(number)) for number in range(self.count)]
+        return self
+
+    @property
+    def url(self) -> str:
+        """The address of the scheduler."""
+        return str(self._scheduler.address)
+
+    async def _keep_worker(self, number: int) -> None:
+        """Start a worker, and another one when it is dead."""
+        failures = 0
+        while True:
+            started = asyncio.get_running_loop().time()
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "agentv.run.executors.local_cluster", self.url, str(self._folder), f"worker-{number + 1}"),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=2,  # stdout is for results
+                start_new_session=True,  # a Ctrl-C is for the driver, which ends the workers
+            )
+            self._processes.add(process)
+            code = await process.wait()
+            self._processes.discard(process)
+            lived = asyncio.get_running_loop().time() - started
+            failures = failures + 1 if lived < QUICK_SECONDS else 0
+            if failures == MOST_FAILURES:
+                self.failure = ConfigError(f"worker-{number + 1} of the local cluster ends at once, with code {code}")
+                return
+
+    def _kill(self) -> None:
+        """Kill the workers, and with them what they have started."""
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        processes = list(self._processes)
+        for process in processes:
+            with suppress(ProcessLookupError):
+                process.terminate()
+        try:
+            async with asyncio.timeout(3):
+                for process in processes:
+                    await process.wait()
+        except TimeoutError:
+            self._kill()
+        for process in processes:
+            await process.wait()
+        await self._scheduler.close()
+        self._cleanup.__exit__(None, None, None)
+        if self._folder is not None:
+            remove_folder(self._folder)
+
+
+def silence_logs() -> None:
+    """Keep what `distributed`, once it is imported, logs from the terminal: what goes wrong is told by us."""
+    for name in ("distributed", "tornado", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+async def _serve(url: str, folder: str, name: str) -> None:
+    from distributed import Worker
+
+    silence_logs()
+    loop = asyncio.get_running_loop()
+    async with Worker(
+        url, nthreads=THREADS, name=name, local_directory=folder, memory_limit=0, host="127.0.0.1", dashboard=False
+    ) as worker:
+        task = asyncio.current_task()
+        assert task is not None
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        with suppress(asyncio.CancelledError):
+            await worker.finished()
+
+
+def _main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(OSError, asyncio.CancelledError):  # the scheduler is gone
+        asyncio.run(_serve(*sys.argv[1:4]))
+    os._exit(0)  # threads of users' code may never end
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,247 @@
+"""One run, inside a worker of a cluster: agentv's own runner in a thread of its own, fed with numbers of cases.
+
+The worker's own event loop stays free, so that it answers while the code of a user does not. The driver has to be
+heard: without a word from it no further case is started, and after a while all is given up.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import msgspec
+
+from agentv.calls.slots import Share
+from agentv.errors import AgentvError
+from agentv.evaluators.build import EvaluatorBuilder
+from agentv.records import EvalResult, Problem
+from agentv.redact import clean, secrets_in
+from agentv.run.case import CaseRunner
+from agentv.run.executors.dispatch import Range
+from agentv.run.executors.numbering import Numbering
+from agentv.run.executors.setup import Setup, plan_here
+from agentv.run.jobs import Job, JobStream
+from agentv.run.output import mask_result
+from agentv.run.plan import Plan
+from agentv.run.runner import JobRunner
+from agentv.run.targets import OpenTargets, RunJudges
+from agentv.run.watcher import Silence
+from agentv.system.temporary import remove_stale
+
+LEASE_SECONDS = 10.0
+"""No case is started when the driver has been silent for so long."""
+GIVE_UP_SECONDS = 60.0
+"""All is given up when the driver has been silent for so long."""
+LOOK_SECONDS = 0.25
+MOST_UNSENT = 2000
+"""No case is started while so many results wait to be fetched."""
+
+
+class Session:
+    """The run of a plan in this process. All methods but `run` are called by the worker's event loop."""
+
+    def __init__(self, setup: Setup, on_result: Callable[[], None]):
+        self._setup, self._on_result = setup, on_result
+        self.state, self.problem = "preparing", ""
+        self._queue: deque[Range] = deque()
+        self._lock = threading.Lock()
+        self.running: dict[int, int] = {}
+        """The number that each slot is on."""
+        self.unsent: deque[tuple[int, bytes]] = deque()
+        self.notes: deque[tuple[str, int, str]] = deque(maxlen=100)
+        """What was tried again: what, the attempt, the reason."""
+        self.share = Share()
+        self._heard = time.monotonic()
+        self._is_over = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed: asyncio.Event | None = None
+        self.cache_hits = 0
+        self._thread = threading.Thread(target=self._run, daemon=True, name="agentv-session")
+
+    def start(self) -> None:
+        """Begin to get ready."""
+        self._thread.start()
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether the driver was heard lately."""
+        return time.monotonic() - self._heard < LEASE_SECONDS
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def hear(self, share: Share) -> None:
+        """Take note that the driver is there, and of the share of the limits that this worker has."""
+        self.share, self._heard = share, time.monotonic()
+        self._wake()
+
+    def give(self, ranges: Iterable[Range]) -> None:
+        """Run these, too."""
+        with self._lock:
+            self._queue.extend(ranges)
+        self._wake()
+
+    def take(self, count: int) -> list[Range]:
+        """Give back so many numbers that are not started, or as many as there are: the last ones."""
+        taken: list[Range] = []
+        with self._lock:
+            while count and self._queue:
+                first, end = self._queue.pop()
+                at = max(first, end - count)
+                if at > first:
+                    self._queue.append((first, at))
+                taken.append((at, end))
+                count -= end - at
+        return taken
+
+    @property
+    def waiting(self) -> int:
+        """How many numbers are not started."""
+        with self._lock:
+            return sum(end - first for first, end in self._queue)
+
+    def stop(self) -> None:
+        """Give up all that is under way."""
+        self._is_over.set()
+        self._wake()
+
+    def wait(self) -> None:
+        """Wait until the session is over."""
+        self._thread.join()
+
+    def _wake(self) -> None:
+        loop, changed = self._loop, self._changed
+        if loop is not None and changed is not None:
+            with suppress(RuntimeError):  # it is over already
+                loop.call_soon_threadsafe(changed.set)
+
+    # ---- in the thread ----
+
+    def _run(self) -> None:
+        folder, environment = os.getcwd(), dict(os.environ)
+        try:
+            os.chdir(self._setup.folder)
+            for name, value in self._setup.environment.items():
+                os.environ.setdefault(name, value)
+            clean.learn(secrets_in(self._setup.environment))
+            asyncio.run(self._main())
+        except OSError as error:
+            self.problem = f"{self._setup.folder}: {error.strerror or error}"
+        except AgentvError as error:
+            self.problem = f"{error}{f' ({error.hint})' if error.hint else ''}"
+        except _Over:
+            pass
+        except BaseException as error:  # whatever it is, the driver has to know
+            self.problem = f"{type(error).__name__}: {error}"
+        finally:
+            self.state, self.problem = "ended" if not self.problem else "failed", clean(self.problem)
+            os.chdir(folder)
+            for name in set(os.environ) - set(environment):
+                del os.environ[name]
+            self._on_result()
+
+    async def _main(self) -> None:
+        setup = self._setup
+        plan = plan_here(setup)
+        remove_stale()
+        async with OpenTargets(plan, setup.options, self.share) as targets:
+            await targets.check()
+            judges = RunJudges(plan, targets, self._watcher)
+            builder = EvaluatorBuilder(judges, dry_run=plan.dry_run, warn=_ignore, targets=setup.plan_options.targets)
+            cases = CaseRunner(plan, targets, builder, self._watcher)
+            await targets.start()
+            try:
+                await self._work(plan, targets, cases)
+            except* AgentvError as group:
+                raise _first(group) from None
+            except* _Over:
+                pass
+
+    async def _work(self, plan: Plan, targets: OpenTargets, cases: CaseRunner) -> None:
+        self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
+        numbering, stream = Numbering(plan, targets.options.trials), JobStream(plan, targets, None)
+        self.state = "ready"
+        self._on_result()
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(targets.workers):
+                slot = _Slot(self, number, numbering, stream)
+                runner = JobRunner(cases, targets.options, slot, self._watcher, self.stop)
+                tasks.create_task(runner.work(slot, number))
+            while True:
+                if self._is_over.is_set() or time.monotonic() - self._heard > GIVE_UP_SECONDS:
+                    raise _Over
+                targets.rebalance(self.share)
+                self.cache_hits = targets.caller.cache_hits
+                await asyncio.sleep(LOOK_SECONDS)
+
+    @property
+    def _watcher(self) -> "_Notes":
+        return _Notes(self.notes)
+
+    async def next_number(self, slot: int) -> int:
+        """Return the next number to run, once there is one and the driver is there."""
+        assert self._changed is not None
+        self.running.pop(slot, None)
+        while True:
+            if self.has_lease and len(self.unsent) < MOST_UNSENT:
+                with self._lock:
+                    if self._queue:
+                        first, end = self._queue.popleft()
+                        if first + 1 < end:
+                            self._queue.appendleft((first + 1, end))
+                        self.running[slot] = first
+                        return first
+            self._changed.clear()
+            await self._changed.wait()
+
+    def write(self, slot: int, result: EvalResult) -> None:
+        """Keep a result until the driver has it."""
+        self.unsent.append((self.running[slot], _encode(mask_result(result, clean))))
+        self._on_result()
+
+
+class _Slot:
+    """One of the cases that run at once: takes jobs, and keeps their results."""
+
+    def __init__(self, session: Session, slot: int, numbering: Numbering, stream: JobStream):
+        self._session, self._slot, self._numbering, self._stream = session, slot, numbering, stream
+
+    async def next(self) -> Job:
+        number = await self._session.next_number(self._slot)
+        return self._stream.job(*self._numbering.find(number))
+
+    def write(self, result: EvalResult) -> None:
+        self._session.write(self._slot, result)
+
+
+class _Notes(Silence):
+    """Keeps what was tried again."""
+
+    def __init__(self, notes: deque[tuple[str, int, str]]):
+        self._notes = notes
+
+    def retried(self, what: str, attempt: int, reason: str) -> None:
+        self._notes.append((clean(what), attempt, clean(reason)))
+
+
+class _Over(Exception):
+    """The session was stopped."""
+
+
+def _first(group: BaseExceptionGroup[AgentvError]) -> AgentvError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, AgentvError)
+    return error
+
+
+def _ignore(_warning: Problem) -> None:
+    """Planning has told the warnings, on the driver."""
+
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
