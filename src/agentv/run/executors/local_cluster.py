@@ -18,10 +18,8 @@ from agentv.errors import AgentvError, ConfigError
 from agentv.processes.interrupts import cleanup
 from agentv.system.temporary import make_folder, remove_folder
 
-START_SECONDS = 60.0
-QUICK_SECONDS = 10.0
-MOST_FAILURES = 20
-"""So many workers in a row that die before they have lived for a moment are too many."""
+MOST_FAILURES = 5
+"""So many workers in a row that end before they are ready are too many."""
 THREADS = 2
 
 
@@ -57,12 +55,11 @@ class LocalCluster:
 
     async def _keep_worker(self, number: int) -> None:
         """Start a worker, and another one when it is dead."""
-        failures = 0
+        failures, name = 0, f"worker-{number + 1}"
         while True:
-            started = asyncio.get_running_loop().time()
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "agentv.run.executors.local_cluster", self.url, str(self._folder), f"worker-{number + 1}"),
+                *("-m", "agentv.run.executors.local_cluster", self.url, str(self._folder), name),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=2,  # stdout is for results
                 start_new_session=True,  # a Ctrl-C is for the driver, which ends the workers
@@ -70,11 +67,19 @@ class LocalCluster:
             self._processes.add(process)
             code = await process.wait()
             self._processes.discard(process)
-            lived = asyncio.get_running_loop().time() - started
-            failures = failures + 1 if lived < QUICK_SECONDS else 0
+            failures = failures + 1 if code >= 0 and not self._was_ready(name) else 0
             if failures == MOST_FAILURES:
-                self.failure = ConfigError(f"worker-{number + 1} of the local cluster ends at once, with code {code}")
+                self.failure = ConfigError(f"{name} of the local cluster ends at once, with code {code}")
                 return
+
+    def _was_ready(self, name: str) -> bool:
+        """Return whether the last worker of this name was ready, and forget it."""
+        assert self._folder is not None
+        try:
+            (self._folder / name).unlink()
+        except FileNotFoundError:
+            return False
+        return True
 
     def _kill(self) -> None:
         """Kill the workers, and with them what they have started."""
@@ -107,7 +112,7 @@ class LocalCluster:
 
 def silence_logs() -> None:
     """Keep what `distributed`, once it is imported, logs from the terminal: what goes wrong is told by us."""
-    for name in ("distributed", "tornado", "asyncio"):
+    for name in ("distributed", "distributed.client", "tornado", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
@@ -119,6 +124,7 @@ async def _serve(url: str, folder: str, name: str) -> None:
     async with Worker(
         url, nthreads=THREADS, name=name, local_directory=folder, memory_limit=0, host="127.0.0.1", dashboard=False
     ) as worker:
+        Path(folder, name).touch()
         task = asyncio.current_task()
         assert task is not None
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
