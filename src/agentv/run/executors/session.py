@@ -14,13 +14,14 @@ from contextlib import suppress
 
 import msgspec
 
+from agentv.calls.caller import Caller
 from agentv.calls.slots import Share
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.records import EvalResult, Problem
 from agentv.redact import clean, secrets_in
 from agentv.run.case import CaseRunner
-from agentv.run.executors.dispatch import Range
+from agentv.run.executors.dispatch import SHORT_SECONDS, Range
 from agentv.run.executors.numbering import Numbering
 from agentv.run.executors.setup import Setup, plan_here
 from agentv.run.jobs import Job, JobStream
@@ -51,6 +52,10 @@ class Session:
         self.running: dict[int, int] = {}
         """The number that each slot is on."""
         self.unsent: deque[tuple[int, bytes]] = deque()
+        self._written = self._acknowledged = 0
+        self._started: dict[int, float] = {}
+        self._awaited: dict[int, int] = {}
+        """How many results the driver must have before a slot goes on."""
         self.notes: deque[tuple[str, int, str]] = deque(maxlen=100)
         """What was tried again: what, the attempt, the reason."""
         self.share = Share()
@@ -58,7 +63,7 @@ class Session:
         self._is_over = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed: asyncio.Event | None = None
-        self.cache_hits = 0
+        self._caller: Caller | None = None
         self._thread = threading.Thread(target=self._run, daemon=True, name="agentv-session")
 
     def start(self) -> None:
@@ -74,8 +79,11 @@ class Session:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
-    def hear(self, share: Share) -> None:
-        """Take note that the driver is there, and of the share of the limits that this worker has."""
+    def hear(self, share: Share, acknowledged: int) -> None:
+        """Take note that the driver is there and has so many results, and of this worker's share of the limits."""
+        for _ in range(acknowledged):
+            self.unsent.popleft()
+        self._acknowledged += acknowledged
         self.share, self._heard = share, time.monotonic()
         self._wake()
 
@@ -97,6 +105,11 @@ class Session:
                 taken.append((at, end))
                 count -= end - at
         return taken
+
+    @property
+    def cache_hits(self) -> int:
+        """How many answers came from the cache."""
+        return self._caller.cache_hits if self._caller is not None else 0
 
     @property
     def waiting(self) -> int:
@@ -164,7 +177,7 @@ class Session:
     async def _work(self, plan: Plan, targets: OpenTargets, cases: CaseRunner) -> None:
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
         numbering, stream = Numbering(plan, targets.options.trials), JobStream(plan, targets, None)
-        self.state = "ready"
+        self.state, self._caller = "ready", targets.caller
         self._on_result()
         async with asyncio.TaskGroup() as tasks:
             for number in range(targets.workers):
@@ -175,7 +188,6 @@ class Session:
                 if self._is_over.is_set() or time.monotonic() - self._heard > GIVE_UP_SECONDS:
                     raise _Over
                 targets.rebalance(self.share)
-                self.cache_hits = targets.caller.cache_hits
                 await asyncio.sleep(LOOK_SECONDS)
 
     @property
@@ -187,13 +199,14 @@ class Session:
         assert self._changed is not None
         self.running.pop(slot, None)
         while True:
-            if self.has_lease and len(self.unsent) < MOST_UNSENT:
+            is_known = self._awaited.get(slot, 0) <= self._acknowledged
+            if is_known and self.has_lease and len(self.unsent) < MOST_UNSENT:
                 with self._lock:
                     if self._queue:
                         first, end = self._queue.popleft()
                         if first + 1 < end:
                             self._queue.appendleft((first + 1, end))
-                        self.running[slot] = first
+                        self.running[slot], self._started[slot] = first, time.monotonic()
                         return first
             self._changed.clear()
             await self._changed.wait()
@@ -201,6 +214,9 @@ class Session:
     def write(self, slot: int, result: EvalResult) -> None:
         """Keep a result until the driver has it."""
         self.unsent.append((self.running[slot], _encode(mask_result(result, clean))))
+        self._written += 1
+        is_short = time.monotonic() - self._started[slot] < SHORT_SECONDS
+        self._awaited[slot] = 0 if is_short else self._written
         self._on_result()
 
 

@@ -100,11 +100,9 @@ class Door:
         self, session: Session, ack: int, share: tuple[int, int], wait: float, drop: bool
     ) -> dict[str, Any]:
         """Return what is new, as soon as there is anything; what was sent before and is acknowledged is forgotten."""
-        session.hear(Share(*share))
+        session.hear(Share(*share), min(ack, self._sent))
         if drop:
             session.take(1 << 60)
-        for _ in range(min(ack, self._sent)):
-            session.unsent.popleft()
         self._sent = 0
         state = session.state
         self._news.clear()
