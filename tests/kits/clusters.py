@@ -53,6 +53,14 @@ def children(process: "subprocess.Popen[Any]", sign: str = "local_cluster") -> l
     return found
 
 
+def is_living(pid: int) -> bool:
+    """Whether a process is there; the dead that nobody has buried do not count."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 class Cluster:
     """A scheduler and its workers, with their logs in `folder`."""
 

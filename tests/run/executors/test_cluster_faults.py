@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -10,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.kits.clusters import Cluster, a_project, calls, children
+from tests.kits.clusters import Cluster, a_project, calls, children, is_living
 from tests.kits.processes import wait_until
 from tests.kits.project import Write
 from tests.kits.runs import evaluate, results, start, wait_for_results
@@ -115,7 +116,7 @@ def test_nothing_is_left_of_a_local_cluster_whose_driver_is_killed(write: Write)
     workers = children(run)
     run.kill()
     run.wait()
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+    wait_until(lambda: not any(map(is_living, workers)))
     evaluate(path, *flags, "--resume", "--workers", "20")
     assert ids() == Counter(f"c{n}" for n in range(400))
 
@@ -151,7 +152,7 @@ def interrupted(run: "subprocess.Popen[Any]") -> str:
     workers = children(run)
     run.send_signal(signal.SIGINT)
     _, err = ended(run, expect=130)
-    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    wait_until(lambda: not any(map(is_living, workers)))
     return err
 
 
@@ -176,3 +177,29 @@ def test_an_interrupted_run_leaves_the_workers_of_a_cluster_free_for_the_next(wr
     interrupted(run)
     evaluate(path, *flags, "--resume")
     assert ids() == Counter(f"c{n}" for n in range(60))
+
+
+def test_a_full_disk_stops_the_run_cleanly(write: Write) -> None:
+    path = a_project(write, 100, "pass")
+
+    def small_files_only() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
+
+    flags = ["--cluster", "local:2", "--out", "out.jsonl"]
+    run = start(str(path), *flags, preexec_fn=small_files_only)
+    _, err = ended(run, expect=1)
+    assert "out.jsonl: results cannot be written: File too large" in err
+    assert "go on with --resume" in err
+    assert 0 < len(results("out.jsonl")) < 100
+    evaluate(path, *flags, "--resume")
+    assert ids() == Counter(f"c{n}" for n in range(100))
+
+
+def test_a_run_that_is_interrupted_before_it_starts_leaves_nothing_behind(write: Write) -> None:
+    path = a_project(write, 4)
+    run = start(str(path), "--cluster", "local:2", "--out", "out.jsonl")
+    wait_until(lambda: len(children(run)) == 2)
+    interrupted(run)
+    assert calls() == []
+    assert not any("dask" in name for name in os.listdir())

@@ -5,13 +5,14 @@ The first result of a run is the one that counts; whatever else arrives for the 
 """
 
 import asyncio
-import pickle
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 from agentv.errors import ConfigError
 from agentv.notices import warn
 from agentv.protocols import ResultSink
+from agentv.providers.python import PythonFunction
 from agentv.records import Problem
 from agentv.run.case import CaseRunner
 from agentv.run.executors.address import Address, is_private
@@ -24,9 +25,6 @@ from agentv.run.planner import PlanOptions
 from agentv.run.targets import OpenTargets
 from agentv.run.watcher import Watcher
 
-WORKER_SECONDS = 10.0
-"""How long a cluster without workers is waited for."""
-LOCAL_SECONDS = 60.0
 BUSY_SECONDS = 30.0
 PREPARE_POLL_SECONDS = 0.5
 STOP_SECONDS = 3.0
@@ -70,8 +68,7 @@ class ClusterExecutor:
 
     async def _wait_for_workers(self) -> dict[str, str]:
         """Return the workers; raise `ConfigError` if there are none in time."""
-        expected = self._connection.expected
-        seconds = WORKER_SECONDS if expected == 1 else LOCAL_SECONDS
+        expected, seconds = self._connection.expected
         end = asyncio.get_running_loop().time() + seconds
         while len(found := await self._connection.workers()) < expected:
             if asyncio.get_running_loop().time() > end:
@@ -83,7 +80,10 @@ class ClusterExecutor:
         return found
 
     async def _check_versions(self, workers: dict[str, str]) -> None:
-        versions = await self._connection.versions(workers)
+        try:
+            versions = await self._connection.versions(workers)
+        except Unreachable as error:
+            raise ConfigError(f"the workers of the cluster do not answer: {error}", hint="nothing was run") from error
         for url, version in versions.items():
             if problem := check_version(shown(url, workers[url]), version):
                 raise ConfigError(problem, hint="nothing was run")
@@ -129,14 +129,20 @@ class ClusterExecutor:
     async def _start(self, link: Link) -> dict[str, Any]:
         setup = self._setup
         if is_private(self._connection.url) and is_private(link.url):  # else a worker has its own, or does without
-            setup = Setup(**{**vars(setup), "environment": self._environment})
-        return await self._connection.ask(link.url, run=self._run_id, do="start", setup=pickle.dumps(setup))
+            setup = replace(setup, environment=self._environment)
+        elif isinstance(self._plan.stand_in, PythonFunction):
+            hint = "name a target of the targets file, or use a cluster with TLS"
+            raise ConfigError("a Python function, which may hold secrets, is not sent in the clear", hint=hint)
+        return await self._connection.ask(link.url, run=self._run_id, do="start", setup=_pickled(setup))
 
     async def join(self, url: str, name: str) -> Link | None:
         """Return a worker that came later, ready to work; None if it cannot take part, which the user is told."""
         link = Link(url, name)
-        version = (await self._connection.versions([url])).get(url)
-        problem = check_version(shown(url, name), version) or await self.prepare(link)
+        try:
+            versions = await self._connection.versions([url])
+            problem = check_version(shown(url, name), versions[url]) or await self.prepare(link)
+        except (Unreachable, KeyError):
+            return None
         if problem:
             if url in await self._connection.workers():  # else it was gone before it could do anything
                 warn(Problem(message=f"{problem}: it gets no cases", severity="warning"))
@@ -162,6 +168,17 @@ class ClusterExecutor:
         with suppress(Unreachable):
             while (await self._connection.ask(url, run=self._run_id, do="stop"))["state"] == "ready":
                 await asyncio.sleep(0.05)
+
+
+def _pickled(setup: Setup) -> bytes:
+    """Return the set-up as bytes; raise `ConfigError` if a function in it cannot be sent."""
+    import cloudpickle  # which comes with distributed
+
+    try:
+        data: bytes = cloudpickle.dumps(setup)
+    except Exception as error:  # whatever is in the function's reach
+        raise ConfigError(f"the function cannot be sent to a cluster: {error}") from error
+    return data
 
 
 def shown(url: str, name: str) -> str:

@@ -19,6 +19,9 @@ CONNECT_SECONDS = 10.0
 LOST_SECONDS = 20.0
 """A scheduler that has not answered for so long is lost."""
 CLOSE_SECONDS = 5.0
+WORKER_SECONDS = 10.0
+"""How long a cluster without workers is waited for."""
+LOCAL_SECONDS = 120.0
 
 
 class ClusterError(AgentvError):
@@ -37,9 +40,9 @@ class Connection:
         self._heard = asyncio.get_running_loop().time()
 
     @property
-    def expected(self) -> int:
-        """How many workers there will be soon."""
-        return self._local.count if self._local is not None else 1
+    def expected(self) -> tuple[int, float]:
+        """How many workers there will be, and in how many seconds."""
+        return (self._local.count, LOCAL_SECONDS) if self._local is not None else (1, WORKER_SECONDS)
 
     async def workers(self) -> dict[str, str]:
         """Return the names of the workers by address; raise `ClusterError` when the scheduler is gone."""
@@ -60,11 +63,17 @@ class Connection:
             return {url: str(worker["name"]) for url, worker in found["workers"].items() if _is_up(worker)}
 
     async def versions(self, workers: Iterable[str]) -> dict[str, str | None]:
-        """Return the version of agentv on each worker; None where it is not installed."""
-        found = await self._client.run(  # a function that every Python has
-            pkgutil.resolve_name, "agentv:__version__", workers=list(workers), on_error="return"
-        )
-        return {url: version if isinstance(version, str) else None for url, version in found.items()}
+        """Return the version of agentv on each worker that answers; None where it is not installed."""
+        look = self._client.run  # with a function that every Python has
+        try:
+            found = await look(pkgutil.resolve_name, "agentv:__version__", workers=list(workers), on_error="return")
+        except Exception as error:  # as below
+            raise Unreachable(str(error)) from error
+        return {
+            url: version if isinstance(version, str) else None
+            for url, version in found.items()
+            if isinstance(version, str | ImportError | AttributeError)
+        }
 
     async def install(self, run: str) -> None:
         """Give our plugin to all workers, those that come later too."""

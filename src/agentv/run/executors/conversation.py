@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from agentv.notices import say
+from agentv.notices import say, warn
 from agentv.protocols import ResultSink
-from agentv.records import EvalResult
+from agentv.records import EvalResult, Problem
 from agentv.run.case import CaseRunner
 from agentv.run.executors.connection import ClusterError, Connection, Unreachable
 from agentv.run.executors.dispatch import Dispatch, Load
@@ -135,6 +135,7 @@ class ClusterRun:
                 continue
 
     def _notice(self, members: dict[str, str]) -> None:
+        self._joining &= members.keys()
         for url in [url for url in self._links if url not in members]:
             self._remove(self._links[url])
         for url, name in members.items():
@@ -144,11 +145,9 @@ class ClusterRun:
 
     async def _join(self, url: str, name: str) -> None:
         link = await self._workers.join(url, name)
-        if link is not None and not self._over.is_set():
-            self._joining.discard(url)
+        if link is not None and url not in self._links and not self._over.is_set():
+            self._joining.discard(url)  # else it is not asked again
             self._add(link)
-        elif url not in await self._connection.workers():
-            self._joining.discard(url)
 
     def _remove(self, link: Link) -> None:
         """A worker is gone."""
@@ -242,6 +241,8 @@ class ClusterRun:
         link.load.running, link.load.waiting = got["running"], got["waiting"]
         for what, attempt, reason in got["notes"]:
             self._watcher.retried(what, attempt, reason)
+        for message in got["warnings"]:
+            warn(Problem(message=f"worker {link.name}: {message}", severity="warning"))
         for number, line in got["results"]:
             self._take(link.load, number, _DECODER.decode(line))
         link.is_idle = not (got["results"] or got["running"] or got["waiting"])

@@ -1,7 +1,7 @@
 """A cluster on this machine, for one run: a scheduler in this process, and worker processes that are started again.
 
-Run as a module this is one of the workers. It ends when its scheduler does, so nothing is left of a run that was
-killed, and it has no folder but the one that it is given.
+Run as a module this is one of the workers. It ends when its driver does, so nothing is left of a run that was killed,
+and it has no folder but the one that it is given.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -56,12 +57,14 @@ class LocalCluster:
     async def _keep_worker(self, number: int) -> None:
         """Start a worker, and another one when it is dead."""
         failures, name = 0, f"worker-{number + 1}"
+        errors = 2 if sys.stderr is not None else asyncio.subprocess.DEVNULL
         while True:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-m", "agentv.run.executors.local_cluster", self.url, str(self._folder), name),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=2,  # stdout is for results
+                stdin=asyncio.subprocess.PIPE,  # which nobody writes to: it ends when this process does
+                stdout=errors,  # stdout is for results
+                stderr=errors,
                 start_new_session=True,  # a Ctrl-C is for the driver, which ends the workers
             )
             self._processes.add(process)
@@ -132,7 +135,15 @@ async def _serve(url: str, folder: str, name: str) -> None:
             await worker.finished()
 
 
+def _end_with_the_driver(pipe: int) -> None:
+    os.read(pipe, 1)
+    os._exit(0)
+
+
 def _main() -> None:
+    pipe = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    threading.Thread(target=_end_with_the_driver, args=(pipe,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(OSError, asyncio.CancelledError):  # the scheduler is gone
         asyncio.run(_serve(*sys.argv[1:4]))

@@ -18,6 +18,7 @@ from agentv.calls.caller import Caller
 from agentv.calls.slots import Share
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
+from agentv.notices import collect_warnings
 from agentv.records import EvalResult, Problem
 from agentv.redact import clean, secrets_in
 from agentv.run.case import CaseRunner
@@ -58,6 +59,8 @@ class Session:
         """How many results the driver must have before a slot goes on."""
         self.notes: deque[tuple[str, int, str]] = deque(maxlen=100)
         """What was tried again: what, the attempt, the reason."""
+        self.warnings: list[Problem] = []
+        """What is to be told the user. The driver has told what planning finds."""
         self.share = Share()
         self._heard = time.monotonic()
         self._is_over = threading.Event()
@@ -141,7 +144,8 @@ class Session:
             for name, value in self._setup.environment.items():
                 os.environ.setdefault(name, value)
             clean.learn(secrets_in(self._setup.environment))
-            asyncio.run(self._main())
+            with collect_warnings() as self.warnings:
+                asyncio.run(self._main())
         except OSError as error:
             self.problem = f"{self._setup.folder}: {error.strerror or error}"
         except AgentvError as error:
@@ -177,6 +181,7 @@ class Session:
     async def _work(self, plan: Plan, targets: OpenTargets, cases: CaseRunner) -> None:
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
         numbering, stream = Numbering(plan, targets.options.trials), JobStream(plan, targets, None)
+        self.warnings.clear()
         self.state, self._caller = "ready", targets.caller
         self._on_result()
         async with asyncio.TaskGroup() as tasks:

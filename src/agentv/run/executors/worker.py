@@ -13,6 +13,7 @@ from distributed import Worker, get_worker, secede
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from agentv.calls.slots import Share
+from agentv.redact import clean
 from agentv.run.executors.session import Session
 
 OPERATION = "agentv"
@@ -125,6 +126,7 @@ class Door:
                 break
             results.append((number, line))
         self._sent = len(results)
+        warnings = [session.warnings.pop(0) for _ in range(len(session.warnings))] if session.state == "ready" else []
         notes = [session.notes.popleft() for _ in range(len(session.notes))]
         return {
             "state": session.state,
@@ -133,6 +135,7 @@ class Door:
             "running": running,
             "waiting": session.waiting,
             "notes": notes,
+            "warnings": [clean(problem.message) for problem in warnings],
             "cache_hits": session.cache_hits,
         }
 
