@@ -64,13 +64,14 @@ def is_living(pid: int) -> bool:
 class Cluster:
     """A scheduler and its workers, with their logs in `folder`."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *args: str, env: dict[str, str] | None = None):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.file = folder / "scheduler.json"
         self.workers: list[subprocess.Popen[Any]] = []
         places = ("--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0")
-        self.scheduler = self._start("dask_scheduler", "scheduler", *places, "--scheduler-file", str(self.file))
+        file = ("--scheduler-file", str(self.file))
+        self.scheduler = self._start("dask_scheduler", "scheduler", *places, *file, *args, env=env)
         wait_until(lambda: self.file.exists() and bool(self.file.read_text().strip()))
         found = json.loads(self.file.read_text())
         self.url: str = found["address"]

@@ -14,6 +14,7 @@ from agentv import __version__
 from agentv.errors import AgentvError, ConfigError
 from agentv.run.executors.address import Address, LocalAddress
 from agentv.run.executors.local_cluster import LocalCluster, silence_logs
+from agentv.system.extras import install_command
 
 CONNECT_SECONDS = 10.0
 LOST_SECONDS = 20.0
@@ -139,7 +140,7 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError as error:
-        hint = "pip install 'agentv[dask]'"
+        hint = f"install it with: {install_command('dask')}"
         raise ConfigError("--cluster needs the 'distributed' package", hint=hint) from error
     silence_logs()
     return distributed
