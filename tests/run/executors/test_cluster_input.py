@@ -1,6 +1,7 @@
 """What is wrong with a cluster or with what it is asked is told before anything runs, in words."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.kits.clusters import Cluster, a_project, an_environment, calls
 from tests.kits.project import Write, a_case, agentv, flat
-from tests.kits.runs import ECHO, evaluate, target
+from tests.kits.runs import ECHO, evaluate, start, target, wait_for_results
 
 
 @pytest.mark.parametrize(
@@ -140,3 +141,24 @@ def test_a_target_that_answers_in_batches_is_not_for_a_cluster(write: Write) -> 
     ran = evaluate(path, "--cluster", "local:1", expect=2)
     assert "--cluster: target 'default' answers all cases of a file in one batch" in ran.stderr
     assert "hint: run it without --cluster" in ran.stderr
+
+
+def test_a_worker_that_is_busy_with_another_run(write: Write, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "cluster")
+    cluster.add()
+    path = a_project(write, 10_000, "time.sleep(0.1)")
+    start(str(path), "--cluster", cluster.url, "--workers", "1", "--out", "one.jsonl")
+    wait_for_results(Path("one.jsonl"), 1)
+    ran = evaluate(path, "--cluster", cluster.url, "--out", "two.jsonl", expect=2)
+    assert "is busy with another run of agentv" in ran.stderr
+    assert not Path("two.jsonl").exists()
+
+
+def test_a_worker_that_does_not_answer_is_named(write: Write, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "cluster")
+    cluster.add()
+    cluster.add().send_signal(signal.SIGSTOP)
+    ran = evaluate(a_project(write, 4), "--cluster", cluster.url, expect=2)
+    assert "error: worker w2 (tcp://127.0.0.1:" in ran.stderr
+    assert "does not answer: no answer in 30 s" in ran.stderr
+    assert calls() == []

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.kits.clusters import a_project, calls, children, cluster_case
+from tests.kits.clusters import Cluster, a_project, calls, children, cluster_case
 from tests.kits.model_servers import model_server
 from tests.kits.processes import living, wait_until
 from tests.kits.project import Write, a_case
@@ -165,3 +167,43 @@ def test_a_command_in_a_worker_is_ended_with_the_run(write: Write, nap: str) -> 
     assert "1" in result["error"]
     assert result["failure"] == "timeout"
     wait_until(lambda: not living(nap))
+
+
+FROM_PYTHON = """
+import asyncio, agentv
+
+async def main():
+    prefix = "hello "
+    async def answer(question):
+        return prefix + question
+    report = await agentv.evaluate("cases.jsonl", target=answer, cluster={cluster!r}, workers=2)
+    print(len(report.results), report.summary.mean)
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+def test_a_function_can_be_evaluated_from_python(write: Write) -> None:
+    a_project(write, 6)
+    script = write("script.py", FROM_PYTHON.format(cluster="local:2"))
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=200)
+    assert ran.stdout.split() == ["6", "1.0"], ran.stderr
+
+
+def test_a_function_is_not_sent_in_the_clear(write: Write, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "cluster")
+    cluster.add()
+    a_project(write, 6)
+    script = write("script.py", FROM_PYTHON.format(cluster=cluster.url.replace("127.0.0.1", "127.1")))
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=200)
+    assert "a Python function, which may hold secrets, is not sent in the clear" in ran.stderr
+
+
+def test_the_lines_of_progress_say_what_each_worker_is_on(write: Write) -> None:
+    path = a_project(write, 80, "time.sleep(0.5)")
+    ran = evaluate(path, "--cluster", "local:2", "--workers", "3", "--out", "out.jsonl")
+    assert "3 workers each, on the cluster local:2" in ran.stderr
+    found = re.findall(r"; 2 workers \(worker-1: (\d), worker-2: (\d) in flight\)", ran.stderr)
+    assert len(found) >= 2
+    assert any(count != "0" for counts in found for count in counts)

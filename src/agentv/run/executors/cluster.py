@@ -55,8 +55,13 @@ class ClusterExecutor:
             self._connection = await stack.enter_async_context(connect(self._job.address))
             workers = await self._wait_for_workers()
             await self._check_versions(workers)
-            await self._connection.install(self._run_id)
             stack.push_async_callback(self._leave)
+            try:
+                await self._connection.install(self._run_id)
+            except Unreachable as error:
+                raise ConfigError(
+                    f"a worker of the cluster does not answer: {error}", hint="nothing was run"
+                ) from error
             self._make_setup()
             self._links = {url: Link(url, name) for url, name in workers.items()}
             await self._prepare_all()
@@ -80,13 +85,18 @@ class ClusterExecutor:
         return found
 
     async def _check_versions(self, workers: dict[str, str]) -> None:
-        try:
-            versions = await self._connection.versions(workers)
-        except Unreachable as error:
-            raise ConfigError(f"the workers of the cluster do not answer: {error}", hint="nothing was run") from error
-        for url, version in versions.items():
-            if problem := check_version(shown(url, workers[url]), version):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._version_problem(url, name)) for url, name in workers.items()]
+        for task in tasks:
+            if problem := task.result():
                 raise ConfigError(problem, hint="nothing was run")
+
+    async def _version_problem(self, url: str, name: str) -> str:
+        """Return what is wrong with the agentv of a worker, if anything is."""
+        try:
+            return check_version(shown(url, name), await self._connection.version(url))
+        except Unreachable as error:
+            return f"worker {shown(url, name)} does not answer: {error}"
 
     def _make_setup(self) -> None:
         plan, options = self._plan, self._targets.options
@@ -138,11 +148,7 @@ class ClusterExecutor:
     async def join(self, url: str, name: str) -> Link | None:
         """Return a worker that came later, ready to work; None if it cannot take part, which the user is told."""
         link = Link(url, name)
-        try:
-            versions = await self._connection.versions([url])
-            problem = check_version(shown(url, name), versions[url]) or await self.prepare(link)
-        except (Unreachable, KeyError):
-            return None
+        problem = await self._version_problem(url, name) or await self.prepare(link)
         if problem:
             if url in await self._connection.workers():  # else it was gone before it could do anything
                 warn(Problem(message=f"{problem}: it gets no cases", severity="warning"))

@@ -6,19 +6,21 @@
 import asyncio
 import pickle
 import pkgutil
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from agentv import __version__
 from agentv.errors import AgentvError, ConfigError
 from agentv.run.executors.address import Address, LocalAddress
-from agentv.run.executors.local_cluster import LocalCluster, silence_logs
+from agentv.run.executors.local_cluster import LocalCluster, silent_logs
 from agentv.system.extras import install_command
 
 CONNECT_SECONDS = 10.0
 LOST_SECONDS = 20.0
 """A scheduler that has not answered for so long is lost."""
+SILENT_SECONDS = 30.0
+"""A worker that has not answered for so long is done without."""
 CLOSE_SECONDS = 5.0
 WORKER_SECONDS = 10.0
 """How long a cluster without workers is waited for."""
@@ -53,8 +55,8 @@ class Connection:
         while True:
             try:
                 async with asyncio.timeout(LOST_SECONDS / 2):
-                    found = await self._client.scheduler.identity(n_workers=-1)
-            except Exception as error:  # a client that has lost its scheduler raises all sorts of things
+                    found = await self._client.scheduler.identity()
+            except Exception as error:  # as in `ask`
                 if now() - self._heard > LOST_SECONDS or "closed" in str(self._client.status):
                     hint = "what has arrived is in the results; go on with --resume when the cluster is back"
                     raise ClusterError(f"the scheduler at {self.url} is gone", hint=hint) from error
@@ -63,36 +65,41 @@ class Connection:
             self._heard = now()
             return {url: str(worker["name"]) for url, worker in found["workers"].items() if _is_up(worker)}
 
-    async def versions(self, workers: Iterable[str]) -> dict[str, str | None]:
-        """Return the version of agentv on each worker that answers; None where it is not installed."""
+    async def version(self, worker: str) -> str | None:
+        """Return the version of agentv on a worker, None where it is not installed; raise `Unreachable`."""
         look = self._client.run  # with a function that every Python has
         try:
-            found = await look(pkgutil.resolve_name, "agentv:__version__", workers=list(workers), on_error="return")
+            async with asyncio.timeout(SILENT_SECONDS):
+                found = await look(pkgutil.resolve_name, "agentv:__version__", workers=[worker], on_error="return")
+            version = found[worker]
         except Exception as error:  # as below
-            raise Unreachable(str(error)) from error
-        return {
-            url: version if isinstance(version, str) else None
-            for url, version in found.items()
-            if isinstance(version, str | ImportError | AttributeError)
-        }
+            raise Unreachable(_reason(error)) from error
+        if isinstance(version, Exception) and not isinstance(version, ImportError | AttributeError):
+            raise Unreachable(_reason(version))
+        return version if isinstance(version, str) else None
 
     async def install(self, run: str) -> None:
-        """Give our plugin to all workers, those that come later too."""
+        """Give our plugin to all workers, those that come later too; raise `Unreachable` if one does not take it."""
         from agentv.run.executors.worker import AgentvPlugin
 
-        await self._client.register_plugin(AgentvPlugin(run))
-
-    async def ask(self, worker: str, **message: Any) -> dict[str, Any]:
-        """Return the answer of a worker to a message; raise `Unreachable` if there is none."""
         try:
-            got = await self._client.scheduler.broadcast(
-                msg={"op": "agentv", **message}, workers=[worker], on_error="return_pickle"
-            )
-        except Exception as error:  # as above
-            raise Unreachable(str(error)) from error
+            async with asyncio.timeout(SILENT_SECONDS):
+                await self._client.register_plugin(AgentvPlugin(run))
+        except Exception as error:  # as below
+            raise Unreachable(_reason(error)) from error
+
+    async def ask(self, worker: str, seconds: float | None = SILENT_SECONDS, **message: Any) -> dict[str, Any]:
+        """Return the answer of a worker to a message; raise `Unreachable` if there is none in so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                got = await self._client.scheduler.broadcast(
+                    msg={"op": "agentv", **message}, workers=[worker], on_error="return_pickle"
+                )
+        except Exception as error:  # a client that has lost its scheduler raises all sorts of things
+            raise Unreachable(_reason(error)) from error
         answer = got[worker]
         if isinstance(answer, bytes):
-            raise Unreachable(str(pickle.loads(answer)))
+            raise Unreachable(_reason(pickle.loads(answer)))
         found: dict[str, Any] = answer
         return found
 
@@ -108,6 +115,10 @@ class Connection:
         with suppress(Exception):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._client.unregister_worker_plugin(f"agentv-{run}")
+
+
+def _reason(error: Exception) -> str:
+    return f"no answer in {SILENT_SECONDS:g} s" if isinstance(error, TimeoutError) else str(error)
 
 
 def _is_up(worker: dict[str, Any]) -> bool:
@@ -127,12 +138,13 @@ def check_version(name: str, version: str | None) -> str:
 async def connect(address: Address) -> AsyncIterator[Connection]:
     """Connect to a cluster, or start one; raise `ConfigError` if that cannot be done."""
     distributed = _distributed()
-    if isinstance(address, LocalAddress):
-        async with LocalCluster(address.workers) as local, _client(distributed, local.url) as client:
-            yield Connection(client, local.url, local)
-    else:
-        async with _client(distributed, address.url) as client:
-            yield Connection(client, address.url)
+    with silent_logs():
+        if isinstance(address, LocalAddress):
+            async with LocalCluster(address.workers) as local, _client(distributed, local.url) as client:
+                yield Connection(client, local.url, local)
+        else:
+            async with _client(distributed, address.url) as client:
+                yield Connection(client, address.url)
 
 
 def _distributed() -> Any:
@@ -142,7 +154,6 @@ def _distributed() -> Any:
     except ImportError as error:
         hint = f"install it with: {install_command('dask')}"
         raise ConfigError("--cluster needs the 'distributed' package", hint=hint) from error
-    silence_logs()
     return distributed
 
 

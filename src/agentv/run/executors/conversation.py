@@ -10,7 +10,7 @@ from agentv.notices import say, warn
 from agentv.protocols import ResultSink
 from agentv.records import EvalResult, Problem
 from agentv.run.case import CaseRunner
-from agentv.run.executors.connection import ClusterError, Connection, Unreachable
+from agentv.run.executors.connection import SILENT_SECONDS, ClusterError, Connection, Unreachable
 from agentv.run.executors.dispatch import Dispatch, Load
 from agentv.run.executors.local import tell_cache_hits
 from agentv.run.executors.numbering import Numbering
@@ -21,8 +21,6 @@ from agentv.run.watcher import ClusterView, Watcher
 
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 1.0
-SILENT_SECONDS = 30.0
-"""What a worker has is sent to others when it has not answered for so long."""
 NO_WORKER_SECONDS = 60.0
 EMPTY_POLLS = 4
 """A worker that says so often that it has nothing, has nothing."""
@@ -83,8 +81,8 @@ class ClusterRun:
     async def run(self, connection: Connection, run: str, links: list[Link], is_done: IsDone | None) -> None:
         """Run all that is not done."""
         self._connection, self._run = connection, run
-        done = [number for number, case, trial in self._numbering.all() if is_done(case, trial)] if is_done else ()
-        self._dispatch = Dispatch(self._numbering.total, done, self._slots)
+        done = (number for number, case, trial in self._numbering.all() if is_done is not None and is_done(case, trial))
+        self._dispatch = Dispatch(self._numbering.total, done if is_done is not None else (), self._slots)
         try:
             if self._dispatch.left:
                 async with asyncio.TaskGroup() as group:
@@ -204,7 +202,7 @@ class ClusterRun:
         """Return the worker's report, however long it is silent; then what it has goes to others."""
         message = {"ack": link.ack, "share": self._share(link), "wait": POLL_SECONDS, "drop": link.drop}
         began = asyncio.get_running_loop().time()
-        asked = asyncio.ensure_future(self._connection.ask(link.url, run=self._run, do="poll", **message))
+        asked = asyncio.ensure_future(self._connection.ask(link.url, None, run=self._run, do="poll", **message))
         try:
             done, _ = await asyncio.wait({asked}, timeout=SILENT_SECONDS)
             if not done:
@@ -230,7 +228,7 @@ class ClusterRun:
         if got["state"] == "failed":
             raise ClusterError(f"worker {link.name}: {got['problem']}", hint="go on with --resume")
         if link.load.chunks:
-            self._lose(link, died=True)
+            self._lose(link, died=got["state"] == "unknown")  # then it is another process
         problem = await self._workers.prepare(link)
         if problem and link.url in await self._connection.workers():
             raise ClusterError(problem, hint="go on with --resume")
@@ -281,8 +279,12 @@ class ClusterRun:
 
     def _show(self) -> None:
         links = self._links.values()
-        in_flight = {link.name: len(link.load.running) for link in links if not link.is_silent}
+        in_flight = {link.name: len(link.load.running) for link in sorted(links, key=_name) if not link.is_silent}
         self._watcher.cluster_changed(ClusterView(in_flight, self._lost, self._dispatch.sent_again))
+
+
+def _name(link: Link) -> str:
+    return link.name
 
 
 _DECODER = msgspec.json.Decoder(EvalResult)

@@ -173,14 +173,15 @@ class Dispatch:
         held = [number for chunk in chunks for number in chunk.numbers() if self._state[number] == ASSIGNED]
         self.sent_again += len([chunk for chunk in chunks if chunk.left])
         running, load.running, load.waiting = set(load.running), [], 0
-        in_flight = [number for number in held if number in running] or held[: self._slots]
+        known = [number for number in held if number in running]
+        later = [number for number in held if number not in running][: self._slots]  # those it may have started since
         if any(chunk.is_alone for chunk in chunks):
             self._divide(held, died=died)
         else:
             for number in held:
                 self._set_todo(number)
             if died:
-                self._strike(in_flight)
+                self._strike(known + later)
         is_fast = load.rate is not None and self._slots / load.rate < SHORT_SECONDS
         return min(len(held), 2 * self._slots if is_fast else self._slots)  # results on their way are lost, too
 

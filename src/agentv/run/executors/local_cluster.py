@@ -10,7 +10,8 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -113,26 +114,38 @@ class LocalCluster:
             remove_folder(self._folder)
 
 
-def silence_logs() -> None:
+@contextmanager
+def silent_logs() -> Iterator[None]:
     """Keep what `distributed`, once it is imported, logs from the terminal: what goes wrong is told by us."""
-    for name in ("distributed", "distributed.client", "tornado", "asyncio"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client", "tornado", "asyncio")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 async def _serve(url: str, folder: str, name: str) -> None:
     from distributed import Worker
 
-    silence_logs()
-    loop = asyncio.get_running_loop()
-    async with Worker(
-        url, nthreads=THREADS, name=name, local_directory=folder, memory_limit=0, host="127.0.0.1", dashboard=False
-    ) as worker:
-        Path(folder, name).touch()
-        task = asyncio.current_task()
-        assert task is not None
-        loop.add_signal_handler(signal.SIGTERM, task.cancel)
-        with suppress(asyncio.CancelledError):
-            await worker.finished()
+    own: dict[str, Any] = {
+        "nthreads": THREADS,
+        "name": name,
+        "local_directory": folder,
+        "memory_limit": 0,
+        "host": "127.0.0.1",
+    }
+    with silent_logs():
+        async with Worker(url, dashboard=False, **own) as worker:
+            Path(folder, name).touch()
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            with suppress(asyncio.CancelledError):
+                await worker.finished()
 
 
 def _end_with_the_driver(pipe: int) -> None:
