@@ -1,6 +1,5 @@
 """`--cluster` -> where the cluster is. Knows nothing of Dask, so that a bad value is told before that is loaded."""
 
-import ipaddress
 import re
 from typing import NamedTuple
 
@@ -47,6 +46,8 @@ def is_private(url: str) -> bool:
     scheme, _, place = url.partition("://")
     if scheme in ("tls", "inproc"):
         return True
+    import ipaddress  # which takes longer to import than all of this module
+
     host = place.rpartition(":")[0].strip("[]")
     if host == "localhost":
         return True

@@ -11,12 +11,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
 from agentv.calls.caller import Caller
 from agentv.calls.slots import Share
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, ConfigError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.notices import collect_warnings
 from agentv.records import EvalResult, Problem
@@ -140,14 +141,12 @@ class Session:
     def _run(self) -> None:
         folder, environment = os.getcwd(), dict(os.environ)
         try:
-            os.chdir(self._setup.folder)
+            _enter(self._setup.folder)
             for name, value in self._setup.environment.items():
                 os.environ.setdefault(name, value)
             clean.learn(secrets_in(self._setup.environment))
             with collect_warnings() as self.warnings:
                 asyncio.run(self._main())
-        except OSError as error:
-            self.problem = f"{self._setup.folder}: {error.strerror or error}"
         except AgentvError as error:
             self.problem = f"{error}{f' ({error.hint})' if error.hint else ''}"
         except _Over:
@@ -259,6 +258,15 @@ def _first(group: BaseExceptionGroup[AgentvError]) -> AgentvError:
         error = error.exceptions[0]
     assert isinstance(error, AgentvError)
     return error
+
+
+def _enter(folder: Path) -> None:
+    """Make it the current folder, as it is the driver's."""
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        hint = "the project must be in the same folder on all machines"
+        raise ConfigError(f"cannot be entered: {error.strerror}", file=folder, hint=hint) from error
 
 
 def _ignore(_warning: Problem) -> None:

@@ -88,7 +88,9 @@ def plan_here(setup: Setup) -> Plan:
         clean.learn(secrets_in(variables))
     plan, secrets = make_plan(setup.paths, setup.plan_options)
     clean.learn(secrets)
-    for file, (path, cases, digests) in zip(plan.files, setup.manifest.targets, strict=False):
+    if len(plan.files) != len(setup.manifest.targets):
+        raise ConfigError(f"{len(plan.files)} eval files have cases to run there, {len(setup.manifest.targets)} here")
+    for file, (path, cases, digests) in zip(plan.files, setup.manifest.targets, strict=True):
         if (file.path, file.cases) != (path, cases):
             raise ConfigError(f"{path} has {file.cases} cases to run there and {cases} here")
         for target in file.targets.values():
