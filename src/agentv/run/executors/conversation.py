@@ -279,7 +279,8 @@ class ClusterRun:
 
     def _show(self) -> None:
         links = self._links.values()
-        in_flight = {link.name: len(link.load.running) for link in sorted(links, key=_name) if not link.is_silent}
+        loads = {link.name: link.load.outstanding for link in sorted(links, key=_name) if not link.is_silent}
+        in_flight = {name: min(self._slots, outstanding) for name, outstanding in loads.items()}
         self._watcher.cluster_changed(ClusterView(in_flight, self._lost, self._dispatch.sent_again))
 
 

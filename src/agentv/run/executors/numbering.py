@@ -30,7 +30,7 @@ class Numbering:
     def __init__(self, plan: Plan, trials: int):
         self._plan, self._trials = plan, trials
         self._ends = [*accumulate(file.cases * trials for file in plan.files)]
-        self.total = self._ends[-1]
+        self.total = self._ends[-1] if self._ends else 0
         self._readers: list[list[_Reader]] = [[] for _ in plan.files]
 
     def find(self, number: int) -> RunOfCase:
