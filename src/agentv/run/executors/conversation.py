@@ -26,7 +26,7 @@ EMPTY_POLLS = 4
 """A worker that says so often that it has nothing, has nothing."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Link:
     """One worker, as the driver knows it."""
 
@@ -73,6 +73,7 @@ class ClusterRun:
         self._stream = JobStream(plan, targets, None)
         self._links: dict[str, Link] = {}
         self._joining: set[str] = set()
+        self._join_tasks: list[asyncio.Task[None]] = []
         self._over = asyncio.Event()
         self._is_closing = False
         self._lost = self._in_flight = 0
@@ -112,7 +113,10 @@ class ClusterRun:
     @property
     def _active(self) -> list[Link]:
         """The workers that get cases: no more than the limits of the targets can be divided among."""
-        return [link for link in self._links.values() if link.is_ready and not link.is_silent][: self._most]
+        there = [link for link in self._links.values() if link.is_ready and not link.is_silent]
+        if self._most is None or len(there) <= self._most:
+            return there
+        return sorted(there, key=lambda link: not link.load.chunks)[: self._most]  # who has cases goes on
 
     async def _watch_members(self) -> None:
         """Take note of workers that come and go, until the run is over."""
@@ -131,6 +135,8 @@ class ClusterRun:
                     await self._over.wait()
             except TimeoutError:
                 continue
+        for task in self._join_tasks:
+            task.cancel()
 
     def _notice(self, members: dict[str, str]) -> None:
         self._joining &= members.keys()
@@ -139,7 +145,7 @@ class ClusterRun:
         for url, name in members.items():
             if url not in self._links and url not in self._joining:
                 self._joining.add(url)
-                self._group.create_task(self._join(url, name))
+                self._join_tasks.append(self._group.create_task(self._join(url, name)))
 
     async def _join(self, url: str, name: str) -> None:
         link = await self._workers.join(url, name)
@@ -156,7 +162,8 @@ class ClusterRun:
         if link.task is not None and link.task is not asyncio.current_task():
             link.task.cancel()
         link.hold.release()
-        self._lose(link, died=True)
+        if not link.is_silent:  # else it is counted already
+            self._lose(link, died=True)
 
     def _lose(self, link: Link, *, died: bool) -> None:
         """Send what a worker has to others."""
@@ -166,6 +173,12 @@ class ClusterRun:
         self._watcher.worker_lost(link.name, in_flight)
         self._condemn()
         self._show()
+        self._end_when_done()
+
+    def _end_when_done(self) -> None:
+        is_idle = all(link.is_idle or link.is_silent for link in self._links.values())
+        if not self._dispatch.left or (self._is_closing and is_idle):
+            self._over.set()
 
     def _condemn(self) -> None:
         """Write the results of the cases that killed their workers."""
@@ -248,8 +261,7 @@ class ClusterRun:
         if link.empty_polls >= EMPTY_POLLS:  # a message with cases got lost
             self._dispatch.lose(link.load, died=False)
         self._show()
-        if not self._dispatch.left or (self._is_closing and all(other.is_idle for other in self._links.values())):
-            self._over.set()
+        self._end_when_done()
 
     def _take(self, load: Load, number: int, result: EvalResult) -> None:
         """Hand a result to the sink, if it is the first of its run."""

@@ -28,7 +28,7 @@ Range = tuple[int, int]
 """The first number, and the one after the last."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Chunk:
     """Numbers that were sent to a worker together; `left` of them have no result yet."""
 
@@ -44,7 +44,7 @@ class Chunk:
         return (number for first, end in self.ranges for number in range(first, end))
 
 
-@dataclass
+@dataclass(eq=False)
 class Load:
     """What one worker has, and how fast it is."""
 
