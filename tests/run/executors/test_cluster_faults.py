@@ -92,7 +92,7 @@ def test_workers_may_come_and_go(write: Write, tmp_path: Path) -> None:
 def test_a_driver_that_is_killed_is_gone_on_with(write: Write, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     cluster.add()
-    path = a_project(write, 400, "time.sleep(0.2)")
+    path = a_project(write, 200, "time.sleep(0.2)")
     flags = ["--cluster", cluster.url, "--workers", "4", "--out", "out.jsonl"]
     run = start(str(path), *flags)
     wait_for_results(Path("out.jsonl"), 20)
@@ -105,7 +105,7 @@ def test_a_driver_that_is_killed_is_gone_on_with(write: Write, tmp_path: Path) -
     assert len(calls()) == before, "a worker went on without its driver"
     ran = evaluate(path, *flags, "--resume")
     assert "done already" in ran.stderr
-    assert ids() == Counter(f"c{n}" for n in range(400))
+    assert ids() == Counter(f"c{n}" for n in range(200))
 
 
 def test_nothing_is_left_of_a_local_cluster_whose_driver_is_killed(write: Write) -> None:

@@ -197,7 +197,8 @@ def test_a_function_is_not_sent_in_the_clear(write: Write, tmp_path: Path) -> No
     a_project(write, 6)
     script = write("script.py", FROM_PYTHON.format(cluster=cluster.url.replace("127.0.0.1", "127.1")))
     ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=200)
-    assert "a Python function, which may hold secrets, is not sent in the clear" in ran.stderr
+    (line,) = [line for line in ran.stderr.splitlines() if line.startswith("agentv.errors.ConfigError: ")]
+    assert "a Python function, which may hold secrets, is not sent in the clear" in line
 
 
 def test_the_lines_of_progress_say_what_each_worker_is_on(write: Write) -> None:

@@ -7,6 +7,7 @@ The first result of a run is the one that counts; whatever else arrives for the 
 import asyncio
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from agentv.errors import ConfigError
@@ -34,9 +35,9 @@ class ClusterJob(NamedTuple):
     """What a cluster is asked to do, besides the plan."""
 
     address: Address
-    paths: tuple[Any, ...]
+    paths: tuple[Path, ...]
     """The eval files."""
-    targets: Any
+    targets: Path | None
     """The targets file that was asked for, if one was."""
 
 
@@ -120,10 +121,12 @@ class ClusterExecutor:
         end = asyncio.get_running_loop().time() + BUSY_SECONDS
         name = shown(link.url, link.name)
         try:
-            while (await self._start(link))["state"] == "busy":
+            while (got := await self._start(link))["state"] == "busy":
                 if asyncio.get_running_loop().time() > end:
                     return f"worker {name} is busy with another run of agentv"
                 await asyncio.sleep(1)
+            if got["state"] == "failed":
+                return f"worker {name}: {got['problem']}"
             while True:
                 got = await self._connection.ask(
                     link.url, run=self._run_id, do="poll", ack=0, share=(0, 1), wait=PREPARE_POLL_SECONDS, drop=False
@@ -135,6 +138,8 @@ class ClusterExecutor:
                     return f"worker {name}: {got.get('problem') or 'it is gone'}"
         except Unreachable as error:
             return f"worker {name} does not answer: {error}"
+        except ConfigError as error:
+            return f"{error.message} ({error.hint})" if error.hint else error.message
 
     async def _start(self, link: Link) -> dict[str, Any]:
         setup = self._setup

@@ -199,11 +199,12 @@ class ClusterRun:
         while not self._over.is_set():
             try:
                 got = await self._poll(link)
-                if got["state"] != "ready":
+                if got["state"] != "unknown":
+                    self._take_report(link, got)
+                if got["state"] == "ready":
+                    await self._deal(link)
+                else:
                     await self._begin_again(link, got)
-                    continue
-                self._take_report(link, got)
-                await self._deal(link)
             except Unreachable:
                 members = await self._connection.workers()
                 self._notice(members)

@@ -92,8 +92,12 @@ class Door:
                 await asyncio.sleep(0.1)
             else:
                 return {"state": "busy"}
+        try:
+            found = pickle.loads(setup)
+        except Exception as error:  # such as a function whose module is not there
+            return {"state": "failed", "problem": clean(f"{type(error).__name__}: {error}")}
         self.run, self._sent = run, 0
-        self.session = Session(pickle.loads(setup), self._tell_news)
+        self.session = Session(found, self._tell_news)
         self.session.start()
         return {"state": self.session.state}
 
