@@ -15,6 +15,7 @@ NAMES = (
     "reporting",
     "viewing",
     "startup",
+    "cluster",
 )
 
 

@@ -34,7 +34,7 @@ PATH = (
     "cli.run",
     "cli.eval.command",  # called by click
     "run.evaluate.evaluate",
-    "run.runner.run_jobs",
+    "run.executors.local.run_jobs",
     "run.runner.work",
     "run.case.run_case",
     "calls.caller.call",

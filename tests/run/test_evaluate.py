@@ -15,8 +15,8 @@ from agentv import AgentvError, EvalResult, evaluate
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.run.case import CaseRunner
 from agentv.run.evaluate import EvalOptions, plan_evaluation
+from agentv.run.executors.local import LocalExecutor
 from agentv.run.plan import Plan, RunOptions
-from agentv.run.runner import run_jobs
 from agentv.run.targets import OpenTargets, RunJudges
 from agentv.run.watcher import Silence
 from tests.kits.model_servers import Reply, model_server
@@ -87,7 +87,8 @@ async def _run(plan: Plan) -> list[EvalResult]:
     sink, watcher = _Collected(), Silence()
     async with OpenTargets(plan, RunOptions(workers=2)) as targets:
         evaluators = EvaluatorBuilder(RunJudges(plan, targets, watcher))
-        await run_jobs(plan, targets, CaseRunner(plan, targets, evaluators, watcher), sink=sink, watcher=watcher)
+        cases = CaseRunner(plan, targets, evaluators, watcher)
+        await LocalExecutor(plan, targets).run_jobs(cases, sink=sink, watcher=watcher)
     return sink.results
 
 

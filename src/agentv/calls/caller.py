@@ -13,6 +13,7 @@ from agentv.calls.cache import Cache
 from agentv.calls.cache_key import cache_key, target_key
 from agentv.calls.rate_limit import RateLimiter
 from agentv.calls.retry import Attempts, Backoff, FailedCall, RetryPolicy
+from agentv.calls.slots import WHOLE, Share, Slots
 from agentv.calls.timeout import within
 from agentv.notices import on_inner_retry
 from agentv.protocols import Provider
@@ -53,7 +54,7 @@ class CallPolicy:
         limiter: RateLimiter | None = None,
         backoff: Backoff = Backoff(),  # noqa: B008  # a value
         seconds: float | None = None,
-        slots: asyncio.Semaphore | None = None,
+        slots: asyncio.Semaphore | Slots | None = None,
         make_target_key: Callable[[], Any] = lambda: None,
     ):
         self.limiter, self.backoff, self.seconds = limiter or RateLimiter(), backoff, seconds
@@ -66,12 +67,25 @@ class CallPolicy:
 
 
 class CallPolicies:
-    """Makes the call policies of one run. Targets that are set up alike share their rate limit."""
+    """Makes the call policies of one run. Targets that are set up alike share their rate limit.
 
-    def __init__(self) -> None:
+    Where several processes share a run, each keeps to its share of the limits.
+    """
+
+    def __init__(self, share: Share = WHOLE) -> None:
+        self._share = share
         self._limiters: dict[bytes, RateLimiter] = {}
         self._alone = asyncio.Semaphore(1)
-        self._slots: dict[object, asyncio.Semaphore] = {}
+        self._slots: dict[object, tuple[Slots, int]] = {}
+
+    def rebalance(self, share: Share) -> None:
+        """Keep to another share from now on."""
+        if share != self._share:
+            self._share = share
+            for limiter in self._limiters.values():
+                limiter.divide(share.parts)
+            for slots, limit in self._slots.values():
+                slots.resize(share.of(limit))
 
     def policy(
         self, settings: TargetSettings, folder: Path, key: tuple[Path | None, str], most: int | None
@@ -80,12 +94,14 @@ class CallPolicies:
 
         The key is the targets file and the name.
         """
-        slots = self._alone if settings.is_serial else None
+        slots: asyncio.Semaphore | Slots | None = self._alone if settings.is_serial else None
         if slots is None and most is not None:
-            slots = self._slots.setdefault(key, asyncio.Semaphore(most))
+            slots = self._slots.setdefault(key, (Slots(self._share.of(most)), most))[0]
         alike = msgspec.json.encode(settings, enc_hook=str)
+        limiter = self._limiters.setdefault(alike, _limiter(settings))
+        limiter.divide(self._share.parts)
         return CallPolicy(
-            self._limiters.setdefault(alike, _limiter(settings)),
+            limiter,
             _backoff(settings),
             getattr(settings, "timeout_seconds", None),
             slots,

@@ -15,8 +15,11 @@ class RateLimiter:
     """Spaces the requests to one target. Requests that have to wait are sent in the order in which they came."""
 
     def __init__(self, requests_per_minute: float | None = None, tokens_per_minute: float | None = None):
-        self._gap = 60 / requests_per_minute if requests_per_minute else 0.0
-        self._token = 60 / tokens_per_minute if tokens_per_minute else 0.0
+        self._whole = (
+            60 / requests_per_minute if requests_per_minute else 0.0,
+            60 / tokens_per_minute if tokens_per_minute else 0.0,
+        )
+        self._gap, self._token = self._whole
         self._strain = 0.0
         self._free = self._held = 0.0
         self._usual: float | None = None
@@ -30,6 +33,10 @@ class RateLimiter:
         if self._gap or self._token or self._strain:
             return True
         return bool(self._held) and time.monotonic() < self._held
+
+    def divide(self, parts: int) -> None:
+        """Keep to one of so many equal parts of the limits: others ask the same target."""
+        self._gap, self._token = (seconds * parts for seconds in self._whole)
 
     async def wait(self, tokens: float = 0.0) -> None:
         """Wait for the moment at which a request of about so many tokens may be sent."""

@@ -160,6 +160,12 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
     "Default: what the target sets, else 3 for language models and 0 for the others.",
 )
 @how_it_runs("--max-errors", type=click.IntRange(min=1), metavar="N", help="Start no case after N errors of targets.")
+@how_it_runs(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Run the cases on a Dask cluster: tcp://HOST:PORT of its scheduler, or local:N for N processes here. "
+    "--workers is then for each of its workers.",
+)
 @how_it_runs("--cache", is_flag=True, help="Keep responses in .agentv/cache, and ask for each only once.")
 @looking_inside("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
 @looking_inside("--dump-traces", is_flag=True, help="Write each trace to a file in .agentv/traces.")

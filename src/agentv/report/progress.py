@@ -5,7 +5,8 @@ import os
 import sys
 import threading
 import time
-from typing import Any, TextIO
+from collections.abc import Mapping
+from typing import Any, Protocol, TextIO
 
 from agentv.formats.printable import printable
 from agentv.records import EvalResult
@@ -13,6 +14,20 @@ from agentv.redact import Redactor
 
 LINE_SECONDS = 5.0
 SHOWN_CASES = 3
+SHOWN_WORKERS = 8
+
+
+class ClusterState(Protocol):
+    """What goes on in a cluster: cases in flight by worker, workers lost, chunks of cases sent again."""
+
+    @property
+    def in_flight(self) -> Mapping[str, int]: ...
+
+    @property
+    def lost(self) -> int: ...
+
+    @property
+    def sent_again(self) -> int: ...
 
 
 class Progress:
@@ -24,6 +39,7 @@ class Progress:
         self.scores = 0.0
         self.scored = 0
         self.at_work: dict[int, str] = {}
+        self.cluster: ClusterState | None = None
         self.start = time.monotonic()
         self._pace = self.start, 0
         """Since when cases have been coming in, and how many there were then: a batch is silent for long."""
@@ -48,6 +64,12 @@ class Progress:
         self.scores += result.score
         self.errors += result.error is not None
 
+    def cluster_changed(self, view: "ClusterState") -> None:
+        self.cluster = view
+
+    def worker_lost(self, name: str, in_flight: int) -> None:
+        """Nothing to count."""
+
     def announce(self, text: str) -> None:
         """Say what is about to run."""
 
@@ -70,6 +92,19 @@ class Progress:
         seconds = (time.monotonic() - since) / max(fresh, 1) * (self.total - self.done)
         left = f", {_duration(seconds)} left" if fresh and self.done < self.total else ""
         return f"{self.done}/{self.total} done{mean}{errors}, {_duration(elapsed)} elapsed{left}"
+
+    def cluster_line(self) -> str:
+        """Return what goes on in the cluster, in one line; empty if there is none."""
+        view = self.cluster
+        if view is None:
+            return ""
+        workers = [f"{name}: {count}" for name, count in view.in_flight.items()]
+        more = f", and {len(workers) - SHOWN_WORKERS} more" if len(workers) > SHOWN_WORKERS else ""
+        count = f"{len(workers)} {'worker' if len(workers) == 1 else 'workers'}"
+        busy = f" ({', '.join(workers[:SHOWN_WORKERS])}{more} in flight)" if workers else ""
+        lost = f", {view.lost} lost" if view.lost else ""
+        again = f", {view.sent_again} {'chunk' if view.sent_again == 1 else 'chunks'} sent again" if lost else ""
+        return f"{count}{busy}{lost}{again}"
 
 
 class PlainProgress(Progress):
@@ -97,7 +132,7 @@ class PlainProgress(Progress):
             if time.monotonic() >= self._next:
                 self._next = time.monotonic() + LINE_SECONDS
                 busy = ", ".join([case for _, case in sorted(self.at_work.copy().items())][:SHOWN_CASES])
-                self._print(f"{self.line()}, running: {busy}" if busy else self.line())
+                self._print(f"{self.line()}, running: {busy}" if busy else self._whole_line())
 
     def batch_started(self, worker: int, target: str) -> None:
         super().batch_started(worker, target)
@@ -110,7 +145,13 @@ class PlainProgress(Progress):
         super().finished(worker, result)
         if time.monotonic() >= self._next or self.done == self.total:
             self._next = time.monotonic() + LINE_SECONDS
-            self._print(self.line())
+            self._print(self._whole_line())
+
+    def worker_lost(self, name: str, in_flight: int) -> None:
+        self._print(_lost_text(name, in_flight))
+
+    def _whole_line(self) -> str:
+        return f"{self.line()}; {cluster}" if (cluster := self.cluster_line()) else self.line()
 
     def _print(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # nobody may be listening any more
@@ -143,6 +184,9 @@ class LiveProgress(Progress):
             printable(self.clean(_retry_text(what, attempt, self.clean(reason)))), markup=False, highlight=False
         )
 
+    def worker_lost(self, name: str, in_flight: int) -> None:
+        self._console.print(printable(self.clean(_lost_text(name, in_flight))), markup=False, highlight=False)
+
     def _view(self) -> Any:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -152,6 +196,8 @@ class LiveProgress(Progress):
         view.add_column(no_wrap=True, overflow="ellipsis")
         view.add_row(ProgressBar(total=max(self.total, 1), completed=self.done, width=min(self._console.width, 60)))
         view.add_row(Text(self.line()))
+        if cluster := self.cluster_line():
+            view.add_row(Text(printable(self.clean(cluster))))
         for number, case in sorted(self.at_work.items())[: max(1, self._console.height - 4)]:
             view.add_row(Text(printable(self.clean(f"  {number + 1:2} {case}"))))
         return view
@@ -172,6 +218,10 @@ def _batch_text(target: str) -> str:
 
 def _retry_text(what: str, attempt: int, reason: str) -> str:
     return f"{what}: attempt {attempt} failed, trying again: {' '.join(reason.split())}"
+
+
+def _lost_text(name: str, in_flight: int) -> str:
+    return f"worker {name} is lost: {in_flight} in flight there, and what it had goes to the others"
 
 
 def _duration(seconds: float) -> str:

@@ -36,6 +36,8 @@ class Options(TypedDict, total=False):
     timeout_seconds: float | None
     max_retries: int | None
     max_errors: int | None
+    cluster: str | None
+    """The Dask cluster that cases run on: `tcp://HOST:PORT` of its scheduler, or `local:N`."""
     cache: bool
     dry_run: bool
     strict: bool

@@ -100,6 +100,11 @@ class CaseRunner:
             for case in self._plan.cases_of(file):
                 self._dumps.trace(case, batch.target.name, outcome_of(attempt, failed), batch.trial)
 
+    def failed_result(self, job: Job, error: str) -> EvalResult:
+        """Return the result of a case that cannot be run."""
+        digests = self._evaluators.build(job.case, job.planned.name).digests_of(job.digest, job.planned.digest)
+        return self._result(job, Outcome(1, error=error), digests)
+
     def _result(
         self, job: Job, outcome: Outcome, digests: Digests, scores: tuple[EvaluatorResult, ...] = ()
     ) -> EvalResult:

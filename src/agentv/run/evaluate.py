@@ -29,13 +29,15 @@ from agentv.results.runs import RunLog, new_run_id
 from agentv.results.summary import Summary
 from agentv.results.write import ResultFile
 from agentv.run.case import CaseRunner
+from agentv.run.executors.address import Address, parse_address
+from agentv.run.executors.executor import Executor
+from agentv.run.executors.local import LocalExecutor
 from agentv.run.jobs import IsDone
 from agentv.run.output import STDOUT, Output, OutputOptions, mask_result, open_output
 from agentv.run.plan import Plan, RunOptions, Selection
 from agentv.run.planner import PlanOptions, make_plan
 from agentv.run.record import start_record
 from agentv.run.resume import ResumeOptions, failed_cases
-from agentv.run.runner import run_jobs
 from agentv.run.targets import OpenTargets, RunJudges
 from agentv.run.watcher import Watcher
 from agentv.system.compact_sets import HashSet
@@ -93,6 +95,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where the record of the run is kept, if it is."""
     strict: bool = False
     max_errors: int | None = None
+    cluster: str | None = None
+    """The cluster that cases run on; this process runs them if there is none."""
     out: Path | None = None
     """Where results are written; a new file in `results_folder` if that is given instead, else nowhere."""
     results_folder: Path | None = None
@@ -158,11 +162,14 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
 
     Each result is written to the results file, if there is one, and then given to the sink, without secrets.
     """
+    cluster = parse_address(options.cluster) if options.cluster is not None else None
     plan, run_id, log = plan_evaluation(options), new_run_id(), None
-    watcher.announce(plan.describe(options.workers))
-    async with OpenTargets(plan, options.run_options(run_id)) as targets:
-        await targets.check()
-        targets.warn_of_limits()
+    place = f" each, on the cluster {options.cluster}" if cluster is not None else ""
+    watcher.announce(plan.describe(options.workers) + place)
+    async with (
+        OpenTargets(plan, options.run_options(run_id)) as targets,
+        _executor(cluster, options, plan, targets) as executor,
+    ):
         judges = RunJudges(plan, targets, watcher)
         evaluators = EvaluatorBuilder(  # planning has told the warnings
             judges, dry_run=plan.dry_run, warn=_ignore, targets=options.targets
@@ -182,9 +189,8 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
             assert task is not None
             try:
                 with stop_on_signal(task) as stop:
-                    await run_jobs(
-                        plan, targets, cases, sink=results, watcher=watcher, is_done=_is_done(output, stored)
-                    )
+                    is_done = _is_done(output, stored)
+                    await executor.run_jobs(cases, sink=results, watcher=watcher, is_done=is_done)
                     results.write_untouched()
             except asyncio.CancelledError:
                 if not stop.is_requested:
@@ -199,6 +205,15 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
             elif error is None and summary.ledger.get("not run") and options.max_errors is not None:
                 end = RunEnd.TOO_MANY_ERRORS
     return RunReport(plan, summary, end, output.path, error, log)
+
+
+def _executor(cluster: Address | None, options: EvalOptions, plan: Plan, targets: OpenTargets) -> Executor:
+    """Return what runs the jobs."""
+    if cluster is None:
+        return LocalExecutor(plan, targets)
+    from agentv.run.executors.cluster import ClusterExecutor, ClusterJob
+
+    return ClusterExecutor(ClusterJob(cluster, tuple(eval_files(options.paths)), options.targets), plan, targets)
 
 
 def _ignore(_warning: Problem) -> None:

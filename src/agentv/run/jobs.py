@@ -120,6 +120,13 @@ class JobStream:
                 is_first = trial == left[0]
                 yield Job(case, trial, planned, target, _for_trial(request, trial), problem, digest, is_first, batch)
 
+    def job(self, file: PlannedFile, case: EvalCase, trial: int) -> Job:
+        """Return the job of one trial of a case."""
+        planned = file.targets[self._plan.selection.target_of(case)]
+        request, problem = build_or_explain(case, file, planned)
+        target, digest = self._targets.target(file, planned), case_digest(case, request)
+        return Job(case, trial, planned, target, _for_trial(request, trial), problem, digest, trial == 1)
+
     def single_jobs(self, file: PlannedFile) -> Iterator[Job]:
         """Yield the jobs of a file whose targets are asked case by case."""
         targets = [target for target in file.targets.values() if not self._targets.target(file, target).is_batch]

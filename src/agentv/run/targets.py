@@ -12,6 +12,7 @@ from typing import Self
 from agentv.calls.cache import Cache
 from agentv.calls.caller import Caller, CallPolicies, CallPolicy
 from agentv.calls.retry import FailedCall
+from agentv.calls.slots import WHOLE, Share
 from agentv.errors import ConfigError, ProviderError
 from agentv.judges.target import JudgeRef, NoJudge
 from agentv.notices import warn
@@ -71,9 +72,12 @@ class _NoSingleAnswers:
 
 
 class OpenTargets:
-    """All the targets of one run. Each is opened once, whoever uses it: cases of several files, or judges."""
+    """All the targets of one run. Each is opened once, whoever uses it: cases of several files, or judges.
 
-    def __init__(self, plan: Plan, options: RunOptions):
+    A worker of a cluster gets its `share`: then the limits of a target hold for all workers together.
+    """
+
+    def __init__(self, plan: Plan, options: RunOptions, share: Share | None = None):
         self._plan, self.options = plan, options
         self._asked, self.workers = options.workers, plan.workers(options.workers)
         cache = Cache(options.cache, clean) if options.cache is not None else None
@@ -81,7 +85,9 @@ class OpenTargets:
         slots = asyncio.Semaphore(self.workers) if has_judges else None
         self.caller = Caller(slots, options.timeout_seconds, options.max_retries, cache)
         """Calls all that is outside, be it for an answer or for a judgement."""
-        self._policies = CallPolicies()
+        self._is_shared = share is not None
+        self._policies = CallPolicies(share or WHOLE)
+        self.rebalance = self._policies.rebalance
         self._open: dict[tuple[object, ...], OpenTarget] = {}
         self._stack = AsyncExitStack()
 
@@ -147,6 +153,8 @@ class OpenTargets:
             policy = CallPolicy()
             if settings is not None:
                 most = limit if limit < self.workers else None
+                if self._is_shared:
+                    most = shared_limit(settings)
                 policy = self._policies.policy(settings, folder, (file.targets_file, name), most)
                 provider = stand_in or open_provider(name, settings, folder, file.targets_file)
             else:
@@ -154,6 +162,21 @@ class OpenTargets:
                 provider = stand_in
             self._open[key] = OpenTarget(name, provider, policy)
         return self._open[key]
+
+
+def shared_limit(settings: TargetSettings) -> int | None:
+    """Return how many calls at once a target takes from all workers of a cluster together, if that is limited."""
+    if settings.is_serial:
+        return 1
+    return settings.workers if isinstance(settings.workers, int) else None
+
+
+def most_workers(plan: Plan) -> int | None:
+    """Return how many workers of a cluster can share the plan's targets: no more than the fewest calls at once."""
+    used = [target.settings for target in plan.targets if target.settings is not None and plan.stand_in is None]
+    used += [file.settings[name] for file in plan.files for name in file.judges.values()]
+    limits = [limit for settings in used if (limit := shared_limit(settings)) is not None]
+    return min(limits, default=None)
 
 
 class RunJudges:

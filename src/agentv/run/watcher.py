@@ -1,8 +1,20 @@
 """Who is told what goes on in a run."""
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 from agentv.records import EvalResult
+
+
+class ClusterView(NamedTuple):
+    """What goes on in a cluster."""
+
+    in_flight: Mapping[str, int]
+    """How many cases are in flight on each worker, by its name."""
+    lost: int = 0
+    """How many workers were lost."""
+    sent_again: int = 0
+    """How many chunks of cases were sent again."""
 
 
 class Watcher(Protocol):
@@ -24,6 +36,12 @@ class Watcher(Protocol):
 
     def finished(self, worker: int, result: EvalResult) -> None: ...
 
+    def cluster_changed(self, view: ClusterView) -> None: ...
+
+    def worker_lost(self, name: str, in_flight: int) -> None:
+        """A worker of a cluster is gone; so many cases were in flight there."""
+        ...
+
     def end(self) -> None:
         """The run is over, well or not."""
         ...
@@ -38,4 +56,6 @@ class Silence:
     def batch_started(self, worker: int, target: str) -> None: ...
     def retried(self, what: str, attempt: int, reason: str) -> None: ...
     def finished(self, worker: int, result: EvalResult) -> None: ...
+    def cluster_changed(self, view: ClusterView) -> None: ...
+    def worker_lost(self, name: str, in_flight: int) -> None: ...
     def end(self) -> None: ...

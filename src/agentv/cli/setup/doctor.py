@@ -33,6 +33,7 @@ EXTRAS = {
     "anthropic": ("anthropic",),
     "gemini": ("google-genai", "httpx2"),
     "http": ("httpx2",),
+    "dask": ("distributed",),
 }
 """The extras of agentv, and the packages that each installs."""
 

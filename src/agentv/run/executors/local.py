@@ -1,0 +1,133 @@
+"""Runs the jobs of a plan in this process, many at a time. Only what is in flight is held."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from typing import Self
+
+from agentv.calls.caller import Caller
+from agentv.calls.retry import FailedCall
+from agentv.notices import say
+from agentv.protocols import ResultSink
+from agentv.records import ProviderRequest
+from agentv.run.batch import Batch
+from agentv.run.case import CaseRunner
+from agentv.run.jobs import IsDone, JobStream, Lane, divide
+from agentv.run.plan import Plan, PlannedFile, PlannedTarget
+from agentv.run.runner import JobRunner
+from agentv.run.targets import OpenTarget, OpenTargets
+from agentv.run.watcher import Watcher
+from agentv.system.temporary import remove_stale
+
+
+class LocalExecutor:
+    """Runs jobs here. Entering it raises `ConfigError` if a target is not ready."""
+
+    def __init__(self, plan: Plan, targets: OpenTargets):
+        self._plan, self._targets = plan, targets
+
+    async def __aenter__(self) -> Self:
+        await self._targets.check()
+        self._targets.warn_of_limits()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """The targets are closed by whoever opened them."""
+
+    async def run_jobs(
+        self, cases: CaseRunner, *, sink: ResultSink, watcher: Watcher, is_done: IsDone | None = None
+    ) -> None:
+        """Run each job of the plan that is not done already; a result is in the sink before it counts."""
+        plan, targets = self._plan, self._targets
+        remove_stale()
+        await targets.start()
+        with ExitStack() as stack:
+            async with asyncio.TaskGroup() as group:
+                lanes: list[Lane] = []
+                runner = JobRunner(cases, targets.options, sink, watcher, lambda: _close(lanes))
+                files = _Files(
+                    JobStream(plan, targets, is_done), targets, cases, watcher=watcher, group=group, stack=stack
+                )
+                planned = iter(plan.files)
+                first = 0
+                for count in divide(targets.workers, len(plan.files)):
+                    lane = Lane(planned, files.open_file, range(first, first + count))
+                    first += count
+                    lanes.append(lane)
+                    for worker in lane.workers:
+                        group.create_task(runner.work(lane, worker))
+        tell_cache_hits(targets.caller.cache_hits)
+
+
+def _close(lanes: list[Lane]) -> None:
+    for lane in lanes:
+        lane.close()
+
+
+def tell_cache_hits(hits: int) -> None:
+    """Tell the user how many answers came from the cache, if any did."""
+    if hits:
+        say(f"{hits} {'answer' if hits == 1 else 'answers'} came from the cache")
+
+
+class _Files:
+    """Gives the jobs of a file to a lane: single ones at once, those of batches once they are answered."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        stream: JobStream,
+        targets: OpenTargets,
+        cases: CaseRunner,
+        *,
+        watcher: Watcher,
+        group: asyncio.TaskGroup,
+        stack: ExitStack,
+    ):
+        self._stream, self._cases, self._watcher = stream, cases, watcher
+        self._group, self._stack = group, stack
+        self._caller: Caller = targets.caller
+        self._trials = targets.options.trials
+
+    def open_file(self, file: PlannedFile, lane: Lane) -> None:
+        """Give the jobs of a file to a lane."""
+        lane.add(self._stream.single_jobs(file))
+        for planned, target in self._stream.batch_targets(file):
+            slots = asyncio.Semaphore(len(lane.workers))  # as many trials are asked at once as the file has workers
+            for trial in range(1, self._trials + 1):
+                batch = self._new_batch(file, planned, target, trial)
+                lane.expect(1)
+                self._group.create_task(self._ask_batch(file, batch, lane, slots))
+
+    def _new_batch(self, file: PlannedFile, planned: PlannedTarget, target: OpenTarget, trial: int) -> Batch:
+        name = f"{file.path.stem}-{planned.name}"
+        if self._trials > 1:
+            name = f"{name}-trial-{trial}"
+        return Batch(target, trial, file.cases, name, self._stack.enter_context(ExitStack()))
+
+    async def _ask_batch(self, file: PlannedFile, batch: Batch, lane: Lane, slots: asyncio.Semaphore) -> None:
+        """Ask a target for all that it is to answer in a file; then give the jobs to the lane."""
+        name = batch.target.name
+        shown = f"{name}, trial {batch.trial}" if self._trials > 1 else name
+        policy = batch.target.policy
+
+        async def requests() -> AsyncIterator[ProviderRequest]:
+            async for request in self._stream.requests(file, batch):
+                if not self._caller.is_cached(policy, request):
+                    yield request
+
+        def on_retry(attempt: int, failed: FailedCall) -> None:
+            self._cases.dump_failed_batch(file, batch, attempt, failed)
+            self._watcher.retried(f"target {shown}", attempt, failed.error)
+
+        async with slots:
+            if policy.slots is not None:
+                await policy.slots.acquire()
+            try:
+                if await anext(requests(), None) is not None:  # else there is nothing to ask
+                    self._watcher.batch_started(lane.workers[0], shown)
+                    await batch.ask(requests, self._caller, on_retry)
+            finally:
+                if policy.slots is not None:
+                    policy.slots.release()
+        lane.add(batch.deal(self._stream.batch_jobs(file, batch)))
+        lane.expect(-1)

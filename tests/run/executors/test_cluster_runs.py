@@ -1,0 +1,224 @@
+"""What a run can be asked for, on a cluster as without one: the same results, limits that hold for all workers."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kits.clusters import Cluster, a_project, calls, children, cluster_case
+from tests.kits.model_servers import model_server
+from tests.kits.processes import living, wait_until
+from tests.kits.project import Write, a_case, agentv
+from tests.kits.runs import ANY, evaluate, results, start, target, wait_for_results
+
+VOLATILE = ("timestamp", "run_id", "execution_metrics", "trace_summary")
+
+
+def stable(path: str) -> list[dict[str, Any]]:
+    """The results by id and trial, without what is never the same."""
+    kept = [{key: value for key, value in each.items() if key not in VOLATILE} for each in results(path)]
+    return sorted(kept, key=lambda each: (each["eval_id"], each.get("trial", 1)))
+
+
+def test_a_cluster_gives_the_same_results_as_a_run_without_one(write: Write) -> None:
+    write("notes.txt", "the content of a file")
+    write("judge.py", "import json, sys\nprint(json.dumps({'score': 0.5, 'hits': ['judged']}))\n")
+    write(
+        "targets.yaml",
+        json.dumps(
+            {
+                "targets": [
+                    {"name": "default", "provider": "cli", "command_template": "echo said {PROMPT}"},
+                    {"name": "silly", "provider": "mock", "response": "hello"},
+                ]
+            }
+        ),
+    )
+    blocks = [{"type": "text", "value": "look"}, {"type": "file", "value": "notes.txt"}]
+    judges = [ANY, {"type": "code_judge", "script": [sys.executable, "judge.py"]}]
+    one = [a_case(f"a{n}", input_messages=[{"role": "user", "content": blocks}], evaluators=judges) for n in range(4)]
+    two = [a_case(f"b{n}", evaluators=[ANY], execution={"target": "silly", "evaluators": [ANY]}) for n in range(5)]
+    paths = [write("one.jsonl", one), write("two.jsonl", two)]
+    flags = ["--trials", "2", "--include-trace", "--workers", "2"]
+    evaluate(*paths, *flags, "--out", "here.jsonl")
+    evaluate(*paths, *flags, "--out", "there.jsonl", "--cluster", "local:2")
+    assert len(stable("there.jsonl")) == 18
+    assert stable("there.jsonl") == stable("here.jsonl")
+
+
+def test_a_dry_run_and_dumps(write: Write) -> None:
+    path = a_project(write, 6)
+    flags = ["--dry-run", "--dump-prompts", "prompts", "--dump-traces", "--limit", "5", "--out", "out.yaml"]
+    ran = evaluate(path, *flags, "--cluster", "local:2")
+    assert "DRY RUN" in ran.stdout
+    assert "5 planned = 5 scored" in ran.stdout
+    assert sorted(each.name for each in Path("prompts").iterdir()) == [f"c{n}.json" for n in range(5)]
+    assert len(list(Path(".agentv/traces").iterdir())) == 5
+    assert calls() == []
+    assert Path("out.yaml").read_text().count("eval_id:") == 5
+
+
+def test_the_cache_is_shared_and_resuming_runs_the_rest(write: Write) -> None:
+    path = a_project(write, 12, "time.sleep(0.01)")
+    flags = ["--cache", "--cluster", "local:2", "--workers", "2"]
+    evaluate(path, *flags, "--limit", "8", "--out", "out.jsonl")
+    ran = evaluate(path, *flags, "--out", "out.jsonl", "--resume")
+    assert "8 done already" in ran.stderr
+    assert sorted(calls()) == sorted(f"q{n}" for n in range(12))
+    ran = evaluate(path, *flags, "--out", "again.jsonl")
+    assert "12 answers came from the cache" in ran.stderr
+    assert len(calls()) == len(results("again.jsonl")) == 12
+
+
+def test_after_too_many_errors_no_case_is_started(write: Write) -> None:
+    path = a_project(write, 200, "time.sleep(0.1); raise ValueError('no')")
+    ran = evaluate(path, "--cluster", "local:2", "--workers", "2", "--max-errors", "3", "--out", "out.jsonl", expect=1)
+    assert 3 <= len(results("out.jsonl")) <= 11
+    assert len(calls()) == len(results("out.jsonl"))
+    assert "stopped after" in ran.stderr
+    assert "go on with --resume" in ran.stderr
+
+
+def test_an_answer_of_any_kind_arrives(write: Write) -> None:
+    path = a_project(write, 3, "return [None, object(), {'text': '\\ud800', 'x': float('nan')}][int(question[1:])]")
+    evaluate(path, "--out", "here.jsonl", expect=1)
+    evaluate(path, "--cluster", "local:2", "--out", "there.jsonl", expect=1)
+    here, there = stable("here.jsonl"), stable("there.jsonl")
+    assert [each.get("error") is None for each in here] == [each.get("error") is None for each in there]
+    assert len(there) == 3
+
+
+def test_when_a_worker_has_nothing_to_do_the_rest_is_divided(write: Write) -> None:
+    path = a_project(
+        write, 24, "time.sleep(0.5 if int(question[1:]) < 12 else 0.01); open('pid-%d' % os.getpid(), 'a').write('.')"
+    )
+    evaluate(path, "--cluster", "local:2", "--workers", "1", "--out", "out.jsonl")
+    slow = Counter({path.name: len(path.read_text()) for path in Path().glob("pid-*")})
+    assert len(slow) == 2
+    assert len(results("out.jsonl")) == 24
+
+
+@pytest.mark.parametrize("flags", [[], ["--workers", "10"]])
+def test_what_a_target_takes_at_once_holds_for_all_workers(write: Write, flags: list[str]) -> None:
+    with model_server(lambda _: "hello", seconds=0.05) as server:
+        write("targets.yaml", json.dumps({"targets": [server.target("openai", workers=3)]}))
+        path = write("cases.jsonl", [cluster_case(n, evaluators=[ANY]) for n in range(60)])
+        evaluate(path, "--cluster", "local:2", *flags, "--out", "out.jsonl")
+        assert len(server.asked) == 60
+        assert 2 <= server.most <= 3
+
+
+def test_more_workers_than_a_target_takes_at_once_are_kept_in_reserve(write: Write) -> None:
+    path = a_project(write, 20, "time.sleep(0.05); open('pid-%d' % os.getpid(), 'a').write('.')", workers=1)
+    evaluate(path, "--cluster", "local:2", "--workers", "4", "--out", "out.jsonl")
+    assert len(list(Path().glob("pid-*"))) == 1
+    assert len(results("out.jsonl")) == 20
+
+
+@pytest.mark.parametrize("limit", [{"requests_per_minute": 600}, {"tokens_per_minute": 600 * 18}])
+def test_rate_limits_hold_for_all_workers(write: Write, limit: dict[str, int]) -> None:
+    moments: list[float] = []
+
+    def answer(_: object) -> str:
+        moments.append(time.monotonic())
+        return "hello"
+
+    with model_server(answer) as server:
+        write("targets.yaml", json.dumps({"targets": [server.target("openai", **limit)]}))
+        path = write("cases.jsonl", [cluster_case(n, evaluators=[ANY]) for n in range(80)])
+        evaluate(path, "--cluster", "local:2", "--workers", "10", "--out", "out.jsonl")
+    assert len(moments) == 80
+    later = sorted(moments)[4:]  # each worker sends its first ones at once
+    assert (len(later) - 1) / (later[-1] - later[0]) <= 10 * 1.05
+
+
+def test_a_limit_holds_when_a_worker_is_lost(write: Write) -> None:
+    moments: list[float] = []
+
+    def answer(_: object) -> str:
+        moments.append(time.monotonic())
+        return "hello"
+
+    with model_server(answer) as server:
+        write("targets.yaml", json.dumps({"targets": [server.target("openai", requests_per_minute=600)]}))
+        path = write("cases.jsonl", [cluster_case(n, evaluators=[ANY]) for n in range(100)])
+        run = start(str(path), "--cluster", "local:2", "--workers", "4", "--out", "out.jsonl")
+        wait_for_results(Path("out.jsonl"), 20)
+        os.kill(children(run)[0], signal.SIGKILL)
+        wait_until(lambda: run.poll() is not None)
+        assert run.returncode == 0
+    later = sorted(moments)[4:]
+    assert (len(later) - 1) / (later[-1] - later[0]) <= 10 * 1.05
+
+
+def test_a_command_in_a_worker_is_ended_with_the_run(write: Write, nap: str) -> None:
+    write("targets.yaml", target(f"{nap}; true"))
+    path = write("cases.jsonl", [a_case("a", evaluators=[ANY])])
+    evaluate(path, "--cluster", "local:1", "--agent-timeout", "1", "--out", "out.jsonl", expect=1)
+    (result,) = results("out.jsonl")
+    assert "1" in result["error"]
+    assert result["failure"] == "timeout"
+    wait_until(lambda: not living(nap))
+
+
+FROM_PYTHON = """
+import asyncio, agentv
+
+async def main():
+    prefix = "hello "
+    async def answer(question):
+        return prefix + question
+    report = await agentv.evaluate("cases.jsonl", target=answer, cluster={cluster!r}, workers=2)
+    print(len(report.results), report.summary.mean)
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+def test_a_function_can_be_evaluated_from_python(write: Write) -> None:
+    a_project(write, 6)
+    script = write("script.py", FROM_PYTHON.format(cluster="local:2"))
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=200)
+    assert ran.stdout.split() == ["6", "1.0"], ran.stderr
+
+
+def test_a_function_is_not_sent_in_the_clear(write: Write, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "cluster")
+    cluster.add()
+    a_project(write, 6)
+    script = write("script.py", FROM_PYTHON.format(cluster=cluster.url.replace("127.0.0.1", "127.1")))
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=200)
+    (line,) = [line for line in ran.stderr.splitlines() if line.startswith("agentv.errors.ConfigError: ")]
+    assert "a Python function, which may hold secrets, is not sent in the clear" in line
+
+
+def test_the_lines_of_progress_say_what_each_worker_is_on(write: Write) -> None:
+    path = a_project(write, 80, "time.sleep(0.5)")
+    ran = evaluate(path, "--cluster", "local:2", "--workers", "3", "--out", "out.jsonl")
+    assert "3 workers each, on the cluster local:2" in ran.stderr
+    found = re.findall(r"; 2 workers \(worker-1: (\d), worker-2: (\d) in flight\)", ran.stderr)
+    assert len(found) >= 2
+    assert max(count for counts in found for count in counts) <= "3"
+
+
+def test_shards_of_a_run_can_be_run_on_a_cluster(write: Write) -> None:
+    path = a_project(write, 9, "pass")
+    for number in (1, 2, 3):
+        evaluate(path, "--shard", f"{number}/3", "--cluster", "local:2", "--out", f"{number}.jsonl")
+    found = [result for number in (1, 2, 3) for result in results(f"{number}.jsonl")]
+    assert sorted(result["eval_id"] for result in found) == [f"c{n}" for n in range(9)]
+    ran = agentv("merge", "1.jsonl", "2.jsonl", "3.jsonl", "--out", "all.jsonl")
+    assert ran.returncode == 0, ran.stderr
+    empty = write("one.jsonl", [cluster_case(0, evaluators=[ANY])])
+    for number in (1, 2):
+        evaluate(empty, "--shard", f"{number}/2", "--cluster", "local:1", "--out", f"{number}.jsonl")
+    assert sorted(len(results(f"{number}.jsonl")) for number in (1, 2)) == [0, 1]
