@@ -170,11 +170,14 @@ class Page:
         self.send("Input.insertText", text=text)
 
     def click(self, selector: str) -> None:
-        """Click in the middle of an element."""
-        found = self.js(
+        """Click in the middle of an element, once it stays where it is."""
+        place = (
             f"(() => {{ const box = document.querySelector({json.dumps(selector)}); box.scrollIntoView({{block: 'nearest'}});"
             "const {left, top, width, height} = box.getBoundingClientRect(); return [left + width / 2, top + height / 2] })()"
         )
+        found = self.js(place)
+        while found != (now := self.js(f"new Promise((done) => setTimeout(() => done({place}), 100))")):
+            found = now  # a page that is still being drawn moves its parts
         for kind in ("mousePressed", "mouseReleased"):
             self.mouse(kind, *found)
 

@@ -44,7 +44,7 @@ def test_a_run_that_is_stopped_before_its_first_result_writes_no_page_and_says_s
     project(write, one="all good")
     write(
         "agent.py",
-        "import os, signal, time\ndef answer(question):\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(60)\n",
+        "import os, signal, time\ndef answer(question):\n    os.kill(os.getpid(), signal.SIGTERM)\n    time.sleep(60)\n",
     )
     told = evaluate("--report", "page.html", code=130)
     assert "there are no results, so no report was written\n" in told

@@ -11,7 +11,10 @@ from agentv.records import EvalCase, FileBlock, Media, Problem, Role
 
 def has_files(case: EvalCase) -> bool:
     """Return whether the case may attach files; most do not."""
-    return any(type(message.content) is tuple for message in case.input_messages)
+    for message in case.input_messages:  # noqa: SIM110  # a generator costs more than all else here
+        if type(message.content) is tuple:
+            return True
+    return False
 
 
 def media_problem(case: EvalCase, settings: TargetSettings) -> Problem | None:

@@ -22,7 +22,7 @@ from agentv.records import (
     ProviderResponse,
 )
 from agentv.redact import clean
-from agentv.results.formats import DECODE_ERRORS, ResultFormat, format_for, sniff
+from agentv.results.formats import DECODE_ERRORS, JSONL, ResultFormat, format_for, sniff
 from agentv.results.read import Block, read_result_blocks
 from agentv.results.views import VerdictView
 from agentv.run.outcome import combine_scores
@@ -81,6 +81,7 @@ class StoredRun:
             raise ResultsError(list(islice(self._repeated(), MOST_PROBLEMS)))
         self._file = path.open("rb")
         self._form: ResultFormat = sniff(self._file.peek(_START_BYTES)) or format_for(path)
+        self._decode = self._form.decoder(EvalResult)
         self.provider: Provider = _Answers(self)
 
     def _add(self, block: Block[AnswerView]) -> None:
@@ -212,9 +213,9 @@ class StoredRun:
     def _read(self, number: int) -> EvalResult:
         try:
             self._file.seek(self._offsets[number])
-            raw = next(iter(self._form.split(self._file)))
+            raw = self._file.readline() if self._form is JSONL else next(iter(self._form.split(self._file)))
             try:
-                found: EvalResult = self._form.decoder(EvalResult)(raw)
+                found: EvalResult = self._decode(raw)
             except msgspec.ValidationError:  # of an older version, or of another tool
                 found = _with_defaults(self._form.decoder(dict)(raw))
         except (OSError, StopIteration, *DECODE_ERRORS) as error:
