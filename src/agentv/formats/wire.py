@@ -22,6 +22,7 @@ RESPONSE_FIELDS = (
     "ttft_ms",
     "stop_reason",
     "note",
+    "trace_complete",
 )
 STOP_REASONS = ("stop", "length", "tool_calls", "refusal", "other")
 CUT_OFF = ("max_tokens", "MAX_TOKENS", "max_output_tokens")
@@ -69,6 +70,7 @@ def response_from(raw: Mapping[str, Any]) -> ProviderResponse:
         ttft_ms=_number(fields.get("ttft_ms")),
         stop_reason=_stop_reason(fields.get("stop_reason")),
         note=note if isinstance(note := fields.get("note"), str) and note else None,
+        trace_complete=False if fields.get("trace_complete") is False else None,
     )
 
 

@@ -17,6 +17,7 @@ BUILT_IN = {
     "codex": "agentv.importers.transcripts.codex:Codex",
     "inspect": "agentv.importers.logs.inspect_log:InspectLog",
     "lm-eval": "agentv.importers.logs.lm_eval:LmEval",
+    "otlp": "agentv.importers.logs.otlp:Otlp",
     "openai-evals": "agentv.importers.datasets.openai_evals:OpenAIEvals",
     "promptfoo": "agentv.importers.promptfoo.config:Promptfoo",
     "jsonl": "agentv.importers.datasets.jsonl:Jsonl",

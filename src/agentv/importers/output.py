@@ -17,7 +17,17 @@ from agentv.results.formats import dump_yaml
 
 _to_json = msgspec.json.Encoder(enc_hook=str).encode
 YAML_SUFFIXES = (".yaml", ".yml")
-ANSWER_FIELDS = ("text", "output_messages", "trace", "token_usage", "cost_usd", "duration_ms", "stop_reason", "note")
+ANSWER_FIELDS = (
+    "text",
+    "output_messages",
+    "trace",
+    "token_usage",
+    "cost_usd",
+    "duration_ms",
+    "stop_reason",
+    "note",
+    "trace_complete",
+)
 
 
 class FileForm(NamedTuple):
