@@ -176,6 +176,12 @@ def test_an_id_that_passed_is_there_though_only_failures_are_shown(project: Writ
     assert (ran.returncode, ran.stdout) == (0, "all cases passed\n")
 
 
+def test_a_file_without_results_is_not_one_whose_cases_passed(project: Write) -> None:
+    project("o.jsonl", "")
+    ran = agentv("show", "o.jsonl", "--failed")
+    assert (ran.returncode, ran.stdout) == (0, "no results\n")
+
+
 def test_results_after_an_empty_line_or_a_byte_order_mark_are_found(project: Write) -> None:
     line = '{"eval_id": "a", "score": 1, "verdict": "pass", "candidate_answer": "one"}\n'
     Path("o.jsonl").write_bytes(f"\ufeff{line}\n{line.replace('one', 'zwö')}{line}".encode())

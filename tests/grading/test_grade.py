@@ -132,6 +132,21 @@ def test_only_changes_what_it_names_and_writes_all(project: Write) -> None:
     assert graded()["two"] | failed == graded()["two"]
 
 
+def test_cases_of_several_messages_and_files_are_graded_too(project: Write) -> None:
+    turns = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "file", "value": "a.txt"}]},
+    ]
+    project("evals/a.txt", "Norway?")
+    project("evals/some.jsonl", [a_case("one", input_messages=turns), a_case("two"), a_case("three")])
+    grade()
+    assert graded()["one"]["score"] == 1.0
+    Path("evals/a.txt").unlink()
+    told = grade(code=1)
+    assert "a.txt" in graded()["one"]["error"]
+    assert "1 target error" in told
+
+
 def test_errors_stay_errors(project: Write) -> None:
     error = stored("one", "", error="the agent was killed", failure="timeout", score=0, evaluator_results=[])
     project("old.jsonl", [error, stored("two", "Oslo."), stored("three", "Oslo.")])

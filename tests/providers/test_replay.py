@@ -71,6 +71,17 @@ def test_each_trial_has_its_own_answer_and_a_missing_one_is_an_error_of_that_cas
     assert results["two/2"]["error"] == "answers.jsonl has no answer to trial 2 of 'two'"
 
 
+def test_cases_of_several_messages_are_found_by_their_dataset(project: Write) -> None:
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Norway?"}]
+    project("evals/some.jsonl", [a_case("one", input_messages=turns)])
+    rows = [("other", "Rome"), ("some", "Oslo")]
+    project(
+        "evals/answers.jsonl",
+        [{"eval_id": "one", "dataset": dataset, "score": 0, "candidate_answer": answer} for dataset, answer in rows],
+    )
+    assert evaluate()["one/1"]["score"] == 1.0
+
+
 def test_an_error_that_was_stored_stays_an_error(project: Write) -> None:
     stored = {"eval_id": "one", "dataset": "some", "score": 0, "error": "the agent was killed"}
     project("evals/answers.jsonl", [stored, {"eval_id": "two", "score": 1, "candidate_answer": "Oslo"}])

@@ -49,6 +49,7 @@ def build_request(case: EvalCase, guideline_patterns: Sequence[str], files: File
     guidelines = renderer.guidelines()
     return ProviderRequest(
         eval_id=case.id,
+        dataset=case.dataset,
         question=_question(turns),
         guidelines=guidelines,
         chat_prompt=_chat_prompt(turns, guidelines),

@@ -168,7 +168,11 @@ class StoredRun:
 
     def finish(self, result: EvalResult) -> EvalResult:
         """Return a new result with all that was stored of the answer, and what it was graded from."""
-        stored = self._open.pop(Key(result.dataset, result.eval_id, result.trial or 1))
+        key = Key(result.dataset, result.eval_id, result.trial or 1)
+        stored = self._open.pop(key, None)
+        if stored is None:  # the case cannot be sent any more, as a file of it is gone
+            stored = self._read(self._number(*key))
+            return replace(result, target=stored.target, attempt=stored.attempt, trial=stored.trial)
         scores = result.evaluator_results
         if stored.error is None and self.names is not None:
             scores = _merged(stored.evaluator_results, scores)

@@ -23,6 +23,8 @@ class Chosen(NamedTuple):
     sizes: "array[int]"
     ids: frozenset[str]
     """Those of the ids that were asked for that are there."""
+    is_empty: bool
+    """Whether the file has no results at all."""
 
     def read(self) -> Iterator[tuple[bytes, Any, ResultFormat]]:
         """Yield each result as it is written, as plain values, and in which format it is written."""
@@ -43,12 +45,14 @@ def choose(path: Path, ids: Collection[str] = (), *, failed: bool = False) -> Ch
     """
     offsets, sizes, scores = array("Q"), array("Q"), array("d")
     found: set[str] = set()
+    is_empty = True
     plain, globs = frozenset(ids), [id_ for id_ in ids if any(sign in id_ for sign in "*?[")]
 
     def has_none(views: Sequence[VerdictView]) -> bool:
         return plain.isdisjoint(map(_id_of, views))
 
     for block in read_result_blocks(path, VerdictView, skip=has_none if ids and not globs else None):
+        is_empty = False
         for view, offset, size in block.places():
             name = view.eval_id
             if name in plain:
@@ -61,4 +65,4 @@ def choose(path: Path, ids: Collection[str] = (), *, failed: bool = False) -> Ch
                 scores.append(-1.0 if view.is_unscored else view.score)
     order = sorted(range(len(scores)), key=scores.__getitem__)
     begins, lengths = (array("Q", map(column.__getitem__, order)) for column in (offsets, sizes))
-    return Chosen(path, begins, lengths, frozenset(found))
+    return Chosen(path, begins, lengths, frozenset(found), is_empty)

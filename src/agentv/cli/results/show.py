@@ -84,7 +84,7 @@ def _json(chosen: Chosen, limit: int | None) -> Iterator[str]:
 def _text(chosen: Chosen, limit: int, trace: bool, failed: bool) -> Iterator[str]:
     total = len(chosen.offsets)
     if not total:
-        yield "all cases passed" if failed else "no results"
+        yield "all cases passed" if failed and not chosen.is_empty else "no results"
         return
     for number, (_, result, _) in enumerate(chosen.read()):
         if number >= limit:
