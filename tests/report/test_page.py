@@ -135,6 +135,13 @@ def test_results_that_cannot_be_shown_are_refused(write: Write, content: str, sa
     assert not Path("out.html").exists()
 
 
+def test_results_of_another_tool_are_refused_with_the_command_that_reads_them(write: Write) -> None:
+    write("out.jsonl", '{"id": "a", "passed": true}\n')
+    assert "hint: this is no result of agentv; 'agentv import' reads what other tools write" in report(
+        "out.jsonl", code=2
+    )
+
+
 def test_a_file_that_is_not_there_and_a_folder(write: Write) -> None:
     assert "error: nowhere.jsonl: no such file" in report("nowhere.jsonl", code=2)
     write("folder/eval_1.jsonl", a_run(1))

@@ -512,3 +512,52 @@ def test_the_row_in_focus_can_be_copied_as_markdown(show: Open) -> None:
     page.press("c")
     page.wait("document.querySelector('#status').innerText === 'copied bad'")
     assert page.js("window.copied").startswith("### bad: fail 0.10\n")
+
+
+PATCH = """diff --git a/src/sql.sql b/src/sql.sql
+--- a/src/sql.sql
++++ b/src/sql.sql
+@@ -1,3 +1,2 @@
+ select 1
+--- a comment
+-select 2
++select <b>3</b>
+diff --git a/logo.png b/logo.png
+new file mode 100644
+Binary files /dev/null and b/logo.png differ (7 bytes)
+"""
+
+
+def test_changed_files_stand_before_the_steps_with_only_changed_lines_marked(show: Open) -> None:
+    page = show([a_result("one", 0.0, file_changes=PATCH, trace=a_trace(3))], fragment="#case=one")
+    page.wait("document.querySelector('.patch')")
+    assert page.texts(".patch del") == ["--- a comment", "-select 2"]
+    assert page.texts(".patch ins") == ["+select <b>3</b>"]
+    assert page.texts(".patch-file") == ["diff --git a/src/sql.sql b/src/sql.sql", "diff --git a/logo.png b/logo.png"]
+    headings = page.texts(".case-body h2")
+    assert headings.index("Changed files") < next(at for at, text in enumerate(headings) if text.startswith("Steps"))
+
+
+def test_two_runs_show_what_both_changed(show: Open) -> None:
+    other = PATCH.replace("select <b>3</b>", "select 4")
+    after = [a_result("one", 0.0, file_changes=other, trace=a_trace(3))]
+    page = show([a_result("one", 1.0, file_changes=PATCH)], after, fragment="#case=one")
+    page.wait("document.querySelectorAll('.patch').length === 2")
+    assert page.texts(".patch ins") == ["+select <b>3</b>", "+select 4"]
+    assert page.texts(".changes h3") == ["A", "B"]
+    assert any(text.startswith("Steps of B") for text in page.texts(".case-body h2"))
+
+
+def test_a_case_names_its_kept_workspace_and_a_long_note_stays_in_sight(show: Open) -> None:
+    note = f"the agent was denied permission: Bash {'x' * 300}"
+    page = show([a_result("one", 0.0, note=note, workspace_path=".agentv/workspaces/r/one")])
+    page.resize(400, 900)
+    page.js("location.hash = 'case=one'")
+    page.wait("document.querySelector('.metrics')")
+    assert "workspace .agentv/workspaces/r/one" in page.texts(".metrics dl div")
+    assert page.js("document.querySelector('.case').scrollWidth <= document.querySelector('.case').clientWidth")
+
+
+def test_the_ledger_counts_in_words_as_the_summary_does(show: Open) -> None:
+    page = show([*few(), an_error("late", "timed out", failure="timeout")])
+    assert "ledger 6 planned = 4 scored + 1 target error + 1 timeout" in page.texts(".about div")

@@ -180,6 +180,8 @@ def test_a_run_stops_after_too_many_errors(project: Write) -> None:
     assert len(results("o.jsonl")) == 3
     assert "17 not run" in " ".join(ran.stdout.split())
     assert "stopped after 3 errors: what was done is in the results; go on with --resume" in ran.stderr
+    ran = evaluate("a.jsonl", "--max-errors", "1", "--out", "one.jsonl", expect=1)
+    assert "stopped after 1 error: what was done" in ran.stderr
     project("agent.py", AGENT)
     ran = evaluate("a.jsonl", "--resume", "--max-errors", "3", "--out", "o.jsonl")
     assert len(results("o.jsonl")) == 20

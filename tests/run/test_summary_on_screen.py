@@ -14,6 +14,8 @@ def answer(question):
         return " "
     if question == "crash":
         raise ValueError("no")
+    if question == "noted":
+        return {"text": "good", "note": "the agent did not exit after its answer"}
     if question == "cut":
         return {"text": "It is the", "stop_reason": "length", "cost_usd": 0.5, "duration_ms": 90_000,
                 "token_usage": {"input": 12_000, "output": 34}}
@@ -92,6 +94,14 @@ def test_a_resumed_run_tells_of_earlier_results_too(write: Write) -> None:
     again = shown(path, "--out", "o.jsonl", "--by", "topic", "--resume")
     assert "3 planned = 3 already done" in again
     assert once.partition("\n  mean")[2] == again.partition("\n  mean")[2]
+
+
+def test_results_with_a_note_are_counted_besides_those_that_were_cut_off(write: Write) -> None:
+    path = project(write, [asked("a", "noted"), asked("b", "cut"), asked("c", "good")])
+    text = shown(path, "--out", "o.jsonl")
+    assert "  1 answer was cut off at the token limit\n  1 result has a note: 'agentv show' tells it\n" in text
+    again = shown(path, "--out", "o.jsonl", "--resume")
+    assert "  1 result has a note: 'agentv show' tells it\n" in again
 
 
 def test_what_answers_took(write: Write) -> None:

@@ -282,7 +282,7 @@ def test_a_file_that_is_cut_off_replaced_or_gone_is_told_and_the_viewer_goes_on(
     page.wait("document.querySelector('.notices').innerText.includes('The results file was replaced')")
     path.unlink()
     shown.write("eval_2", a_run(5))
-    page.wait("document.querySelector('.notices').innerText.includes('The results file is gone')")
+    page.wait("document.querySelector('.notices').innerText.startsWith('The results file is gone. What you see')")
     page = shown.open(shown.run("eval_2"))
     page.wait("document.querySelector('.status')?.innerText === '5 cases'")
 

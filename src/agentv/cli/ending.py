@@ -72,7 +72,8 @@ def _tell(report: RunReport, shown: Shown) -> int:
         tell("interrupted: what was done is in the results; go on with --resume")
         return EXIT_CODE
     if report.end is RunEnd.TOO_MANY_ERRORS:
-        tell(f"stopped after {summary.failed} errors: what was done is in the results; go on with --resume")
+        errors = "1 error" if summary.failed == 1 else f"{summary.failed} errors"
+        tell(f"stopped after {errors}: what was done is in the results; go on with --resume")
     if summary.invalid:
         left_out = "1 case was" if summary.invalid == 1 else f"{summary.invalid} cases were"
         tell(f"warning: {left_out} left out as invalid, see the warnings above; --strict stops such a run at the start")

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
-from agentv.judges.program import MAX_OUTPUT_BYTES, WORKSPACE, Program, exchange_variables
+from agentv.judges.program import MAX_OUTPUT_BYTES, WORKSPACE, Program, exchange_variables, output_captures
 from agentv.judges.reply import BadJudgement, finite_number, parse_score
 from agentv.processes.child import ProcessResult
 from agentv.processes.command import (
@@ -22,6 +22,7 @@ from agentv.processes.command import (
     output_tail,
     shorten,
 )
+from agentv.processes.streams import Output
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, WorkspaceUse
 from agentv.records import Exchange, Score
 from agentv.redact import clean
@@ -71,14 +72,16 @@ class _CommandJudge(Evaluator):
         if self._settings.cwd == WORKSPACE and exchange.workspace is None:
             raise BadJudgement("there is no workspace to run the command in")
         answer = exchange.response.text.encode("utf-8", "replace")
+        variables, streams = exchange_variables(exchange), output_captures()
         limit = asyncio.timeout(self._settings.timeout_seconds)
         try:
             async with limit:
-                finished = await self._program.finish(answer, exchange_variables(exchange), exchange.workspace)
+                finished = await self._program.finish(answer, variables, exchange.workspace, streams)
         except TimeoutError:
             if not limit.expired():
                 raise
-            miss = f"{self._shown} did not end within {self._settings.timeout_seconds:g} s"
+            said = _both_tails(*(stream.output() for stream in streams), silence="")
+            miss = f"{self._shown} did not end within {self._settings.timeout_seconds:g} s{said}"
             return Score(score=0.0, misses=(miss,))
         if self._settings.score_from == "stdout":
             return _written_score(finished)
@@ -88,20 +91,19 @@ class _CommandJudge(Evaluator):
         if not finished.code:
             point = f"{self._shown} succeeded"
         else:
-            point = f"{self._shown} {describe_exit(finished.code)}{_both_tails(finished)}"
+            point = f"{self._shown} {describe_exit(finished.code)}{_both_tails(finished.stdout, finished.stderr)}"
         if (finished.code == 0) is not self._settings.negate:
             return Score(score=1.0, hits=(point,))
         return Score(score=0.0, misses=(point,))
 
 
-def _both_tails(finished: ProcessResult) -> str:
+def _both_tails(*streams: Output, silence: str = ", and said nothing") -> str:
     """Return the ends of what a command wrote, stdout first: tests tell there what went wrong."""
-    streams = [stream for stream in (finished.stdout, finished.stderr) if stream.tail.strip()]
-    tails = [output_tail(finished._replace(stdout=stream, stderr=stream)) for stream in streams]
+    tails = [output_tail(ProcessResult(0, stream, stream)) for stream in streams if stream.tail.strip()]
     text = "\n".join(tail.removeprefix(": ") for tail in tails)
     if len(text) > SHOWN_CHARACTERS:
         text = f"…{text[-SHOWN_CHARACTERS:]}"
-    return f": {text}" if text else ", and said nothing"
+    return f": {text}" if text else silence
 
 
 def _written_score(finished: ProcessResult) -> Score:

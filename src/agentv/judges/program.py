@@ -60,16 +60,24 @@ class Program:
         self._line = line if own == arguments else "exec " + shlex.join(own)
 
     async def finish(
-        self, data: bytes, variables: Mapping[bytes, bytes], workspace: Path | None = None
+        self,
+        data: bytes,
+        variables: Mapping[bytes, bytes],
+        workspace: Path | None = None,
+        streams: tuple[Capture, Capture] | None = None,
     ) -> ProcessResult:
-        """Run the program to its end, with `data` on its stdin; raise `ProviderError` if it cannot be started."""
+        """Run the program to its end, with `data` on its stdin; raise `ProviderError` if it cannot be started.
+
+        `streams` get its stdout and its stderr, for a caller that wants them when the program does not end.
+        """
+        stdout, stderr = streams or output_captures()
         argv = shell_in(workspace if workspace is not None and self._in_workspace else self._cwd, self._line)
         with tempfile.TemporaryFile() as file:
             file.write(data)
             file.seek(0)
+            environment = {**os.environb, **variables}
             try:
-                keep = Capture(MAX_OUTPUT_BYTES)
-                return await run_process(argv, {**os.environb, **variables}, stdin=file.fileno(), stdout=keep)
+                return await run_process(argv, environment, stdin=file.fileno(), stdout=stdout, stderr=stderr)
             except OSError as error:
                 raise ProviderError(f"the program cannot be started: {error.strerror}") from error
 
@@ -88,6 +96,11 @@ class Program:
         if not isinstance(found, dict):
             raise BadJudgement(f"the script wrote no JSON object but {type(found).__name__}")
         return found
+
+
+def output_captures() -> tuple[Capture, Capture]:
+    """Return what keeps the stdout and the stderr of a program that judges."""
+    return Capture(MAX_OUTPUT_BYTES), Capture()
 
 
 def exchange_variables(exchange: Exchange) -> dict[bytes, bytes]:

@@ -105,6 +105,9 @@ def _answer_lines(summary: Summary) -> Iterator[str]:
     if cut_off := summary.cut_off_answers:
         are = "answer was" if cut_off == 1 else "answers were"
         yield f"  {cut_off} {are} cut off at the token limit"
+    if noted := summary.noted_results:
+        have = "result has a note" if noted == 1 else "results have a note"
+        yield f"  {noted} {have}: 'agentv show' tells {'it' if noted == 1 else 'them'}"
 
 
 def _known_of(known: int, answers: int) -> str:

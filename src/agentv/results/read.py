@@ -26,6 +26,7 @@ BLOCK_BYTES = 1 << 16
 MAX_PROBLEMS = 10
 _BOM = b"\xef\xbb\xbf"
 TORN_HINT = "the run was stopped while writing it: go on with 'agentv eval --resume', or take it out"
+FOREIGN_HINT = "this is no result of agentv; 'agentv import' reads what other tools write"
 _START_BYTES = 4096
 
 View = TypeVar("View", bound=ScoreView)
@@ -265,7 +266,10 @@ def _find_problems(  # noqa: PLR0913
             yield Problem(message=message, file=path, line=line, column=column)
         return
     found = convert(value, view)
-    for misfit in found if isinstance(found, list) else ():
+    misfits = found if isinstance(found, list) else []
+    if misfits and not (isinstance(value, dict) and "eval_id" in value):
+        misfits[0] = misfits[0]._replace(hint=FOREIGN_HINT)
+    for misfit in misfits:
         place = Place(line, column_in_json(raw.decode(), misfit.steps))
         yield misfit.problem(path, place)
 

@@ -32,6 +32,8 @@ class HasScore(HasAnswer, Protocol):
     @property
     def stop_reason(self) -> str | None: ...
     @property
+    def note(self) -> str | None: ...
+    @property
     def evaluator_results(self) -> Sequence[Any]: ...
     @property
     def execution_metrics(self) -> Metrics | None: ...
@@ -82,7 +84,7 @@ class Summary:
         self._clean = clean
         self.failures, self.usage, self._evaluators = Failures(clean), Usage(), Evaluators()
         self.groups = Groups(by, trials) if by is not None else None
-        self.empty_answers = self.cut_off_answers = 0
+        self.empty_answers = self.cut_off_answers = self.noted_results = 0
 
     def add(self, result: HasNames) -> None:
         """Count a result of this run."""
@@ -118,6 +120,7 @@ class Summary:
             self.failures.add(names, result)
         if self.groups is not None:
             self.groups.add(names, result, passed=passed)
+        self.noted_results += result.note is not None and result.stop_reason != "length"
         if result.error is None:
             self._count_answer(result)
         elif result.execution_metrics is not None:

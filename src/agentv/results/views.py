@@ -141,6 +141,7 @@ class EarlierView(TrialView, frozen=True, gc=False):
 
     misses: tuple[str, ...] = ()
     candidate_answer: str = ""
+    note: str | None = None
     evaluator_results: tuple[EvaluatorView, ...] = ()
     metadata: dict[str, Any] | None = None
     shard: str | None = None

@@ -1,6 +1,7 @@
 """All that is in a folder, without following links: to compare it, to fingerprint it, to copy it."""
 
 import os
+import re
 import shutil
 import stat
 from collections import deque
@@ -129,7 +130,8 @@ def copy_tree(source: Path, folder: Path, copy_file: Callable[[str, str], object
         shutil.copytree(source, folder, symlinks=True, ignore=left_out, copy_function=copy, dirs_exist_ok=True)
     except shutil.Error as error:
         path, _, reason = error.args[0][0]
-        raise OSError(f"{path}: {reason}") from error
+        words = re.sub(r"^\[Errno \d+\] ", "", reason).removesuffix(f": {path!r}")  # the path is named already
+        raise OSError(f"{path}: {words}") from error
 
 
 def copy_plain_file(source: str, target: str) -> object:

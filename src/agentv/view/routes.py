@@ -122,7 +122,9 @@ class Site:
             index = self._index(file)
             with index.lock:
                 index.step()
-        except (NotFound, Changed) as error:
+        except NotFound:
+            return _with_head({"gone": "the results file is gone"})
+        except Changed as error:
             return _with_head({"gone": str(error)})
         record = self._runs.record_of(file)
         with index.lock:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from agentv.system.trees import copy_tree
 from tests.kits.processes import living, start_process, wait_until
 from tests.kits.project import Write, agentv
 from tests.kits.runs import evaluate, results
@@ -351,6 +352,19 @@ def test_a_template_with_a_loop_of_links_is_copied_as_it_is(write: Write) -> Non
 def test_a_template_around_the_folder_for_temporary_files_is_refused(write: Write, temporary: Path) -> None:
     found = Project(write, workspace_template=str(temporary)).one(expect=1)
     assert "holds the folder for temporary files" in found["error"]
+
+
+def test_what_cannot_be_copied_is_named_once(tmp_path: Path) -> None:
+    source = tmp_path / "template"
+    source.mkdir()
+    (source / "locked").write_text("x")
+
+    def refuse(path: str, _target: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    with pytest.raises(OSError, match="locked") as caught:
+        copy_tree(source, tmp_path / "copy", refuse)
+    assert str(caught.value) == f"{source / 'locked'}: Permission denied"
 
 
 def test_a_file_of_the_template_that_may_not_be_read(write: Write, tmp_path: Path) -> None:

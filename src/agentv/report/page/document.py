@@ -31,6 +31,7 @@ MODULES = (
     "diff.js",
     "texts.js",
     "trace.js",
+    "patch.js",
     "case.js",
     "header.js",
     "compare.js",

@@ -111,7 +111,7 @@ class LivePage {
   problems() {
     const reload = ["Show what is there now", () => location.reload()];
     const found = this.runs.flatMap(({ state, count }) => [
-      state.gone && { text: `The results file is gone: ${state.gone}. ${count ? "What you see is what was read of it." : ""}`, failed: true },
+      state.gone && { text: `${capital(state.gone)}. ${count ? "What you see is what was read of it." : ""}`, failed: true },
       state.change && !state.gone && { text: `The results file was ${state.change} while you looked at it. What you see is what it was before.`, action: reload, failed: true },
       !state.gone && !state.change && state.torn && state.status !== "running" && { text: `${capital(state.torn.message)}. ${capital(state.torn.hint)}.` },
       state.bad > 0 && { text: `${countText(state.bad, "record")} of this file ${state.bad === 1 ? "is no result and is" : "are no results and are"} left out: ${state.problems.join("; ")}`, failed: count === 0 },

@@ -3,6 +3,7 @@
 import { copyText, el, fill } from "./dom.js";
 import { diffTexts } from "./diff.js";
 import { countText, durationText, ERROR, moneyText, scoreText, signedText, stateOf, STATES, timeText } from "./format.js";
+import { changedFiles } from "./patch.js";
 import { codeBlock, folded, longText } from "./texts.js";
 import { traceSection } from "./trace.js";
 
@@ -36,8 +37,8 @@ export async function showCase(model, row, wanted, box, actions) {
       warnings(result),
       compared ? comparedBody(model, row, before, after) : plainBody(result),
       model.base && !compared && el("p", { class: "notice" }, `Only run ${run.meta.letter} has this case.`),
-      traceSection(result, !model.meta.traces),
-      result.file_changes && el("section", null, el("h2", null, "Changed files"), longText(String(result.file_changes), diffBlock)),
+      changedFiles(compared ? [["A", before], ["B", after]] : [["", result]]),
+      traceSection(result, !model.meta.traces, compared ? " of B" : ""),
       metrics(result)));
   box.scrollTop = 0;
 }
@@ -169,13 +170,6 @@ function diffPart({ kind, text }, at, all) {
   return [start, button, end];
 }
 
-function diffBlock(text) {
-  return [el("pre", { class: "code patch", tabindex: "0", "aria-label": "changed files" }, text.split("\n").map((line) => {
-    const kind = line.startsWith("+") ? "ins" : line.startsWith("-") ? "del" : "span";
-    return el(kind, null, `${line}\n`);
-  }))];
-}
-
 /** Returns the evaluators of two results in two columns, those that differ first. */
 function sideBySide(before, after) {
   const list = (result) => (Array.isArray(result.evaluator_results) ? result.evaluator_results : []);
@@ -200,6 +194,7 @@ function metrics(result) {
     ["when", result.timestamp && timeText(result.timestamp)],
     ["run", result.run_id],
     ["conversation", result.conversation_id],
+    ["workspace", result.workspace_path],
     ["written in", result.file && `${result.file}${result.line ? `, line ${result.line}` : ""}`],
     ["metadata", result.metadata && Object.entries(result.metadata).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ")],
     ["digests", result.digests && Object.entries(result.digests).map(([key, value]) => `${key} ${value}`).join(", ")],

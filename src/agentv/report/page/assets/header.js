@@ -52,9 +52,9 @@ export function aboutRun({ figures, file }) {
 
 function ledger(figures) {
   const without = figures.target_errors + figures.timeouts + figures.judge_failures;
-  const counts = [[figures.results - without, "scored"], [figures.target_errors, "target errors"], [figures.timeouts, "timeouts"], [figures.judge_failures, "judge failures"], [figures.skipped, "skipped"], [figures.not_run, "not run"]];
+  const counts = [[figures.results - without, "scored", "scored"], [figures.target_errors, "target error"], [figures.timeouts, "timeout"], [figures.judge_failures, "judge failure"], [figures.skipped, "skipped", "skipped"], [figures.not_run, "not run", "not run"]];
   const total = figures.planned ?? figures.results;
-  return `${total.toLocaleString("en")} planned = ${counts.filter(([count], at) => count || at === 0).map(([count, what]) => `${count.toLocaleString("en")} ${what}`).join(" + ")}`;
+  return `${total.toLocaleString("en")} planned = ${counts.filter(([count], at) => count || at === 0).map((each) => countText(...each)).join(" + ")}`;
 }
 
 /** Returns the three plots of the run that the table is about. */

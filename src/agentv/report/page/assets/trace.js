@@ -7,13 +7,13 @@ import { codeBlock, longText, oneLine, valueText } from "./texts.js";
 const KINDS = { model_step: "model", tool_call: "tool", tool_result: "result", message: "message", error: "error" };
 const SHOWN_STEPS = 250;
 
-/** Returns the timeline of a result, or a sentence on why there is none. */
-export function traceSection(result, left_out) {
+/** Returns the timeline of a result, or a sentence on why there is none; `whose` follows the title. */
+export function traceSection(result, left_out, whose = "") {
   const events = Array.isArray(result.trace) ? result.trace.filter((event) => event && typeof event === "object") : [];
   if (!events.length) {
     const tools = result.trace_summary?.toolCallsByName;
     if (!tools || !Object.keys(tools).length) return null;
-    return el("section", { class: "trace" }, el("h2", null, "Steps"),
+    return el("section", { class: "trace" }, el("h2", null, `Steps${whose}`),
       el("p", { class: "tools" }, Object.entries(tools).map(([name, count]) => el("span", { class: "tool-count" }, `${name} × ${count}`))),
       el("p", { class: "quiet" }, left_out ? "Traces were left out of this report (--no-traces)." : "The trace is not in the results: run with --include-trace to see each step."));
   }
@@ -24,7 +24,7 @@ export function traceSection(result, left_out) {
     more.remove();
   } } }, `show all ${countText(events.length, "step")}`);
   const took = times.total > 0 ? `, ${durationText(times.total)}` : "";
-  return el("section", { class: "trace" }, el("h2", null, "Steps ", el("small", null, `${countText(events.length, "step")}${took}`)), list, more);
+  return el("section", { class: "trace" }, el("h2", null, `Steps${whose} `, el("small", null, `${countText(events.length, "step")}${took}`)), list, more);
 }
 
 /** Finds when each step starts and how long it takes: as it says itself, else until the next one. */
