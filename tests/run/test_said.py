@@ -140,7 +140,7 @@ def test_settings_that_do_not_change_answers_are_no_other_version(project: Write
 def test_strict_runs_stop_at_an_invalid_case(project: Write) -> None:
     project("a.jsonl", [a_case("a", evaluators=[HELLO]), {"id": "b", "input": "no outcome"}])
     ran = evaluate("a.jsonl", "--strict", "--out", "o.jsonl", expect=2)
-    assert "error: a.jsonl: Line 2: missing expected_outcome; case 'b' is left out" in ran.stderr
+    assert "error: a.jsonl: Line 2: missing expected_outcome\nhint: mend" in ran.stderr
     assert not Path("o.jsonl").exists()
     ran = evaluate("a.jsonl", "--out", "o.jsonl")
     last = "warning: 1 case was left out as invalid, see the warnings above; --strict stops such a run at the start"
