@@ -258,6 +258,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failed: bool = False
     verdict: Verdict | None = None
     """Where the score alone does not tell it."""
+    missing_data: bool = False
+    """Whether what it judges by was not there, such as a trace: the score is 0, and `negate` makes no pass of it."""
 
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -283,6 +285,8 @@ class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_
     details: Any = None
     evaluator_provider_request: Any = None
     failed: bool = False
+    missing_data: bool = False
+    """Whether what it judges by was not there, such as a trace."""
     error_details: str | None = None
     """The traceback of the user's own code."""
 

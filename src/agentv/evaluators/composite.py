@@ -93,8 +93,12 @@ class _Composite(Evaluator):
             tasks = [group.create_task(evaluator.result(exchange)) for evaluator in self._inner]
         results = tuple(task.result() for task in tasks)
         score = await self._aggregator.aggregate(exchange, results)
-        failed = score.failed or any(result.failed for result in results)
-        return msgspec.structs.replace(score, details={"results": results, "own": score.details}, failed=failed)
+        return msgspec.structs.replace(
+            score,
+            details={"results": results, "own": score.details},
+            failed=score.failed or any(result.failed for result in results),
+            missing_data=any(result.missing_data for result in results),
+        )
 
 
 def _open_aggregator(
