@@ -8,10 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
+from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
 from agentv.judges.program import Program
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of, read_prompt
-from agentv.judges.reply import BadJudgement, ask_judge, parse_reply, parse_score
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, NamedEvaluator, Provider
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, read_prompt
+from agentv.judges.reply import BadJudgement, parse_reply, parse_score
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, NamedEvaluator
 from agentv.records import EvaluatorResult, Exchange, Json, Score, Weight
 from agentv.scoring import weighted_mean
 
@@ -53,7 +54,8 @@ class ByModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A language model gets the results, which are `{{ results }}` in a prompt, and gives a score."""
 
     prompt: str | None = None
-    judge_target: str | None = None
+    judge_target: JudgeNames | None = None
+    judge_repeats: Repeats = 1
 
 
 class Composite(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,6 +86,7 @@ class _Aggregator(Protocol):
 class _Composite(Evaluator):
     def __init__(self, inner: tuple[NamedEvaluator, ...], aggregator: _Aggregator):
         self._inner, self._aggregator = inner, aggregator
+        self.panel: JudgePanel | None = getattr(aggregator, "panel", None)
 
     def fingerprint(self) -> Any:
         return self._aggregator.fingerprint()
@@ -116,9 +119,10 @@ def _open_aggregator(
             command = path if isinstance(path, tuple) else _command(path)
             program = Program(command, context.folder / (cwd or "."), ("aggregator", "path"))
             return _ScriptAggregator(program, seconds)
-        case ByModel(prompt=prompt, judge_target=name):
+        case ByModel(prompt=prompt, judge_target=judges, judge_repeats=repeats):
             template = PROMPT if prompt is None else read_prompt(prompt, context, RESULTS, ("aggregator", "prompt"))
-            return _ModelAggregator(template, context.judge(name))
+            at = ("aggregator", "judge_target")
+            return _ModelAggregator(template, open_panel(judges, repeats, context, at))
 
 
 def _command(path: str) -> str | tuple[str, ...]:
@@ -172,8 +176,8 @@ class _ScriptAggregator(_Aggregator):
 
 
 class _ModelAggregator(_Aggregator):
-    def __init__(self, template: str, judge: Provider):
-        self._template, self._judge = template, judge
+    def __init__(self, template: str, panel: JudgePanel):
+        self._template, self.panel = template, panel
 
     def fingerprint(self) -> str:
         return self._template
@@ -182,8 +186,4 @@ class _ModelAggregator(_Aggregator):
         text = msgspec.json.format(msgspec.json.encode(_as_mapping(results)), indent=2).decode()
         prompt = fill_prompt(self._template, exchange, dict.fromkeys(RESULTS, text))
         request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA)
-        try:
-            score = await ask_judge(self._judge, request, parse_reply)
-        except BadJudgement as error:
-            score = Score(score=0.0, misses=(str(error),), failed=True)
-        return msgspec.structs.replace(score, evaluator_provider_request=prompts_of(request))
+        return await self.panel.judge(request, parse_reply)

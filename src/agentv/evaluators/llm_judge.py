@@ -2,11 +2,10 @@
 
 from typing import Any, ClassVar
 
-import msgspec
-
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of, read_prompt, with_changes
-from agentv.judges.reply import BadJudgement, ask_judge, parse_reply
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, Provider
+from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, read_prompt, with_changes
+from agentv.judges.reply import parse_reply
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score
 
 SYSTEM = f"""You grade the answer of an AI agent against what was expected of it. {DATA}
@@ -42,16 +41,17 @@ class LlmJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     asks_model: ClassVar[bool] = True
 
     prompt: str | None = None
-    judge_target: str | None = None
+    judge_target: JudgeNames | None = None
+    judge_repeats: Repeats = 1
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         template = PROMPT if self.prompt is None else read_prompt(self.prompt, context)
-        return _ModelJudge(template, context.judge(self.judge_target))
+        return _ModelJudge(template, open_panel(self.judge_target, self.judge_repeats, context))
 
 
 class _ModelJudge(Evaluator):
-    def __init__(self, template: str, judge: Provider):
-        self._template, self._judge = template, judge
+    def __init__(self, template: str, panel: JudgePanel):
+        self._template, self.panel = template, panel
 
     def fingerprint(self) -> str:
         return self._template
@@ -59,8 +59,4 @@ class _ModelJudge(Evaluator):
     async def evaluate(self, exchange: Exchange) -> Score:
         template = with_changes(self._template, exchange) if self._template is PROMPT else self._template
         request = build_judge_request(SYSTEM, fill_prompt(template, exchange), exchange, SCHEMA)
-        try:
-            score = await ask_judge(self._judge, request, parse_reply)
-        except BadJudgement as error:
-            score = Score(score=0.0, misses=(str(error),), failed=True)
-        return msgspec.structs.replace(score, evaluator_provider_request=prompts_of(request))
+        return await self.panel.judge(request, parse_reply)

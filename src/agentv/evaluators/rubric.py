@@ -7,9 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of, with_changes
-from agentv.judges.reply import BadJudgement, ask_judge, find_object
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, Provider
+from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, with_changes
+from agentv.judges.reply import BadJudgement, find_object
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score, Weight
 
 SYSTEM = f"""You check the answer of an AI agent against a list of criteria, each on its own. {DATA}
@@ -68,7 +69,8 @@ class Rubric(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields
     asks_model: ClassVar[bool] = True
 
     rubrics: Annotated[tuple[Text | Item, ...], Meta(min_length=1)]
-    judge_target: str | None = None
+    judge_target: JudgeNames | None = None
+    judge_repeats: Repeats = 1
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         items = tuple(_items(self.rubrics))
@@ -76,7 +78,7 @@ class Rubric(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields
         for index, id_ in enumerate(ids):
             if id_ in ids[:index]:
                 raise SettingError(f"rubrics: the id {id_!r} stands twice", "rubrics", index, hint="rename one of them")
-        return _Rubric(items, context.judge(self.judge_target))
+        return _Rubric(items, open_panel(self.judge_target, self.judge_repeats, context))
 
 
 def _items(given: Sequence[str | Item]) -> Iterator[Item]:
@@ -91,20 +93,18 @@ class _Check(NamedTuple):
 
 
 class _Rubric(Evaluator):
-    def __init__(self, items: tuple[Item, ...], judge: Provider):
-        self._items, self._judge = items, judge
+    def __init__(self, items: tuple[Item, ...], panel: JudgePanel):
+        self._items, self.panel = items, panel
 
     async def evaluate(self, exchange: Exchange) -> Score:
         listed = "\n".join(f"- {item.id}: {item.description}" for item in self._items)
         prompt = fill_prompt(with_changes(PROMPT, exchange), exchange) + CRITERIA + listed
         request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA)
-        try:
-            checks, reasoning = await ask_judge(self._judge, request, _parse_checks)
-        except BadJudgement as error:
-            return Score(score=0.0, misses=(str(error),), failed=True, evaluator_provider_request=prompts_of(request))
-        return self._score(checks, reasoning, prompts_of(request))
+        return await self.panel.judge(request, self._parse)
 
-    def _score(self, checks: dict[str, _Check], reasoning: str, request: dict[str, Any]) -> Score:
+    def _parse(self, text: str) -> Score:
+        """Return the score in a judge's reply; raise `BadJudgement` if there is none."""
+        checks, reasoning = _parse_checks(text)
         left_out = _Check(False, "the judge left it out")
         found = [(item, checks.get(item.id or "", left_out)) for item in self._items]
         total = sum(item.weight for item in self._items)
@@ -117,7 +117,6 @@ class _Rubric(Evaluator):
             misses=tuple(_missed(item, check) for item, check in found if not check.satisfied),
             reasoning=reasoning,
             details={"checks": [_detail(item, check) for item, check in found]},
-            evaluator_provider_request=request,
         )
 
 
