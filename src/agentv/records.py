@@ -207,6 +207,8 @@ class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The JSON Schema of the answer, for language models that can be held to one."""
     workspace: Path | None = None
     """The fresh folder that an agent is to work in, if one was made for it."""
+    fence: str = ""
+    """In a request to a judge, the random mark around what is judged; cache keys leave it out."""
 
 
 class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):

@@ -10,7 +10,7 @@ from msgspec import Meta
 from agentv.errors import SettingError
 from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
 from agentv.judges.program import Program
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, read_prompt
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, new_fence, read_prompt
 from agentv.judges.reply import BadJudgement, parse_reply, parse_score
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, NamedEvaluator
 from agentv.records import EvaluatorResult, Exchange, Json, Score, Weight
@@ -20,8 +20,9 @@ TIMEOUT_SECONDS = 60.0
 Text = Annotated[str, Meta(min_length=1)]
 SYSTEM = f"""You bring together what several evaluators found of an AI agent's answer. {DATA}
 Reply with one JSON object and nothing else:
-{{"score": a number from 0 (worthless) to 1 (perfect), "hits": [up to four short points that were met],
-"misses": [up to four short points that were not], "reasoning": one or two sentences}}"""
+{{"reasoning": one or two sentences, written before the score is decided,
+"hits": [up to four short points that were met], "misses": [up to four short points that were not],
+"score": a number from 0 (worthless) to 1 (perfect), which follows from them}}"""
 PROMPT = """What was asked:
 {{ question }}
 
@@ -85,7 +86,7 @@ class _Aggregator(Protocol):
 
 class _Composite(Evaluator):
     def __init__(self, inner: tuple[NamedEvaluator, ...], aggregator: _Aggregator):
-        self._inner, self._aggregator = inner, aggregator
+        self.inner, self._aggregator = inner, aggregator
         self.panel: JudgePanel | None = getattr(aggregator, "panel", None)
 
     def fingerprint(self) -> Any:
@@ -93,7 +94,7 @@ class _Composite(Evaluator):
 
     async def evaluate(self, exchange: Exchange) -> Score:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(evaluator.result(exchange)) for evaluator in self._inner]
+            tasks = [group.create_task(evaluator.result(exchange)) for evaluator in self.inner]
         results = tuple(task.result() for task in tasks)
         score = await self._aggregator.aggregate(exchange, results)
         return msgspec.structs.replace(
@@ -184,6 +185,7 @@ class _ModelAggregator(_Aggregator):
 
     async def aggregate(self, exchange: Exchange, results: tuple[EvaluatorResult, ...]) -> Score:
         text = msgspec.json.format(msgspec.json.encode(_as_mapping(results)), indent=2).decode()
-        prompt = fill_prompt(self._template, exchange, dict.fromkeys(RESULTS, text))
-        request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA)
+        fence = new_fence()
+        prompt = fill_prompt(self._template, exchange, fence, dict.fromkeys(RESULTS, text))
+        request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA, fence)
         return await self.panel.judge(request, parse_reply)

@@ -3,15 +3,16 @@
 from typing import Any, ClassVar
 
 from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, read_prompt, with_changes
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, new_fence, read_prompt, with_changes
 from agentv.judges.reply import parse_reply
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score
 
 SYSTEM = f"""You grade the answer of an AI agent against what was expected of it. {DATA}
 Reply with one JSON object and nothing else:
-{{"score": a number from 0 (worthless) to 1 (perfect), "hits": [up to four short points that were met],
-"misses": [up to four short points that were not], "reasoning": one or two sentences}}"""
+{{"reasoning": one or two sentences, written before the score is decided,
+"hits": [up to four short points that were met], "misses": [up to four short points that were not],
+"score": a number from 0 (worthless) to 1 (perfect), which follows from them}}"""
 
 PROMPT = """What was asked:
 {{ question }}
@@ -29,8 +30,8 @@ The answer to grade:
 _POINTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"score": {"type": "number"}, "hits": _POINTS, "misses": _POINTS, "reasoning": {"type": "string"}},
-    "required": ["score", "hits", "misses", "reasoning"],
+    "properties": {"reasoning": {"type": "string"}, "hits": _POINTS, "misses": _POINTS, "score": {"type": "number"}},
+    "required": ["reasoning", "hits", "misses", "score"],
     "additionalProperties": False,
 }
 
@@ -58,5 +59,6 @@ class _ModelJudge(Evaluator):
 
     async def evaluate(self, exchange: Exchange) -> Score:
         template = with_changes(self._template, exchange) if self._template is PROMPT else self._template
-        request = build_judge_request(SYSTEM, fill_prompt(template, exchange), exchange, SCHEMA)
+        fence = new_fence()
+        request = build_judge_request(SYSTEM, fill_prompt(template, exchange, fence), exchange, SCHEMA, fence)
         return await self.panel.judge(request, parse_reply)

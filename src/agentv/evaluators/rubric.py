@@ -8,14 +8,14 @@ from msgspec import Meta
 
 from agentv.errors import SettingError
 from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, with_changes
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, new_fence, with_changes
 from agentv.judges.reply import BadJudgement, find_object
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score, Weight
 
 SYSTEM = f"""You check the answer of an AI agent against a list of criteria, each on its own. {DATA}
 Reply with one JSON object and nothing else:
-{{"checks": [{{"id": the criterion's id, "satisfied": true or false, "reasoning": one sentence}}],
+{{"checks": [{{"id": the criterion's id, "reasoning": one sentence, then "satisfied": true or false}}],
 "overall_reasoning": one or two sentences}}"""
 
 PROMPT = """What was asked:
@@ -38,10 +38,10 @@ SCHEMA: dict[str, Any] = {
                 "type": "object",
                 "properties": {
                     "id": {"type": "string"},
-                    "satisfied": {"type": "boolean"},
                     "reasoning": {"type": "string"},
+                    "satisfied": {"type": "boolean"},
                 },
-                "required": ["id", "satisfied", "reasoning"],
+                "required": ["id", "reasoning", "satisfied"],
                 "additionalProperties": False,
             },
         },
@@ -98,8 +98,9 @@ class _Rubric(Evaluator):
 
     async def evaluate(self, exchange: Exchange) -> Score:
         listed = "\n".join(f"- {item.id}: {item.description}" for item in self._items)
-        prompt = fill_prompt(with_changes(PROMPT, exchange), exchange) + CRITERIA + listed
-        request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA)
+        fence = new_fence()
+        prompt = fill_prompt(with_changes(PROMPT, exchange), exchange, fence) + CRITERIA + listed
+        request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA, fence)
         return await self.panel.judge(request, self._parse)
 
     def _parse(self, text: str) -> Score:

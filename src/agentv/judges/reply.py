@@ -11,6 +11,7 @@ import msgspec
 
 from agentv.errors import ProviderError
 from agentv.formats.wire import text_of
+from agentv.judges.prompt import with_new_fence
 from agentv.protocols import Provider
 from agentv.records import ProviderRequest, Score
 from agentv.system.cpu_limit import call_with_cpu_limit, can_limit_cpu
@@ -50,7 +51,9 @@ async def ask_judge(
     for number in range(1, TRIES + 1):
         attempt = (repeat - 1) * TRIES + number
         try:
-            sent = request if attempt == 1 else msgspec.structs.replace(request, attempt=attempt)
+            sent = request
+            if attempt > 1:
+                sent = msgspec.structs.replace(with_new_fence(request), attempt=attempt)
             text = (await judge.invoke(sent)).text
             return parse(text), JudgeReply(number, needs_repair(text))
         except BadJudgement as error:

@@ -6,6 +6,7 @@ from agentv import __version__
 from agentv.calls.retry import FailedCall
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
+from agentv.evaluators.judge_check import JudgeCheck
 from agentv.evaluators.score import CaseEvaluators
 from agentv.notices import say
 from agentv.providers.workspaces.case import CaseWorkspace, KeptPlace
@@ -34,6 +35,8 @@ class CaseRunner:
     ):
         """`names` are the evaluators that score, if it is not all of them."""
         options, self._names = targets.options, names
+        self.check: JudgeCheck | None = None
+        """Is offered what was judged, if judges are checked."""
         self._plan, self._caller, self._evaluators, self._watcher = plan, targets.caller, evaluators, watcher
         self._trials = options.trials
         self._kept = KeptPlace(plan.folder, options.run_id or "run")
@@ -72,7 +75,10 @@ class CaseRunner:
                 return self._result(job, outcome, digests)
             workspace = work.path if work is not None else None
             exchange = Exchange(case=job.case, request=job.request, response=outcome.response, workspace=workspace)
-            return self._result(job, outcome, digests, await evaluators.results(exchange, self._names))
+            results = await evaluators.results(exchange, self._names)
+            if self.check is not None:
+                self.check.offer(exchange, job.planned.name, results)
+            return self._result(job, outcome, digests, results)
         except AgentvError:
             raise  # what cannot be written concerns all cases
         except Exception as error:
