@@ -305,6 +305,8 @@ class Digests(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     prompts: str = ""
     """Of those, what the prompts and scripts say."""
     agentv: str
+    scoring: int = 1
+    """The version of scoring, which grows when agentv itself changes scores."""
 
 
 class ShardPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -15,7 +15,7 @@ from agentv.notices import note_lines
 from agentv.protocols import Evaluator, JudgeTarget
 from agentv.providers.settings import target_digest
 from agentv.records import Digests, EvaluatorResult, Exchange, Json, Problem, Score, Verdict
-from agentv.scoring import verdict_of
+from agentv.scoring import SCORING, verdict_of
 from agentv.system.tracebacks import explain_error
 
 OPPOSITE: dict[Verdict | None, Verdict | None] = {"pass": "fail", "fail": "pass"}
@@ -111,7 +111,7 @@ class CaseEvaluators:
     def digests_of(self, case: str, target: str) -> Digests:
         """Return the digests of a result, of which those of the case and of the target are given."""
         if self._last is None or self._last.target != target:  # most cases share all but the first
-            self._last = Digests(case=case, target=target, agentv=__version__, **self.digests)
+            self._last = Digests(case=case, target=target, agentv=__version__, scoring=SCORING, **self.digests)
         return msgspec.structs.replace(self._last, case=case)
 
     async def results(self, exchange: Exchange, names: frozenset[str] | None = None) -> tuple[EvaluatorResult, ...]:
