@@ -15,7 +15,7 @@ from agentv.stats.agreement import Figure, rate
 
 TOO_MANY = 0.1
 """A judge is untrusted if surely more than this share of its judgements are bad in one of the ways that are counted."""
-GOOD_KAPPA = 0.6
+GOOD_KAPPA, GOOD_AGREEMENT = 0.6, 0.8
 STRONG_CORRELATION = 0.5
 
 
@@ -61,14 +61,21 @@ def _reasons_for(known: JudgeHealth) -> Iterator[str]:
         least = canaries.accuracy.ci_lower or 0.0
         judged = canaries.planted - canaries.unjudged
         yield f"canaries: {canaries.right} of {judged} right, so it is right in at least {least:.0%} of such"
-    if (labels := known.labels) is not None and (labels.kappa.ci_lower or 0.0) >= GOOD_KAPPA:
-        yield f"labels: kappa is at least {labels.kappa.ci_lower:.2f}"
+    if (labels := known.labels) is not None and _agrees(labels):
+        yield f"labels: kappa {labels.kappa.value:.2f}, agreement at least {labels.agreement.ci_lower:.2f}"
+
+
+def _agrees(labels: JudgeFigures) -> bool:
+    """Return whether a judge surely agrees with people; if it always does, kappa has no interval to tell."""
+    if labels.kappa.ci_lower is not None:
+        return labels.kappa.ci_lower >= GOOD_KAPPA
+    return labels.kappa.value == 1 and (labels.agreement.ci_lower or 0.0) >= GOOD_AGREEMENT
 
 
 def _needs_correction(known: JudgeHealth) -> str:
     """Return why the pass rate is to be taken from the labels; empty if it need not be, or cannot."""
     labels = known.labels
-    if labels is None or labels.pass_rate.corrected.value is None or (labels.kappa.ci_lower or 0.0) >= GOOD_KAPPA:
+    if labels is None or labels.pass_rate.corrected.value is None or _agrees(labels):
         return ""
     return f"labels: kappa may be below {GOOD_KAPPA:g}; take the corrected pass rate"
 
