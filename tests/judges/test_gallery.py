@@ -152,3 +152,14 @@ def test_repeats_and_panels_are_in_the_summary(write: Write) -> None:
     first = json.loads(Path("out.jsonl").read_text().splitlines()[0])
     assert len(first["evaluator_results"][0]["details"]["repeats"]) == 3
     assert [each["judge"] for each in first["evaluator_results"][1]["details"]["judges"]] == ["grader", "other"]
+
+
+def test_the_fence_differs_in_every_call_and_is_no_part_of_a_cache_key(write: Write) -> None:
+    note = "open('fences.log', 'a').write(question.rsplit('<<<', 1)[-1].partition('\\n')[0] + ' ')"
+    project(write, f"{note}; return say(fair(question)) if number % 2 else 'no JSON'")
+    evaluate("cases.jsonl", "--cache", "--out", "out.jsonl")
+    fences = Path("fences.log").read_text().split()
+    assert len(set(fences)) == len(fences) > CASES  # those of second tries too
+    before = calls()
+    evaluate("cases.jsonl", "--cache", "--out", "out.jsonl")
+    assert calls() == before

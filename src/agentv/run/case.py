@@ -19,6 +19,7 @@ from agentv.run.outcome import Outcome, ResultContext, outcome_of, result_of
 from agentv.run.plan import Plan, PlannedFile
 from agentv.run.targets import OpenTargets
 from agentv.run.watcher import Watcher
+from agentv.scoring import SCORING
 from agentv.system.dumps import Dumps
 
 
@@ -82,7 +83,7 @@ class CaseRunner:
         except AgentvError:
             raise  # what cannot be written concerns all cases
         except Exception as error:
-            digests = Digests(case="", target=job.planned.digest, evaluators="", agentv=__version__)
+            digests = Digests(case="", target=job.planned.digest, evaluators="", agentv=__version__, scoring=SCORING)
             odd = f"the answer cannot be used: {type(error).__name__}: {error}"
             return self._result(job, Outcome(1, error=odd), digests)
 
