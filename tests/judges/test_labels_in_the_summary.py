@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.judges.test_gallery import CASES, GOOD, judge_section, project
+from tests.kits.judges import CASES, GOOD, judge_section, project
 from tests.kits.project import Write, agentv
 from tests.kits.runs import evaluate
 
