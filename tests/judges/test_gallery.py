@@ -107,3 +107,16 @@ def test_the_fence_differs_in_every_call_and_is_no_part_of_a_cache_key(write: Wr
     before = calls()
     evaluate("cases.jsonl", "--cache", "--out", "out.jsonl")
     assert calls() == before
+
+
+def test_where_nobody_judges_nothing_is_checked(write: Write) -> None:
+    project(write, GOOD)
+    told = "--check-judge: no language model has judged, so there was nothing to check"
+    ran = evaluate("cases.jsonl", "--check-judge", "--dry-run", "--out", "out.jsonl")
+    assert told in ran.stderr
+    assert not Path("calls.log").exists()
+    case = json.loads(Path("cases.jsonl").read_text().splitlines()[0])
+    write("cases.jsonl", [{**case, "evaluators": [{"type": "contains", "value": "it"}]}])
+    ran = evaluate("cases.jsonl", "--check-judge", "--out", "out.jsonl")
+    assert told in ran.stderr
+    assert "JUDGE" not in ran.stdout

@@ -206,6 +206,8 @@ def command(**flags: Any) -> None:
             tell(nothing.message)
             sys.exit(0)
         code = conclude(report, shown, time.monotonic() - started)
+        if flags["check_judge"] and report.judge_health is None:
+            tell("--check-judge: no language model has judged, so there was nothing to check")
         if report.end is not RunEnd.INTERRUPTED:
             viewer.stay()
         sys.exit(code)
