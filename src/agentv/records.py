@@ -207,6 +207,8 @@ class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The JSON Schema of the answer, for language models that can be held to one."""
     workspace: Path | None = None
     """The fresh folder that an agent is to work in, if one was made for it."""
+    fence: str = ""
+    """In a request to a judge, the random mark around what is judged; cache keys leave it out."""
 
 
 class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):
@@ -258,6 +260,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failed: bool = False
     verdict: Verdict | None = None
     """Where the score alone does not tell it."""
+    missing_data: bool = False
+    """Whether what it judges by was not there, such as a trace: the score is 0, and `negate` makes no pass of it."""
 
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -283,6 +287,8 @@ class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_
     details: Any = None
     evaluator_provider_request: Any = None
     failed: bool = False
+    missing_data: bool = False
+    """Whether what it judges by was not there, such as a trace."""
     error_details: str | None = None
     """The traceback of the user's own code."""
 
@@ -299,6 +305,8 @@ class Digests(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     prompts: str = ""
     """Of those, what the prompts and scripts say."""
     agentv: str
+    scoring: int = 1
+    """The version of scoring, which grows when agentv itself changes scores."""
 
 
 class ShardPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):

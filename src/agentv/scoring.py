@@ -5,6 +5,9 @@ from collections.abc import Iterable
 from agentv.records import EvaluatorResult, Verdict
 
 PASS, BORDERLINE = 0.8, 0.6
+SCORING = 2
+"""The version of scoring. It grows with each change of agentv that changes what equal answers score: 2 asks judges for
+their reasons before the score. Results without a version are of the first."""
 
 
 def verdict_of(score: float) -> Verdict:

@@ -207,7 +207,7 @@ def test_the_expected_answer_may_be_text_and_the_answer_fenced() -> None:
 
 def test_no_json_on_either_side() -> None:
     assert compared({"a": 1}, "sorry", "a") == Score(
-        score=0.0, misses=("the answer is no JSON: expecting value, line 1, column 1",)
+        score=0.0, misses=("the answer is no JSON: expecting value, line 1, column 1",), missing_data=True
     )
     broken = compared("sorry", "{}", "a")
     assert (broken.score, broken.failed) == (0.0, True)

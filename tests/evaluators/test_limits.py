@@ -33,17 +33,17 @@ def test_token_usage() -> None:
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
 def test_a_figure_that_was_not_reported_scores_zero(value: float | None) -> None:
     latency = score(made(Latency, threshold=1), "", duration_ms=value)
-    assert latency == Score(score=0.0, misses=("the target reported no duration",))
+    assert latency == Score(score=0.0, misses=("the target reported no duration",), missing_data=True)
     cost = score(made(Cost, budget=1), "", cost_usd=value)
-    assert cost == Score(score=0.0, misses=("the target reported no cost",))
+    assert cost == Score(score=0.0, misses=("the target reported no cost",), missing_data=True)
 
 
 def test_tokens_that_were_not_reported_score_zero() -> None:
     limits = made(TokenLimits, max_total=9, max_input=9)
     words = ("the target reported no total tokens", "the target reported no input tokens")
-    assert score(limits, "") == Score(score=0.0, misses=words)
+    assert score(limits, "") == Score(score=0.0, misses=words, missing_data=True)
     half = score(limits, "", token_usage=TokenUsage(input=5))
-    assert half == Score(score=0.0, hits=("5 input tokens, limit 9",), misses=words[:1])
+    assert half == Score(score=0.0, hits=("5 input tokens, limit 9",), misses=words[:1], missing_data=True)
 
 
 def test_token_limits_without_a_limit_are_told_before_the_run() -> None:

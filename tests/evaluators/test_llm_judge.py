@@ -48,7 +48,7 @@ def test_a_case_without_evaluators_is_graded_by_the_judge_of_its_target(write: W
     (asked,) = server.asked
     assert asked["model"] == "grader"
     assert [message["role"] for message in asked["messages"]] == ["system", "user"]
-    assert asked["response_format"]["json_schema"]["schema"]["required"] == ["score", "hits", "misses", "reasoning"]
+    assert asked["response_format"]["json_schema"]["schema"]["required"] == ["reasoning", "hits", "misses", "score"]
     sent = judged["evaluator_provider_request"]
     assert sent == {"system_prompt": asked["messages"][0]["content"], "user_prompt": asked["messages"][1]["content"]}
     assert "Goal" in sent["user_prompt"]

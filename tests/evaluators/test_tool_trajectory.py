@@ -32,7 +32,7 @@ def exact(trace: Any, *expected: Any) -> Score:
 @pytest.mark.parametrize("settings", [{"mode": "any_order", "minimums": {"a": 1}}, {"mode": "exact", "expected": []}])
 def test_no_trace_at_all_scores_zero(settings: Any) -> None:
     found = score(made(ToolTrajectory, **settings), "answer")
-    assert found == Score(score=0.0, misses=("No trace available for evaluation",))
+    assert found == Score(score=0.0, misses=("No trace available for evaluation",), missing_data=True)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,8 @@ COUNTERPARTS: list[tuple[str, dict[str, Any]]] = [
         ("{type: cost, threshold: 0.1}", {"type": "cost", "budget": 0.1}),
         ("{type: g-eval, value: [a, b]}", {"type": "rubric", "rubrics": ["a", "b"]}),
         ("{type: llm-rubric, value: file://rubric.txt}", {"type": "rubric", "rubrics": ["be kind"]}),
+        ("{type: not-latency, threshold: 5}", {"type": "latency", "threshold": 5, "negate": True}),
+        ("{type: not-llm-rubric, value: x}", {"type": "rubric", "rubrics": ["x"], "negate": True}),
         ("{$ref: '#/assertionTemplates/kind'}", {"type": "contains", "value": "kind why"}),
     ]  # fmt: skip
 
@@ -103,8 +105,6 @@ def test_assertions_that_have_a_counterpart(write: Write) -> None:
 
 
 NO_COUNTERPARTS = [
-        ("{type: not-latency, threshold: 5}", "'not-latency' has no counterpart: the evaluator 'latency' cannot be negated"),
-        ("{type: not-llm-rubric, value: x}", "'not-llm-rubric' has no counterpart: the evaluator 'rubric' cannot be negated"),
         ("{type: similar, value: x}", "'similar' has no counterpart: agentv has no such evaluator"),
         ("{type: python, value: 'len(output)'}", "'python' has no counterpart: it is code for promptfoo"),
         ("{type: contains, value: x, transform: y}", "'contains' has no counterpart: it has 'transform'"),

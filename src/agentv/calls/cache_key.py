@@ -15,7 +15,7 @@ from agentv.records import ProviderRequest
 from agentv.system.trees import tree_digest
 
 FILE_FIELDS = ("input_files", "guideline_files", "media")
-NOT_SENT = (*FILE_FIELDS, "dataset", "workspace")
+NOT_SENT = (*FILE_FIELDS, "dataset", "workspace", "fence")
 FOLDER_SETTINGS = ("cwd", "workspace_template")
 _ENCODE = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
 _WRITTEN = re.compile(r"(?:>>?|\btee(?:\s+-a)?)\s*([^\s'\":;|&<>(){}$`]+)")
@@ -31,7 +31,10 @@ def cache_key(target: Any, request: ProviderRequest) -> str:
     """
     fields = {name: getattr(request, name) for name in request.__struct_fields__ if name not in NOT_SENT}
     files = [(path.name, _file_hash(path)) for path in (*request.input_files, *request.guideline_files)]
-    return blake2b(_ENCODE([target, fields, files]), digest_size=20).hexdigest()
+    encoded = _ENCODE([target, fields, files])
+    if request.fence:  # which is random, and another in every call
+        encoded = encoded.replace(request.fence.encode(), b"")
+    return blake2b(encoded, digest_size=20).hexdigest()
 
 
 def target_key(settings: TargetSettings, folder: Path, targets_file: Path | None = None) -> Any:

@@ -13,6 +13,7 @@ from agentv.formats.printable import printable
 from agentv.processes.interrupts import EXIT_CODE
 from agentv.redact import clean
 from agentv.report.github import Annotations, SourceLine
+from agentv.report.judge import health_lines
 from agentv.report.junit import junit_blocks
 from agentv.report.summary import summary_lines
 from agentv.run.evaluate import RunEnd, RunReport
@@ -36,7 +37,7 @@ class Shown(msgspec.Struct, frozen=True):
 def conclude(report: RunReport, shown: Shown, seconds: float) -> int:
     """Tell what became of a run, end its record, write what was asked for; return the exit code."""
     code = _tell(report, shown)
-    end = partial(end_record, report.log, report.summary, seconds=seconds)
+    end = partial(end_record, report.log, report.summary, report.judge_health, seconds=seconds)
     end(exit_code=code)
     if not _write_pages(report.path, shown):
         code = code or 1
@@ -64,7 +65,9 @@ def _tell(report: RunReport, shown: Shown) -> int:
     is_stdout = report.path == STDOUT
     shown_in = report.path if report.path is not None and report.path.is_file() else None
     lead = list(_lead_lines(report.plan))
-    lines = [*lead, *summary_lines(summary, clean, shown_in), "", "" if is_stdout else f"Results: {report.path}"]
+    health = ["", *health_lines(report.judge_health, clean)] if report.judge_health is not None else []
+    last = ["", "" if is_stdout else f"Results: {report.path}"]
+    lines = [*lead, *summary_lines(summary, clean, shown_in), *health, *last]
     print_lines(map(printable, lines), err=is_stdout)
     if report.path is not None and not is_stdout:
         _annotate(report.plan, report.path)

@@ -166,6 +166,11 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
     help="Run the cases on a Dask cluster: tcp://HOST:PORT of its scheduler, or local:N for N processes here. "
     "--workers is then for each of its workers.",
 )
+@how_it_runs(
+    "--check-judge",
+    is_flag=True,
+    help="Also judge planted answers whose verdicts are known, and some answers twice.",
+)
 @how_it_runs("--cache", is_flag=True, help="Keep responses in .agentv/cache, and ask for each only once.")
 @looking_inside("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
 @looking_inside("--dump-traces", is_flag=True, help="Write each trace to a file in .agentv/traces.")
@@ -201,6 +206,8 @@ def command(**flags: Any) -> None:
             tell(nothing.message)
             sys.exit(0)
         code = conclude(report, shown, time.monotonic() - started)
+        if flags["check_judge"] and report.judge_health is None:
+            tell("--check-judge: no language model has judged, so there was nothing to check")
         if report.end is not RunEnd.INTERRUPTED:
             viewer.stay()
         sys.exit(code)

@@ -33,7 +33,7 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
     cls=Command,
     examples=(
         "agentv grade results.jsonl evals/",
-        "agentv grade results.jsonl evals/ --evaluator tone --out regraded.jsonl",
+        "agentv grade results.jsonl evals/ --evaluator tone",
         "agentv grade results.jsonl evals/ --only judge-failed",
     ),
 )

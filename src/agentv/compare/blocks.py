@@ -5,7 +5,7 @@ for that first: what holds nothing is left out. This is done by the million, hen
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from agentv.compare.records import CompareOptions
 from agentv.results.groups import group_name
@@ -30,6 +30,7 @@ class Setup(NamedTuple):
     target: str = ""
     judges: str = ""
     agentv: str = ""
+    scoring: int = 1
 
     @property
     def names(self) -> tuple[str, str]:
@@ -87,6 +88,7 @@ def make_block(rows: Sequence[ScoreView], options: CompareOptions) -> Block:
             [each.target for each in full],
             [each.judges for each in full],
             [each.agentv for each in full],
+            [each.scoring for each in full],
         )
         numbers = _hash_digests(full)
     labels = [group_name(row, options.label) for row in views] if options.label is not None else None
@@ -134,7 +136,7 @@ def _more_flags(row: ResultView) -> int:
     )
 
 
-def _make_setups(*columns: Sequence[str]) -> Sequence[Setup]:
+def _make_setups(*columns: Sequence[Any]) -> Sequence[Setup]:
     if all(column.count(column[0]) == len(column) for column in columns):
         return [Setup(*(column[0] for column in columns))]
     return list(map(Setup, *columns))

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
 
+import msgspec
+
 from agentv.compare.changes import find_changes
 from agentv.compare.columns import RunColumns
 from agentv.compare.groups import clusters_of, compare_groups
+from agentv.compare.judges import distrust, find_distrust
 from agentv.compare.pairs import Pairs, in_both, pair_scores
 from agentv.compare.read import RunFiles, Runs, read_runs
 from agentv.compare.records import (
@@ -19,6 +22,7 @@ from agentv.compare.records import (
     Comparison,
     Counts,
     Grading,
+    Part,
     Source,
     Statistics,
     Totals,
@@ -58,7 +62,32 @@ def compare_results(  # noqa: PLR0913  # an argument for each option
 def compare_files(files: Sequence[RunFiles], options: CompareOptions) -> list[Comparison]:
     """Return how each of the other runs compares with the first; raise `ResultsError` if any is not valid."""
     runs = read_runs(files, options)
-    return [_compare_runs(runs.columns[0], run, runs, options) for run in runs.columns[1:]]
+    distrusted = find_distrust(files)
+    found = [_compare_runs(runs.columns[0], run, runs, options) for run in runs.columns[1:]]
+    return [
+        _distrust(comparison, distrusted[0], why) if distrusted[0] or why else comparison
+        for comparison, why in zip(found, distrusted[1:], strict=True)
+    ]
+
+
+def _distrust(comparison: Comparison, *reasons: str) -> Comparison:
+    """Return a comparison that decides nothing; `reasons` are why the judge of each run is untrusted, if it is."""
+    warnings = {
+        f"{file.path}: its judge is untrusted ({why})": None
+        for file, why in zip(comparison.files, reasons, strict=True)
+        if why
+    }
+    return msgspec.structs.replace(
+        comparison,
+        statistics=distrust(comparison.statistics),
+        unchanged=None if comparison.unchanged is None else distrust(comparison.unchanged),
+        by={name: tuple(map(_distrust_part, parts)) for name, parts in comparison.by.items()},
+        warnings=(*warnings, *comparison.warnings),
+    )
+
+
+def _distrust_part(part: Part) -> Part:
+    return msgspec.structs.replace(part, statistics=distrust(part.statistics))
 
 
 def _compare_runs(first: RunColumns, second: RunColumns, runs: Runs, options: CompareOptions) -> Comparison:

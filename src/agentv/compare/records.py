@@ -157,6 +157,8 @@ class Changed(Fields, frozen=True, kw_only=True):
     judges: int = 0
     prompts: int = 0
     agentv: int = 0
+    scoring: int = 0
+    """Pairs that two versions of agentv have scored in different ways."""
     target: int = 0
     targets: tuple[str, ...] = ()
     """The names of targets that are another version in the second file."""

@@ -36,6 +36,8 @@ class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
     type: Annotated[str, Meta(min_length=1)]
     name: Annotated[str, Meta(min_length=1)] | None = None
     weight: Annotated[float, Meta(ge=0)] = 1.0
+    negate: bool = False
+    """Whether the score is turned around. A type that has this setting itself, such as `contains`, sees to it."""
 
 
 class InvalidEvaluators(ConfigError):
@@ -236,7 +238,8 @@ class _Context:
             self._dependencies.need_reference.append(common.name or common.type)
         if (fingerprint := evaluator.fingerprint()) is not None:
             self._dependencies.fingerprints.append(fingerprint)
-        return ConfiguredEvaluator(common.name or common.type, common.type, common.weight, evaluator)
+        negate = common.negate and not _negates_itself(type_) and not isinstance(evaluator, DryRunEvaluator)
+        return ConfiguredEvaluator(common.name or common.type, common.type, common.weight, evaluator, negate)
 
     def _use_workspace(self, name: str, use: WorkspaceUse) -> None:
         """Take note of an evaluator that looks at the workspace."""
@@ -278,7 +281,8 @@ def _setting_of(case: EvalCase, number: int) -> _Setting:
 
 def _own_settings(config: Json, type_: type[EvaluatorSettings]) -> Json:
     """Return the settings that belong to one type; those that it does not have go where it passes them on."""
-    settings = {name: value for name, value in config.items() if name not in CommonSettings.__struct_fields__}
+    common = {*CommonSettings.__struct_fields__} - ({"negate"} if _negates_itself(type_) else set())
+    settings = {name: value for name, value in config.items() if name not in common}
     rest = type_.passes_on
     if rest is None:
         return settings
@@ -291,6 +295,11 @@ def _own_settings(config: Json, type_: type[EvaluatorSettings]) -> Json:
 def evaluator_names(case: EvalCase) -> list[str]:
     """Return the names of the evaluators of a case."""
     return [str(config.get("name") or config.get("type") or "") for config in _configs(case)]
+
+
+def _negates_itself(type_: type[EvaluatorSettings]) -> bool:
+    """Return whether a type of evaluator has a `negate` of its own, which can say more than that the score turns."""
+    return "negate" in field_names(type_)
 
 
 def _configs(case: EvalCase) -> Sequence[Json]:

@@ -29,6 +29,8 @@ from agentv.redact import clean
 
 TIMEOUT_SECONDS = 300.0
 SHOWN_COMMAND = 60
+CANNOT_RUN, NOT_FOUND, SIGNALS = 126, 127, 128
+"""The exit codes of a shell that say nothing of the answer; those above the last are of signals."""
 Text = Annotated[str, Meta(min_length=1)]
 
 
@@ -82,7 +84,7 @@ class _CommandJudge(Evaluator):
                 raise
             said = _both_tails(*(stream.output() for stream in streams), silence="")
             miss = f"{self._shown} did not end within {self._settings.timeout_seconds:g} s{said}"
-            return Score(score=0.0, misses=(miss,))
+            return Score(score=0.0, misses=(miss,), failed=self._settings.negate)
         if self._settings.score_from == "stdout":
             return _written_score(finished)
         return self._exit_score(finished)
@@ -92,9 +94,16 @@ class _CommandJudge(Evaluator):
             point = f"{self._shown} succeeded"
         else:
             point = f"{self._shown} {describe_exit(finished.code)}{_both_tails(finished.stdout, finished.stderr)}"
+        if self._settings.negate and _is_no_verdict(finished.code):
+            return Score(score=0.0, misses=(point,), failed=True)  # which is not what was to be refuted
         if (finished.code == 0) is not self._settings.negate:
             return Score(score=1.0, hits=(point,))
         return Score(score=0.0, misses=(point,))
+
+
+def _is_no_verdict(code: int) -> bool:
+    """Return whether a command was not found, could not be run, or was ended by a signal."""
+    return code < 0 or code in (CANNOT_RUN, NOT_FOUND) or code > SIGNALS
 
 
 def _both_tails(*streams: Output, silence: str = ", and said nothing") -> str:

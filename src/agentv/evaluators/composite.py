@@ -8,10 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
+from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
 from agentv.judges.program import Program
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of, read_prompt
-from agentv.judges.reply import BadJudgement, ask_judge, parse_reply, parse_score
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, NamedEvaluator, Provider
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, new_fence, read_prompt
+from agentv.judges.reply import BadJudgement, parse_reply, parse_score
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, NamedEvaluator
 from agentv.records import EvaluatorResult, Exchange, Json, Score, Weight
 from agentv.scoring import weighted_mean
 
@@ -19,8 +20,9 @@ TIMEOUT_SECONDS = 60.0
 Text = Annotated[str, Meta(min_length=1)]
 SYSTEM = f"""You bring together what several evaluators found of an AI agent's answer. {DATA}
 Reply with one JSON object and nothing else:
-{{"score": a number from 0 (worthless) to 1 (perfect), "hits": [up to four short points that were met],
-"misses": [up to four short points that were not], "reasoning": one or two sentences}}"""
+{{"reasoning": one or two sentences, written before the score is decided,
+"hits": [up to four short points that were met], "misses": [up to four short points that were not],
+"score": a number from 0 (worthless) to 1 (perfect), which follows from them}}"""
 PROMPT = """What was asked:
 {{ question }}
 
@@ -53,7 +55,8 @@ class ByModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A language model gets the results, which are `{{ results }}` in a prompt, and gives a score."""
 
     prompt: str | None = None
-    judge_target: str | None = None
+    judge_target: JudgeNames | None = None
+    judge_repeats: Repeats = 1
 
 
 class Composite(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,18 +86,23 @@ class _Aggregator(Protocol):
 
 class _Composite(Evaluator):
     def __init__(self, inner: tuple[NamedEvaluator, ...], aggregator: _Aggregator):
-        self._inner, self._aggregator = inner, aggregator
+        self.inner, self._aggregator = inner, aggregator
+        self.panel: JudgePanel | None = getattr(aggregator, "panel", None)
 
     def fingerprint(self) -> Any:
         return self._aggregator.fingerprint()
 
     async def evaluate(self, exchange: Exchange) -> Score:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(evaluator.result(exchange)) for evaluator in self._inner]
+            tasks = [group.create_task(evaluator.result(exchange)) for evaluator in self.inner]
         results = tuple(task.result() for task in tasks)
         score = await self._aggregator.aggregate(exchange, results)
-        failed = score.failed or any(result.failed for result in results)
-        return msgspec.structs.replace(score, details={"results": results, "own": score.details}, failed=failed)
+        return msgspec.structs.replace(
+            score,
+            details={"results": results, "own": score.details},
+            failed=score.failed or any(result.failed for result in results),
+            missing_data=any(result.missing_data for result in results),
+        )
 
 
 def _open_aggregator(
@@ -112,9 +120,10 @@ def _open_aggregator(
             command = path if isinstance(path, tuple) else _command(path)
             program = Program(command, context.folder / (cwd or "."), ("aggregator", "path"))
             return _ScriptAggregator(program, seconds)
-        case ByModel(prompt=prompt, judge_target=name):
+        case ByModel(prompt=prompt, judge_target=judges, judge_repeats=repeats):
             template = PROMPT if prompt is None else read_prompt(prompt, context, RESULTS, ("aggregator", "prompt"))
-            return _ModelAggregator(template, context.judge(name))
+            at = ("aggregator", "judge_target")
+            return _ModelAggregator(template, open_panel(judges, repeats, context, at))
 
 
 def _command(path: str) -> str | tuple[str, ...]:
@@ -168,18 +177,15 @@ class _ScriptAggregator(_Aggregator):
 
 
 class _ModelAggregator(_Aggregator):
-    def __init__(self, template: str, judge: Provider):
-        self._template, self._judge = template, judge
+    def __init__(self, template: str, panel: JudgePanel):
+        self._template, self.panel = template, panel
 
     def fingerprint(self) -> str:
         return self._template
 
     async def aggregate(self, exchange: Exchange, results: tuple[EvaluatorResult, ...]) -> Score:
         text = msgspec.json.format(msgspec.json.encode(_as_mapping(results)), indent=2).decode()
-        prompt = fill_prompt(self._template, exchange, dict.fromkeys(RESULTS, text))
-        request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA)
-        try:
-            score = await ask_judge(self._judge, request, parse_reply)
-        except BadJudgement as error:
-            score = Score(score=0.0, misses=(str(error),), failed=True)
-        return msgspec.structs.replace(score, evaluator_provider_request=prompts_of(request))
+        fence = new_fence()
+        prompt = fill_prompt(self._template, exchange, fence, dict.fromkeys(RESULTS, text))
+        request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA, fence)
+        return await self.panel.judge(request, parse_reply)

@@ -2,17 +2,17 @@
 
 from typing import Any, ClassVar
 
-import msgspec
-
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of, read_prompt, with_changes
-from agentv.judges.reply import BadJudgement, ask_judge, parse_reply
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, Provider
+from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, new_fence, read_prompt, with_changes
+from agentv.judges.reply import parse_reply
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score
 
 SYSTEM = f"""You grade the answer of an AI agent against what was expected of it. {DATA}
 Reply with one JSON object and nothing else:
-{{"score": a number from 0 (worthless) to 1 (perfect), "hits": [up to four short points that were met],
-"misses": [up to four short points that were not], "reasoning": one or two sentences}}"""
+{{"reasoning": one or two sentences, written before the score is decided,
+"hits": [up to four short points that were met], "misses": [up to four short points that were not],
+"score": a number from 0 (worthless) to 1 (perfect), which follows from them}}"""
 
 PROMPT = """What was asked:
 {{ question }}
@@ -30,8 +30,8 @@ The answer to grade:
 _POINTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"score": {"type": "number"}, "hits": _POINTS, "misses": _POINTS, "reasoning": {"type": "string"}},
-    "required": ["score", "hits", "misses", "reasoning"],
+    "properties": {"reasoning": {"type": "string"}, "hits": _POINTS, "misses": _POINTS, "score": {"type": "number"}},
+    "required": ["reasoning", "hits", "misses", "score"],
     "additionalProperties": False,
 }
 
@@ -42,25 +42,23 @@ class LlmJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     asks_model: ClassVar[bool] = True
 
     prompt: str | None = None
-    judge_target: str | None = None
+    judge_target: JudgeNames | None = None
+    judge_repeats: Repeats = 1
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         template = PROMPT if self.prompt is None else read_prompt(self.prompt, context)
-        return _ModelJudge(template, context.judge(self.judge_target))
+        return _ModelJudge(template, open_panel(self.judge_target, self.judge_repeats, context))
 
 
 class _ModelJudge(Evaluator):
-    def __init__(self, template: str, judge: Provider):
-        self._template, self._judge = template, judge
+    def __init__(self, template: str, panel: JudgePanel):
+        self._template, self.panel = template, panel
 
     def fingerprint(self) -> str:
         return self._template
 
     async def evaluate(self, exchange: Exchange) -> Score:
         template = with_changes(self._template, exchange) if self._template is PROMPT else self._template
-        request = build_judge_request(SYSTEM, fill_prompt(template, exchange), exchange, SCHEMA)
-        try:
-            score = await ask_judge(self._judge, request, parse_reply)
-        except BadJudgement as error:
-            score = Score(score=0.0, misses=(str(error),), failed=True)
-        return msgspec.structs.replace(score, evaluator_provider_request=prompts_of(request))
+        fence = new_fence()
+        request = build_judge_request(SYSTEM, fill_prompt(template, exchange, fence), exchange, SCHEMA, fence)
+        return await self.panel.judge(request, parse_reply)

@@ -7,14 +7,15 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, prompts_of, with_changes
-from agentv.judges.reply import BadJudgement, ask_judge, find_object
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, Provider
+from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
+from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, new_fence, with_changes
+from agentv.judges.reply import BadJudgement, find_object
+from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score, Weight
 
 SYSTEM = f"""You check the answer of an AI agent against a list of criteria, each on its own. {DATA}
 Reply with one JSON object and nothing else:
-{{"checks": [{{"id": the criterion's id, "satisfied": true or false, "reasoning": one sentence}}],
+{{"checks": [{{"id": the criterion's id, "reasoning": one sentence, then "satisfied": true or false}}],
 "overall_reasoning": one or two sentences}}"""
 
 PROMPT = """What was asked:
@@ -37,10 +38,10 @@ SCHEMA: dict[str, Any] = {
                 "type": "object",
                 "properties": {
                     "id": {"type": "string"},
-                    "satisfied": {"type": "boolean"},
                     "reasoning": {"type": "string"},
+                    "satisfied": {"type": "boolean"},
                 },
-                "required": ["id", "satisfied", "reasoning"],
+                "required": ["id", "reasoning", "satisfied"],
                 "additionalProperties": False,
             },
         },
@@ -68,7 +69,8 @@ class Rubric(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields
     asks_model: ClassVar[bool] = True
 
     rubrics: Annotated[tuple[Text | Item, ...], Meta(min_length=1)]
-    judge_target: str | None = None
+    judge_target: JudgeNames | None = None
+    judge_repeats: Repeats = 1
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         items = tuple(_items(self.rubrics))
@@ -76,7 +78,7 @@ class Rubric(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields
         for index, id_ in enumerate(ids):
             if id_ in ids[:index]:
                 raise SettingError(f"rubrics: the id {id_!r} stands twice", "rubrics", index, hint="rename one of them")
-        return _Rubric(items, context.judge(self.judge_target))
+        return _Rubric(items, open_panel(self.judge_target, self.judge_repeats, context))
 
 
 def _items(given: Sequence[str | Item]) -> Iterator[Item]:
@@ -91,20 +93,19 @@ class _Check(NamedTuple):
 
 
 class _Rubric(Evaluator):
-    def __init__(self, items: tuple[Item, ...], judge: Provider):
-        self._items, self._judge = items, judge
+    def __init__(self, items: tuple[Item, ...], panel: JudgePanel):
+        self._items, self.panel = items, panel
 
     async def evaluate(self, exchange: Exchange) -> Score:
         listed = "\n".join(f"- {item.id}: {item.description}" for item in self._items)
-        prompt = fill_prompt(with_changes(PROMPT, exchange), exchange) + CRITERIA + listed
-        request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA)
-        try:
-            checks, reasoning = await ask_judge(self._judge, request, _parse_checks)
-        except BadJudgement as error:
-            return Score(score=0.0, misses=(str(error),), failed=True, evaluator_provider_request=prompts_of(request))
-        return self._score(checks, reasoning, prompts_of(request))
+        fence = new_fence()
+        prompt = fill_prompt(with_changes(PROMPT, exchange), exchange, fence) + CRITERIA + listed
+        request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA, fence)
+        return await self.panel.judge(request, self._parse)
 
-    def _score(self, checks: dict[str, _Check], reasoning: str, request: dict[str, Any]) -> Score:
+    def _parse(self, text: str) -> Score:
+        """Return the score in a judge's reply; raise `BadJudgement` if there is none."""
+        checks, reasoning = _parse_checks(text)
         left_out = _Check(False, "the judge left it out")
         found = [(item, checks.get(item.id or "", left_out)) for item in self._items]
         total = sum(item.weight for item in self._items)
@@ -117,7 +118,6 @@ class _Rubric(Evaluator):
             misses=tuple(_missed(item, check) for item, check in found if not check.satisfied),
             reasoning=reasoning,
             details={"checks": [_detail(item, check) for item, check in found]},
-            evaluator_provider_request=request,
         )
 
 

@@ -14,24 +14,42 @@ from agentv.judges.reply import BadJudgement, check_score, replace_surrogates
 from agentv.notices import note_lines
 from agentv.protocols import Evaluator, JudgeTarget
 from agentv.providers.settings import target_digest
-from agentv.records import Digests, EvaluatorResult, Exchange, Json, Problem, Score
-from agentv.scoring import verdict_of
+from agentv.records import Digests, EvaluatorResult, Exchange, Json, Problem, Score, Verdict
+from agentv.scoring import SCORING, verdict_of
 from agentv.system.tracebacks import explain_error
+
+OPPOSITE: dict[Verdict | None, Verdict | None] = {"pass": "fail", "fail": "pass"}
+
+
+def negate_score(score: Score) -> Score:
+    """Return the opposite of a score: what was hit is missed. What is no judgement has no opposite, and has failed."""
+    if score.failed or score.missing_data:
+        return msgspec.structs.replace(score, score=0.0, verdict=None, failed=True)
+    return msgspec.structs.replace(
+        score,
+        score=round(1.0 - score.score, 12),
+        hits=score.misses,
+        misses=score.hits,
+        verdict=OPPOSITE.get(score.verdict, score.verdict),
+    )
 
 
 class ConfiguredEvaluator(msgspec.Struct, frozen=True):
-    """An evaluator with its name, its type and its weight."""
+    """An evaluator with its name, its type and its weight. If it is negated, its score is turned around."""
 
     name: str
     type: str
     weight: float
     evaluator: Evaluator
+    is_negated: bool = False
 
     async def result(self, exchange: Exchange) -> EvaluatorResult:
         """Return its result; an evaluator that fails scores 0 and says why."""
         details: str | None = None
         try:
             score = check_score(await self.evaluator.evaluate(exchange))
+            if self.is_negated:
+                score = negate_score(score)
         except Exception as error:
             if isinstance(error, AgentvError | BadJudgement):
                 reason = str(error)
@@ -52,6 +70,7 @@ class ConfiguredEvaluator(msgspec.Struct, frozen=True):
             details=score.details,
             evaluator_provider_request=score.evaluator_provider_request,
             failed=score.failed,
+            missing_data=score.missing_data,
             error_details=details,
         )
 
@@ -92,7 +111,7 @@ class CaseEvaluators:
     def digests_of(self, case: str, target: str) -> Digests:
         """Return the digests of a result, of which those of the case and of the target are given."""
         if self._last is None or self._last.target != target:  # most cases share all but the first
-            self._last = Digests(case=case, target=target, agentv=__version__, **self.digests)
+            self._last = Digests(case=case, target=target, agentv=__version__, scoring=SCORING, **self.digests)
         return msgspec.structs.replace(self._last, case=case)
 
     async def results(self, exchange: Exchange, names: frozenset[str] | None = None) -> tuple[EvaluatorResult, ...]:
@@ -115,4 +134,4 @@ class DryRunEvaluator(Evaluator):
         self._miss = miss
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        return Score(score=0.0, misses=(self._miss,))
+        return Score(score=0.0, misses=(self._miss,), missing_data=True)

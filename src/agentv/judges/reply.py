@@ -5,12 +5,13 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from agentv.errors import ProviderError
 from agentv.formats.wire import text_of
+from agentv.judges.prompt import with_new_fence
 from agentv.protocols import Provider
 from agentv.records import ProviderRequest, Score
 from agentv.system.cpu_limit import call_with_cpu_limit, can_limit_cpu
@@ -31,16 +32,30 @@ class BadJudgement(ValueError):
     """The reply of a judge cannot be used as a judgement."""
 
 
-async def ask_judge(judge: Provider, request: ProviderRequest, parse: Callable[[str], T]) -> T:
+class JudgeReply(NamedTuple):
+    """How a reply was come by that can be used: in how many tries, and whether its JSON had to be repaired."""
+
+    tries: int
+    is_repaired: bool
+
+
+async def ask_judge(
+    judge: Provider, request: ProviderRequest, parse: Callable[[str], T], repeat: int = 1
+) -> tuple[T, JudgeReply]:
     """Return the judge's reply, parsed; raise `BadJudgement` if no try gives one that can be parsed.
 
-    The judge is asked again if `parse` raises `BadJudgement`, or if its target fails in a way that may pass.
+    The judge is asked again if `parse` raises `BadJudgement`, or if its target fails in a way that may pass. If it is
+    to judge the same several times, `repeat` tells these apart: attempts count on, so that no cache takes them for one.
     """
     reasons: list[str] = []
     for number in range(1, TRIES + 1):
+        attempt = (repeat - 1) * TRIES + number
         try:
-            attempt = request if number == 1 else msgspec.structs.replace(request, attempt=number)
-            return parse((await judge.invoke(attempt)).text)
+            sent = request
+            if attempt > 1:
+                sent = msgspec.structs.replace(with_new_fence(request), attempt=attempt)
+            text = (await judge.invoke(sent)).text
+            return parse(text), JudgeReply(number, needs_repair(text))
         except BadJudgement as error:
             reasons.append(str(error))
         except ProviderError as error:
@@ -71,6 +86,11 @@ def find_object(text: str, field: str) -> dict[str, Any]:
     if any(value != found[0] for value in found):
         raise BadJudgement(f"the judge gave {len(found)} different judgements: {_excerpt(text)}")
     return found[0]
+
+
+def needs_repair(text: str) -> bool:
+    """Return whether what a judge said is not valid JSON, where it has braces at all."""
+    return not _find_objects(text)[1]
 
 
 def _find_objects(text: str) -> tuple[list[dict[str, Any]], bool]:

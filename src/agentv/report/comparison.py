@@ -235,6 +235,7 @@ def describe_changes(changed: Changed) -> str:
         "the judge ({} pairs)": changed.judges,
         "the evaluators ({} pairs)": changed.evaluators if not changed.prompts and not changed.judges else 0,
         "the results of one case in one file ({} pairs)": changed.mixed,
+        "how agentv scores ({} pairs)": changed.scoring,
         "the version of agentv ({} pairs)": changed.agentv,
     }
     return ", ".join(text.format(count) for text, count in texts.items() if count)

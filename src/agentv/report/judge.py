@@ -1,14 +1,17 @@
 """Figures of a judge, and of labels -> the lines of a section `JUDGE`, and of `agentv labels status`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from agentv.formats.printable import printable
 from agentv.report.layout import table, wrap
+from agentv.report.quantities import format_money
+from agentv.results.health.record import Canaries, EvaluatorHealth, Flips, JudgeHealth
 from agentv.results.labels.judge import JudgeFigures, LabelCounts
 from agentv.results.labels.status import LabelStatus
 from agentv.stats.agreement import Figure
 
 NOBODY = "(no name)"
+SHOWN_CANARIES = 10
 
 
 def judge_lines(figures: JudgeFigures) -> Iterator[str]:
@@ -34,6 +37,65 @@ def judge_lines(figures: JudgeFigures) -> Iterator[str]:
         yield from wrap(f"    corrected by: {rates.corrected.method}", indent="      ")
     for note in figures.notes:
         yield from wrap(f"  note: {printable(note)}")
+
+
+def health_lines(health: JudgeHealth, clean: Callable[[str], str] = str) -> Iterator[str]:
+    """Yield what is known of the judges of a run, and whether they can be trusted."""
+    yield "JUDGE"
+    yield f"  verdict: {health.verdict}"
+    for reason in health.reasons:
+        yield from wrap(f"  {printable(clean(reason))}")
+    for each in health.evaluators:
+        yield from _evaluator_lines(each, clean)
+    if (canaries := health.canaries) is not None:
+        yield from _canary_lines(canaries, clean)
+    if health.rejudged is not None:
+        yield from wrap(f"  judged again: {_flips(health.rejudged)}", indent="    ")
+    if (cost := health.cost) is not None:
+        paid = f", {format_money(cost.cost_usd)}" if cost.cost_usd is not None else ""
+        yield f"  the checks took {_count(cost.calls, 'judge call')}{paid}"
+    for warning in health.warnings:
+        yield from wrap(f"  warning: {printable(clean(warning))}", indent="    ")
+    if health.labels is not None:
+        yield from (line if number else "  labels" for number, line in enumerate(judge_lines(health.labels)))
+
+
+def _evaluator_lines(health: EvaluatorHealth, clean: Callable[[str], str]) -> Iterator[str]:
+    counts = {
+        "unparsable": health.unparsable,
+        "repaired": health.repaired,
+        "asked for again": health.asked_again,
+        "contradicting": health.contradictions,
+    }
+    odd = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "all could be read"
+    yield from wrap(f"  {printable(clean(health.evaluator))}: {_count(health.answers, 'answer')}, {odd}", indent="    ")
+    if health.repeats is not None:
+        yield from wrap(f"    repeats: {_flips(health.repeats)}", indent="      ")
+    figures = {
+        "panel, Krippendorff's alpha of verdicts": health.alpha,
+        "panel, Krippendorff's alpha of scores": health.alpha_scores,
+        "answer length and score, rank correlation": health.length,
+    }
+    for name, figure in figures.items():
+        if figure is not None and (figure.value is not None or figure is health.alpha):
+            yield from wrap(f"    {name}: {figure_text(figure)}", indent="      ")
+
+
+def _canary_lines(canaries: Canaries, clean: Callable[[str], str]) -> Iterator[str]:
+    unjudged = f", {canaries.unjudged} without a judgement" if canaries.unjudged else ""
+    yield from wrap(f"  canaries: {canaries.right} of {canaries.planted} judged rightly{unjudged}", indent="    ")
+    for failed in canaries.failed[:SHOWN_CANARIES]:
+        case = printable(clean(failed.eval_id))
+        said = f"{failed.canary} to {case} got {failed.score:.2f} ({failed.verdict}) of {failed.evaluator}"
+        yield from wrap(f"    {said}", indent="      ")
+    if (more := len(canaries.failed) - SHOWN_CANARIES) > 0:
+        yield f"    and {more} more"
+
+
+def _flips(flips: Flips) -> str:
+    """Return how many verdicts changed, and how far scores of one answer vary."""
+    share = figure_text(flips.share)
+    return f"{flips.flipped} of {flips.answers} verdicts flipped ({share}), deviation {flips.deviation:.3f}"
 
 
 def _counts(labels: LabelCounts) -> Iterator[str]:

@@ -67,6 +67,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which part of a run that is divided this was."""
     ledger: dict[str, int] = {}
     summary: dict[str, Any] = {}
+    judge_health: dict[str, Any] | None = None
+    """What is known of its judges, if it has any."""
     exit_code: int | None = None
     process: Process | None = None
 
@@ -90,7 +92,15 @@ class RunLog:
         self.record = record
         self._write()
 
-    def end(self, *, status: Status, exit_code: int, ledger: Mapping[str, int], summary: Mapping[str, Any]) -> None:
+    def end(
+        self,
+        *,
+        status: Status,
+        exit_code: int,
+        ledger: Mapping[str, int],
+        summary: Mapping[str, Any],
+        judge_health: Any = None,
+    ) -> None:
         """Write what became of the run."""
         known = {name: value for name, value in summary.items() if value is not None}
         self.record = msgspec.structs.replace(
@@ -100,6 +110,7 @@ class RunLog:
             exit_code=exit_code,
             ledger=dict(ledger),
             summary=known,
+            judge_health=msgspec.to_builtins(judge_health),
             process=None,
         )
         self._write()

@@ -21,6 +21,7 @@ class DigestsView(msgspec.Struct, frozen=True, gc=False):
     judges: str = ""
     prompts: str = ""
     agentv: str = ""
+    scoring: int = 1
 
 
 class EvaluatorView(msgspec.Struct, frozen=True, gc=False):

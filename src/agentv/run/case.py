@@ -6,6 +6,7 @@ from agentv import __version__
 from agentv.calls.retry import FailedCall
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
+from agentv.evaluators.judge_check import JudgeCheck
 from agentv.evaluators.score import CaseEvaluators
 from agentv.notices import say
 from agentv.providers.workspaces.case import CaseWorkspace, KeptPlace
@@ -18,6 +19,7 @@ from agentv.run.outcome import Outcome, ResultContext, outcome_of, result_of
 from agentv.run.plan import Plan, PlannedFile
 from agentv.run.targets import OpenTargets
 from agentv.run.watcher import Watcher
+from agentv.scoring import SCORING
 from agentv.system.dumps import Dumps
 
 
@@ -34,6 +36,8 @@ class CaseRunner:
     ):
         """`names` are the evaluators that score, if it is not all of them."""
         options, self._names = targets.options, names
+        self.check: JudgeCheck | None = None
+        """Is offered what was judged, if judges are checked."""
         self._plan, self._caller, self._evaluators, self._watcher = plan, targets.caller, evaluators, watcher
         self._trials = options.trials
         self._kept = KeptPlace(plan.folder, options.run_id or "run")
@@ -72,11 +76,14 @@ class CaseRunner:
                 return self._result(job, outcome, digests)
             workspace = work.path if work is not None else None
             exchange = Exchange(case=job.case, request=job.request, response=outcome.response, workspace=workspace)
-            return self._result(job, outcome, digests, await evaluators.results(exchange, self._names))
+            results = await evaluators.results(exchange, self._names)
+            if self.check is not None:
+                self.check.offer(exchange, job.planned.name, results)
+            return self._result(job, outcome, digests, results)
         except AgentvError:
             raise  # what cannot be written concerns all cases
         except Exception as error:
-            digests = Digests(case="", target=job.planned.digest, evaluators="", agentv=__version__)
+            digests = Digests(case="", target=job.planned.digest, evaluators="", agentv=__version__, scoring=SCORING)
             odd = f"the answer cannot be used: {type(error).__name__}: {error}"
             return self._result(job, Outcome(1, error=odd), digests)
 

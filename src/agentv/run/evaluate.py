@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.calls.cache import CACHE
+from agentv.calls.cache import CACHE, Cache
 from agentv.cases.shard import Shard
 from agentv.errors import AgentvError, OutputError
 from agentv.evaluators.build import EvaluatorBuilder
+from agentv.evaluators.judge_check import JudgeCheck, JudgedCase
 from agentv.notices import note
 from agentv.processes.interrupts import stop_on_signal
 from agentv.project.discovery import eval_files
@@ -25,20 +26,24 @@ from agentv.providers.mock import Mock, MockSettings
 from agentv.providers.python import PythonFunction
 from agentv.records import EvalResult, Problem
 from agentv.redact import clean, secrets_in
-from agentv.results.runs import RunLog, new_run_id
+from agentv.results.health.record import CheckCost, JudgeHealth
+from agentv.results.health.tally import JudgeTally
+from agentv.results.health.verdict import health_of, run_labels
+from agentv.results.labels.file import LABELS
+from agentv.results.runs import RunLog, new_run_id, read_runs
 from agentv.results.summary import Summary
 from agentv.results.write import ResultFile
 from agentv.run.case import CaseRunner
 from agentv.run.executors.address import Address, parse_address
 from agentv.run.executors.executor import Executor
 from agentv.run.executors.local import LocalExecutor
-from agentv.run.jobs import IsDone
+from agentv.run.jobs import IsDone, build_or_explain
 from agentv.run.output import STDOUT, Output, OutputOptions, mask_result, open_output
 from agentv.run.plan import Plan, RunOptions, Selection
 from agentv.run.planner import PlanOptions, make_plan
-from agentv.run.record import start_record
+from agentv.run.record import same_models, start_record
 from agentv.run.resume import ResumeOptions, failed_cases
-from agentv.run.targets import OpenTargets, RunJudges
+from agentv.run.targets import CallCounter, OpenTargets, RunJudges
 from agentv.run.watcher import Watcher
 from agentv.system.compact_sets import HashSet
 from agentv.system.dotenv import load_env
@@ -108,6 +113,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     dump_traces: Path | None = None
     by: str | None = None
     """What the summary groups cases by: a field, or a key of their metadata."""
+    check_judge: bool = False
+    """Whether planted answers are judged besides the run, and some of its answers once more."""
 
     @property
     def output(self) -> OutputOptions:
@@ -155,6 +162,8 @@ class RunReport(NamedTuple):
     """Why the run failed."""
     log: RunLog | None = None
     """The record of the run, to be ended by whoever knows the exit code."""
+    judge_health: JudgeHealth | None = None
+    """What is known of its judges, if it has any."""
 
 
 async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watcher) -> RunReport:
@@ -174,11 +183,12 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
         evaluators = EvaluatorBuilder(  # planning has told the warnings
             judges, dry_run=plan.dry_run, warn=_ignore, targets=options.targets
         )
-        stored = options.stored
+        stored, judging = options.stored, _Judging(plan, targets, watcher, options)
         cases = CaseRunner(plan, targets, evaluators, watcher, stored.names if stored is not None else None)
+        cases.check = judging.check
         summary = Summary(plan.cases, plan.invalid, options.trials, clean, options.by)
         with open_output(options.output, plan, evaluators, summary) as output:
-            results = _Results(output.file, summary, sink, stored)
+            results = _Results(output.file, summary, sink, stored, judging.tally)
             if options.runs_folder is not None:
                 log = start_record(plan, run_id, options.command, output.path, options.runs_folder)
             if options.on_open is not None and output.path is not None:
@@ -192,6 +202,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
                     is_done = _is_done(output, stored)
                     await executor.run_jobs(cases, sink=results, watcher=watcher, is_done=is_done)
                     results.write_untouched()
+                    await judging.run()
             except asyncio.CancelledError:
                 if not stop.is_requested:
                     raise
@@ -204,7 +215,48 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
                 end = RunEnd.INTERRUPTED
             elif error is None and summary.ledger.get("not run") and options.max_errors is not None:
                 end = RunEnd.TOO_MANY_ERRORS
-    return RunReport(plan, summary, end, output.path, error, log)
+    return RunReport(plan, summary, end, output.path, error, log, judging.health(output.path))
+
+
+class _Judging:
+    """What a run finds out about its judges: how they behave, and what `--check-judge` asks them besides.
+
+    Planted answers are judged through the cache of responses, answers of the run once more without any.
+    """
+
+    def __init__(self, plan: Plan, targets: OpenTargets, watcher: Watcher, options: EvalOptions):
+        self._plan, self._counter = plan, CallCounter()
+        has_judges = any(file.judges for file in plan.files) and not plan.dry_run
+        self.tally = JudgeTally() if has_judges else None
+        self.check: JudgeCheck | None = None
+        self._found: dict[str, Any] = {}
+        if has_judges and options.check_judge:
+            callers = targets.new_caller(Cache(CACHE, clean)), targets.new_caller(None)
+            judges = [RunJudges(plan, targets, watcher, caller, self._counter) for caller in callers]
+            self.check = JudgeCheck(*(EvaluatorBuilder(each, warn=_ignore, targets=options.targets) for each in judges))
+
+    async def run(self) -> None:
+        """Ask the judges what is to be checked, after all cases have run."""
+        if self.check is None:
+            return
+        files = {self._plan.folder / file.path: file for file in self._plan.files}
+        target_of = self._plan.selection.target_of
+        all_cases = ((case, target_of(case)) for file in files.values() for case in self._plan.cases_of(file))
+        cases = []
+        for case, target in self.check.choose(all_cases):
+            request, _ = build_or_explain(case, files[case.file.path], files[case.file.path].targets[target])
+            if request is not None:
+                cases.append(JudgedCase(case, request, target))
+        self._found["canaries"] = await self.check.plant(cases)
+        self._found["rejudged"] = await self.check.judge_again()
+        self._found["cost"] = CheckCost(calls=self._counter.calls, cost_usd=self._counter.cost_usd)
+
+    def health(self, results: Path | None) -> JudgeHealth | None:
+        """Return what is known of the judges; None if the run has none."""
+        if self.tally is None:
+            return None
+        labels = run_labels(results, LABELS, read_runs)
+        return health_of(self.tally.evaluators, labels=labels, same_model=same_models(self._plan), **self._found)
 
 
 def _executor(cluster: Address | None, options: EvalOptions, plan: Plan, targets: OpenTargets) -> Executor:
@@ -280,9 +332,14 @@ class _Results:
     """Takes each result through the one door: to the file, to the summary, and to whoever else wants it."""
 
     def __init__(
-        self, file: ResultFile | None, summary: Summary, sink: ResultSink | None, stored: StoredAnswers | None = None
+        self,
+        file: ResultFile | None,
+        summary: Summary,
+        sink: ResultSink | None,
+        stored: StoredAnswers | None = None,
+        tally: JudgeTally | None = None,
     ):
-        self._file, self._summary, self._sink, self._stored = file, summary, sink, stored
+        self._file, self._summary, self._sink, self._stored, self._tally = file, summary, sink, stored, tally
 
     def write_untouched(self) -> None:
         """Write the stored results that stay as they are; count what was not there to score."""
@@ -295,6 +352,8 @@ class _Results:
         self._summary.no_answer, self._summary.no_case = self._stored.missing, self._stored.without_case
 
     def write(self, result: EvalResult) -> None:
+        if self._tally is not None:
+            self._tally.add(result.evaluator_results, result.candidate_answer)
         if self._stored is not None:
             result = self._stored.finish(result)
         if self._file is not None:

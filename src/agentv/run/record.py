@@ -3,6 +3,7 @@
 from typing import Any
 
 from agentv.redact import clean
+from agentv.results.health.record import JudgeHealth
 from agentv.results.runs import RunLog, Status, new_record
 from agentv.results.summary import Summary
 from agentv.run.plan import Plan
@@ -35,6 +36,23 @@ def start_record(plan: Plan, run_id: str, command: tuple[str, ...], results: Any
     return RunLog(folder, record, clean)
 
 
+def same_models(plan: Plan) -> tuple[str, ...]:
+    """Return the targets that are judged by a target with the same model, or by themselves."""
+    found: dict[str, None] = {}
+    for file in plan.files:
+        for ref, judge in file.judges.items():
+            own, other = file.settings.get(ref.target), file.settings[judge]
+            if own is not None and plan.stand_in is None and _model(own) is not None and _model(own) == _model(other):
+                found[ref.target] = None
+    return tuple(found)
+
+
+def _model(settings: Any) -> tuple[str, str] | None:
+    """Return the provider and the model of a target, if it has one."""
+    model = next((model for name in CALLED if (model := getattr(settings, name, None))), None)
+    return (settings.provider, model) if model else None
+
+
 def _targets(plan: Plan) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for target in plan.targets:
@@ -47,7 +65,9 @@ def _targets(plan: Plan) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def end_record(log: RunLog | None, summary: Summary, *, exit_code: int, seconds: float) -> None:
+def end_record(
+    log: RunLog | None, summary: Summary, health: JudgeHealth | None = None, *, exit_code: int, seconds: float
+) -> None:
     """Write what became of a run, if there is a record of it."""
     if log is None:
         return
@@ -70,4 +90,5 @@ def end_record(log: RunLog | None, summary: Summary, *, exit_code: int, seconds:
             "tokens": round(tokens) if usage.input_tokens.answers or usage.output_tokens.answers else None,
             "duration_seconds": round(seconds, 3),
         },
+        judge_health=health,
     )

@@ -83,13 +83,18 @@ class OpenTargets:
         cache = Cache(options.cache, clean) if options.cache is not None else None
         has_judges = any(file.judges for file in plan.files)  # else no call is made but by a worker, one at a time
         slots = asyncio.Semaphore(self.workers) if has_judges else None
-        self.caller = Caller(slots, options.timeout_seconds, options.max_retries, cache)
+        self._slots = slots
+        self.caller = self.new_caller(cache)
         """Calls all that is outside, be it for an answer or for a judgement."""
         self._is_shared = share is not None
         self._policies = CallPolicies(share or WHOLE)
         self.rebalance = self._policies.rebalance
         self._open: dict[tuple[object, ...], OpenTarget] = {}
         self._stack = AsyncExitStack()
+
+    def new_caller(self, cache: Cache | None) -> Caller:
+        """Return a caller that keeps to the limits of the run, with a cache of its own, or none."""
+        return Caller(self._slots, self.options.timeout_seconds, self.options.max_retries, cache)
 
     async def __aenter__(self) -> Self:
         self._stack.push_async_callback(end_orphans)
@@ -179,11 +184,43 @@ def most_workers(plan: Plan) -> int | None:
     return min(limits, default=None)
 
 
-class RunJudges:
-    """Gives the evaluators of a run the targets that judge."""
+class CallCounter:
+    """Counts calls, and what they cost. What comes from a cache is no call."""
 
-    def __init__(self, plan: Plan, targets: OpenTargets, watcher: Watcher):
-        self._plan, self._targets, self._caller, self._watcher = plan, targets, targets.caller, watcher
+    def __init__(self) -> None:
+        self.calls = 0
+        self.cost_usd: float | None = None
+
+    def wrap(self, provider: Provider) -> Provider:
+        """Return the provider, whose calls are counted."""
+        return _Counted(provider, self)
+
+
+class _Counted:
+    def __init__(self, provider: Provider, counter: CallCounter):
+        self._provider, self._counter = provider, counter
+
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        self._counter.calls += 1
+        response = await self._provider.invoke(request)
+        if response.cost_usd is not None:
+            self._counter.cost_usd = (self._counter.cost_usd or 0.0) + response.cost_usd
+        return response
+
+
+class RunJudges:
+    """Gives the evaluators of a run the targets that judge; calls go through `caller`, and are counted if asked."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        targets: OpenTargets,
+        watcher: Watcher,
+        caller: Caller | None = None,
+        counter: CallCounter | None = None,
+    ):
+        self._plan, self._targets, self._watcher = plan, targets, watcher
+        self._caller, self._counter = caller or targets.caller, counter
         self._files = {plan.folder / file.path: file for file in plan.files}
 
     def judge(self, case: EvalCase, target: str, name: str | None) -> JudgeTarget:
@@ -199,7 +236,8 @@ class RunJudges:
         except ConfigError as error:
             raise ProviderError(error.message) from error
         await self._targets.enter(target)
-        _, got = await self._caller.call(target.provider, target.policy, request, partial(self._retried, name))
+        provider = target.provider if self._counter is None else self._counter.wrap(target.provider)
+        _, got = await self._caller.call(provider, target.policy, request, partial(self._retried, name))
         if isinstance(got, FailedCall):
             may_pass = got.may_pass and not self._caller.backoff(target.policy).retries  # else it was asked again
             raise ProviderError(f"the judge {got.error}" if got.failure == "timeout" else got.error, may_pass=may_pass)

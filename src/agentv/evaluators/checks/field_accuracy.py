@@ -118,11 +118,11 @@ class _Comparison(Evaluator):
         try:
             answer = parse_json(exchange.response.text)
         except ValueError as error:
-            return Score(score=0.0, misses=(f"the answer is no JSON: {error}",))
+            return Score(score=0.0, misses=(f"the answer is no JSON: {error}",), missing_data=True)
         outcomes = [outcome for check in self.checks if (outcome := check.outcome(expected, answer))]
         details = [outcome.details() for outcome in outcomes]
         if not outcomes:
-            return Score(score=0.0, misses=("the expected answer has none of the fields",))
+            return Score(score=0.0, misses=("the expected answer has none of the fields",), missing_data=True)
         return Score(
             score=_all_or_nothing(outcomes) if self.is_all_or_nothing else _weighted_average(outcomes),
             hits=tuple(f"{field['path']}: {shorten(field['actual'])}" for field in details if field["score"] == 1),

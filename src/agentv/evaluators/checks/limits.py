@@ -66,12 +66,13 @@ class TokenLimits(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_f
             score=min(score.score for score in scores),
             hits=tuple(hit for score in scores for hit in score.hits),
             misses=tuple(miss for score in scores for miss in score.misses),
+            missing_data=any(score.missing_data for score in scores),
         )
 
 
 def _within(figure: float | None, limit: float, name: str, template: str) -> Score:
     """Return 1 if the figure is within the limit; 0 if it is not, or was not reported."""
     if figure is None or not math.isfinite(figure):
-        return Score(score=0.0, misses=(f"the target reported no {name}",))
+        return Score(score=0.0, misses=(f"the target reported no {name}",), missing_data=True)
     point = (template.format(figure, limit),)
     return Score(score=1.0, hits=point) if figure <= limit else Score(score=0.0, misses=point)

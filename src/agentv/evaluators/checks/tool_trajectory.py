@@ -96,7 +96,7 @@ class ToolTrajectory(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknow
             )
         if trace is None:
             if not exchange.response.output_messages:
-                return Score(score=0.0, misses=("No trace available for evaluation",))
+                return Score(score=0.0, misses=("No trace available for evaluation",), missing_data=True)
             if tools := self._needed_tools():
                 return Score(score=0.0, misses=tuple(f"{tool} was never called" for tool in tools))
         calls = _calls(trace or ())

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from agentv.errors import AgentvError, ConfigError
 from agentv.evaluators import evaluator_type
-from agentv.formats.conversion import convert, field_names, label
+from agentv.formats.conversion import convert, label
 from agentv.formats.wire import text_of
 from agentv.formats.yaml import parse_yaml
 from agentv.importers.promptfoo.node import DATA, FILE, PROGRAMS, read_node, read_text
@@ -42,8 +42,6 @@ def evaluator_of(assertion: Json, folder: Path) -> Json:
             raise NoCounterpart(f"it has {name!r}")
     settings = _settings(type_.removeprefix(NEGATED), _value(assertion.get("value"), folder), assertion)
     if type_.startswith(NEGATED):
-        if "negate" not in field_names(evaluator_type(settings["type"])):
-            raise NoCounterpart(f"the evaluator {settings['type']!r} cannot be negated")
         settings["negate"] = True
         if "require" in settings:  # of ours, each value is negated, and not the whole
             settings["require"] = OPPOSITE[settings["require"]]
@@ -119,7 +117,7 @@ def _schema(value: Any) -> Any:
 
 def _check(settings: Json) -> None:
     """Raise `NoCounterpart` if the settings are not what the evaluator takes."""
-    own = {name: value for name, value in settings.items() if name != "type"}
+    own = {name: value for name, value in settings.items() if name not in ("type", "negate")}
     found = convert(own, evaluator_type(settings["type"]))
     if isinstance(found, list):
         first = found[0]

@@ -48,9 +48,15 @@ def record_figures(record: RunRecord) -> dict[str, Any]:
         "planned": ledger.get("planned"),
         "skipped": ledger.get("skipped"),
         "not_run": ledger.get("not_run"),
+        "judge_health": _judge_health(record.judge_health or {}),
     }
     whole = found if record.shard is None else {name: found[name] for name in OF_ALL_SHARDS}
     return {name: value for name, value in whole.items() if value}
+
+
+def _judge_health(health: dict[str, Any]) -> dict[str, Any]:
+    """Return what a page shows of the health of the judges: the verdict, and why it is what it is."""
+    return {name: health[name] for name in ("verdict", "reasons", "warnings") if health.get(name)}
 
 
 def _number(value: Any) -> float | None:

@@ -41,6 +41,8 @@ def run_troubles(figures: Figures) -> str:
     said += [f"{_count(figures['cut_off'], 'answer')} cut off"] if figures["cut_off"] else []
     said += [f"{_count(figures['skipped'], 'case')} skipped"] if figures.get("skipped") else []
     said += [f"{_count(figures['not_run'], 'case')} not run"] if figures.get("not_run") else []
+    if figures.get("judge_health", {}).get("verdict") == "untrusted":
+        said.append("the judge is untrusted")
     if figures["dry_run"]:
         said.append("a dry run: nobody was asked" if figures["dry_run"] == figures["results"] else "partly a dry run")
     return ", ".join(said)

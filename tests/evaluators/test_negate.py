@@ -1,0 +1,152 @@
+"""`negate`, which all evaluators take: a judgement is turned around, and what is none never becomes a pass."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentv.errors import ProviderError
+from agentv.evaluators import BUILT_IN
+from agentv.evaluators.build import EvaluatorBuilder
+from agentv.evaluators.score import negate_score
+from agentv.judges.target import NoJudge
+from agentv.protocols import JudgeTarget
+from agentv.records import (
+    EvalCase,
+    EvalFile,
+    EvaluatorResult,
+    Exchange,
+    Execution,
+    Message,
+    ProviderRequest,
+    ProviderResponse,
+    Score,
+)
+
+CRASH = ["sh", "-c", "echo broken >&2; exit 3"]
+BAD_PYTHON = "def judge(answer):\n    raise RuntimeError('broken')\n"
+SLOW = "a" * 40 + "!"
+BROKEN: dict[str, list[dict[str, Any]]] = {
+    "code_judge": [{"script": CRASH}, {"script": "kill -9 $$"}, {"script": "sleep 60", "timeout_seconds": 0.01}],
+    "command": [
+        {"command": "no-such-command-here; exit 127"},
+        {"command": "kill -9 $$"},
+        {"command": "sleep 60", "timeout_seconds": 0.01},
+        {"command": "false; exit 1", "score_from": "stdout"},
+    ],
+    "composite": [
+        {"evaluators": [{"type": "llm_judge"}]},
+        {"evaluators": [{"type": "latency", "threshold": 5}]},
+        {"evaluators": [{"type": "is_json"}], "aggregator": {"type": "llm_judge"}},
+        {"evaluators": [{"type": "is_json"}], "aggregator": {"type": "code_judge", "path": "false; exit 1"}},
+    ],
+    "contains": [{}],
+    "cost": [{"budget": 1}],
+    "equals": [{}],
+    "field_accuracy": [{"fields": [{"path": "a", "match": "exact"}]}],
+    "icontains": [{}],
+    "is_json": [],  # there is nothing that it could fail at
+    "json_schema": [{"schema": {"type": "string", "pattern": "^(a+)+$"}, "answer": json.dumps(SLOW)}],
+    "latency": [{"threshold": 5}],
+    "llm_judge": [{}],
+    "python": [{"function": "bad.py:judge"}],
+    "regex": [{"value": "^(a+)+$", "answer": SLOW}],
+    "rubric": [{"rubrics": ["is right"]}],
+    "similarity": [{}],
+    "starts_with": [{}],
+    "token_usage": [{"max_total": 5}, {"max_input": 5}],
+    "tool_trajectory": [{"mode": "any_order", "minimums": {"search": 1}}],
+}
+NEGATES_NO_WRITTEN_SCORE = {"score_from": "stdout"}
+
+
+class BrokenJudge(NoJudge):
+    """A judge whose target fails."""
+
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        raise ProviderError("the judge is out")
+
+
+class BrokenJudges:
+    def judge(self, case: EvalCase, target: str, name: str | None) -> JudgeTarget:
+        return BrokenJudge(name or "")
+
+
+def result(folder: Path, answer: str = "an answer", **config: Any) -> EvaluatorResult:
+    """What an evaluator that is set up like this makes of an answer that came without figures and without a trace."""
+    case = EvalCase(
+        "id",
+        "outcome",
+        (Message(role="user", content="q"),),
+        (),
+        file=EvalFile(path=folder / "cases.jsonl", dataset="cases"),
+        execution=Execution(target="t", evaluators=(config,)),
+    )
+    request = ProviderRequest(eval_id="id", question="q")
+    exchange = Exchange(case=case, request=request, response=ProviderResponse(text=answer))
+    built = EvaluatorBuilder(BrokenJudges()).build(case, "t")
+    (found,) = asyncio.run(built.results(exchange))
+    return found
+
+
+@pytest.mark.parametrize("type_", sorted(BUILT_IN))
+def test_what_is_no_judgement_is_never_a_pass(tmp_path: Path, type_: str) -> None:
+    (tmp_path / "bad.py").write_text(BAD_PYTHON)
+    for settings in BROKEN[type_]:
+        plain = result(tmp_path, type=type_, **settings)
+        assert (plain.score, plain.verdict) == (0.0, "fail"), plain
+        if NEGATES_NO_WRITTEN_SCORE.items() <= settings.items():
+            assert plain.failed
+            continue  # which refuses `negate`
+        negated = result(tmp_path, type=type_, negate=True, **settings)
+        assert (negated.score, negated.verdict, negated.failed) == (0.0, "fail", True), negated
+        assert negated.misses, "it says why"
+
+
+def test_every_type_has_a_row_here() -> None:
+    assert BROKEN.keys() == BUILT_IN.keys()
+
+
+def test_a_judgement_is_turned_around(tmp_path: Path) -> None:
+    assert negate_score(Score(score=0.25, hits=("a",), misses=("b",))) == Score(score=0.75, hits=("b",), misses=("a",))
+    (tmp_path / "good.py").write_text("def judge(answer):\n    return {'score': 1, 'hits': ['rude']}\n")
+    rude = result(tmp_path, type="python", function="good.py:judge", negate=True)
+    assert (rude.score, rude.verdict, rude.hits, rude.misses, rude.failed) == (0.0, "fail", (), ("rude",), False)
+    far = result(tmp_path, type="similarity", value="zzz", threshold=0.9, negate=True)
+    assert (far.score, far.verdict, far.failed) == (1.0, "pass", False)
+
+
+def test_the_verdict_turns_with_the_score() -> None:
+    missed_what_is_required = Score(score=0.9, verdict="fail")
+    assert negate_score(missed_what_is_required).verdict == "pass"
+    assert negate_score(negate_score(missed_what_is_required)) == missed_what_is_required
+
+
+def test_a_script_gets_no_negate_in_its_config(tmp_path: Path) -> None:
+    script = (
+        'python3 -c \'import json, sys; print(json.dumps({"score": 1, "details": json.load(sys.stdin)["config"]}))\''
+    )
+    found = result(tmp_path, type="code_judge", script=script, negate=True, own=1)
+    assert (found.score, found.details) == (0.0, {"own": 1})
+
+
+def test_a_dry_run_passes_nothing(tmp_path: Path) -> None:
+    case = EvalCase("id", "o", (Message(role="user", content="q"),))
+    settings = (
+        {"type": "llm_judge", "negate": True},
+        {"type": "composite", "evaluators": [{"type": "llm_judge"}], "negate": True},
+    )
+    case = EvalCase(
+        "id",
+        "o",
+        case.input_messages,
+        file=EvalFile(path=tmp_path / "c.jsonl", dataset="c"),
+        execution=Execution(target="t", evaluators=settings),
+    )
+    exchange = Exchange(
+        case=case, request=ProviderRequest(eval_id="id", question="q"), response=ProviderResponse(text="x")
+    )
+    found = asyncio.run(EvaluatorBuilder(BrokenJudges(), dry_run=True).build(case, "t").results(exchange))
+    assert [each.score for each in found] == [0.0, 0.0]
