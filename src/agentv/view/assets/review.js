@@ -108,7 +108,7 @@ class ReviewPage {
     Object.assign(this, { place, isShown: false });
     this.note.value = note;
     fill(this.texts);
-    this.title.textContent = place === null ? this.ending() : `Answer ${(place + 1).toLocaleString("en")}`;
+    this.title.textContent = place === null ? this.ending() : `Case ${(place + 1).toLocaleString("en")}`;
     this.update();
     if (place !== null) {
       const shown = await (await ask(`/api/review/${this.review.id}/${place}`)).json();
