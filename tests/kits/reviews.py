@@ -77,9 +77,9 @@ def reviews(browser: Browser, folder: Path) -> Iterator[Review]:
     """Starts viewers of results, and opens their pages; a page opened later is another browser's."""
     with ExitStack() as stack:
 
-        def open_review(results: Results, *, width: int = 1400, path: str = "", **defaults: Any) -> Reviewing:
+        def open_review(results: Results, *, width: int = 1400, **defaults: Any) -> Reviewing:
             file = save_results(folder / "results.jsonl", results)
-            given = {"labels": folder / "labels.jsonl", "reviewer": "ann"} | defaults
+            given: dict[str, Any] = {"labels": folder / "labels.jsonl", "reviewer": "ann"} | defaults
             desk = ReviewDesk(ReviewDefaults(**given))
             at = Address(stack.enter_context(serving([file], 0, desk, opens_review=True)))
             page = stack.enter_context(browser.page(width, 800))

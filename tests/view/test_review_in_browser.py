@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,7 +110,7 @@ def test_keys_can_be_switched_off(review: Review) -> None:
     assert found.words == ["fail"]
 
 
-SECRET = {
+SECRET: dict[str, Any] = {
     "target": "planted-target",
     "score": 0.8137,
     "verdict": "borderline",

@@ -276,7 +276,7 @@ def check_labels(path: Path) -> None:
     while not place.exists() and place != place.parent:
         place = place.parent
     is_fit = place.is_dir() if place != path else place.is_file()
-    if not is_fit or not os.access(place, os.W_OK):
+    if not is_fit or not os.access(place, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         what = "Permission denied" if is_fit else f"{str(place)!r} is not a {'file' if place == path else 'folder'}"
         hint = "see who may write there, or name another --labels"
         raise OutputError(f"labels cannot be written: {what}", file=path, hint=hint)

@@ -30,7 +30,9 @@ DIGEST_LENGTH = 16
 DIGEST_PATTERN = f"[0-9a-f]{{{DIGEST_LENGTH}}}"
 MAX_PROBLEMS = 10
 NOT_LABELS = "a line of labels has eval_id, answer_digest and label (pass or fail)"
-NO_LABELS = "make labels with 'agentv labels import FILE.csv', or name another file with --labels"
+NO_LABELS = (
+    "make labels with 'agentv view --review' or 'agentv labels import FILE.csv', or name another file with --labels"
+)
 _BOM = b"\xef\xbb\xbf"
 _TAIL_BYTES = 1 << 16
 _to_json = msgspec.json.Encoder().encode
