@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,23 @@ def test_a_request_cannot_name_a_file_or_an_answer_that_is_not_in_its_review(at:
     assert request(at, "/api/review", "POST", b'{"share": 1.5}').status == 400
     assert request(at, f"/api/review/{review}/0", "POST", b"x" * (5 << 20)).status == 403
     assert len(labels_in(LABELS)) == 1
+
+
+def test_viewers_and_reviewers_at_once_lose_nothing() -> None:
+    """Two processes, and in each of them four reviewers who do not wait for each other."""
+    save_results(Path("r.jsonl"), answered(12))
+
+    def review_all(at: Address, name: str) -> None:
+        review = begin(at, reviewer=name)
+        assert all(label(at, review["id"], place).status == 200 for place in range(review["count"]))
+
+    names = [f"reviewer {number}" for number in range(8)]
+    with viewer("--review", "r.jsonl") as (_, one), viewer("--review", "r.jsonl") as (_, two):
+        with ThreadPoolExecutor(len(names)) as pool:
+            list(pool.map(review_all, [one, two] * 4, names))
+        assert begin(one, reviewer=names[1])["labelled"] == 12
+    written = [(each["reviewer"], each["eval_id"]) for each in labels_in(LABELS)]
+    assert sorted(written) == sorted((name, f"c{number}") for name in names for number in range(12))
 
 
 def test_reviews_that_nobody_goes_on_with_are_forgotten(at: Address) -> None:

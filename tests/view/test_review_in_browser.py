@@ -51,6 +51,27 @@ def test_keys_label_skip_and_undo(review: Review) -> None:
     assert found.page.problems() == []
 
 
+def test_undo_of_skips_that_were_shown_again(review: Review) -> None:
+    found = review(answered(2))
+    found.press("s", "s")
+    found.click(".again")
+    found.press("1")
+    assert (found.title, found.progress) == ("Case 2", "1 of 2")
+    found.press("u", "u")
+    assert (found.title, found.progress) == ("Case 2", "0 of 2")
+    found.press("2", "1")
+    assert (found.title, found.progress) == ("Done: every answer has your label", "2 of 2")
+    assert found.words == ["pass", "retracted", "fail", "pass"]
+
+
+def test_a_double_click_labels_one_answer(review: Review) -> None:
+    found = review(answered(3))
+    found.click(".review-buttons .pass")
+    found.page.js("document.querySelector('.review-buttons .pass').dispatchEvent(new MouseEvent('click', {detail: 2}))")
+    found.wait()
+    assert (found.title, found.words) == ("Case 2", ["pass"])
+
+
 def test_a_label_says_which_answer_who_and_how_it_was_drawn(review: Review) -> None:
     found = review([a_result("one", candidate_answer="Paris.", trial=2)])
     found.page.click("#note")
@@ -215,7 +236,7 @@ def test_the_order_is_another_one_in_each_review(review: Review) -> None:
 
 
 def test_two_reviewers_at_once_lose_nothing(review: Review) -> None:
-    """Two browsers and two servers write to one file; so does a third page of the first server."""
+    """Two browsers and two servers write to one file."""
     ann, bob = review(answered(8)), review(answered(8), reviewer="bob")
     for _ in range(8):
         ann.page.press("1")

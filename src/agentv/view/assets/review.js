@@ -11,7 +11,6 @@ import { countText } from "./format.js";
 import { longText, proseBlocks } from "./texts.js";
 
 const WHOLE = 50_000, MAX_NAME = 100, MAX_NOTE = 4000;
-const SETTINGS = "review-settings";
 const SHARES = [["", "come as any other"], ["0.1", "come first, a tenth of them"], ["0.2", "come first, a fifth of them"], ["0.5", "come first, half of them"], ["1", "come first, all of them"], ["0", "do not come"]];
 const DONE = { pass: "✓ Pass", fail: "✗ Fail" };
 
@@ -33,7 +32,8 @@ class ReviewPage {
     this.texts = el("div", { class: "review-texts" });
     this.article = el("article", { "aria-labelledby": "review-title" }, this.title, this.texts);
     this.note = el("textarea", { id: "note", rows: "1", maxlength: MAX_NOTE, placeholder: "note (optional)", on: { keydown: (event) => this.onNoteKey(event) } });
-    const button = (key, text, name, act) => el("button", { type: "button", class: name, "aria-keyshortcuts": key, on: { click: act } }, text, " ", el("kbd", { "aria-hidden": "true" }, key));
+    // the second click of a double click would be for the next answer, which nobody has read
+    const button = (key, text, name, act) => el("button", { type: "button", class: name, "aria-keyshortcuts": key, on: { click: (event) => event.detail < 2 && act() } }, text, " ", el("kbd", { "aria-hidden": "true" }, key));
     this.buttons = [button("1", DONE.pass, "pass", () => this.label("pass")), button("2", DONE.fail, "fail", () => this.label("fail")), button("s", "Skip", "skip", () => this.skip())];
     this.back = button("u", "Undo", "undo", () => this.undo());
     this.tools = el("section", { class: "review-tools", "aria-label": "your label" },
@@ -51,8 +51,9 @@ class ReviewPage {
     await this.work(async () => {
       const { labels, ...defaults } = await (await ask("/api/review")).json();
       this.labels.textContent = `Labels go to ${labels}. `;
+      this.stored = `review-settings ${JSON.stringify(defaults)}`; // another viewer at this port has others
       const chosen = this.chosen ? { only: "chosen" } : {};
-      this.choice = { keys: true, ...defaults, ...JSON.parse(sessionStorage.getItem(SETTINGS) ?? "{}"), ...chosen };
+      this.choice = { keys: true, ...defaults, ...JSON.parse(sessionStorage.getItem(this.stored) ?? "{}"), ...chosen };
       if (!this.chosen && this.choice.only === "chosen") this.choice.only = defaults.only;
       this.buildSettings();
       await this.begin();
@@ -80,7 +81,7 @@ class ReviewPage {
     if (this.isBusy) return;
     const values = new FormData(event.target);
     this.choice = { reviewer: values.get("reviewer").trim(), only: values.get("only"), share: values.get("share") === "" ? null : Number(values.get("share")), keys: values.has("keys") };
-    sessionStorage.setItem(SETTINGS, JSON.stringify(this.choice));
+    sessionStorage.setItem(this.stored, JSON.stringify(this.choice));
     this.settings.open = false;
     await this.work(() => this.begin());
   }
@@ -157,7 +158,7 @@ class ReviewPage {
       if (last.label) await post(`/api/review/${this.review.id}/${last.place}`, { label: "retracted" });
       this.history.pop();
       this.skipped.delete(last.place);
-      if (this.place !== null) this.ahead.unshift(this.place);
+      this.ahead = [...(this.place === null ? [] : [this.place]), ...this.ahead].filter((place) => place !== last.place);
       await this.show(last.place, last.note);
     }, "This is not taken back");
   }
