@@ -83,7 +83,7 @@ def draw_report() -> None:
 
 
 def draw_viewer() -> None:
-    """Draw the list of runs after a few real runs of the first example, of one version and of the next."""
+    """Draw the list of runs, and the page for labels, after a few real runs of the first example."""
     from agentv.view.serve import serving
     from tests.kits.browser import find_chromium, start_browser
 
@@ -100,6 +100,9 @@ def draw_viewer() -> None:
             page.go_to(address)
             time.sleep(1.0)  # until all is drawn
             page.picture(ROOT / "docs" / "view.png")
+            page.resize(1200, 480)
+            page.go_to(f"{address.partition('?')[0]}review")
+            page.picture(ROOT / "docs" / "review.png")
         os.chdir(ROOT)
 
 

@@ -142,6 +142,20 @@ def test_the_status_on_screen(write: Write) -> None:
     assert max(map(len, printed.splitlines())) <= 60
 
 
+def test_labels_that_were_taken_back_are_counted_and_not_used(write: Write) -> None:
+    write("results.jsonl", [a_result("a"), a_result("b")])
+    lines = [
+        a_label("a", "fail", reviewer="ann"),
+        a_label("a", "retracted", reviewer="ann"),
+        a_label("b", reviewer="ann"),
+    ]
+    write("x.jsonl", lines)
+    status = json.loads(run("labels", "status", "results.jsonl", "--labels", "x.jsonl", "--format", "json").stdout)
+    assert (status["lines"], status["superseded"], status["used"]) == (2, 1, 1)
+    assert "replaced or taken back" in run("labels", "status", "results.jsonl", "--labels", "x.jsonl").stdout
+    assert judged("results.jsonl", "--labels", "x.jsonl")["labels"]["used"] == 1
+
+
 def test_the_status_of_labels_of_other_cases(write: Write) -> None:
     write("results.jsonl", [a_result("a")])
     write("x.jsonl", [a_label("z")])

@@ -234,6 +234,35 @@ class Page:
         sent = [event for event in self._browser.events if event.get("method") == "Network.requestWillBeSent"]
         return [str(event["params"]["request"]["url"]) for event in sent]
 
+    def bodies(self) -> list[tuple[str, str]]:
+        """The address of everything that the page has received, and all that was in it, with its headers."""
+        self.js("1")
+        events = [event for event in self._browser.events if "params" in event]
+        done = {each["params"]["requestId"] for each in events if each["method"] == "Network.loadingFinished"}
+        found = []
+        for params in [each["params"] for each in events if each["method"] == "Network.responseReceived"]:
+            if params["requestId"] in done:
+                got = self.send("Network.getResponseBody", requestId=params["requestId"])
+                text = base64.b64decode(got["body"]).decode() if got["base64Encoded"] else got["body"]
+                found.append((str(params["response"]["url"]), f"{text}\n{json.dumps(params['response']['headers'])}"))
+        return found
+
+    def paused_request(self) -> dict[str, Any]:
+        """The next request that waits to be let through, of those that `Fetch.enable` stops."""
+        found: list[dict[str, Any]] = []
+
+        def is_there() -> bool:
+            self.js("1")
+            for event in list(self._browser.events):
+                if event.get("method") == "Fetch.requestPaused":
+                    self._browser.events.remove(event)
+                    found.append(event["params"])
+                    return True
+            return False
+
+        wait_until(is_there, "the page asked for nothing")
+        return found[0]
+
     def heap_mb(self) -> float:
         """The size of the JavaScript heap after it was tidied up."""
         self.send("HeapProfiler.collectGarbage")

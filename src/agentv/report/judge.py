@@ -137,7 +137,7 @@ def status_lines(status: LabelStatus) -> Iterator[str]:
     others = {
         "stale (of other answers)": status.stale,
         "of other cases": status.unmatched,
-        "replaced by later ones": status.superseded,
+        "replaced or taken back": status.superseded,
     }
     if left := [f"{count} {what}" for what, count in others.items() if count]:
         yield from wrap(f"  not used: {', '.join(left)}")

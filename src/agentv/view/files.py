@@ -38,6 +38,7 @@ class Catalog:
     def __init__(self, named: Sequence[Path]):
         """Raise `AgentvError` if something is not there, or nothing is in it."""
         self.named = tuple(named) or (DEFAULT,)
+        self._is_default = not named
         for path in self.named:
             _check(path, is_default=not named)
         self._roots = [(path, Path(os.path.realpath(path))) for path in self.named]
@@ -53,6 +54,12 @@ class Catalog:
         if len(self.named) == 1 and self.named[0].is_file():
             return next(iter(self.files().values()), None)
         return None
+
+    @property
+    def reviewed(self) -> list[ResultsFile]:
+        """The results files whose answers are labelled: all that were named, else the newest."""
+        files = list(self.files().values())
+        return [max(files, key=_written)] if self._is_default and files else files
 
     @property
     def folders(self) -> list[Path]:
@@ -84,6 +91,13 @@ class Catalog:
                 return path.name.startswith("eval_")  # nothing is in it yet
             self._is_results[path] = found
         return self._is_results[path]
+
+
+def _written(file: ResultsFile) -> float:
+    try:
+        return file.real.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def id_of(path: Path) -> str:

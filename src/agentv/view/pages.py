@@ -8,7 +8,10 @@ from typing import Final
 from agentv.report.page.document import MODULES, asset
 from agentv.view.server import Answer
 
-OWN: Final = ("live.js", "rows.js", "runs.js", "sums.js", "trend.js", "view.js", "view.css", "icon.svg")
+OWN: Final = (
+    *("ask.js", "live.js", "review.js", "rows.js", "runs.js", "sums.js", "trend.js", "view.js"),
+    *("view.css", "icon.svg"),
+)
 SHARED: Final = (*(name for name in MODULES if name != "report.js"), "page.css")
 TYPES: Final = {
     "js": "text/javascript; charset=utf-8",
@@ -29,8 +32,8 @@ def asset_answer(name: str) -> Answer:
     return Answer(text.encode(), TYPES[name.rpartition(".")[2]])
 
 
-def page(kind: str, title: str) -> Answer:
-    """Return the page for a kind of address; its script reads the address, and fetches the rest."""
+def page(kind: str, title: str, script: str = "view.js") -> Answer:
+    """Return the page for a kind of address; its script reads the address and fetches the rest."""
     text = f"""<!doctype html>
 <html lang="en" data-page="{kind}">
 <head>
@@ -41,7 +44,7 @@ def page(kind: str, title: str) -> Answer:
 <link rel="icon" href="/assets/icon.svg">
 <link rel="stylesheet" href="/assets/page.css">
 <link rel="stylesheet" href="/assets/view.css">
-<script type="module" src="/assets/view.js"></script>
+<script type="module" src="/assets/{script}"></script>
 </head>
 <body>
 <nav class="crumbs" aria-label="viewer"><a href="/">All runs</a></nav>

@@ -20,6 +20,7 @@ from agentv.report.page.words import comparison_headline
 from agentv.view.files import Catalog, ResultsFile
 from agentv.view.growing import Changed, GrowingIndex, result_lines, snippet_lines
 from agentv.view.pages import asset_answer, asset_names, page
+from agentv.view.review import LabelRequest, ReviewDesk, ReviewRequest
 from agentv.view.runs import Runs, stamp_of
 from agentv.view.server import Answer, Request
 
@@ -27,6 +28,7 @@ JSON = "application/json"
 BYTES = "application/octet-stream"
 KEPT_INDEXES = 16
 RUN = r"(?P<run>[0-9a-f]{16})"
+REVIEW = r"(?P<review>[0-9a-f]{16})/(?P<place>\d{1,9})"
 
 
 class NotFound(Exception):
@@ -50,8 +52,8 @@ class Asked(msgspec.Struct, frozen=True):
 class Site:
     """Answers the requests of one viewer."""
 
-    def __init__(self, catalog: Catalog):
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, desk: ReviewDesk):
+        self._catalog, self._desk = catalog, desk
         self._runs = Runs(catalog)
         self._indexes: OrderedDict[str, GrowingIndex] = OrderedDict()
         self._lock, self._comparing = threading.Lock(), threading.Lock()
@@ -98,6 +100,11 @@ class Site:
 
     def compare_page(self, _request: Request, first: str, second: str) -> Answer:
         return self._page("compare", f"{self._file(first).path.name} and {self._file(second).path.name}")
+
+    def review_page(self, _request: Request, run: str | None = None) -> Answer:
+        if run is not None:
+            self._file(run)
+        return page("review", "Review", "review.js")
 
     def _page(self, kind: str, title: str) -> Answer:
         return page(kind, clean(title))
@@ -176,6 +183,26 @@ class Site:
             meta["comparison"] = comparison_meta(comparison, asked.flips)
         return Answer(msgspec.json.encode(clean.values(msgspec.to_builtins(meta))), JSON)
 
+    # labels
+
+    def review_defaults(self, _request: Request) -> Answer:
+        return Answer(msgspec.json.encode(self._desk.defaults, enc_hook=str), JSON)
+
+    def begin_review(self, request: Request) -> Answer:
+        """Draw the answers that a reviewer gets; nothing of them is sent."""
+        asked = msgspec.json.decode(request.body, type=ReviewRequest)
+        files = self._catalog.reviewed if asked.run is None else [self._file(asked.run)]
+        return Answer(msgspec.json.encode(self._desk.begin(files, asked).state), JSON)
+
+    def show_answer(self, _request: Request, review: str, place: str) -> Answer:
+        return Answer(msgspec.json.encode(self._desk.find(review).show(int(place)).case), JSON)
+
+    def label_answer(self, request: Request, review: str, place: str) -> Answer:
+        """Write a label. The answer is sent when it is on disk."""
+        said = msgspec.json.decode(request.body, type=LabelRequest)
+        self._desk.find(review).label(int(place), said)
+        return Answer(msgspec.json.encode({"label": said.label}), JSON)
+
     # what they share
 
     def _file(self, run: str) -> ResultsFile:
@@ -225,5 +252,10 @@ ROUTES: tuple[tuple[str, re.Pattern[str], Route], ...] = (
     ("GET", re.compile(rf"/api/run/{RUN}/results/(?P<chunk>\d{{1,9}})"), Site.read_results),
     ("GET", re.compile(rf"/api/run/{RUN}/snippets/(?P<chunk>\d{{1,9}})"), Site.read_snippets),
     ("POST", re.compile(r"/api/describe"), Site.describe),
+    ("GET", re.compile(rf"/review(/{RUN})?"), Site.review_page),
+    ("GET", re.compile(r"/api/review"), Site.review_defaults),
+    ("POST", re.compile(r"/api/review"), Site.begin_review),
+    ("GET", re.compile(rf"/api/review/{REVIEW}"), Site.show_answer),
+    ("POST", re.compile(rf"/api/review/{REVIEW}"), Site.label_answer),
 )
 """Method, address and what answers: the first that fits."""

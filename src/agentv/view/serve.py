@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agentv.processes.interrupts import cleanup
 from agentv.view.files import Catalog
+from agentv.view.review import ReviewDefaults, ReviewDesk
 from agentv.view.routes import Site
 from agentv.view.server import HOST, Server
 
@@ -19,17 +20,21 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
 @contextmanager
-def serving(named: Sequence[Path], port: int = 0) -> Iterator[str]:
+def serving(
+    named: Sequence[Path], port: int = 0, desk: ReviewDesk | None = None, *, opens_review: bool = False
+) -> Iterator[str]:
     """Serve the results in these files and folders inside this block; the value is the address, with its token.
 
-    Raise `AgentvError` if there are none, or the port is taken.
+    Raise `AgentvError` if there are none, or the port is taken, or, with `opens_review`, if nothing can be labelled.
     """
-    catalog = Catalog(named)
-    with closing(Site(catalog)) as site:
+    catalog, desk = Catalog(named), desk or ReviewDesk(ReviewDefaults())
+    if opens_review:
+        desk.check(catalog.reviewed)
+    with closing(Site(catalog, desk)) as site:
         server = Server(port, site.answer)
         server.start()
         only = catalog.only
-        place = f"run/{only.id}" if only else ""
+        place = "review" if opens_review else f"run/{only.id}" if only else ""
         try:
             yield f"http://{HOST}:{server.server_port}/{place}?token={server.guard.token}"
         finally:

@@ -106,6 +106,15 @@ except OutputError as error:
     assert len(list(read_labels(Path("labels.jsonl")))) == 1
 
 
+def test_a_label_that_is_taken_back_counts_no_more() -> None:
+    ann, bob = {"reviewer": "ann"}, {"reviewer": "bob"}
+    labels = [made(**ann), made(**bob), made(label="retracted", **ann), made("b", "retracted", **ann)]
+    book = LabelBook(labels)
+    assert (book.labels, book.lines) == ((labels[1],), 2)
+    again = LabelBook([*labels, made(label="fail", **ann)])
+    assert [(label.reviewer, label.label) for label in again.labels] == [("bob", "pass"), ("ann", "fail")]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_file_that_nobody_may_write_to(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"

@@ -1,6 +1,7 @@
 """`agentv view`."""
 
 import gc
+import getpass
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,10 @@ import click
 
 from agentv.cli.help import Command, options
 from agentv.cli.messages import print_lines, print_warnings, tell
+from agentv.formats.printable import printable
 from agentv.processes.interrupts import end_on_ctrl_c
+from agentv.results.labels.file import LABELS
+from agentv.view.review import MAX_NAME, ReviewDefaults, ReviewDesk, Selection
 from agentv.view.serve import end_with_stdin, opened_browser, serving
 
 
@@ -22,31 +26,54 @@ class Options:
     no_browser: bool
     beside: bool
     verbose: bool
+    review: bool
+    labels: Path
+    reviewer: str | None
+    share: float | None
+    failed: bool
+
+    @property
+    def review_defaults(self) -> ReviewDefaults:
+        reviewer = self.reviewer if self.reviewer is not None else _user_name()
+        only: Selection = "failed" if self.failed else "all"
+        return ReviewDefaults(labels=self.labels, reviewer=reviewer[:MAX_NAME], only=only, share=self.share)
 
 
+_FILE = click.Path(path_type=Path)
+the_labels = options("Labels")
 the_server = options("The server")
 
 
 @click.command(
     cls=Command,
-    examples=("agentv view", "agentv view results.jsonl", "agentv view old.jsonl new.jsonl --port 8000 --no-browser"),
+    examples=("agentv view", "agentv view results.jsonl", "agentv view --review results.jsonl --reviewer ann"),
 )
-@click.argument("named", nargs=-1, type=click.Path(path_type=Path), metavar="[RESULTS_OR_FOLDER]...")
+@click.argument("named", nargs=-1, type=_FILE, metavar="[RESULTS_OR_FOLDER]...")
+@the_labels("--review", is_flag=True, help="Begin with the page for labels: answers, blind and in random order.")
+@the_labels("--labels", type=_FILE, default=LABELS, metavar="FILE", help=f"Append labels to this file ({LABELS}).")
+@the_labels("--reviewer", metavar="NAME", help="Who labels; else your user name. The page can change it.")
+@the_labels("--share", type=click.FloatRange(0, 1), metavar="X", help="Begin with this part of what others labelled.")
+@the_labels("--failed", is_flag=True, help="Label only answers that did not pass: a chosen sample, not a random one.")
 @the_server("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Listen there; else at a free port.")
 @the_server("--no-browser", is_flag=True, help="Print the address, and open no browser.")
 @the_server("--beside", is_flag=True, hidden=True)
 @the_server("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
 def command(**values: Any) -> None:
-    """Show runs in a browser: all of them, one as it grows, any two compared.
+    """Show runs in a browser: all of them, one as it grows, any two compared; label answers.
 
-    Without a name, the runs in .agentv/results. The viewer listens on 127.0.0.1 and needs the token
-    that is in the address. Ctrl-C ends it. Exit code 0; 2: no results, or a port that is taken.
+    Without a name, the runs in .agentv/results; with --review, the newest of them. The viewer listens on
+    127.0.0.1 and needs the token that is in the address. Ctrl-C ends it. Exit code 0; 2: no results, a
+    port that is taken, no answers to label, or a file of labels that is none or cannot be written.
     """
     options = Options(**values)
     print_warnings(options.verbose)
     gc.freeze()
-    with end_on_ctrl_c() as ending, serving(options.named, options.port) as address:
+    desk = ReviewDesk(options.review_defaults)
+    site = serving(options.named, options.port, desk, opens_review=options.review)
+    with end_on_ctrl_c() as ending, site as address:
         print_lines([f"Viewer: {address}"])
+        if options.review:
+            print_lines([printable(f"Labels: {options.labels}")])
         if options.beside:
             end_with_stdin(ending.end)
         else:
@@ -58,3 +85,11 @@ def command(**values: Any) -> None:
             if not is_open:
                 tell("no browser was found: open the address in one")
             ending.wait()
+
+
+def _user_name() -> str:
+    """Return the name of the user; none if the system knows none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""

@@ -1,7 +1,8 @@
 """Labels: what people say of answers. One JSON object a line, in a file that only ever grows.
 
 A label names the text that it is about by a digest, so that it holds for that answer wherever it turns up, and for no
-other. The last label of a reviewer for the same thing counts; earlier ones stay in the file.
+other. The last label of a reviewer for the same thing counts; earlier ones stay in the file. `retracted` takes what a
+reviewer has said back: it is then as if they had given no label.
 """
 
 import fcntl
@@ -29,10 +30,16 @@ DIGEST_LENGTH = 16
 DIGEST_PATTERN = f"[0-9a-f]{{{DIGEST_LENGTH}}}"
 MAX_PROBLEMS = 10
 NOT_LABELS = "a line of labels has eval_id, answer_digest and label (pass or fail)"
-NO_LABELS = "make labels with 'agentv labels import FILE.csv', or name another file with --labels"
+NO_LABELS = (
+    "make labels with 'agentv view --review' or 'agentv labels import FILE.csv', or name another file with --labels"
+)
 _BOM = b"\xef\xbb\xbf"
 _TAIL_BYTES = 1 << 16
 _to_json = msgspec.json.Encoder().encode
+
+
+class NoLabels(ConfigError):
+    """There is no file of labels, or nothing is in it."""
 
 
 def _no_dataset() -> str:
@@ -53,7 +60,8 @@ class Label(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     trial: Annotated[int, msgspec.Meta(ge=1)] = msgspec.field(default_factory=_first_trial)
     answer_digest: Annotated[str, msgspec.Meta(min_length=1, extra_json_schema={"pattern": f"^{DIGEST_PATTERN}$"})]
     """The first 16 hex digits of the SHA-256 of the labelled text."""
-    label: Literal["pass", "fail"]
+    label: Literal["pass", "fail", "retracted"]
+    """`retracted` takes back what the same reviewer has said of the same thing."""
     score: Fraction | None = None
     evaluator: str | None = None
     """The evaluator whose verdict it is to be compared with; without one it is that of the case."""
@@ -88,8 +96,8 @@ def answer_digest(text: str) -> str:
 def read_labels(path: Path, on_torn: Callable[[Problem], None] = warn) -> Iterator[Label]:
     """Yield the labels of a file, in their order.
 
-    A torn last line is skipped, and `on_torn` is told. Raise `ConfigError` if there is no such file, `ResultsError`
-    with all that is wrong with it.
+    A torn last line is skipped, and `on_torn` is told. Raise `NoLabels` if there is no such file, or nothing in it,
+    `ResultsError` with all that is wrong with it.
     """
     problems: list[Problem] = []
     count = 0
@@ -111,7 +119,7 @@ def read_labels(path: Path, on_torn: Callable[[Problem], None] = warn) -> Iterat
                 if len(problems) >= MAX_PROBLEMS:
                     break
     except FileNotFoundError:
-        raise ConfigError("there are no labels: no such file", file=path, hint=NO_LABELS) from None
+        raise NoLabels("there are no labels: no such file", file=path, hint=NO_LABELS) from None
     except (OSError, ValueError) as error:
         raise read_error(error, path, ConfigError) from error
     for torn in (problem for problem in problems if problem.severity == "warning"):
@@ -119,7 +127,7 @@ def read_labels(path: Path, on_torn: Callable[[Problem], None] = warn) -> Iterat
     if errors := [problem for problem in problems if problem.severity == "error"]:
         raise ResultsError(errors)
     if not count:
-        raise ConfigError("there are no labels in this file", file=path, hint=NO_LABELS)
+        raise NoLabels("there are no labels in this file", file=path, hint=NO_LABELS)
 
 
 def check_digest(label: Label, path: Path, line: int) -> list[Problem]:

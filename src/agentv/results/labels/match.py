@@ -52,16 +52,17 @@ class AnswerView(TrialView, frozen=True, gc=False):
 
 
 class LabelBook:
-    """Labels by the answer that they are about; of each reviewer the last one for the same thing."""
+    """Labels by the answer that they are about; of each reviewer the last one for the same thing, unless taken back."""
 
     def __init__(self, labels: Iterable[Label]):
         self.lines = 0
         latest: dict[tuple[LabelKey, str | None], Label] = {}
         for label in labels:
-            self.lines += 1
             key = label.key, label.reviewer
             latest.pop(key, None)  # so that the last one also stands last
-            latest[key] = label
+            if label.label != "retracted":
+                self.lines += 1
+                latest[key] = label
         self.labels: tuple[Label, ...] = tuple(latest.values())
         self._places: dict[tuple[str, int], list[int]] = {}
         for number, label in enumerate(self.labels):

@@ -38,7 +38,7 @@ class LabelStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     lines: int
     superseded: int
-    """Labels that the same person has replaced."""
+    """Labels that the same person has replaced or taken back."""
     results: int
     used: int
     """Labels of answers that are in the results."""

@@ -5,27 +5,13 @@
  * that. Each answer is small and soon there; no connection is held open, and nothing happens when nobody looks.
  */
 
+import { ask } from "./ask.js";
 import { lineStores, Model, Run, TYPES } from "./model.js";
 import { Growing } from "./rows.js";
 
 const HEAD_BYTES = 16;
 /** The columns as they stand in a chunk; those of evaluators have an entry for each score of one. */
 const COLUMNS = Object.entries(TYPES).filter(([name]) => name !== "rows").map(([name, type]) => ({ name, type, isPart: name.startsWith("evaluator-") && name !== "evaluator-counts" }));
-
-/** Thrown when the server says that something is not there. */
-export class Refused extends Error {}
-
-/** Returns what the server answers. */
-export async function ask(path, options = {}) {
-  let answer;
-  try {
-    answer = await fetch(path, { cache: "no-store", ...options });
-  } catch {
-    throw new Refused("the viewer has ended: start it again with 'agentv view'");
-  }
-  if (!answer.ok) throw new Refused(answer.status === 403 ? "this address is no longer valid: use the one that 'agentv view' has printed" : (await answer.text()).trim());
-  return answer;
-}
 
 /** One results file, as far as it was read. */
 export class LiveRun {

@@ -1,8 +1,8 @@
 /** The list of runs: what ran, how good it was, and which two to compare. */
 
+import { ask } from "./ask.js";
 import { el, fill } from "./dom.js";
 import { countText, moneyText, percentText, timeText } from "./format.js";
-import { ask } from "./live.js";
 import { meanText, trend } from "./trend.js";
 
 const POLL = 2000, POLL_HIDDEN = 10_000, POLL_COUNTING = 50;

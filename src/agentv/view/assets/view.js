@@ -1,9 +1,10 @@
 /** Starts the page of the viewer that the address stands for: the list, one run, or two. */
 
 import { App } from "./app.js";
+import { post } from "./ask.js";
 import { el, fill } from "./dom.js";
 import { countText } from "./format.js";
-import { ask, LiveRun, modelOf } from "./live.js";
+import { LiveRun, modelOf } from "./live.js";
 import { BROKEN, FIXED } from "./model.js";
 import { RowTable } from "./rows.js";
 import { RunsPage } from "./runs.js";
@@ -11,6 +12,7 @@ import { caseSums } from "./sums.js";
 
 const POLL = 1000, POLL_DONE = 3000, POLL_HIDDEN = 8000;
 const UPDATE_SHARE = 6, FRAME_WAIT = 500;
+const MOST_CHOSEN = 200_000;
 const FOOTER = "Served by agentv to this machine only.";
 
 /** The page of one run, or of two, which may still grow. */
@@ -21,7 +23,8 @@ class LivePage {
     this.runs = ids.map((id, number) => new LiveRun(id, number, this.table, ids.length > 1));
     this.line = el("p", { class: "live-line", role: "status" });
     this.notices = el("div", { class: "notices" });
-    document.querySelector(".crumbs").append(this.line);
+    this.review = el("a", { class: "review-link", href: `/review/${ids[0]}`, hidden: ids.length > 1, on: { click: () => this.chooseForReview() } }, "Review answers");
+    document.querySelector(".crumbs").append(this.line, this.review);
     root.before(this.notices);
     this.nextUpdate = 0;
   }
@@ -80,11 +83,20 @@ class LivePage {
     this.nextUpdate = performance.now() + UPDATE_SHARE * (performance.now() - start);
   }
 
+  /** Tells the page for labels which results are to be reviewed, if a filter selects some; else it draws from all. */
+  chooseForReview() {
+    const { app, runs: [{ id }] } = this, { model } = app ?? {};
+    sessionStorage.removeItem(`review-chosen ${id}`);
+    if (!app || app.view.length === model.count) return;
+    const results = [...app.view].flatMap((row) => [...model.run.resultsOf(row)]);
+    sessionStorage.setItem(`review-chosen ${id}`, JSON.stringify(results.slice(0, MOST_CHOSEN)));
+  }
+
   /** Asks for the words and intervals of what was added up here. */
   async describe(model) {
     const flips = model.base ? [FIXED, BROKEN].map((kind) => model.flips.reduce((sum, flip) => sum + (flip === kind), 0)) : [0, 0];
-    const body = JSON.stringify({ runs: model.runs.map((run, number) => ({ run: this.runs[number].id, sums: caseSums(run) })), flips });
-    return (await ask("/api/describe", { method: "POST", headers: { "X-Agentv": "1", "Content-Type": "application/json" }, body })).json();
+    const runs = model.runs.map((run, number) => ({ run: this.runs[number].id, sums: caseSums(run) }));
+    return (await post("/api/describe", { runs, flips })).json();
   }
 
   /** Says what goes on, in a line, and what is wrong, in a notice. */
@@ -92,6 +104,8 @@ class LivePage {
     this.line.className = `live-line${this.isRunning ? " running" : ""}`;
     const text = this.progress();
     if (this.line.textContent !== text) this.line.textContent = text;
+    const { view, model } = this.app ?? {};
+    this.review.textContent = view && view.length < model.count ? `Review these ${countText(view.length, "case")}` : "Review answers";
     const notices = this.problems();
     const key = JSON.stringify(notices.map(({ text: each, action }) => [each, action?.[0]]));
     if (key === this.told) return;
