@@ -238,5 +238,7 @@ def _check_flags(flags: dict[str, Any]) -> None:
     for name in ("failed", "keep_stale"):
         if flags[name] and not flags["resume"]:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --resume")
+    if flags["check_judge"] and flags["cluster"] is not None:
+        raise click.UsageError("--check-judge does not go with --cluster: its workers judge the answers")
     if flags["resume"] and flags["out"] == STDOUT:
         raise click.UsageError("--resume needs a results file, and --out is stdout")
