@@ -268,7 +268,10 @@ def test_no_labels_file(write: Write) -> None:
         ([a_result()], "x.jsonl: Line 1: this is no file of labels\nhint: a line of labels has eval_id, answer_digest"),
         ("", "x.jsonl: there are no labels in this file\n"),
         ("nonsense\n", "x.jsonl: Line 1: Invalid JSON: Expecting value\n"),
-        ([a_label(label="maybe")], "x.jsonl: Line 1: label: unknown label 'maybe'\nhint: one of fail, pass\n"),
+        (
+            [a_label(label="maybe")],
+            "x.jsonl: Line 1: label: unknown label 'maybe'\nhint: one of fail, pass, retracted\n",
+        ),
         ([a_label(), a_label(trial=0)], "x.jsonl: Line 2: trial: must be 1 or more, got 0\n"),
         ([a_label(sampling="all")], "x.jsonl: Line 1: sampling: unknown sampling 'all'\nhint: one of chosen, random\n"),
         ([a_label(answer_digest="abc")], "x.jsonl: Line 1: answer_digest: 'abc' is no digest\n"),

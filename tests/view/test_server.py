@@ -179,7 +179,7 @@ def test_runs_are_known_by_opaque_ids_and_only_those_in_the_folders(at: Address,
     assert len(run["id"]) == 16 and "eval" not in run["id"]
     for path in (outside, tmp_path / "runs" / "link.jsonl", Path("/etc/passwd")):
         assert request(at, f"/run/{run_of(path)}").status == 404
-        assert b"never here" in request(at, f"/api/run/{run_of(path)}/index").body
+        assert b"results file is gone" in request(at, f"/api/run/{run_of(path)}/index").body
         assert request(at, f"/api/run/{run_of(path)}/results/0?generation=1").status == 404
 
 

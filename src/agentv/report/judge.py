@@ -77,7 +77,9 @@ def _evaluator_lines(health: EvaluatorHealth, clean: Callable[[str], str]) -> It
         "answer length and score, rank correlation": health.length,
     }
     for name, figure in figures.items():
-        if figure is not None and (figure.value is not None or figure is health.alpha):
+        if figure is None or (figure is health.length and figure.ci_lower is None):
+            continue  # of a few answers nothing can be said
+        if figure.value is not None or figure is health.alpha:
             yield from wrap(f"    {name}: {figure_text(figure)}", indent="      ")
 
 
