@@ -138,14 +138,13 @@ async def _serve(url: str, folder: str, name: str) -> None:
         "memory_limit": 0,
         "host": "127.0.0.1",
     }
-    with silent_logs():
-        async with Worker(url, dashboard=False, **own) as worker:
-            Path(folder, name).touch()
-            task = asyncio.current_task()
-            assert task is not None
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-            with suppress(asyncio.CancelledError):
-                await worker.finished()
+    async with Worker(url, dashboard=False, **own) as worker:
+        Path(folder, name).touch()
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        with suppress(asyncio.CancelledError):
+            await worker.finished()
 
 
 def _end_with_the_driver(pipe: int) -> None:
@@ -158,7 +157,7 @@ def _main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     threading.Thread(target=_end_with_the_driver, args=(pipe,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(OSError, asyncio.CancelledError):  # the scheduler is gone
+    with silent_logs(), suppress(OSError, asyncio.CancelledError):  # the scheduler is gone
         asyncio.run(_serve(*sys.argv[1:4]))
     os._exit(0)  # threads of users' code may never end
 
