@@ -29,7 +29,7 @@ types: .venv/dev.stamp
 	$(BIN)/mypy
 
 unit: .venv/dev.stamp .venv/browser.stamp
-	$(BIN)/pytest -q -n 4 --dist worksteal
+	$(BIN)/pytest -q -n 6 --dist worksteal
 
 bench: .venv/dev.stamp .venv/browser.stamp
 	AGENTV_BENCH_BASE=$(or $(BASE),$(AGENTV_BENCH_BASE)) $(BIN)/python -m benchmarks
