@@ -152,7 +152,12 @@ class Page:
 
     def js(self, expression: str) -> Any:
         """The value of an expression, or of the promise that it is."""
-        got = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        try:
+            got = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        except AssertionError as error:
+            if "navigated" not in str(error):
+                raise
+            return self.js(expression)  # the page has just become another
         if "exceptionDetails" in got:
             raise AssertionError(f"{expression}: {got['exceptionDetails']}")
         return got["result"].get("value")

@@ -97,11 +97,12 @@ class Connection:
                 )
         except Exception as error:  # a client that has lost its scheduler raises all sorts of things
             raise Unreachable(_reason(error)) from error
-        answer = got[worker]
+        answer = got.get(worker)
         if isinstance(answer, bytes):
-            raise Unreachable(_reason(pickle.loads(answer)))
-        found: dict[str, Any] = answer
-        return found
+            raise Unreachable(_unpickled_reason(answer))
+        if not isinstance(answer, dict) or "state" not in answer:
+            raise Unreachable(f"it gave no answer of ours: {answer!r}")
+        return answer
 
     def hold(self, worker: str, run: str) -> Any:
         """Let a task stand for the run on a worker, until the run is over; return what has to be kept for that."""
@@ -115,6 +116,14 @@ class Connection:
         with suppress(Exception):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._client.unregister_worker_plugin(f"agentv-{run}")
+
+
+def _unpickled_reason(raw: bytes) -> str:
+    """Return what went wrong on a worker; its error may be of a kind that is not known here."""
+    try:
+        return _reason(pickle.loads(raw))
+    except Exception as error:
+        return f"an error that cannot be read here: {type(error).__name__}: {error}"
 
 
 def _reason(error: Exception) -> str:
