@@ -298,6 +298,6 @@ def test_a_project_that_does_not_use_it_imports_nothing_of_agentv_but_the_plugin
         "import sys\n"
         "def test_plain():\n"
         "    found = sorted(name for name in sys.modules if name.partition('.')[0] in ('agentv', 'msgspec', 'click', 'yaml'))\n"
-        "    assert found == ['agentv', 'agentv.pytest_plugin', 'agentv.pytest_plugin.keys']\n",
+        "    print('imported', found)\n",
     )
-    run("tests")
+    assert "imported ['agentv', 'agentv.pytest_plugin', 'agentv.pytest_plugin.keys']\n" in run("tests", "-s")

@@ -226,9 +226,11 @@ def test_a_run_that_is_killed_takes_its_viewer_along(write: Write) -> None:
     command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--quiet", "--view"]
     process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     at = Address(process.stderr.readline().split()[-1])
+    assert _answers(at)
     process.kill()
     process.wait()
     wait_until(lambda: not _answers(at))
+    assert not _answers(at)
 
 
 def _answers(at: Address) -> bool:

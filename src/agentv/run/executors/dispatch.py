@@ -22,7 +22,7 @@ LAST_STRIKES = 2
 SHORT_SECONDS = 0.05
 """After a case that took longer, a worker starts the next when the driver has the result: then a kill costs no more
 than what runs. To wait for that costs more than it saves when cases are shorter."""
-TODO, ASSIGNED, ARRIVED, SUSPECT = range(4)
+UNASSIGNED, ASSIGNED, ARRIVED, SUSPECT = range(4)
 
 Range = tuple[int, int]
 """The first number, and the one after the last."""
@@ -114,9 +114,9 @@ class Dispatch:
     def _take(self, count: int) -> list[Range]:
         ranges: list[Range] = []
         state = self._state
-        while count and (first := state.find(TODO, self._cursor)) >= 0:
+        while count and (first := state.find(UNASSIGNED, self._cursor)) >= 0:
             end = first
-            while end < len(state) and end - first < count and state[end] == TODO:
+            while end < len(state) and end - first < count and state[end] == UNASSIGNED:
                 end += 1
             ranges.append((first, end))
             self._cursor = end
@@ -128,7 +128,7 @@ class Dispatch:
         """Take note of a result; return whether it is the first of its run."""
         if self._state[number] == ARRIVED:
             return False
-        if self._state[number] == TODO:
+        if self._state[number] == UNASSIGNED:
             self.todo -= 1
         elif self._state[number] == SUSPECT:
             self._groups = deque(group for each in self._groups if (group := [n for n in each if n != number]))
@@ -159,7 +159,7 @@ class Dispatch:
                     self._set_todo(number)
 
     def _set_todo(self, number: int) -> None:
-        self._state[number] = TODO
+        self._state[number] = UNASSIGNED
         self.todo += 1
         self._cursor = min(self._cursor, number)
 
