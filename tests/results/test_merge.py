@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentv import compare_results
-from agentv.results.merge_index import MergeIndex
+from agentv.results.merging.merge_index import MergeIndex
 from agentv.results.views import PlacedView
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case, agentv
 from tests.kits.shards import CHECK, ids, merged, project, refused, rows, run_shards, save_rows

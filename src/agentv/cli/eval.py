@@ -21,7 +21,7 @@ from agentv.redact import clean
 from agentv.report.progress import progress_for
 from agentv.results.formats import FORMATS
 from agentv.results.runs import RUNS
-from agentv.run.batch_files import break_off_batches
+from agentv.run.batches.batch_files import break_off_batches
 from agentv.run.evaluate import DryRun, EvalOptions, RunEnd, evaluate
 from agentv.run.output import STDOUT
 from agentv.run.watcher import Silence

@@ -10,7 +10,7 @@ from agentv.compare.columns import Index, RunColumns
 from agentv.compare.records import CompareOptions
 from agentv.errors import ResultsError
 from agentv.records import Problem
-from agentv.results.merge import open_results
+from agentv.results.merging.merge import open_results
 from agentv.results.read import TORN_HINT, read_blocks, unreadable
 from agentv.results.views import PartsView, ResultView
 

@@ -20,8 +20,8 @@ from agentv.errors import OutputError
 from agentv.records import EvalResult
 from agentv.redact import Redactor
 from agentv.results.formats import ResultFormat, sniff
+from agentv.results.merging.stamps import ShardStamp, StampChange
 from agentv.results.read import Record, read_records
-from agentv.results.stamps import ShardStamp, StampChange
 from agentv.results.views import EarlierView
 
 _to_json = msgspec.json.Encoder(enc_hook=str).encode

@@ -12,7 +12,7 @@ from agentv.notices import say
 from agentv.providers.workspaces.case import CaseWorkspace, KeptPlace
 from agentv.records import Digests, EvalResult, EvaluatorResult, Exchange
 from agentv.redact import clean
-from agentv.run.batch import Batch
+from agentv.run.batches.batch import Batch
 from agentv.run.dumps import CaseDumps
 from agentv.run.jobs import Job
 from agentv.run.outcome import Outcome, ResultContext, outcome_of, result_of

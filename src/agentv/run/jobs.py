@@ -15,7 +15,7 @@ from agentv.cases.digest import case_digest
 from agentv.cases.request import build_request
 from agentv.errors import AttachmentError
 from agentv.records import EvalCase, ProviderRequest
-from agentv.run.batch import Batch
+from agentv.run.batches.batch import Batch
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget
 from agentv.run.targets import OpenTarget, OpenTargets
 

@@ -10,8 +10,8 @@ from agentv.errors import NothingToRun, OutputError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.records import EvalCase
 from agentv.redact import clean
+from agentv.results.merging.stamps import ShardStamp
 from agentv.results.read import read_records
-from agentv.results.stamps import ShardStamp
 from agentv.results.views import DigestsView, EarlierView, TrialView
 from agentv.results.write import EarlierFile, ResultFile
 from agentv.run.jobs import build_or_explain

@@ -16,7 +16,7 @@ from agentv.formats.printable import printable
 from agentv.redact import clean
 from agentv.report.summary import summary_lines
 from agentv.results.formats import JSONL, ResultFormat, format_for
-from agentv.results.merge import Merge
+from agentv.results.merging.merge import Merge
 from agentv.results.read import read_results
 from agentv.results.summary import Summary
 from agentv.results.views import EarlierView

@@ -14,7 +14,7 @@ from agentv.cli.results.run_files import VersusCommand
 from agentv.compare.read import RunFiles
 from agentv.formats.printable import printable
 from agentv.report.page.write import PageOptions, default_path, write_report
-from agentv.results.merge import are_shards
+from agentv.results.merging.merge import are_shards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from agentv.report.page.index import Rows, RunIndex, snippet_of
 from agentv.report.page.masking import few_escapes, masked
 from agentv.report.page.meta import comparison_meta, run_meta, with_record
 from agentv.report.page.words import comparison_headline, title_of
-from agentv.results.merge import read_run
+from agentv.results.merging.merge import read_run
 from agentv.results.read import Record
 from agentv.results.views import PageView
 from agentv.system.atomic_files import write_atomically

@@ -10,7 +10,7 @@ from agentv.calls.retry import FailedCall
 from agentv.notices import say
 from agentv.protocols import ResultSink
 from agentv.records import ProviderRequest
-from agentv.run.batch import Batch
+from agentv.run.batches.batch import Batch
 from agentv.run.case import CaseRunner
 from agentv.run.jobs import IsDone, JobStream, Lane, divide
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget

@@ -10,7 +10,7 @@ from agentv.calls.timeout import within
 from agentv.errors import ProviderError
 from agentv.protocols import Answers, Requests
 from agentv.records import ProviderRequest, ProviderResponse
-from agentv.run.batch_files import RawOutput
+from agentv.run.batches.batch_files import RawOutput
 from agentv.run.targets import OpenTarget
 
 T = TypeVar("T")

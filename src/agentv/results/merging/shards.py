@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentv.records import Problem, ShardPlan
-from agentv.results.stamps import ShardStamp
+from agentv.results.merging.stamps import ShardStamp
 
 FileStamps = tuple[Path, Mapping[ShardStamp, int], int]
 """A file, how many results it has of which shard, and how many of none."""

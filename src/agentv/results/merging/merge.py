@@ -20,10 +20,10 @@ from agentv.errors import ResultsError
 from agentv.notices import warn
 from agentv.records import Problem
 from agentv.results.formats import DECODE_ERRORS, JSONL, ResultFormat, format_for, sniff
-from agentv.results.merge_index import MergeIndex, Place
+from agentv.results.merging.merge_index import MergeIndex, Place
+from agentv.results.merging.shards import check_shards
+from agentv.results.merging.stamps import ShardStamp, StampChange
 from agentv.results.read import Block, Record, View, read_result_blocks, read_results
-from agentv.results.shards import check_shards
-from agentv.results.stamps import ShardStamp, StampChange
 from agentv.results.views import EarlierView, PlacedView
 
 MAX_SHOWN = 10
