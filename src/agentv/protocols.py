@@ -222,7 +222,7 @@ class NamedEvaluator(Protocol):
         ...
 
 
-class StoredAnswers(Protocol):
+class AnswersToGrade(Protocol):
     """Answers that are there already, and are scored again: they stand in for every target."""
 
     @property

@@ -101,6 +101,12 @@ def test_what_is_missing_on_either_side_is_counted_and_no_error(project: Write) 
     assert record["exit_code"] == 0
 
 
+def test_answers_to_cases_that_were_not_asked_for_are_not_called_answers_to_no_case(project: Write) -> None:
+    told = grade("--eval-id", "one")
+    assert list(graded()) == ["one"]
+    assert "to no case" not in told
+
+
 def test_one_evaluator_is_replaced_and_the_others_stay(project: Write) -> None:
     grade("--evaluator", "dot")
     one = graded()["one"]

@@ -32,6 +32,7 @@ async def grade(options: GradeOptions, run: EvalOptions, watcher: Watcher) -> tu
     if options.evaluators:
         _check_names(options.evaluators, run.paths)
     stored = StoredRun(options.results, options.only, options.evaluators, run.target)
+    stored.is_part = bool(run.ids)
     try:
         target = run.target or (next(iter(stored.targets)) if len(stored.targets) == 1 else None)
         changed = msgspec.structs.replace(run, stored=stored, trials=stored.trials, target=target or None)

@@ -62,7 +62,7 @@ class StoredRun:
         """Find all answers of the file; raise `ResultsError` with everything that is wrong with it."""
         self.path, self._only, self._target = path, only, target
         self.names = frozenset(names) or None
-        self.trials, self.answers = 1, 0
+        self.trials, self.answers, self.is_part = 1, 0, False
         self.targets: dict[str, None] = {}
         self.missing = self.changed_questions = self.without_trace = 0
         """How many trials of cases have no answer, how many were asked something else, how many lack their trace."""
@@ -141,8 +141,8 @@ class StoredRun:
 
     @property
     def without_case(self) -> int:
-        """How many answers no case has asked for."""
-        return self.answers - self._was_used.count(1)
+        """How many answers no case has asked for; none, if only some cases are graded."""
+        return 0 if self.is_part else self.answers - self._was_used.count(1)
 
     def answer(self, request: ProviderRequest) -> ProviderResponse:
         """Return what was answered; raise `ProviderError` if it was an error."""

@@ -21,7 +21,7 @@ from agentv.evaluators.judge_check import JudgeCheck, JudgedCase
 from agentv.notices import note
 from agentv.processes.interrupts import stop_on_signal
 from agentv.project.discovery import eval_files
-from agentv.protocols import Provider, ResultSink, StoredAnswers
+from agentv.protocols import AnswersToGrade, Provider, ResultSink
 from agentv.providers.mock import Mock, MockSettings
 from agentv.providers.python import PythonFunction
 from agentv.records import EvalResult, Problem
@@ -88,7 +88,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """When resuming, run again what did not pass."""
     failed_in: Path | None = None
     """Run only the cases that did not pass in this results file."""
-    stored: StoredAnswers | None = None
+    stored: AnswersToGrade | None = None
     """Answers that are scored in the place of asking any target."""
     only: tuple[tuple[str, str], ...] | None = None
     """Run only these cases, by dataset and id."""
@@ -321,7 +321,7 @@ def _stand_in(options: EvalOptions) -> Provider | None:
     return PythonFunction(options.function) if options.function is not None else None
 
 
-def _is_done(output: Output, stored: StoredAnswers | None) -> IsDone | None:
+def _is_done(output: Output, stored: AnswersToGrade | None) -> IsDone | None:
     """Return what tells whether a trial of a case need not be run: it has a result, or no answer to score."""
     if stored is None:
         return output.is_done
@@ -336,7 +336,7 @@ class _Results:
         file: ResultFile | None,
         summary: Summary,
         sink: ResultSink | None,
-        stored: StoredAnswers | None = None,
+        stored: AnswersToGrade | None = None,
         tally: JudgeTally | None = None,
     ):
         self._file, self._summary, self._sink, self._stored, self._tally = file, summary, sink, stored, tally
