@@ -6,8 +6,10 @@ from pathlib import Path
 import msgspec
 
 from agentv.errors import AgentvError
+from agentv.notices import warn
+from agentv.records import Problem
 from agentv.results.health.record import EvaluatorHealth, Flips, JudgeHealth
-from agentv.results.labels.file import read_labels
+from agentv.results.labels.file import NoLabels, read_labels
 from agentv.results.labels.judge import JudgeFigures, judge_figures
 from agentv.results.labels.match import LabelBook
 from agentv.results.runs import RunRecord
@@ -125,6 +127,13 @@ def run_labels(results: Path | None, labels: Path, read_runs: Callable[[], Seque
     if results is None or not results.is_file() or not labels.is_file() or not results.stat().st_size:
         return None
     try:
-        return judge_figures(results, LabelBook(read_labels(labels)), None, read_runs())
+        book = LabelBook(read_labels(labels))
+    except NoLabels:
+        return None
+    except AgentvError as error:
+        warn(msgspec.structs.replace(Problem.of(error), severity="warning"))
+        return None
+    try:
+        return judge_figures(results, book, None, read_runs())
     except AgentvError:
-        return None  # `agentv judge` tells what is wrong with them
+        return None  # none of them is for an answer of this run
