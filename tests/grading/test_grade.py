@@ -240,7 +240,9 @@ def test_bad_usage(project: Write) -> None:
     assert "--only" in grade("--only", "some", code=2)
     torn = Path("old.jsonl").read_text()[:-30]
     project("old.jsonl", torn)
-    assert "the last line is cut off" in grade()
+    assert (
+        grade().count("the last line is cut off") == 1
+    )  # though the file is read again, for the case without an answer
     assert sorted(graded()) == ["one", "two"]
 
 

@@ -1,10 +1,8 @@
 """A results file -> answers for a run that scores them again, and the results that come of it."""
 
-from array import array
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -22,15 +20,14 @@ from agentv.records import (
     ProviderResponse,
 )
 from agentv.redact import clean
-from agentv.results.formats import DECODE_ERRORS, JSONL, ResultFormat, format_for, sniff
-from agentv.results.read import Block, read_result_blocks
+from agentv.results.answers import AnswerPlaces, Key, OnTorn
+from agentv.results.formats import DECODE_ERRORS
+from agentv.results.read import read_result_blocks
 from agentv.results.views import VerdictView
 from agentv.run.outcome import combine_scores
 from agentv.scoring import verdict_of
 
 Only = Literal["judge-failed", "error"]
-_START_BYTES = 4096
-MOST_PROBLEMS = 10
 NO_ANSWER = "name a results file of 'agentv eval', or import answers with 'agentv import'"
 
 
@@ -41,14 +38,6 @@ class AnswerView(VerdictView, frozen=True, gc=False, kw_only=True):
     dataset: str = ""
     target: str = ""
     trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
-
-
-class Key(NamedTuple):
-    """The dataset, the id and the trial of an answer."""
-
-    dataset: str
-    eval_id: str
-    trial: int
 
 
 class StoredRun:
@@ -66,69 +55,38 @@ class StoredRun:
         self.targets: dict[str, None] = {}
         self.missing = self.changed_questions = self.without_trace = 0
         """How many trials of cases have no answer, how many were asked something else, how many lack their trace."""
-        self._places: dict[int, int] = {}
-        """The number of each answer, by the hash of its key."""
-        self._by_id: dict[int, int] | None = None
-        self._offsets, self._is_graded = array("Q"), bytearray()
         self._open: dict[Key, EvalResult] = {}
-        for block in read_result_blocks(path, AnswerView):
-            self._add(block)
-        self.answers = len(self._offsets)
+        hint = "name the target whose answers are meant with --target, or keep one result for each case"
+        self._is_graded = bytearray()
+        self._places = AnswerPlaces(path, self._keys, hint)
+        self.answers = len(self._places)
         self._was_used = bytearray(self.answers)
         if not self.answers:
             raise ResultsError([Problem(message="there are no answers in this file", file=path, hint=NO_ANSWER)])
-        if len(self._places) < self.answers:
-            raise ResultsError(list(islice(self._repeated(), MOST_PROBLEMS)))
-        self._file = path.open("rb")
-        self._form: ResultFormat = sniff(self._file.peek(_START_BYTES)) or format_for(path)
-        self._decode = self._form.decoder(EvalResult)
+        self._decode = self._places.form.decoder(EvalResult)
         self.provider: Provider = _Answers(self)
 
-    def _add(self, block: Block[AnswerView]) -> None:
-        """Note where the answers of a block are."""
-        for view, offset, _ in block.places():
-            if self._target is not None and view.target != self._target:
-                continue
-            trial = view.trial or 1
-            self._places[hash((view.dataset, view.eval_id, trial))] = len(self._offsets)
-            self._offsets.append(offset)
-            self._is_graded.append(self._only is None or self._names(view))
-            self.trials = max(self.trials, trial)
-            if view.target not in self.targets:
-                self.targets[view.target] = None
+    def _keys(self, on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
+        """Yield whose answers there are and where each begins; note what else is known of them on the way."""
+        self._is_graded.clear()
+        for block in read_result_blocks(self.path, AnswerView, on_torn):
+            for view, offset, _ in block.places():
+                if self._target is not None and view.target != self._target:
+                    continue
+                trial = view.trial or 1
+                self._is_graded.append(self._only is None or self._names(view))
+                self.trials = max(self.trials, trial)
+                if view.target not in self.targets:
+                    self.targets[view.target] = None
+                yield Key(view.dataset, view.eval_id, trial), offset
 
     def _names(self, view: AnswerView) -> bool:
         """Return whether `only` names this result."""
         return view.failure == "judge" if self._only == "judge-failed" else view.error is not None
 
-    def _keys(self) -> Iterator[Key]:
-        """Yield the key of each answer, which are all read once more."""
-        for block in read_result_blocks(self.path, AnswerView, lambda _: None):
-            for view in block.views:
-                if self._target is None or view.target == self._target:
-                    yield Key(view.dataset, view.eval_id, view.trial or 1)
-
-    def _repeated(self) -> Iterator[Problem]:
-        """Yield what is wrong with cases that have several answers."""
-        hint = "name the target whose answers are meant with --target, or keep one result for each case"
-        seen: set[int] = set()
-        for key in self._keys():
-            if hash(key) in seen:
-                yield Problem(message=f"there are two answers to {key.eval_id!r}", file=self.path, hint=hint)
-            seen.add(hash(key))
-
     def _number(self, dataset: str, eval_id: str, trial: int) -> int:
-        """Return the number of an answer, -1 if there is none; that of another dataset, if only one has the id."""
-        dataset, eval_id = clean(dataset), clean(eval_id)
-        found = self._places.get(hash((dataset, eval_id, trial)), -1)
-        if found >= 0:
-            return found
-        if self._by_id is None:
-            self._by_id = {}
-            for number, key in enumerate(self._keys()):
-                by_id = hash(key[1:])
-                self._by_id[by_id] = -1 if by_id in self._by_id else number
-        return self._by_id.get(hash((eval_id, trial)), -1)
+        """Return the number of an answer; it is negative if there is none."""
+        return self._places.number(Key(clean(dataset), clean(eval_id), trial))
 
     def wants(self, case: EvalCase, trial: int) -> bool:
         """Return whether this trial of a case is to be scored again; it is asked once for each."""
@@ -216,18 +174,17 @@ class StoredRun:
 
     def _read(self, number: int) -> EvalResult:
         try:
-            self._file.seek(self._offsets[number])
-            raw = self._file.readline() if self._form is JSONL else next(iter(self._form.split(self._file)))
+            raw = self._places.read(number)
             try:
                 found: EvalResult = self._decode(raw)
             except msgspec.ValidationError:  # of an older version, or of another tool
-                found = _with_defaults(self._form.decoder(dict)(raw))
+                found = _with_defaults(self._places.form.decoder(dict)(raw))
         except (OSError, StopIteration, *DECODE_ERRORS) as error:
             raise ProviderError(f"a result in {self.path.name} cannot be used: {error}") from error
         return found
 
     def close(self) -> None:
-        self._file.close()
+        self._places.close()
 
 
 class _Answers:

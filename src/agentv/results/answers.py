@@ -4,7 +4,10 @@ The file is read twice: once as a stream, to find where each answer is and all t
 as they are asked for. Only the place of each answer is held.
 """
 
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -13,15 +16,15 @@ import msgspec
 from agentv.errors import ProviderError, ResultsError
 from agentv.formats.jsonl import explain_json_error
 from agentv.formats.wire import response_from
+from agentv.notices import warn
 from agentv.records import Problem, ProviderResponse
 from agentv.results.formats import DECODE_ERRORS, JSONL, format_for, sniff
 from agentv.results.read import read_result_blocks, unreadable
 from agentv.results.views import ScoreView
-from agentv.system.compact_sets import HashIndex
 
 NOT_ANSWERS = "a file of answers has results of agentv, or JSON objects with an 'id' and a 'text', one a line"
 _START_BYTES = 4096
-_NAMED_PROBLEMS = 10
+MOST_PROBLEMS = 10
 
 
 class KeyView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
@@ -38,13 +41,70 @@ class _BatchRecord(msgspec.Struct, frozen=True, gc=False):
     trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
-class _Place(NamedTuple):
-    """Where an answer is, and whose it is."""
+class Key(NamedTuple):
+    """Whose answer it is: the dataset, the id and the trial."""
 
     dataset: str
     eval_id: str
     trial: int
-    offset: int
+
+
+OnTorn = Callable[[Problem], None]
+Keys = Callable[[OnTorn], Iterator[tuple[Key, int]]]
+"""Yields the key of each answer of a file, and where it begins; tells of a torn one at the end."""
+NONE, SEVERAL = -1, -2
+
+
+class AnswerPlaces:
+    """Where each answer of a file is, by a hash of its key; answers are numbered in the order of the file."""
+
+    def __init__(self, path: Path, keys: Keys, hint: str):
+        """Raise `ResultsError` for answers to the same trial of a case, with this hint."""
+        self._keys = keys
+        self._numbers: dict[int, int] = {}
+        self._by_id: dict[int, int] | None = None
+        self._offsets = array("Q")
+        for key, offset in keys(warn):
+            self._numbers[hash(key)] = len(self._offsets)
+            self._offsets.append(offset)
+        if len(self._numbers) < len(self):
+            raise ResultsError(list(islice(self._repeated(path, hint), MOST_PROBLEMS)))
+        self._file = path.open("rb")
+        self.form = sniff(self._file.peek(_START_BYTES)) or format_for(path)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def _repeated(self, path: Path, hint: str) -> Iterator[Problem]:
+        seen: set[int] = set()
+        for key, _ in self._keys(_ignore):
+            if hash(key) in seen:
+                named = f"{key.eval_id!r}" if key.trial == 1 else f"{key.eval_id!r}, trial {key.trial}"
+                yield Problem(message=f"there are two answers to {named}", file=path, hint=hint)
+            seen.add(hash(key))
+
+    def number(self, key: Key) -> int:
+        """Return the number of the answer to a trial of a case, `NONE` if there is none.
+
+        An answer without a dataset, or of another one, is the answer if no other has the id; else it is `SEVERAL`.
+        """
+        found = self._numbers.get(hash(key), NONE)
+        if found >= 0:
+            return found
+        if self._by_id is None:
+            self._by_id = {}
+            for number, (other, _) in enumerate(self._keys(_ignore)):
+                by_id = hash(other[1:])
+                self._by_id[by_id] = SEVERAL if by_id in self._by_id else number
+        return self._by_id.get(hash(key[1:]), NONE)
+
+    def read(self, number: int) -> bytes:
+        """Return the record of an answer, as it is written; raise `OSError` or `StopIteration` if it is gone."""
+        self._file.seek(self._offsets[number])
+        return self._file.readline() if self.form is JSONL else next(iter(self.form.split(self._file)))
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class StoredAnswers:
@@ -53,26 +113,20 @@ class StoredAnswers:
     def __init__(self, path: Path):
         """Find all answers of the file. Raise `ResultsError` with everything that is wrong with it."""
         self._path = path
-        self._exact, self._by_id = HashIndex(), HashIndex()
-        self._shared: set[int] = set()
-        """Hashes of ids that are in more than one dataset."""
         try:
-            self._file = path.open("rb")
-            start = self._file.peek(_START_BYTES)
+            with path.open("rb") as file:
+                start = file.peek(_START_BYTES)
         except OSError as error:
             raise ResultsError([Problem.of(unreadable(error, path))]) from error
-        self._form = sniff(start) or format_for(path)
-        has_results = self._form is not JSONL or b'"eval_id"' in start.partition(b"\n")[0]
-        problems: list[Problem] = []
-        for place in _results(path) if has_results else _batch_records(path, problems):
-            self._add(place, problems)
-        if not len(self) and not problems:
-            problems.append(Problem(message="there are no answers in this file", file=path, hint=NOT_ANSWERS))
-        if problems:
-            raise ResultsError(problems[:_NAMED_PROBLEMS])
+        has_results = (sniff(start) or format_for(path)) is not JSONL or b'"eval_id"' in start.partition(b"\n")[0]
+        keys = _results if has_results else _batch_records
+        self._places = AnswerPlaces(path, partial(keys, path), "keep one answer for each case, dataset and trial")
+        if not len(self):
+            raise ResultsError([Problem(message="there are no answers in this file", file=path, hint=NOT_ANSWERS)])
+        self._decode = self._places.form.decoder(dict)
 
     def __len__(self) -> int:
-        return len(self._exact)
+        return len(self._places)
 
     def __enter__(self) -> Self:
         return self
@@ -81,52 +135,40 @@ class StoredAnswers:
         self.close()
 
     def close(self) -> None:
-        self._file.close()
-
-    def _add(self, place: _Place, problems: list[Problem]) -> None:
-        key, by_id = place[:3], (place.eval_id, place.trial)
-        if self._exact.get(key) >= 0:
-            named = f"{place.eval_id!r}" if place.trial == 1 else f"{place.eval_id!r}, trial {place.trial}"
-            hint = "keep one answer for each case, dataset and trial"
-            problems.append(Problem(message=f"there are two answers to {named}", file=self._path, hint=hint))
-            return
-        self._exact.add(key, place.offset)
-        if self._by_id.get(by_id) < 0:
-            self._by_id.add(by_id, place.offset)
-        else:
-            self._shared.add(hash(by_id))
+        self._places.close()
 
     def find(self, dataset: str, eval_id: str, trial: int) -> dict[str, Any] | None:
         """Return the record with the answer to a trial of a case; None if there is none.
 
-        An answer without a dataset, or of another one, is the answer if no other has the id. Raise `ProviderError` if
-        several have, or if the record cannot be read any more.
+        Raise `ProviderError` if several datasets have one and this does not, or if it cannot be read any more.
         """
-        offset = self._exact.get((dataset, eval_id, trial))
-        if offset < 0:
-            if hash((eval_id, trial)) in self._shared:
-                names = f"{self._path.name} has answers to {eval_id!r}"
-                raise ProviderError(f"{names} of several datasets, and none of {dataset!r}")
-            offset = self._by_id.get((eval_id, trial))
-        if offset < 0:
+        number = self._places.number(Key(dataset, eval_id, trial))
+        if number == SEVERAL:
+            names = f"{self._path.name} has answers to {eval_id!r}"
+            raise ProviderError(f"{names} of several datasets, and none of {dataset!r}")
+        if number == NONE:
             return None
         try:
-            self._file.seek(offset)
-            raw = next(iter(self._form.split(self._file)))
-            record: dict[str, Any] = self._form.decoder(dict)(raw)
+            record: dict[str, Any] = self._decode(self._places.read(number))
         except (OSError, StopIteration, *DECODE_ERRORS) as error:
             raise ProviderError(f"{self._path.name} has changed since the run began: {error}") from error
         return record
 
 
-def _results(path: Path) -> Iterator[_Place]:
-    for block in read_result_blocks(path, KeyView):
+def _ignore(_torn: Problem) -> None:
+    """Say nothing: it was told when the file was read first."""
+
+
+def _results(path: Path, on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
+    for block in read_result_blocks(path, KeyView, on_torn):
         for view, offset, _ in block.places():
-            yield _Place(view.dataset, view.eval_id, view.trial or 1, offset)
+            yield Key(view.dataset, view.eval_id, view.trial or 1), offset
 
 
-def _batch_records(path: Path, problems: list[Problem]) -> Iterator[_Place]:
+def _batch_records(path: Path, _on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
+    """Yield the keys of batch records; raise `ResultsError`, at the end, with all that is wrong."""
     decode = msgspec.json.Decoder(_BatchRecord).decode
+    problems: list[Problem] = []
     offset = 0
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
@@ -143,9 +185,11 @@ def _batch_records(path: Path, problems: list[Problem]) -> Iterator[_Place]:
                 message, column = explain_json_error(line, error)
                 problems.append(Problem(message=message, file=path, line=number, column=column, hint=NOT_ANSWERS))
             else:
-                yield _Place("", record.id, record.trial or 1, start + len(raw) - len(line))
-            if len(problems) > _NAMED_PROBLEMS:
-                return
+                yield Key("", record.id, record.trial or 1), start + len(raw) - len(line)
+            if len(problems) >= MOST_PROBLEMS:
+                break
+    if problems:
+        raise ResultsError(problems)
 
 
 def response_of(record: Mapping[str, Any]) -> ProviderResponse:
