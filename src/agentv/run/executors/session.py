@@ -154,7 +154,8 @@ class Session:
         except BaseException as error:  # whatever it is, the driver has to know
             self.problem = f"{type(error).__name__}: {error}"
         finally:
-            self.state, self.problem = "ended" if not self.problem else "failed", clean(self.problem)
+            self.problem = clean(self.problem)
+            self.state = "failed" if self.problem else "ended"  # last: who reads it may read the problem next
             os.chdir(folder)
             for name in set(os.environ) - set(environment):
                 del os.environ[name]

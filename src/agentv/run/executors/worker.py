@@ -99,7 +99,7 @@ class Door:
         self.run, self._sent = run, 0
         self.session = Session(found, self._tell_news)
         self.session.start()
-        return {"state": self.session.state}
+        return self._report(self.session)  # which may have failed already
 
     async def _poll(
         self, session: Session, ack: int, share: tuple[int, int], wait: float, drop: bool
