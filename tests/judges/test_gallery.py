@@ -1,10 +1,13 @@
 """A gallery of broken judges: each is recognised by `--check-judge`, and the section JUDGE says by which figure."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+import agentv
+from agentv.scoring import SCORING
 from tests.kits.judges import CASES, GOOD, calls, judge_section, project
 from tests.kits.project import Write
 from tests.kits.runs import evaluate
@@ -120,3 +123,37 @@ def test_where_nobody_judges_nothing_is_checked(write: Write) -> None:
     ran = evaluate("cases.jsonl", "--check-judge", "--out", "out.jsonl")
     assert told in ran.stderr
     assert "JUDGE" not in ran.stdout
+
+
+def test_a_run_that_goes_on_counts_what_judges_said_before(write: Write) -> None:
+    project(write, "return 'I cannot grade people.' if number <= 15 else " + GOOD.removeprefix("return "))
+    evaluate("cases.jsonl", "--limit", "5", "--out", "out.jsonl")
+    found = judge_section(evaluate("cases.jsonl", "--resume", "--out", "out.jsonl").stdout)
+    assert f"{CASES} answers, 5 unparsable" in found
+
+
+def test_judges_inside_of_composites_are_counted_when_a_run_goes_on(write: Write) -> None:
+    project(write, GOOD)
+    cases = [json.loads(line) for line in Path("cases.jsonl").read_text().splitlines()]
+    inner = {"type": "composite", "name": "both", "evaluators": [{"type": "llm_judge", "name": "inner"}]}
+    write("cases.jsonl", [{**case, "evaluators": [inner]} for case in cases])
+    evaluate("cases.jsonl", "--limit", "5", "--out", "out.jsonl")
+    assert f"both/inner: {CASES} answers" in judge_section(
+        evaluate("cases.jsonl", "--resume", "--out", "out.jsonl").stdout
+    )
+
+
+def test_results_that_another_version_scored_are_told_of_when_a_run_goes_on(write: Write) -> None:
+    project(write, GOOD)
+    evaluate("cases.jsonl", "--out", "out.jsonl")
+    text = Path("out.jsonl").read_text()
+    Path("out.jsonl").write_text(text.replace(f'"scoring":{SCORING}', '"scoring":1', 3))
+    told = " ".join(evaluate("cases.jsonl", "--resume", "--out", "out.jsonl").stderr.split())
+    assert "3 of those done were scored by a version of agentv that scores otherwise, and are kept" in told
+
+
+def test_judges_are_checked_from_python_too(write: Write) -> None:
+    project(write, "return say(1)")
+    report = asyncio.run(agentv.evaluate("cases.jsonl", check_judge=True))
+    assert report.judge_health is not None
+    assert report.judge_health.verdict == "untrusted"

@@ -1,6 +1,5 @@
 """Simulated judges and people: what the judge says of answers, and what people would say."""
 
-import os
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -9,8 +8,7 @@ import numpy as np
 from agentv.stats.agreement import Figure
 from agentv.stats.correction import prediction_powered, rogan_gladen
 
-RUNS = int(os.environ.get("AGENTV_SIMULATED_RUNS", "300"))
-"""2,000 is what the docs' figures were made with."""
+RUNS = 2000
 
 
 class Setting(NamedTuple):
@@ -46,17 +44,23 @@ def clusters_of(values: Any, cluster: Any, told: bool) -> "Counter[tuple[int, fl
     return Counter((int(n), float(total)) for n, total in zip(sizes, sums, strict=True) if n)
 
 
+def pairs_of(labels: Any, verdicts: Any, cluster: Any, told: bool) -> "Counter[tuple[int, float, float]]":
+    if not told:
+        cells = np.bincount(2 * labels + verdicts, minlength=4)
+        return Counter(
+            {(1, float(cell // 2), float(cell % 2)): int(times) for cell, times in enumerate(cells) if times}
+        )
+    sums = [np.bincount(cluster, weights=values) for values in (np.ones(len(cluster)), labels, verdicts)]
+    return Counter((int(n), float(y), float(f)) for n, y, f in zip(*sums, strict=True) if n)
+
+
 def corrected_by_own_labels(dice: Any, setting: Setting) -> Figure:
     deserved, passed, cluster = draw(dice, setting, setting.answers, setting.truth)
     chosen = np.zeros(setting.answers, bool)
     chosen[dice.permutation(setting.answers)[: setting.labels]] = True
-    groups = cluster[chosen] if setting.told else np.arange(setting.labels)
-    labelled: dict[int, tuple[int, float, float]] = {}
-    for group, label, verdict in zip(groups, deserved[chosen], passed[chosen], strict=True):
-        n, y, f = labelled.get(group, (0, 0.0, 0.0))
-        labelled[group] = n + 1, y + label, f + verdict
+    labelled = pairs_of(deserved[chosen], passed[chosen], cluster[chosen], setting.told)
     rest = clusters_of(passed[~chosen], cluster[~chosen], setting.told)
-    return prediction_powered(Counter(labelled.values()), rest)
+    return prediction_powered(labelled, rest)
 
 
 def corrected_by_other_labels(dice: Any, setting: Setting) -> Figure:

@@ -47,6 +47,32 @@ def few() -> Results:
     ]
 
 
+def test_the_health_of_the_judges_is_in_the_page(show: Open, tmp_path: Path) -> None:
+    failed = {"evaluator": "grader", "canary": "an injection", "verdict": "pass", "score": 1.0}
+    canaries = {"planted": 5, "right": 3, "unjudged": 0, "accuracy": {"value": 0.6}}
+    health = {
+        "verdict": "untrusted",
+        "reasons": ["canaries: 2 of 5 planted answers were judged wrongly"],
+        "canaries": {**canaries, "failed": [{**failed, "eval_id": "good"}, {**failed, "eval_id": "<b>bad</b>"}]},
+        "cost": {"calls": 7, "cost_usd": 0.25},
+    }
+    results = few()
+    record = {"run_id": "20261116-030000-ab12", "status": "done", "judge_health": health}
+    for result in results:
+        result["run_id"] = record["run_id"]
+    folder = tmp_path / ".agentv" / "runs"
+    folder.mkdir(parents=True)
+    (folder / f"{record['run_id']}.json").write_text(json.dumps(record))
+    page = show(results)
+    assert "the judge is untrusted" in page.text(".troubles")
+    shown = " ".join(page.text(".judge").split())
+    assert shown == (
+        "Judge: untrusted why canaries: 2 of 5 planted answers were judged wrongly canaries 3 of 5 judged rightly"
+        " failed canaries an injection to good (1.00), <b>bad</b> (1.00): pass, says grader"
+        " cost of checks 7 judge calls, $0.2500"
+    )
+
+
 def test_a_run_at_a_glance(show: Open) -> None:
     page = show(few())
     assert page.text("h1") == "40% passed (95%: 12 to 77%), mean 0.54."

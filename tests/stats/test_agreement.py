@@ -11,7 +11,6 @@ from scipy import stats
 
 from agentv.stats.agreement import Figure, alpha, effective_size, kappa, kappa_large_sample, rate, spearman
 from agentv.stats.pass_rates import wilson
-from tests.kits.judging import RUNS
 
 GRANTS = {("yes", "yes"): 20, ("yes", "no"): 5, ("no", "yes"): 10, ("no", "no"): 15}
 """Two readers of fifty proposals: the textbook example, kappa 0.40."""
@@ -106,7 +105,7 @@ def test_cases_that_belong_together_widen_the_interval() -> None:
 @pytest.mark.parametrize(("truth", "judge", "kappa_there"), [(0.5, (0.9, 0.8), 0.7), (0.8, (0.9, 0.8), 0.6512)])
 def test_the_interval_of_kappa_covers_it(truth: float, judge: tuple[float, float], kappa_there: float) -> None:
     """A hundred labels; 2,000 runs must cover 0.92, and chance has its part in few."""
-    dice, runs = random.Random(7), RUNS // 3
+    dice, runs = random.Random(7), 100
     cells = [("pass", "pass"), ("fail", "pass"), ("pass", "fail"), ("fail", "fail")]
     shares = [truth * judge[0], truth * (1 - judge[0]), (1 - truth) * (1 - judge[1]), (1 - truth) * judge[1]]
     found = [kappa([{cell: 1} for cell in dice.choices(cells, shares, k=100)]) for _ in range(runs)]

@@ -1,7 +1,4 @@
-"""Corrected pass rates: formulas by hand, and whether the intervals hold what they promise.
-
-The suite simulates few runs; `AGENTV_SIMULATED_RUNS=2000` is what the docs' figures were made with.
-"""
+"""Corrected pass rates: formulas by hand, and whether the intervals hold what they promise."""
 
 import math
 
@@ -11,7 +8,7 @@ from scipy import stats
 from agentv.stats.agreement import Figure
 from agentv.stats.correction import prediction_powered, rogan_gladen
 from agentv.stats.pass_rates import wilson
-from tests.kits.judging import RUNS, Setting, corrected_by_other_labels, corrected_by_own_labels, coverage
+from tests.kits.judging import Setting, corrected_by_other_labels, corrected_by_own_labels, coverage
 
 USELESS, POOR, GOOD, EXCELLENT = (0.5, 0.5), (0.7, 0.7), (0.9, 0.8), (0.98, 0.95)
 OWN_LABELS = [
@@ -30,9 +27,13 @@ OTHER_LABELS = [
     *(Setting(truth, *GOOD, 1000, 200, truth_elsewhere=0.8) for truth in (0.5, 0.9)),
     Setting(0.7, *GOOD, 500, 150, cluster=5, told=True),
     Setting(0.9, *GOOD, 1000, 200, cluster=10, told=True, truth_elsewhere=0.7),
+    Setting(0.7, *GOOD, 500, 150, cluster=5),
+    Setting(0.98, *GOOD, 200, 200, cluster=10, truth_elsewhere=0.8),
+    Setting(0.98, *POOR, 1000, 600, cluster=10, truth_elsewhere=0.8),
+    Setting(0.9, *EXCELLENT, 1000, 200, cluster=10),
 ]
-LEAST = 0.94 if RUNS >= 2000 else 0.94 - 3 * math.sqrt(0.95 * 0.05 / RUNS)
-"""What coverage must reach; chance has its part in few runs."""
+LEAST = 0.94
+"""What coverage must reach."""
 
 
 @pytest.mark.parametrize("setting", OWN_LABELS, ids=str)
@@ -47,11 +48,6 @@ def test_labels_of_other_runs_cover_the_truth(setting: Setting) -> None:
     found = coverage(corrected_by_other_labels, setting)
     assert found.share >= LEAST
     assert found.given > 0.9
-
-
-def test_labels_of_other_runs_do_not_cover_it_if_nobody_tells_of_clusters() -> None:
-    """Which the docs say."""
-    assert coverage(corrected_by_other_labels, Setting(0.98, *GOOD, 200, 200, cluster=10)).share < 0.8
 
 
 def test_a_good_judge_narrows_the_interval_and_a_useless_one_hardly_widens_it() -> None:
@@ -109,19 +105,23 @@ def test_a_corrected_rate_that_cannot_be_given_says_why() -> None:
 
 
 def test_rogan_and_gladens_estimate() -> None:
-    """70 of 100 pass; the judge is right in 90 of 100 passes and in 80 of 100 fails: (0.7 + 0.8 - 1) / 0.7."""
+    """70 of 100 pass; the judge is right in 90 of 100 passes and in 80 of 100 fails: (0.7 + 0.8 - 1) / 0.7.
+
+    Nobody says which answers belong together: 100 of them count for 20.
+    """
     known = {(1, 1.0): 90, (1, 0.0): 10}, {(1, 1.0): 80, (1, 0.0): 20}
     found = rogan_gladen({(1, 1.0): 70, (1, 0.0): 30}, *known)
     assert found.value == pytest.approx(0.5 / 0.7)
     t = stats.t.ppf(0.975, 99)
-    n, q1, q0 = 100 + t * t, 91 / 102, 81 / 102
-    p = (70 + t * t / 2) / n
+    n, q1, q0 = 20 + t * t, 19 / 22, 17 / 22
+    p = (14 + t * t / 2) / n
     theta = (p + q0 - 1) / (q0 + q1 - 1)
-    of_q0, of_q1 = q0 * (1 - q0) / 102, q1 * (1 - q1) / 102
+    of_q0, of_q1 = q0 * (1 - q0) / 22, q1 * (1 - q1) / 22
     middle = theta + 2 * t * t * (-(1 - theta) * of_q0 + theta * of_q1)
     error = math.sqrt(p * (1 - p) / n + (1 - theta) ** 2 * of_q0 + theta**2 * of_q1) / (q0 + q1 - 1)
     assert found.ci_lower is not None and found.ci_upper is not None
-    assert [found.ci_lower, found.ci_upper] == pytest.approx([middle - t * error, middle + t * error])
+    assert [found.ci_lower, found.ci_upper] == pytest.approx([middle - t * error, 1.0])
+    assert middle + t * error > 1
 
 
 def test_rogan_and_gladens_estimate_is_refused_where_it_would_mislead() -> None:

@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterator
 from agentv.formats.printable import printable
 from agentv.report.layout import table, wrap
 from agentv.report.quantities import format_money
-from agentv.results.health.record import Canaries, EvaluatorHealth, Flips, JudgeHealth
+from agentv.results.health.record import Canaries, CheckCost, EvaluatorHealth, Flips, JudgeHealth
 from agentv.results.labels.judge import JudgeFigures, LabelCounts
 from agentv.results.labels.status import LabelStatus
 from agentv.stats.agreement import Figure
 
 NOBODY = "(no name)"
-SHOWN_CANARIES = 10
 
 
 def judge_lines(figures: JudgeFigures) -> Iterator[str]:
@@ -52,23 +51,43 @@ def health_lines(health: JudgeHealth, clean: Callable[[str], str] = str) -> Iter
     if health.rejudged is not None:
         yield from wrap(f"  judged again: {_flips(health.rejudged)}", indent="    ")
     if (cost := health.cost) is not None:
-        paid = f", {format_money(cost.cost_usd)}" if cost.cost_usd is not None else ""
-        yield f"  the checks took {_count(cost.calls, 'judge call')}{paid}"
+        yield f"  the checks took {_paid(cost)}"
     for warning in health.warnings:
         yield from wrap(f"  warning: {printable(clean(warning))}", indent="    ")
     if health.labels is not None:
         yield from (line if number else "  labels" for number, line in enumerate(judge_lines(health.labels)))
 
 
+def health_facts(health: JudgeHealth) -> Iterator[tuple[str, str]]:
+    """Yield what is known of the judges of a run, each fact with its name, for a page."""
+    for reason in health.reasons:
+        yield "why", reason
+    for warning in health.warnings:
+        yield "warning", warning
+    for each in health.evaluators:
+        yield each.evaluator, f"{_count(each.answers, 'answer')}, {_odd(each)}"
+        if each.repeats is not None:
+            yield "repeats", _flips(each.repeats)
+        if each.alpha is not None:
+            yield "panel", f"Krippendorff's alpha of verdicts {figure_text(each.alpha)}"
+    if health.canaries is not None:
+        yield "canaries", _canaries(health.canaries)
+        for text in _failed_canaries(health.canaries):
+            yield "failed canaries", text
+    if health.rejudged is not None:
+        yield "judged again", _flips(health.rejudged)
+    if (labels := health.labels) is not None:
+        yield "labels", "; ".join(_counts(labels.labels))
+        rates = {"pass rate by the labels": labels.pass_rate.labels, "corrected pass rate": labels.pass_rate.corrected}
+        for name, figure in {"agreement": labels.agreement, "kappa": labels.kappa, **rates}.items():
+            yield name, figure_text(figure)
+    if health.cost is not None:
+        yield "cost of checks", _paid(health.cost)
+
+
 def _evaluator_lines(health: EvaluatorHealth, clean: Callable[[str], str]) -> Iterator[str]:
-    counts = {
-        "unparsable": health.unparsable,
-        "repaired": health.repaired,
-        "asked for again": health.asked_again,
-        "contradicting": health.contradictions,
-    }
-    odd = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "all could be read"
-    yield from wrap(f"  {printable(clean(health.evaluator))}: {_count(health.answers, 'answer')}, {odd}", indent="    ")
+    told = f"{_count(health.answers, 'answer')}, {_odd(health)}"
+    yield from wrap(f"  {printable(clean(health.evaluator))}: {told}", indent="    ")
     if health.repeats is not None:
         yield from wrap(f"    repeats: {_flips(health.repeats)}", indent="      ")
     figures = {
@@ -84,14 +103,40 @@ def _evaluator_lines(health: EvaluatorHealth, clean: Callable[[str], str]) -> It
 
 
 def _canary_lines(canaries: Canaries, clean: Callable[[str], str]) -> Iterator[str]:
+    yield from wrap(f"  canaries: {_canaries(canaries)}", indent="    ")
+    for text in _failed_canaries(canaries):
+        yield from wrap(f"    {printable(clean(text))}", indent="      ")
+
+
+def _odd(health: EvaluatorHealth) -> str:
+    """Return how many judgements were not as they should be."""
+    counts = {
+        "unparsable": health.unparsable,
+        "repaired": health.repaired,
+        "asked for again": health.asked_again,
+        "contradicting": health.contradictions,
+    }
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "all could be read"
+
+
+def _canaries(canaries: Canaries) -> str:
     unjudged = f", {canaries.unjudged} without a judgement" if canaries.unjudged else ""
-    yield from wrap(f"  canaries: {canaries.right} of {canaries.planted} judged rightly{unjudged}", indent="    ")
-    for failed in canaries.failed[:SHOWN_CANARIES]:
-        case = printable(clean(failed.eval_id))
-        said = f"{failed.canary} to {case} got {failed.score:.2f} ({failed.verdict}) of {failed.evaluator}"
-        yield from wrap(f"    {said}", indent="      ")
-    if (more := len(canaries.failed) - SHOWN_CANARIES) > 0:
-        yield f"    and {more} more"
+    return f"{canaries.right} of {canaries.planted} judged rightly{unjudged}"
+
+
+def _failed_canaries(canaries: Canaries) -> Iterator[str]:
+    """Yield each planted answer that was judged wrongly, those that are alike in one text."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for failed in canaries.failed:
+        group = groups.setdefault((failed.canary, failed.verdict, failed.evaluator), [])
+        group.append(f"{failed.eval_id} ({failed.score:.2f})")
+    for (canary, verdict, evaluator), cases in groups.items():
+        yield f"{canary} to {', '.join(cases)}: {verdict}, says {evaluator}"
+
+
+def _paid(cost: CheckCost) -> str:
+    money = f", {format_money(cost.cost_usd)}" if cost.cost_usd is not None else ""
+    return f"{_count(cost.calls, 'judge call')}{money}"
 
 
 def _flips(flips: Flips) -> str:

@@ -149,6 +149,23 @@ class EarlierView(TrialView, frozen=True, gc=False):
     plan: ShardPlan | None = None
 
 
+class JudgedScoreView(EvaluatorView, frozen=True, gc=False):
+    """The score of one evaluator with what tells how its judges behaved, if it asks any."""
+
+    type: str = ""
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    details: Any = None
+    evaluator_provider_request: Any = None
+
+
+class JudgedView(TrialView, frozen=True, gc=False):
+    """A result with what its judges said."""
+
+    candidate_answer: str = ""
+    evaluator_results: tuple[JudgedScoreView, ...] = ()
+
+
 class ReportView(TrialView, frozen=True, gc=False):
     """A result with what a report shows of it."""
 

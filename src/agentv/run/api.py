@@ -10,6 +10,7 @@ import msgspec
 from agentv.errors import ConfigError
 from agentv.records import EvalResult
 from agentv.redact import clean
+from agentv.results.health.record import JudgeHealth
 from agentv.results.summary import Summary
 from agentv.run.evaluate import DryRun, EvalOptions
 from agentv.run.evaluate import evaluate as run_evaluation
@@ -52,6 +53,12 @@ class Options(TypedDict, total=False):
     include_trace: bool
     include_inputs: bool
     by: str | None
+    check_judge: bool
+    """Also judge planted answers whose verdicts are known, and some answers twice."""
+    dump_prompts: str | Path | None
+    """Write each prompt to a file in this folder."""
+    dump_traces: str | Path | None
+    """Write each trace to a file in this folder."""
 
 
 class EvalReport(NamedTuple):
@@ -59,6 +66,8 @@ class EvalReport(NamedTuple):
 
     results: tuple[EvalResult, ...]
     summary: Summary
+    judge_health: JudgeHealth | None = None
+    """What is known of the judges, if the run has any."""
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return the results as plain dictionaries, which pandas and polars take as they are."""
@@ -81,7 +90,7 @@ async def evaluate(paths: Paths, **options: Unpack[Options]) -> EvalReport:
     report = await run_evaluation(_eval_options(paths, options), _Sink(collected.append), Silence())
     if report.error is not None:
         raise report.error
-    return EvalReport(tuple(collected), report.summary)
+    return EvalReport(tuple(collected), report.summary, report.judge_health)
 
 
 async def stream(paths: Paths, **options: Unpack[Options]) -> AsyncGenerator[EvalResult, None]:
@@ -115,7 +124,7 @@ def _eval_options(paths: Paths, given: Options) -> EvalOptions:
     if fields.get("resume") and fields.get("out") is None:
         raise ConfigError("resume=True needs out, the results file to go on with")
     listed = [paths] if isinstance(paths, str | Path) else paths
-    for name in ("targets", "out", "failed_in"):
+    for name in ("targets", "out", "failed_in", "dump_prompts", "dump_traces"):
         if fields.get(name) is not None:
             fields[name] = Path(fields[name])
     return EvalOptions(

@@ -18,7 +18,7 @@ from agentv.results.write import EarlierFile, ResultFile, create, create_new, op
 from agentv.run.jobs import IsDone
 from agentv.run.outcome import unwritable_result
 from agentv.run.plan import Plan
-from agentv.run.resume import ResumeOptions, newest_results, resume
+from agentv.run.resume import Resumed, ResumeOptions, newest_results, resume
 
 STDOUT = Path("-")
 
@@ -37,6 +37,8 @@ class Output(NamedTuple):
 
     file: ResultFile | None = None
     is_done: IsDone | None = None
+    earlier: Resumed | None = None
+    """The results that it goes on from."""
 
     @property
     def path(self) -> Path | None:
@@ -66,7 +68,7 @@ def _open(options: OutputOptions, plan: Plan, evaluators: EvaluatorBuilder, summ
             found = EarlierFile(earlier, form, clean)
             resumed = resume(found, plan, evaluators, options.resume, summary.add_earlier)
             tell(f"resuming {earlier}: {resumed.describe()}")
-            return Output(resumed.file, resumed.is_done)
+            return Output(resumed.file, resumed.is_done, resumed)
         tell(f"nothing to resume{f' at {out}' if out else ''}: starting afresh")
     if out is None:
         assert folder is not None

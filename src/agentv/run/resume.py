@@ -12,10 +12,11 @@ from agentv.records import EvalCase
 from agentv.redact import clean
 from agentv.results.merging.stamps import ShardStamp
 from agentv.results.read import read_records
-from agentv.results.views import DigestsView, EarlierView, TrialView
+from agentv.results.views import DigestsView, EarlierView, JudgedView, TrialView
 from agentv.results.write import EarlierFile, ResultFile
 from agentv.run.jobs import build_or_explain
 from agentv.run.plan import Plan, PlannedFile
+from agentv.scoring import SCORING
 from agentv.system.compact_sets import DuplicateFinder, HashSet
 
 ANSWERED = ("missed", "stale")
@@ -55,6 +56,12 @@ class Resumed(NamedTuple):
         """Return whether the results hold one for this trial of the case as it is now."""
         return (clean(case.dataset), clean(case.id), trial) in self.stands
 
+    def results(self) -> Iterator[JudgedView]:
+        """Yield the results that stand, with what judges said."""
+        for record in read_records(self.file.path, JudgedView):
+            if record.view.trial_key in self.stands:
+                yield record.view
+
     def describe(self) -> str:
         """Return what was found, for the person who asked to resume."""
         told = {
@@ -65,6 +72,7 @@ class Resumed(NamedTuple):
             "dry": "that a mock answered in a dry run run again",
             "kept": "of those done are of another version of the target, and are kept",
             "other": "of those done were scored by other evaluators, and are kept",
+            "scoring": "of those done were scored by a version of agentv that scores otherwise, and are kept",
         }
         parts = [f"{self.found[what]} {text}" for what, text in told.items() if self.found[what]]
         if self.backup is not None:
@@ -187,6 +195,8 @@ class _Planned:
             yield "kept"
         if (*result.content_key, (result.digests or DigestsView()).evaluators, "evaluators") not in self._scored:
             yield "other"
+        if (result.digests or DigestsView()).scoring != SCORING:
+            yield "scoring"
 
     def _is_of_this_target(self, result: TrialView) -> bool:
         return (*result.content_key, (result.digests or DigestsView()).target) in self._answered

@@ -2,7 +2,7 @@
 
 Two methods, for two ways to come by labels: of answers of the same run, drawn at random (`prediction_powered`), or of
 answers of other runs (`rogan_gladen`). The first holds whatever errors the judge makes; the second needs errors that
-are as frequent in this run as in those, and independent but for the clusters that it is told of.
+are as frequent in this run as in those. Told of no clusters, it allows for errors that answers share unseen.
 """
 
 import math
@@ -16,6 +16,8 @@ PREDICTION_POWERED = "prediction-powered (PPI++ with four pseudo-labels)"
 ROGAN_GLADEN = "Rogan-Gladen, labels of other runs (interval of Lee et al.)"
 MIN_JUDGED, MIN_LABELS_OF_A_KIND = 50, 20
 """Rogan and Gladen's correction needs so many answers, and so many labels of each kind; a cluster counts once."""
+SHARED_BY = 5
+"""Where nobody says which answers belong together, so many answers are taken to share each error of the judge."""
 Labelled = Mapping[tuple[int, float, float], int]
 """Of answers that belong together: how many, the sums of labels and of the judge's values -> how many such clusters."""
 _PSEUDO = ((1, 1.0, 1.0), (1, 1.0, 0.0), (1, 0.0, 1.0), (1, 0.0, 0.0))
@@ -86,7 +88,9 @@ def rogan_gladen(judged: Clusters, on_passes: Clusters, on_fails: Clusters) -> F
     """Return the pass rate of a run whose answers have no labels, given how often the judge is right elsewhere.
 
     `judged` are the judge's verdicts in this run, 1 for a pass. `on_passes` says of answers that people passed
-    elsewhere whether the judge was right, `on_fails` the same of those that they failed.
+    elsewhere whether the judge was right, `on_fails` the same of those that they failed. Where no two answers are said
+    to belong together, the interval is that of a fifth of them: labels of other runs show nothing of errors that come
+    in clusters, and an interval that takes them for independent holds the truth as seldom as in 62 of 100 runs.
     """
     groups = [sum(clusters.values()) for clusters in (judged, on_passes, on_fails)]
     if groups[0] < MIN_JUDGED:
@@ -101,7 +105,9 @@ def rogan_gladen(judged: Clusters, on_passes: Clusters, on_fails: Clusters) -> F
     ]
     if shares[1] + shares[2] <= 1:
         return Figure(note="the judge is no better than chance on labels of other runs: nothing can be corrected by it")
-    n, m1, m0 = map(effective_size, (judged, on_passes, on_fails))
+    is_told = any(size > 1 for clusters in (judged, on_passes, on_fails) for size, _ in clusters)
+    shared_by = 1 if is_told else SHARED_BY
+    n, m1, m0 = (effective_size(clusters) / shared_by for clusters in (judged, on_passes, on_fails))
     t = t_quantile(0.975, min(groups) - 1)  # few clusters, or few labels of a kind, widen the interval
     passing, right1, right0 = shares
     seen = (n * passing + t * t / 2) / (n + t * t)

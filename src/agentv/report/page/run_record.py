@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from agentv.report.judge import health_facts
+from agentv.results.health.record import JudgeHealth
 from agentv.results.runs import RUNS, RunRecord
 
 OF_ALL_SHARDS = ("models", "commit", "branch")
@@ -54,9 +56,13 @@ def record_figures(record: RunRecord) -> dict[str, Any]:
     return {name: value for name, value in whole.items() if value}
 
 
-def _judge_health(health: dict[str, Any]) -> dict[str, Any]:
-    """Return what a page shows of the health of the judges: the verdict, and why it is what it is."""
-    return {name: health[name] for name in ("verdict", "reasons", "warnings") if health.get(name)}
+def _judge_health(written: dict[str, Any]) -> dict[str, Any]:
+    """Return what a page shows of the health of the judges: the verdict, and the facts that it rests on."""
+    try:
+        health = msgspec.convert(written, JudgeHealth)
+    except msgspec.ValidationError:  # of another version
+        return {"verdict": str(written["verdict"]), "facts": []} if "verdict" in written else {}
+    return {"verdict": health.verdict, "facts": list(health_facts(health))} if written else {}
 
 
 def _number(value: Any) -> float | None:

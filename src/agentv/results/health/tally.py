@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any
 
+import msgspec
+
 from agentv.results.health.record import EvaluatorHealth, Flips
+from agentv.results.views import JudgedScoreView
 from agentv.scoring import verdict_of
 from agentv.stats.agreement import alpha, rate, spearman
 
@@ -61,9 +64,8 @@ class JudgeTally:
 
 def judged_results(results: Iterable[Any], outer: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the results that are a judge's, those inside of composites too, with their names: `outer/inner`."""
-    for result in results:
-        if isinstance(result, dict):
-            continue  # from a file, and counted when it was made
+    for found in results:
+        result = msgspec.convert(found, JudgedScoreView) if isinstance(found, dict) else found  # of a file
         name = f"{outer}{result.name}"
         if result.evaluator_provider_request is not None:
             yield name, result

@@ -22,6 +22,7 @@ export function runHeader(model, filterBy) {
     aboutRun(run),
     model.meta.failed_only && el("p", { class: "notice" }, `Only the ${countText(model.count, "case")} that did not pass are in this report (--failed-only); the figures are those of all.`),
     plots(model, filterBy),
+    judgeHealth(run.figures.judge_health),
     errorGroups(run.figures, filterBy),
     allPassed(model));
 }
@@ -47,6 +48,10 @@ export function aboutRun({ figures, file }) {
     ["command", figures.command],
     ["file", file],
   ].filter(([, value]) => value);
+  return factList(facts);
+}
+
+function factList(facts) {
   return el("dl", { class: "about" }, facts.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value))));
 }
 
@@ -65,6 +70,11 @@ export function plots(model, filterBy) {
     el("section", null, el("h2", null, "Scores ", model.base && el("small", null, "B, with A in grey")), histogram(figures.histogram, model.base?.meta.figures.histogram, filterBy)),
     figures.evaluators.length > 0 && el("section", null, el("h2", null, "Evaluators"), evaluatorTable(figures.evaluators, model.base?.meta.figures.evaluators, (name, value) => filterBy(`${name}:${quoteTerm(value)}`))),
     model.count > 1 && scatter.measure && el("section", null, scatter.element()));
+}
+
+/** Returns whether the judges can be trusted, and what that rests on. */
+function judgeHealth(health) {
+  return health && el("details", { class: "judge", open: health.verdict === "untrusted" }, el("summary", null, "Judge: ", el("b", null, health.verdict)), factList(health.facts));
 }
 
 /** Returns what went wrong, the same texts together. */
