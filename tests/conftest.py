@@ -15,8 +15,8 @@ from tests.kits.processes import end_processes, kill_living, unique_nap
 from tests.kits.project import Write
 
 # chance finds bugs on the desk of whoever makes a change; a build that was green should stay green
-settings.register_profile("build", derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("desk", suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("build", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("build" if os.environ.get("CI") else "desk")
 
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"  # servers of tests are on loopback

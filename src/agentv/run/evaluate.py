@@ -188,8 +188,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
         cases.check = judging.check
         summary = Summary(plan.cases, plan.invalid, options.trials, clean, options.by)
         with open_output(options.output, plan, evaluators, summary) as output:
-            results = _Results(output.file, summary, sink, stored, judging.tally)
-            judging.count_earlier(output)
+            results = _Results(output.file, summary, sink, stored, judging.start_tally(output))
             if options.runs_folder is not None:
                 log = start_record(plan, run_id, options.command, output.path, options.runs_folder)
             if options.on_open is not None and output.path is not None:
@@ -236,11 +235,12 @@ class _Judging:
             judges = [RunJudges(plan, targets, watcher, caller, self._counter) for caller in callers]
             self.check = JudgeCheck(*(EvaluatorBuilder(each, warn=_ignore, targets=options.targets) for each in judges))
 
-    def count_earlier(self, output: Output) -> None:
-        """Count what judges said of the answers that need not be asked for again."""
+    def start_tally(self, output: Output) -> JudgeTally | None:
+        """Return what counts what judges say, if there are any; what they said of earlier results is counted."""
         if self.tally is not None and output.earlier is not None:
             for result in output.earlier.results():
                 self.tally.add(result.evaluator_results, result.candidate_answer)
+        return self.tally
 
     async def run(self) -> None:
         """Ask the judges what is to be checked, after all cases have run."""
