@@ -46,6 +46,8 @@ class Faults:
     """So many batches are created, and the connection ends before that is said."""
     cut_results: int = 0
     """So many times the connection ends in the middle of the results."""
+    has_broken_lines: bool = False
+    """Between the lines of results are some that are empty or no JSON."""
     seconds: float = 0.0
     """How long each reply takes."""
 
@@ -161,7 +163,8 @@ class Store:
     def results(self, lines: list[Any]) -> Reply:
         """A file of results."""
         self.asked["results"] += 1
-        content = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)
+        end = b"\n\n{broken\n" if self.faults.has_broken_lines else b"\n"
+        content = b"".join(json.dumps(line, ensure_ascii=False).encode() + end for line in lines)
         return Reply(content, is_cut=self.use("cut_results"))
 
     def listed(self) -> list[Batch]:
