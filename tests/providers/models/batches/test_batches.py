@@ -1,5 +1,6 @@
 """Promises of the batch APIs of all vendors, kept against a server that has their faults."""
 
+import json
 import time
 import tracemalloc
 from pathlib import Path
@@ -9,9 +10,10 @@ import pytest
 
 from agentv.errors import ProviderError
 from agentv.providers.models.batches.api import BatchModel, BatchReply, BatchStatus
-from agentv.records import ProviderRequest
+from agentv.records import FileBlock, Media, Message, ProviderRequest, TextBlock, ToolCall
 from tests.kits.batch_runs import KEY, collect, custom_ids, run_batch, submit, wait, with_model, write_requests
 from tests.kits.batch_servers import batch_server, start_batch_server
+from tests.kits.media import PNG
 from tests.kits.model_servers import a_request, ask, model_server
 
 VENDORS = ("openai", "openai-responses", "azure", "azure-responses", "anthropic", "gemini")
@@ -62,6 +64,27 @@ def test_a_request_in_a_batch_is_the_one_that_is_sent_alone(vendor: str) -> None
         body = with_model(target, lambda model: model.body(request))
     assert body == server.asked[0]
     assert body["own_field"] == [1]
+
+
+@all_vendors
+def test_a_conversation_in_a_batch_is_the_one_that_is_sent_alone(vendor: str, tmp_path: Path) -> None:
+    image = tmp_path / "dot.png"
+    image.write_bytes(PNG)
+    media = Media(value="dot.png", path=image, type="image/png")
+    call = ToolCall(tool="look", input={"at": "it"}, output={"seen": 1})
+    turns = (
+        Message(role="system", content="Be kind."),
+        Message(role="user", content=(TextBlock(value="What is"), FileBlock(value="dot.png"))),
+        Message(role="assistant", content="Let me see.", tool_calls=(call,)),
+        Message(role="user", content="Well?"),
+    )
+    request = ProviderRequest(eval_id="c", question="?", chat_prompt=turns, media=(media,))
+    with model_server(lambda _: "{}") as server:
+        target = server.target(vendor, system_prompt="Be brief.")
+        ask(target, request)
+        body = with_model(target, lambda model: model.body(request))
+    alone = json.loads(server.requests[0].content.replace(b"mime_type", b"mimeType"))  # Google takes both
+    assert body == alone
 
 
 @all_vendors
