@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.kits.batch_store import Faults, Reply, Store
-from tests.kits.batch_vendors import ROUTES, Call
+from tests.kits.batch_vendors import ROUTES
+from tests.kits.batch_vendors.call import Call
+from tests.kits.batch_vendors.store import Faults, Reply, Store
 from tests.kits.processes import start_process
 
 STATE, SET = "/test/state", "/test/set"

@@ -15,15 +15,8 @@ from typing import Any
 
 import msgspec
 
-from agentv.errors import ProviderError
-from agentv.providers.models.batches.api import (
-    NOT_FOUND,
-    BatchLimits,
-    BatchReply,
-    BatchState,
-    BatchStatus,
-    split_lines,
-)
+from agentv.providers.models.batches.api import BatchLimits, BatchReply, BatchState, BatchStatus
+from agentv.providers.models.batches.vendor import VendorBatches, if_found, split_lines
 from agentv.providers.models.sdk import SdkModel
 from agentv.providers.network import excerpt, server_message
 from agentv.records import Json
@@ -33,16 +26,13 @@ PATH = "/v1/messages/batches"
 START, BETWEEN, END = b'{"requests":[', b",", b"]}"
 PAGE = 1000
 """How many batches a page of their list has at most."""
-CLOCK_SKEW_SECONDS = 600.0
-"""How much earlier than here it may be at the vendor."""
-CANNOT_BE_CANCELLED = (400, NOT_FOUND, 409)
 UNANSWERED = {
     "expired": "the request expired before it was sent to the model",
     "canceled": "the request was canceled before it was sent to the model",
 }
 
 
-class AnthropicBatches:
+class AnthropicBatches(VendorBatches):
     """Speaks with the batch API through the client of a model."""
 
     limits = LIMITS
@@ -72,7 +62,7 @@ class AnthropicBatches:
         ours, found = frozenset(custom_ids), None
         with self._model.errors_of_sdk():
             async for batch in self._model.client().messages.batches.list(limit=PAGE):  # the newest first
-                if batch.created_at.timestamp() < since - CLOCK_SKEW_SECONDS:
+                if batch.created_at.timestamp() < since:
                     break
                 if batch.id not in taken and _total(batch.request_counts) == len(ours):
                     if not _has_ended(batch):
@@ -88,13 +78,8 @@ class AnthropicBatches:
                 return reply.custom_id in ours
         return False
 
-    async def state(self, batch: str) -> BatchState:
-        try:
-            found = await self._retrieve(batch)
-        except ProviderError as error:
-            if error.status != NOT_FOUND:
-                raise
-            return BatchState(BatchStatus.GONE, words=error.message)
+    async def ask_state(self, batch: str) -> BatchState:
+        found = await self._retrieve(batch)
         counts = found.request_counts
         status = BatchStatus.RUNNING if not _has_ended(found) else BatchStatus.ENDED
         if found.archived_at is not None:
@@ -111,21 +96,13 @@ class AnthropicBatches:
         found = await self._retrieve(batch)
         if found.results_url is None:
             return
-        try:
-            async for line in self._lines(batch):
-                if (reply := _reply(line)) is not None:
-                    yield reply
-        except ProviderError as error:
-            if error.status != NOT_FOUND:
-                raise
+        async for line in if_found(self._lines(batch)):
+            if (reply := _reply(line)) is not None:
+                yield reply
 
-    async def cancel(self, batch: str) -> None:
-        try:
-            with self._model.errors_of_sdk():
-                await self._model.client().messages.batches.cancel(batch)
-        except ProviderError as error:
-            if error.status not in CANNOT_BE_CANCELLED or (await self.state(batch)).status is BatchStatus.RUNNING:
-                raise
+    async def ask_cancel(self, batch: str) -> None:
+        with self._model.errors_of_sdk():
+            await self._model.client().messages.batches.cancel(batch)
 
     async def _retrieve(self, batch: str) -> Any:
         with self._model.errors_of_sdk():

@@ -3,14 +3,12 @@
 Nothing here remembers anything: what was submitted is in the journal, and what became of it is at the vendor.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Container, Iterable
+from collections.abc import AsyncIterator, Container, Iterable
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from agentv.records import Json, ProviderRequest, ProviderResponse
-
-NOT_FOUND = 404
 
 
 class BatchLimits(NamedTuple):
@@ -124,20 +122,3 @@ class BatchModel(Protocol):
     def response_to(self, reply: bytes) -> ProviderResponse:
         """Return the answer in the body of a reply; raise `ProviderError` if it is none. It has no duration."""
         ...
-
-
-async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines of a file that comes in pieces, without their ends and without empty ones.
-
-    Only a line feed ends a line: JSON may have other line ends, such as U+2028, in its strings.
-    """
-    rest = bytearray()
-    async for chunk in chunks:
-        head, *lines = chunk.split(b"\n")
-        rest += head
-        for line in lines:
-            if rest.strip():
-                yield bytes(rest)
-            rest = bytearray(line)
-    if rest.strip():
-        yield bytes(rest)

@@ -5,6 +5,7 @@ again; requests that stand in the creating request itself (at most 20 MB) are no
 each with the `key` of its request and a `response` or an `error`. A batch that has not ended after 48 hours is expired,
 and has no results at all. Uploaded files are kept for 48 hours. Batches that would exceed the tokens that may wait are
 refused with the status 429, and those for a model that is not there with 404.
+If a piece of the file is refused while it is uploaded, the SDK tries again, and lets nothing else run for 7 seconds.
 The SDK's `batches.get` leaves out why a batch failed, and how many of its requests are answered: so the reply of the
 server is read as it came.
 """
@@ -17,8 +18,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from agentv.errors import ProviderError
-from agentv.providers.models.batches.api import NOT_FOUND, BatchLimits, BatchReply, BatchState, BatchStatus
+from agentv.providers.models.batches.api import BatchLimits, BatchReply, BatchState, BatchStatus
+from agentv.providers.models.batches.vendor import VendorBatches, if_found
 from agentv.providers.models.conversation import decode
 from agentv.providers.network import excerpt
 from agentv.records import Json
@@ -38,7 +39,6 @@ CANCELLED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED = 1, 4, 8
 """Codes of `google.rpc.Status`, which errors in results are."""
 UNANSWERED = (CANCELLED, DEADLINE_EXCEEDED)
 QUEUE_IS_FULL = (RESOURCE_EXHAUSTED, 429)
-CANNOT_BE_CANCELLED = (400, NOT_FOUND, 409)
 PLAIN: Json = {"extra_body": {}}
 """Options for requests about batches: the target's own go into the requests of the batch."""
 
@@ -54,7 +54,7 @@ class GeminiModel(Protocol):
     def errors_of_sdk(self) -> AbstractContextManager[None]: ...
 
 
-class GeminiBatches:
+class GeminiBatches(VendorBatches):
     """Speaks with the batch API through the client of a model."""
 
     limits = LIMITS
@@ -87,13 +87,8 @@ class GeminiBatches:
                     found, created = str(batch.name), batch.create_time
         return found
 
-    async def state(self, batch: str) -> BatchState:
-        try:
-            found = await self._get(batch)
-        except ProviderError as error:
-            if error.status != NOT_FOUND:
-                raise
-            return BatchState(BatchStatus.GONE, words=error.message)
+    async def ask_state(self, batch: str) -> BatchState:
+        found = await self._get(batch)
         name, stats = found.metadata.state_name, found.metadata.batch_stats
         error_ = found.error or _Error()
         return BatchState(
@@ -110,28 +105,21 @@ class GeminiBatches:
         output = found.metadata.output or found.response or _Output()
         if output.responses_file is None:
             return
+        async for line in if_found(self._lines(output.responses_file)):
+            if (reply := _reply(line)) is not None:
+                yield reply
+
+    async def _lines(self, name: str) -> AsyncIterator[bytes]:
         with tempfile.TemporaryFile() as file:  # the SDK writes what it gets, and gives no lines
-            try:
-                with self._model.errors_of_sdk():
-                    await self._sdk.aio.files.download(
-                        file=output.responses_file, destination=file, config={"http_options": PLAIN}
-                    )
-            except ProviderError as error:
-                if error.status != NOT_FOUND:
-                    raise
-                return
+            with self._model.errors_of_sdk():
+                await self._sdk.aio.files.download(file=name, destination=file, config={"http_options": PLAIN})
             file.seek(0)
             for line in file:
-                if (reply := _reply(line)) is not None:
-                    yield reply
+                yield line
 
-    async def cancel(self, batch: str) -> None:
-        try:
-            with self._model.errors_of_sdk():
-                await self._sdk.aio.batches.cancel(name=batch, config={"http_options": PLAIN})
-        except ProviderError as error:
-            if error.status not in CANNOT_BE_CANCELLED or (await self.state(batch)).status is BatchStatus.RUNNING:
-                raise
+    async def ask_cancel(self, batch: str) -> None:
+        with self._model.errors_of_sdk():
+            await self._sdk.aio.batches.cancel(name=batch, config={"http_options": PLAIN})
 
     async def _get(self, batch: str) -> "_Operation":
         with self._model.errors_of_sdk():

@@ -14,15 +14,8 @@ from typing import Any
 
 import msgspec
 
-from agentv.errors import ProviderError
-from agentv.providers.models.batches.api import (
-    NOT_FOUND,
-    BatchLimits,
-    BatchReply,
-    BatchState,
-    BatchStatus,
-    split_lines,
-)
+from agentv.providers.models.batches.api import BatchLimits, BatchReply, BatchState, BatchStatus
+from agentv.providers.models.batches.vendor import VendorBatches, if_found, split_lines
 from agentv.providers.models.sdk import SdkModel
 from agentv.providers.network import excerpt, server_message
 from agentv.records import Json
@@ -42,11 +35,10 @@ STATUSES = {
 """Any other is on its way: `validating`, `in_progress`, `finalizing`, `cancelling`."""
 QUEUE_IS_FULL = "token_limit_exceeded"
 UNANSWERED = ("batch_expired", "batch_cancelled")
-CANNOT_BE_CANCELLED = (400, NOT_FOUND, 409)
 MAX_ERRORS = 3
 
 
-class OpenAIBatches:
+class OpenAIBatches(VendorBatches):
     """Speaks with the batch API through the client of a model; `endpoint` is what its requests are sent to."""
 
     def __init__(self, model: SdkModel[Any], endpoint: str, limits: BatchLimits = LIMITS):
@@ -77,13 +69,8 @@ class OpenAIBatches:
                     found, created = str(batch.id), batch.created_at
         return found
 
-    async def state(self, batch: str) -> BatchState:
-        try:
-            found = await self._retrieve(batch)
-        except ProviderError as error:
-            if error.status != NOT_FOUND:
-                raise
-            return BatchState(BatchStatus.GONE, words=error.message)
+    async def ask_state(self, batch: str) -> BatchState:
+        found = await self._retrieve(batch)
         counts, errors = found.request_counts, (found.errors and found.errors.data) or ()
         return BatchState(
             STATUSES.get(found.status, BatchStatus.RUNNING),
@@ -97,21 +84,13 @@ class OpenAIBatches:
     async def replies(self, batch: str) -> AsyncIterator[BatchReply]:
         found = await self._retrieve(batch)
         for file in filter(None, (found.output_file_id, found.error_file_id)):
-            try:
-                async for line in self._lines(file):
-                    if (reply := _reply(line)) is not None:
-                        yield reply
-            except ProviderError as error:
-                if error.status != NOT_FOUND:
-                    raise
+            async for line in if_found(self._lines(file)):
+                if (reply := _reply(line)) is not None:
+                    yield reply
 
-    async def cancel(self, batch: str) -> None:
-        try:
-            with self._model.errors_of_sdk():
-                await self._model.client().batches.cancel(batch)
-        except ProviderError as error:
-            if error.status not in CANNOT_BE_CANCELLED or (await self.state(batch)).status is BatchStatus.RUNNING:
-                raise
+    async def ask_cancel(self, batch: str) -> None:
+        with self._model.errors_of_sdk():
+            await self._model.client().batches.cancel(batch)
 
     async def _retrieve(self, batch: str) -> Any:
         with self._model.errors_of_sdk():
