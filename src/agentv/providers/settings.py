@@ -44,6 +44,10 @@ CALLED = ("model", "deployment", "function", "url", "command_template", "executa
 """Settings that say what a target calls; the first that is set is shown."""
 
 
+WITH_BATCH_API = ("openai", "azure", "anthropic", "gemini")
+"""The kinds of targets that take `batch_api`."""
+
+
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every target has."""
 
@@ -58,6 +62,11 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     provider_batching: Annotated[
         Flag | None, Meta(description="One call answers all the cases of a file."), NOT_IN_CACHE_KEY
     ] = None
+    batch_api: Annotated[
+        Flag | None,
+        Meta(description="Send requests through the vendor's batch API: half the price, within a day."),
+        NOT_IN_CACHE_KEY,
+    ] = None
 
     requires_one_of: ClassVar[tuple[str, ...]] = ()
     """Settings of which at least one must be given."""
@@ -70,6 +79,9 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     answers_batches: ClassVar[bool] = False
     """Whether one call can answer many requests, as `provider_batching` asks."""
+
+    has_batch_api: ClassVar[bool] = False
+    """Whether there is a vendor who takes requests in batches, as `batch_api` asks."""
 
     is_serial: ClassVar[bool] = False
     """Whether the target can only answer one request at a time."""
@@ -93,6 +105,9 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if self.provider_batching is True and not self.answers_batches:
             message = f"targets of the kind {self.provider!r} answer no batches"
             yield Misfit(("provider_batching",), message, "each case is sent alone", "warning")
+        if self.batch_api is True and not self.has_batch_api:
+            message = f"targets of the kind {self.provider!r} have no batch API"
+            yield Misfit(("batch_api",), message, f"leave it out; those that have one are {', '.join(WITH_BATCH_API)}")
 
     def check_media(self, media: Sequence[Media]) -> Misfit | None:
         """Return why the images and PDFs of a case cannot be sent to this target; None if they can."""
@@ -143,6 +158,10 @@ class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fi
     tokens_per_minute: Annotated[Rate | None, Meta(description="A limit of your own."), NOT_IN_CACHE_KEY] = None
 
 
+BATCH_SHARE = 0.5
+"""What an answer in a batch costs, as a share of the price."""
+
+
 class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """USD for a million tokens."""
 
@@ -151,21 +170,23 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cached: Annotated[Amount | None, Meta(description="Read from the cache; as input if left out.")] = None
     cache_write: Annotated[Amount | None, Meta(description="Written to the cache; as input if left out.")] = None
 
-    def cost(self, usage: TokenUsage) -> float:
-        """Return what the tokens cost in USD."""
+    def cost(self, usage: TokenUsage, *, batch: bool = False) -> float:
+        """Return what the tokens cost in USD; in a batch, half of it."""
         price = float(self.input or 0)
         cached, written = usage.cached or 0, usage.cache_write or 0
         cached_price = price if self.cached is None else float(self.cached)
         written_price = price if self.cache_write is None else float(self.cache_write)
         fresh = max(0, (usage.input or 0) - cached - written)
         tokens = fresh * price + cached * cached_price + written * written_price
-        return (tokens + (usage.output or 0) * float(self.output or 0)) / 1_000_000
+        full = (tokens + (usage.output or 0) * float(self.output or 0)) / 1_000_000
+        return full * BATCH_SHARE if batch else full
 
 
 class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A language model behind a vendor's API."""
 
     retries: ClassVar[int] = 3
+    has_batch_api: ClassVar[bool] = True
 
     efforts: ClassVar[tuple[str, ...]] = ()
     """What `reasoning_effort` may be; nothing if the vendor has no such setting."""
@@ -187,8 +208,16 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
         Flag | None, Meta(description="Take the answer as it is written, and tell the time to the first token.")
     ] = None
 
+    batch_poll_seconds: Annotated[
+        Seconds | None,
+        Meta(description="The time between two looks at a batch; 1 growing to 30 if left out."),
+        NOT_IN_CACHE_KEY,
+    ] = None
+
     def validate(self) -> Iterator[Misfit]:
         yield from super().validate()
+        if self.batch_api is True and self.stream is True:
+            yield Misfit(("stream",), "there is a 'batch_api' too, and nothing is streamed in batches", "leave one out")
         effort = self.reasoning_effort
         if effort is not None and effort not in self.efforts and not effort.startswith("${{"):
             hint = f"one of {', '.join(self.efforts)}" if self.efforts else "leave it out"

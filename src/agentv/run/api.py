@@ -37,6 +37,10 @@ class Options(TypedDict, total=False):
     timeout_seconds: float | None
     max_retries: int | None
     max_errors: int | None
+    batch_deadline: float
+    """Seconds after which what a vendor's batch has not answered is given up."""
+    batch_fallback: bool
+    """Whether requests that no batch has answered are asked live."""
     cluster: str | None
     """The Dask cluster that cases run on: `tcp://HOST:PORT` of its scheduler, or `local:N`."""
     cache: bool

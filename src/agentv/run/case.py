@@ -63,14 +63,13 @@ class CaseRunner:
                 return self._result(job, Outcome(1, error=job.problem), digests)
             if job.is_first:  # the prompt is the same in all trials
                 self._dumps.prompt(job.case, job.request, job.target.provider)
-            if job.batch is not None:
-                outcome = outcome_of(*job.batch.answer(job.request, self._caller))
-            else:
+            called = job.batch.answer(job.request, self._caller) if job.batch is not None else None
+            if called is None:
                 target, on_retry = job.target, partial(self._on_retry, job)
                 if work is not None:
                     self._choose_cache(work, job, evaluators)
                 called = await self._caller.call(target.provider, target.policy, job.request, on_retry, work)
-                outcome = outcome_of(*called)
+            outcome = outcome_of(*called)
             self._dumps.trace(job.case, job.planned.name, outcome, job.trial)
             if outcome.response is None:
                 return self._result(job, outcome, digests)

@@ -33,6 +33,8 @@ from agentv.results.labels.file import LABELS
 from agentv.results.runs import RunLog, new_run_id, read_runs
 from agentv.results.summary import Summary
 from agentv.results.write import ResultFile
+from agentv.run.batches.submission import DEADLINE_SECONDS
+from agentv.run.batches.vendor import BatchOptions
 from agentv.run.case import CaseRunner
 from agentv.run.executors.address import Address, parse_address
 from agentv.run.executors.executor import Executor
@@ -100,6 +102,10 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where the record of the run is kept, if it is."""
     strict: bool = False
     max_errors: int | None = None
+    batch_deadline: float = DEADLINE_SECONDS
+    """Seconds after which what a vendor's batch has not answered is given up."""
+    batch_fallback: bool = True
+    """Whether requests that no batch has answered are asked live."""
     cluster: str | None = None
     """The cluster that cases run on; this process runs them if there is none."""
     out: Path | None = None
@@ -136,6 +142,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
             dump_traces=self.dump_traces,
             trials=self.trials,
             max_errors=self.max_errors,
+            batches=BatchOptions(self.batch_deadline, self.batch_fallback, self.command),
         )
 
 

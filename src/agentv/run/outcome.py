@@ -179,7 +179,8 @@ def _second(seconds: int) -> str:
 
 
 def _metrics(response: ProviderResponse) -> ExecutionMetrics | None:
-    known = response.token_usage, response.cost_usd, response.duration_ms, response.ttft_ms
-    if known == (None, None, None, None):
+    known = response.token_usage, response.cost_usd, response.duration_ms, response.ttft_ms, response.batch
+    if known == (None, None, None, None, None):
         return None
-    return ExecutionMetrics(token_usage=known[0], cost_usd=known[1], duration_ms=known[2], ttft_ms=known[3])
+    usage, cost, duration, ttft, batch = known
+    return ExecutionMetrics(token_usage=usage, cost_usd=cost, duration_ms=duration, ttft_ms=ttft, batch=batch)

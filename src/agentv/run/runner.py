@@ -45,7 +45,7 @@ class JobRunner:
             if result.error is not None and self._max_errors is not None:
                 self._count_error()
             if job.batch is not None:
-                job.batch.job_done()
+                job.batch.job_done(job.request)
             if time.monotonic() - self._yielded > YIELD_SECONDS:  # targets that never wait must not shut signals out
                 await asyncio.sleep(0)
                 self._yielded = time.monotonic()

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Self
 
 from agentv.calls.cache import Cache
@@ -18,10 +19,12 @@ from agentv.judges.target import JudgeRef, NoJudge
 from agentv.notices import warn
 from agentv.processes.child import end_orphans
 from agentv.protocols import BatchProvider, Check, Checked, JudgeTarget, Provider
-from agentv.providers.settings import RetrySettings, TargetSettings
+from agentv.providers.models.batches.api import BatchModel
+from agentv.providers.settings import LanguageModelSettings, RetrySettings, TargetSettings
 from agentv.providers.workspaces.workspace import Workspaces
 from agentv.records import EvalCase, Problem, ProviderRequest, ProviderResponse
 from agentv.redact import clean
+from agentv.run.batches.vendor import BatchTarget
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, RunOptions
 from agentv.run.planner import open_provider
 from agentv.run.watcher import Watcher
@@ -30,8 +33,12 @@ from agentv.run.watcher import Watcher
 class OpenTarget:
     """A target that can be called: its provider, and the limits on calling it."""
 
-    def __init__(self, name: str, provider: Provider | BatchProvider, policy: CallPolicy):
+    def __init__(
+        self, name: str, provider: Provider | BatchProvider, policy: CallPolicy, vendor_batch: BatchTarget | None = None
+    ):
         self.name, self.policy = name, policy
+        self.vendor_batch = vendor_batch
+        """How it is asked through its vendor's batch API, if it is."""
         self._any: object = provider
         self.batch_provider = provider if isinstance(provider, BatchProvider) else None
         self.provider: Provider = _NoSingleAnswers(name) if isinstance(provider, BatchProvider) else provider
@@ -165,8 +172,21 @@ class OpenTargets:
             else:
                 assert stand_in is not None
                 provider = stand_in
-            self._open[key] = OpenTarget(name, provider, policy)
+            vendor_batch = None
+            if stand_in is None and isinstance(settings, LanguageModelSettings) and isinstance(provider, BatchModel):
+                vendor_batch = _vendor_batch(settings, provider, policy, file.targets_file)
+            self._open[key] = OpenTarget(name, provider, policy, vendor_batch)
         return self._open[key]
+
+
+def _vendor_batch(
+    settings: LanguageModelSettings, model: BatchModel, policy: CallPolicy, targets_file: Path | None
+) -> BatchTarget | None:
+    """Return how a target is asked through its vendor's batch API; None if it is not."""
+    if settings.batch_api is not True:
+        return None
+    poll = settings.batch_poll_seconds
+    return BatchTarget(settings.name, model, policy, targets_file, float(poll) if poll is not None else None)
 
 
 def shared_limit(settings: TargetSettings) -> int | None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Self
 
 from agentv.calls.caller import Caller
@@ -11,6 +12,7 @@ from agentv.notices import say
 from agentv.protocols import ResultSink
 from agentv.records import ProviderRequest
 from agentv.run.batches.batch import Batch
+from agentv.run.batches.vendor import VendorBatch
 from agentv.run.case import CaseRunner
 from agentv.run.jobs import IsDone, JobStream, Lane, divide
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget
@@ -48,6 +50,7 @@ class LocalExecutor:
                 files = _Files(
                     JobStream(plan, targets, is_done), targets, cases, watcher=watcher, group=group, stack=stack
                 )
+                files.ask_vendors()
                 planned = iter(plan.files)
                 first = 0
                 for count in divide(targets.workers, len(plan.files)):
@@ -86,7 +89,30 @@ class _Files:
         self._stream, self._cases, self._watcher = stream, cases, watcher
         self._group, self._stack = group, stack
         self._caller: Caller = targets.caller
-        self._trials = targets.options.trials
+        self._trials, self._batch_options = targets.options.trials, targets.options.batches
+        self._at_vendors: dict[OpenTarget, tuple[VendorBatch, asyncio.Event]] = {}
+
+    def ask_vendors(self) -> None:
+        """Submit what is asked in batches at vendors: all of it at once, since an answer may take a day."""
+        for target, files in self._stream.vendor_targets().items():
+            assert target.vendor_batch is not None
+            batch = VendorBatch(
+                target.vendor_batch, self._batch_options, self._stack, partial(self._watcher.batch_changed, target.name)
+            )
+            is_answered = asyncio.Event()
+            self._at_vendors[target] = batch, is_answered
+            self._group.create_task(self._ask_vendor(batch, files, is_answered))
+
+    async def _ask_vendor(self, batch: VendorBatch, files: list[PlannedFile], is_answered: asyncio.Event) -> None:
+        await batch.ask(self._stream.vendor_requests(files, batch, self._caller))
+        is_answered.set()
+
+    async def _await_vendor(self, file: PlannedFile, target: OpenTarget, lane: Lane) -> None:
+        """Give the jobs of a target to a lane when they are answered."""
+        batch, is_answered = self._at_vendors[target]
+        await is_answered.wait()
+        lane.add(self._stream.vendor_jobs(file, target.name, batch))
+        lane.expect(-1)
 
     def open_file(self, file: PlannedFile, lane: Lane) -> None:
         """Give the jobs of a file to a lane."""
@@ -97,6 +123,9 @@ class _Files:
                 batch = self._new_batch(file, planned, target, trial)
                 lane.expect(1)
                 self._group.create_task(self._ask_batch(file, batch, lane, slots))
+        for target in self._stream.vendor_targets_of(file):
+            lane.expect(1)
+            self._group.create_task(self._await_vendor(file, target, lane))
 
     def _new_batch(self, file: PlannedFile, planned: PlannedTarget, target: OpenTarget, trial: int) -> Batch:
         name = f"{file.path.stem}-{planned.name}"
