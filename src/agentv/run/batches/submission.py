@@ -79,6 +79,16 @@ class Submission:
             else:
                 await self._collect(state)
 
+    async def look(self, journal: Journal) -> BatchState | None:
+        """Return how far the batch is, and store its replies if it has ended; None if the vendor does not have it."""
+        if self.batch.created is None and not await self.find(journal):
+            return None
+        assert self.batch.created is not None
+        state = await self._api.state(self.batch.created.batch)
+        if state.status is not BatchStatus.RUNNING and not (state.status is BatchStatus.FAILED and state.may_pass):
+            await self._collect(state, is_patient=False)
+        return state
+
     async def _submit(self, journal: Journal, *, is_new: bool) -> None:
         """Give the requests to the vendor, unless it has them already."""
         batch, waits = self.batch, self._times.waits()
@@ -87,7 +97,7 @@ class Submission:
         has_old_upload = batch.uploaded is not None
         while True:
             try:
-                if may_be_there and await self._find(journal):
+                if may_be_there and await self.find(journal):
                     return
                 if batch.uploaded is None:
                     file = await self._api.upload(batch.requests, batch.intent.key)
@@ -109,7 +119,7 @@ class Submission:
                     self._on_state(BatchState(BatchStatus.RUNNING, words=f"not taken yet: {error.message}"))
                     await asyncio.sleep(max(next(waits), error.retry_after or 0))
 
-    async def _find(self, journal: Journal) -> bool:
+    async def find(self, journal: Journal) -> bool:
         """Return whether the vendor has the batch, though that is not in the journal."""
         intent = self.batch.intent
         assert intent is not None
@@ -170,8 +180,8 @@ class Submission:
             else:
                 raise self._unknown(error) from error
 
-    async def _collect(self, state: BatchState) -> None:
-        """Store the replies that there are."""
+    async def _collect(self, state: BatchState, *, is_patient: bool = True) -> None:
+        """Store the replies that there are; wait, if asked to, as long as they cannot be read."""
         assert self.batch.created is not None
         count, waits = 0, self._times.waits()
         while state.status is BatchStatus.ENDED:
@@ -181,7 +191,7 @@ class Submission:
             except ProviderError as error:
                 if error.status in (NOT_FOUND, GONE):
                     state = BatchState(BatchStatus.GONE, words=error.message)
-                elif not error.may_pass:
+                elif not error.may_pass or not is_patient:
                     raise self._unknown(error) from error
                 else:
                     self._on_state(state._replace(words=f"cannot be read: {error.message}"))
