@@ -14,7 +14,7 @@ from tests.kits.project import Write, agentv, flat
 from tests.kits.runs import evaluate, results, start
 from tests.kits.vendor_batches import BatchProject, is_batch, journaled
 
-VENDORS = ["openai"]
+VENDORS = ["openai", "openai-responses", "azure", "anthropic", "gemini"]
 IDS = ("a", "b", "c", "d", "e", "f")
 
 

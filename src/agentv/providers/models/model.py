@@ -72,10 +72,15 @@ class LanguageModel(NetworkProvider, Generic[S]):
         """Return the completion in the body of a reply; raise `ProviderError` if there is none."""
 
     def response_to(self, reply: bytes) -> ProviderResponse:
-        return self._response(self.completion(reply))
+        return self._response(self.completion(reply), batch=True)
 
     def _response(
-        self, answer: Completion, duration_ms: float | None = None, ttft_ms: float | None = None
+        self,
+        answer: Completion,
+        duration_ms: float | None = None,
+        ttft_ms: float | None = None,
+        *,
+        batch: bool = False,
     ) -> ProviderResponse:
         if not answer.text.strip() and not answer.calls:
             why = f" (it stopped for the reason {answer.stop_reason!r})" if answer.stop_reason else ""
@@ -87,10 +92,11 @@ class LanguageModel(NetworkProvider, Generic[S]):
             text=answer.text,
             output_messages=(*reasoning, message),
             token_usage=usage,
-            cost_usd=answer.cost_usd if usage is None or pricing is None else pricing.cost(usage),
+            cost_usd=answer.cost_usd if usage is None or pricing is None else pricing.cost(usage, batch=batch),
             duration_ms=duration_ms,
             ttft_ms=ttft_ms,
             stop_reason=_stop_reason(answer),
+            batch=True if batch else None,
         )
 
     async def prompt(self, request: ProviderRequest) -> Prompt:
