@@ -192,7 +192,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
         )
         stored, judging = options.stored, _Judging(plan, targets, watcher, options)
         cases = CaseRunner(plan, targets, evaluators, watcher, stored.names if stored is not None else None)
-        cases.check = judging.check
+        cases.check, cases.rounds = judging.check, judges.open_rounds()
         summary = Summary(plan.cases, plan.invalid, options.trials, clean, options.by)
         with open_output(options.output, plan, evaluators, summary) as output:
             results = _Results(output.file, summary, sink, stored, judging.start_tally(output))

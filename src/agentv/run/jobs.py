@@ -17,7 +17,7 @@ from agentv.cases.request import build_request
 from agentv.errors import AttachmentError
 from agentv.records import EvalCase, ProviderRequest
 from agentv.run.batches.batch import Batch
-from agentv.run.batches.vendor import VendorBatch
+from agentv.run.batches.vendor import VendorBatch, custom_id
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget
 from agentv.run.targets import OpenTarget, OpenTargets
 
@@ -146,6 +146,10 @@ class JobStream:
         """Yield the jobs of a file that the vendor of a target answers in batches."""
         return self._jobs(file, [name], self._trials, batch)
 
+    def settled_jobs(self, file: PlannedFile) -> Iterator[Job]:
+        """Yield the jobs of a file whose targets have been asked: those that wait for their judges."""
+        return self._jobs(file, file.targets.keys(), self._trials)
+
     def vendor_targets_of(self, file: PlannedFile) -> list[OpenTarget]:
         """Return the targets of a file that are asked in batches at their vendors."""
         targets = [self._targets.target(file, planned) for planned in file.targets.values()]
@@ -161,15 +165,15 @@ class JobStream:
 
     async def vendor_requests(
         self, files: Sequence[PlannedFile], batch: VendorBatch, caller: Caller
-    ) -> AsyncIterator[ProviderRequest]:
-        """Yield what the vendor of a target is to be asked: all that the cache does not answer."""
+    ) -> AsyncIterator[tuple[str, ProviderRequest]]:
+        """Yield what the vendor of a target is to be asked, with its custom ids: all that the cache does not answer."""
         name, policy = batch.target.name, batch.target.policy
         for file in files:
             for number, job in enumerate(self.vendor_jobs(file, name, batch)):
                 if number % 100 == 0:
                     await asyncio.sleep(0)
                 if job.request is not None and not caller.is_cached(policy, job.request):
-                    yield job.request
+                    yield custom_id(batch.target, job.request), job.request
 
     def batch_jobs(self, file: PlannedFile, batch: Batch) -> Iterator[Job]:
         """Yield the jobs of a file that a batch answers."""

@@ -40,10 +40,13 @@ class JobRunner:
         trials = self._trials
         while (job := await jobs.next()) is not None:
             self._watcher.started(worker, label(job, trials))
-            result = self._write(await self._cases.run_case(job))
-            self._watcher.finished(worker, result)
-            if result.error is not None and self._max_errors is not None:
-                self._count_error()
+            result = await self._cases.run_case(job)
+            if result is not None:
+                result = self._write(result)
+                self._cases.written(job)
+                self._watcher.finished(worker, result)
+                if result.error is not None and self._max_errors is not None:
+                    self._count_error()
             if job.batch is not None:
                 job.batch.job_done(job.request)
             if time.monotonic() - self._yielded > YIELD_SECONDS:  # targets that never wait must not shut signals out

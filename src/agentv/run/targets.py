@@ -15,6 +15,7 @@ from agentv.calls.caller import Caller, CallPolicies, CallPolicy
 from agentv.calls.retry import FailedCall
 from agentv.calls.slots import WHOLE, Share
 from agentv.errors import ConfigError, ProviderError
+from agentv.judges.deferral import current
 from agentv.judges.target import JudgeRef, NoJudge
 from agentv.notices import warn
 from agentv.processes.child import end_orphans
@@ -24,6 +25,7 @@ from agentv.providers.settings import LanguageModelSettings, RetrySettings, Targ
 from agentv.providers.workspaces.workspace import Workspaces
 from agentv.records import EvalCase, Problem, ProviderRequest, ProviderResponse
 from agentv.redact import clean
+from agentv.run.batches.judging import JudgeRounds, judge_request_id
 from agentv.run.batches.vendor import BatchTarget
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, RunOptions
 from agentv.run.planner import open_provider
@@ -137,6 +139,12 @@ class OpenTargets:
         """Get the provider of a target ready, if that has not been done yet."""
         await target.enter(self._stack)
 
+    @property
+    def has_batch_judges(self) -> bool:
+        """Whether a target that judges is asked through its vendor's batch API."""
+        judges = (self.judge_target(file, name) for file in self._plan.files for name in set(file.judges.values()))
+        return not self._plan.dry_run and any(target.vendor_batch is not None for target in judges)
+
     def warn_of_limits(self) -> None:
         """Warn of targets that take fewer cases at once than were asked for."""
         for name in dict.fromkeys(target.name for target in self._plan.targets if target.is_alone):
@@ -241,7 +249,15 @@ class RunJudges:
     ):
         self._plan, self._targets, self._watcher = plan, targets, watcher
         self._caller, self._counter = caller or targets.caller, counter
+        self._rounds: JudgeRounds | None = None
+        """Asks judges in batches, if there are such."""
         self._files = {plan.folder / file.path: file for file in plan.files}
+
+    def open_rounds(self) -> JudgeRounds | None:
+        """Return what asks judges in batches from now on; None if no judge is asked so."""
+        if self._targets.has_batch_judges:
+            self._rounds = JudgeRounds(self._targets.options.batches, self._watcher.batch_changed)
+        return self._rounds
 
     def judge(self, case: EvalCase, target: str, name: str | None) -> JudgeTarget:
         if self._plan.dry_run:
@@ -256,11 +272,22 @@ class RunJudges:
         except ConfigError as error:
             raise ProviderError(error.message) from error
         await self._targets.enter(target)
+        judging = current.get() if self._rounds is not None else None
+        id_ = judge_request_id(judging, name, target.policy, request) if judging is not None else ""
+        if judging is not None and self._rounds is not None:
+            if (reply := judging.replies.get(id_)) is not None:
+                return reply
+            if (batch := target.vendor_batch) is not None:
+                asked = batch._replace(role="judge")
+                if (reply := self._rounds.reply(judging, asked, id_, request, self._caller)) is not None:
+                    return reply
         provider = target.provider if self._counter is None else self._counter.wrap(target.provider)
         _, got = await self._caller.call(provider, target.policy, request, partial(self._retried, name))
         if isinstance(got, FailedCall):
             may_pass = got.may_pass and not self._caller.backoff(target.policy).retries  # else it was asked again
             raise ProviderError(f"the judge {got.error}" if got.failure == "timeout" else got.error, may_pass=may_pass)
+        if judging is not None:
+            judging.replies[id_] = got  # which is not to be paid for twice if the case waits for another judge
         return got
 
     def _retried(self, name: str, attempt: int, failed: FailedCall) -> None:

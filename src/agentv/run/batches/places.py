@@ -59,6 +59,11 @@ class ReplyPlaces:
         self._used.add(self._batch_of[number])
         return True
 
+    def is_used(self, custom_id: str) -> bool:
+        """Return whether a batch that is waited for has the request."""
+        number = self._numbers.get(custom_id)
+        return number >= 0 and self._batch_of[number] in self._used
+
     def used(self) -> list[JournaledBatch]:
         """Return the batches that have requests of this run."""
         return [batch for number in sorted(self._used) if (batch := self._batches[number]) is not None]
@@ -78,7 +83,7 @@ class ReplyPlaces:
     def find(self, custom_id: str) -> tuple[JournaledBatch | None, StoredReply | None]:
         """Return the batch that has a request, if one has, and the reply, if there is one."""
         number = self._numbers.get(custom_id)
-        if number < 0:
+        if number < 0 or self._batch_of[number] not in self._used:
             return None, None
         at, offset = self._batch_of[number], self._offsets[number]
         if offset == NOT_THERE:
@@ -90,7 +95,7 @@ class ReplyPlaces:
     def deliver(self, custom_id: str) -> None:
         """Take note that a request has its result; a batch all of whose requests have one is forgotten."""
         number = self._numbers.get(custom_id)
-        if number < 0 or self._is_delivered[number]:
+        if number < 0 or self._is_delivered[number] or self._batch_of[number] not in self._used:
             return
         self._is_delivered[number] = 1
         at = self._batch_of[number]

@@ -28,7 +28,8 @@ SHARE = 0.9
 MAX_BATCHES = 100
 """How many batches a target may have in a run."""
 OnProgress = Callable[[str], None]
-Requests = AsyncIterator[ProviderRequest]
+Requests = AsyncIterator[tuple[str, ProviderRequest]]
+"""What is to be asked, each with its custom id."""
 Answer = tuple[int, ProviderResponse | FailedCall]
 """The number of the attempt, and what it gave."""
 
@@ -59,9 +60,13 @@ class BatchTarget(NamedTuple):
 
 def custom_id(target: BatchTarget, request: ProviderRequest) -> str:
     """Return the name of a request in a batch: the same whenever the same is asked for the same purpose."""
-    asked = cache_key(target.policy.target_key, request)
-    text = f"{target.role}\0{target.name}\0{request.dataset}\0{asked}".encode()
-    return blake2b(text, digest_size=ID_DIGITS // 2).hexdigest()
+    return request_id((target.role, target.name, request.dataset), target.policy, request)
+
+
+def request_id(about: tuple[str, ...], policy: CallPolicy, request: ProviderRequest) -> str:
+    """Return the name of a request to a target; `about` tells it from equal ones that are asked for something else."""
+    text = "\0".join((*about, cache_key(policy.target_key, request)))
+    return blake2b(text.encode(), digest_size=ID_DIGITS // 2).hexdigest()
 
 
 def max_requests(api: BatchApi) -> int:
@@ -114,8 +119,7 @@ class VendorBatch:
                 places.add(batch)
         new: list[JournaledBatch] = []
         part: NewBatch | None = None
-        async for request in requests:
-            id_ = custom_id(self.target, request)
+        async for id_, request in requests:
             if places.use(id_) or (line := await self._line(id_, request)) is None:
                 continue
             if part is not None and self._is_full(part, line):
@@ -173,13 +177,25 @@ class VendorBatch:
         self._in_flight[id(request)] = id_
         if (known := caller.cached(policy, request)) is not None:
             return 1, known
-        if (unsent := self._unsent.get(id_)) is not None:
-            return 1, FailedCall(unsent)
-        batch, reply = self._places.find(id_)
-        got = self._read(batch, reply)
+        got = self.reply_to(id_)
         if isinstance(got, ProviderResponse):
             caller.keep(policy, request, got)
         return None if got is None else (1, got)
+
+    def has(self, id_: str) -> bool:
+        """Return whether a request of this id was asked, or could not be."""
+        return id_ in self._unsent or self._places.is_used(id_)
+
+    def reply_to(self, id_: str) -> ProviderResponse | FailedCall | None:
+        """Return the answer to a request, or why there is none; None if it is to be asked live."""
+        if (unsent := self._unsent.get(id_)) is not None:
+            return FailedCall(unsent)
+        return self._read(*self._places.find(id_))
+
+    def deliver(self, id_: str) -> bool:
+        """Take note that a request has its result; return whether it was asked here."""
+        self._places.deliver(id_)
+        return self.has(id_)
 
     def _read(self, batch: JournaledBatch | None, reply: StoredReply | None) -> ProviderResponse | FailedCall | None:
         """Return what became of a request; None if it is to be asked live."""

@@ -1,10 +1,10 @@
 """Runs the jobs of a plan in this process, many at a time. Only what is in flight is held."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import ExitStack
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 from agentv.calls.caller import Caller
 from agentv.calls.retry import FailedCall
@@ -20,6 +20,9 @@ from agentv.run.runner import JobRunner
 from agentv.run.targets import OpenTarget, OpenTargets
 from agentv.run.watcher import Watcher
 from agentv.system.temporary import remove_stale
+
+Work = Callable[[Lane, int], Coroutine[Any, Any, None]]
+"""What the worker of this number does with the jobs of a lane."""
 
 
 class LocalExecutor:
@@ -40,31 +43,56 @@ class LocalExecutor:
         self, cases: CaseRunner, *, sink: ResultSink, watcher: Watcher, is_done: IsDone | None = None
     ) -> None:
         """Run each job of the plan that is not done already; a result is in the sink before it counts."""
-        plan, targets = self._plan, self._targets
+        targets, rounds = self._targets, cases.rounds
         remove_stale()
         await targets.start()
+        lanes = _Lanes(self._plan, targets.workers)
+        runner = JobRunner(cases, targets.options, sink, watcher, lanes.close)
         with ExitStack() as stack:
+            if rounds is not None:
+                stack.callback(rounds.close)
             async with asyncio.TaskGroup() as group:
-                lanes: list[Lane] = []
-                runner = JobRunner(cases, targets.options, sink, watcher, lambda: _close(lanes))
-                files = _Files(
-                    JobStream(plan, targets, is_done), targets, cases, watcher=watcher, group=group, stack=stack
-                )
+                stream = JobStream(self._plan, targets, is_done)
+                files = _Files(stream, targets, cases, watcher=watcher, group=group, stack=stack)
                 files.ask_vendors()
-                planned = iter(plan.files)
-                first = 0
-                for count in divide(targets.workers, len(plan.files)):
-                    lane = Lane(planned, files.open_file, range(first, first + count))
-                    first += count
-                    lanes.append(lane)
-                    for worker in lane.workers:
-                        group.create_task(runner.work(lane, worker))
+                lanes.start(group, runner.work, files.open_file)
+            while rounds is not None and rounds.has_requests and not lanes.is_closed:
+                await rounds.ask()
+                async with asyncio.TaskGroup() as group:
+                    stream = JobStream(self._plan, targets, rounds.is_settled)
+                    lanes.start(group, runner.work, partial(_add_settled, stream))
         tell_cache_hits(targets.caller.cache_hits)
 
 
-def _close(lanes: list[Lane]) -> None:
-    for lane in lanes:
-        lane.close()
+def _add_settled(stream: JobStream, file: PlannedFile, lane: Lane) -> None:
+    """Give a lane the jobs of a file that have waited for their judges."""
+    lane.add(stream.settled_jobs(file))
+
+
+class _Lanes:
+    """The lanes in which the files of a plan are run, as many as there are workers for."""
+
+    def __init__(self, plan: Plan, workers: int):
+        self._plan, self._workers = plan, workers
+        self._lanes: list[Lane] = []
+        self.is_closed = False
+        """Whether no more cases are to be started."""
+
+    def start(self, group: asyncio.TaskGroup, work: Work, open_file: Callable[[PlannedFile, Lane], None]) -> None:
+        """Let workers run the files of the plan."""
+        files, first = iter(self._plan.files), 0
+        for count in divide(self._workers, len(self._plan.files)):
+            lane = Lane(files, open_file, range(first, first + count))
+            first += count
+            self._lanes.append(lane)
+            for worker in lane.workers:
+                group.create_task(work(lane, worker))
+
+    def close(self) -> None:
+        """Start no more cases."""
+        self.is_closed = True
+        for lane in self._lanes:
+            lane.close()
 
 
 def tell_cache_hits(hits: int) -> None:
