@@ -168,7 +168,7 @@ class JudgeRounds:
         """Take note that a case has its result: all that is known of its judgements can be forgotten."""
         batches = [batch for batches in self._answered.values() for batch in batches]
         for id_ in judging.used:
-            if not any([batch.deliver(id_) for batch in batches]):
+            if not any(batch.deliver(id_) for batch in batches):
                 self._deliver_earlier(id_)
         self.pending.remove(key)
 
