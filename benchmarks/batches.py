@@ -18,7 +18,7 @@ MANY, FEW, ROUNDS = 50_000, 5_000, 3
 VENDORS = {
     "openai": ("openai", {"model": "bench", "base_url": "{url}/v1"}),
     "anthropic": ("anthropic", {"model": "bench", "base_url": "{url}"}),
-    "gemini": ("google.genai", {"model": "bench", "base_url": "{url}"}),
+    "gemini": ("google.genai", {"model": "bench", "base_url": "{url}/google"}),
 }
 ROOT = Path(__file__).parent.parent
 CODE = f"""
