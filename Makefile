@@ -62,4 +62,5 @@ clean:
 
 .venv/dev.stamp: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .venv/pytest-8 'pytest==8.2.*'
 	@touch $@ .venv/demo.stamp

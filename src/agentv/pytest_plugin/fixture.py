@@ -17,6 +17,8 @@ from agentv.run.api import EvalReport, Options, Paths, evaluate
 from agentv.stats.decisions import Decision, decide
 
 UNDECIDED = ("fail", "warn", "pass")
+MANY = 10_000
+"""Nobody writes more cases than that to decide a check."""
 
 
 class Runner:
@@ -79,15 +81,15 @@ class CheckedRun:
         if found.verdict == "missed":
             pytest.fail(f"{text}: it is under the bar; results are in {self.path}", pytrace=False)
         elif found.verdict == "undecided":
-            more = f"about {found.needed:,} cases would probably tell" if found.needed else "it is on the bar"
-            self._undecide(f"undecided: {text}: the cases are too few to tell; {more}")
+            self._undecide(f"undecided: {text}: the cases are too few to tell; {_needed(found)}", depth=5)
 
-    def _undecide(self, message: str) -> None:
+    def _undecide(self, message: str, depth: int = 3) -> None:
+        """Do what is set; a warning is about the line of the test, which called us so many calls ago."""
         __tracebackhide__ = True
         if self._undecided == "fail":
             pytest.fail(message, pytrace=False)
         elif self._undecided == "warn":
-            warnings.warn(pytest.PytestWarning(message), stacklevel=3)
+            warnings.warn(pytest.PytestWarning(message), stacklevel=depth)
 
     def not_worse_than(self, base: str | Path, *, margin: float = 0.02) -> None:
         """Demand that this run is not worse than the results in `base` by more than the margin."""
@@ -105,3 +107,11 @@ class CheckedRun:
             self._undecide(f"undecided: {text}: the cases in both are too few to tell, or one run lacks some")
         else:
             pytest.fail(f"worse: {text}; see: agentv compare {base} {self.path}", pytrace=False)
+
+
+def _needed(found: Decision) -> str:
+    """Return how many cases would tell."""
+    if found.needed is None:
+        return "it is on the bar"
+    how_many = f"about {found.needed:,}" if found.needed <= MANY else f"more than {MANY:,}"
+    return f"{how_many} cases would probably tell"
