@@ -1,7 +1,7 @@
 """The frozen records that travel from stage to stage.
 
-They are built by the hundred thousand and never refer back to what holds them, so they
-are kept out of the cyclic garbage collector (`gc=False`): that alone halves loading time.
+They are built by the hundred thousand and never refer back to what holds them, so they are kept out of the cyclic
+garbage collector (`gc=False`): that alone halves loading time.
 """
 
 from collections.abc import Mapping
@@ -147,6 +147,16 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     duration_ms: float | None = None
     ttft_ms: float | None = None
     """The time to the first token, where it is known."""
+    cached: bool = False
+    """Whether the answer came from the cache: then it has cost this run nothing."""
+
+
+class JudgeMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """How often one judge was asked about an answer, and what that cost; what the cache gave is no call."""
+
+    calls: int
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
 
 
 TraceKind = Literal["model_step", "tool_call", "tool_result", "message", "error"]
@@ -221,7 +231,6 @@ class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     cost_usd: float | None = None
     duration_ms: float | None = None
     ttft_ms: float | None = None
-    """The time to the first token, where it is known."""
     stop_reason: str | None = None
     """Why a language model stopped: `stop`, `length`, `tool_calls`, `refusal` or `other`."""
     note: str | None = None
@@ -363,9 +372,7 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     reference_answer: str | None = None
     candidate_answer: str
     stop_reason: str | None = None
-    """Why a language model stopped: `stop`, `length`, `tool_calls`, `refusal` or `other`."""
     note: str | None = None
-    """What a reader of the answer must know."""
     file_changes: str | None = None
     """What the agent changed in its workspace, as a unified diff."""
     workspace_path: str | None = None
@@ -373,9 +380,10 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     evaluator_results: tuple[EvaluatorResult, ...] = ()
     trace_summary: TraceSummary | None = None
     execution_metrics: ExecutionMetrics | None = None
+    judge_metrics: Mapping[str, JudgeMetrics] | None = None
+    """What the judges of the answer took, by their names."""
     error: str | None = None
     error_details: str | None = None
-    """The traceback of the user's own code."""
     failure: Failure | None = None
     dry_run: bool | None = None
     """Whether a mock answered in the place of the target."""
@@ -385,8 +393,3 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     digests: Digests | None = None
     graded_from: GradedFrom | None = None
     """What `agentv grade` made this result of."""
-
-    @property
-    def judge_failed(self) -> bool:
-        """Whether an evaluator broke, so that the score is not its judgement."""
-        return any(part.failed for part in self.evaluator_results)

@@ -159,30 +159,30 @@ class Caller:
         request: ProviderRequest,
         on_retry: OnRetry,
         preparation: Preparation | None = None,
-    ) -> tuple[int, ProviderResponse | FailedCall]:
-        """Return the number of the last attempt, and its answer or why there is none."""
+    ) -> tuple[int, ProviderResponse | FailedCall, bool]:
+        """Return the number of the last attempt, its answer or why there is none, and whether the cache had it."""
         may_be_cached = self._cache is not None and (preparation is None or preparation.takes_cached)
         if may_be_cached and (known := self.cached(policy, request)) is not None:
-            return 1, known
+            return 1, known, True
         attempts = None
         number = 1
         on_inner_retry.set(lambda inner, reason: on_retry(inner, FailedCall(reason, is_inner=True)))
         while True:
             prepared = request if preparation is None else await within(None, preparation.prepare(request))
             if isinstance(prepared, FailedCall):
-                return number, prepared
+                return number, prepared, False
             got = await self._attempt(provider, policy, prepared, number)
             if preparation is not None:
                 got = await _complete(preparation, got)
             if not isinstance(got, FailedCall):
                 if self._cache is not None:
                     self.keep(policy, request, got)
-                return number, got
+                return number, got, False
             if attempts is None:
                 seconds = self.seconds(policy)
                 attempts = Attempts(RetryPolicy(seconds, self.backoff(policy), on_retry, policy.limiter.hold))
             if (final := await attempts.another(got)) is not None:
-                return number, final
+                return number, final, False
             number = attempts.number
 
     async def _attempt(

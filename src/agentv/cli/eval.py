@@ -171,6 +171,12 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
     is_flag=True,
     help="Also judge planted answers whose verdicts are known, and some answers twice.",
 )
+@how_it_runs(
+    "--prices",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What tokens cost: JSON in the form of LiteLLM's model price list.",
+)
 @how_it_runs("--cache", is_flag=True, help="Keep responses in .agentv/cache, and ask for each only once.")
 @looking_inside("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
 @looking_inside("--dump-traces", is_flag=True, help="Write each trace to a file in .agentv/traces.")

@@ -6,7 +6,7 @@ import msgspec
 
 from agentv.compare.gate import has_unmatched
 from agentv.compare.pairs import Pairs
-from agentv.compare.records import BY, Changed, Comparison, Delta, Grading, Part, Source, Statistics
+from agentv.compare.records import BY, AnswerCosts, Changed, Comparison, Delta, Grading, Part, Source, Statistics
 from agentv.formats.printable import printable
 from agentv.report.layout import wrap
 from agentv.report.quantities import format_change, format_count, format_duration, format_money
@@ -105,7 +105,19 @@ def answer_costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
             continue
         first, second = ("unknown" if value is None else text(value) for value in (before, after))
         is_known = before is not None and after is not None and (first != second or before == after)
-        yield title, first, second, format_change(before, after) if is_known else ""
+        change = format_change(before, after) if is_known else ""
+        if name == "cost_usd":
+            if is_known and before != after:
+                change += ", cheaper" if after < before else ", dearer"
+            first, second = (
+                text + _known_of(file.per_answer) for text, file in zip((first, second), comparison.files, strict=True)
+            )
+        yield title, first, second, change
+
+
+def _known_of(costs: AnswerCosts) -> str:
+    """Return of how many answers the cost is known, if it is not of all."""
+    return f" (known of {costs.cost_known} of {costs.answers})" if 0 < costs.cost_known < costs.answers else ""
 
 
 def note_lines(comparison: Comparison) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from agentv.results.failures import Failures, HasAnswer
 from agentv.results.groups import EvaluatorFigures, Evaluators, Groups
+from agentv.results.spending import HasMoney, Spending
 from agentv.results.tally import Tally
 from agentv.results.usage import Metrics, Usage
 from agentv.stats.inference import interval_of_mean
@@ -41,7 +42,7 @@ class HasScore(HasAnswer, Protocol):
     def metadata(self) -> Mapping[str, Any] | None: ...
 
 
-class HasNames(HasScore, Protocol):
+class HasNames(HasScore, HasMoney, Protocol):
     """A result that says itself which case it is of."""
 
     @property
@@ -84,6 +85,7 @@ class Summary:
         self._clean = clean
         self.failures, self.usage, self._evaluators = Failures(clean), Usage(), Evaluators()
         self.groups = Groups(by, trials) if by is not None else None
+        self.spending = Spending()
         self.empty_answers = self.cut_off_answers = self.noted_results = 0
 
     def add(self, result: HasNames) -> None:
@@ -100,6 +102,7 @@ class Summary:
                 self.errors[result.error] = ErrorGroup(result.eval_id)
         elif failure is not None:
             self.judge_failures += 1
+        self.spending.add(result)
         names = result.dataset, result.eval_id
         if self.trials > 1:
             names = self._clean(result.dataset), self._clean(result.eval_id)

@@ -27,6 +27,8 @@ class Options(TypedDict, total=False):
     """A function, async or not, or the name of a target in the project's targets file."""
     targets: str | Path | None
     """The targets file, or a folder that has one."""
+    prices: str | Path | None
+    """The price list: what the tokens of targets without a `pricing` cost."""
     ids: Sequence[str]
     """Run only the cases with these ids, which may be globs."""
     limit: int | None
@@ -124,7 +126,7 @@ def _eval_options(paths: Paths, given: Options) -> EvalOptions:
     if fields.get("resume") and fields.get("out") is None:
         raise ConfigError("resume=True needs out, the results file to go on with")
     listed = [paths] if isinstance(paths, str | Path) else paths
-    for name in ("targets", "out", "failed_in", "dump_prompts", "dump_traces"):
+    for name in ("targets", "prices", "out", "failed_in", "dump_prompts", "dump_traces"):
         if fields.get(name) is not None:
             fields[name] = Path(fields[name])
     return EvalOptions(

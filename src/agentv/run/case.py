@@ -8,14 +8,15 @@ from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.evaluators.judge_check import JudgeCheck
 from agentv.evaluators.score import CaseEvaluators
+from agentv.judges.metering import JudgeMeter, judge_meter
 from agentv.notices import say
 from agentv.providers.workspaces.case import CaseWorkspace, KeptPlace
-from agentv.records import Digests, EvalResult, EvaluatorResult, Exchange
+from agentv.records import Digests, EvalResult, Exchange
 from agentv.redact import clean
 from agentv.run.batches.batch import Batch
 from agentv.run.dumps import CaseDumps
 from agentv.run.jobs import Job
-from agentv.run.outcome import Outcome, ResultContext, outcome_of, result_of
+from agentv.run.outcome import Outcome, ResultContext, Scored, outcome_of, result_of
 from agentv.run.plan import Plan, PlannedFile
 from agentv.run.targets import OpenTargets
 from agentv.run.watcher import Watcher
@@ -76,16 +77,27 @@ class CaseRunner:
                 return self._result(job, outcome, digests)
             workspace = work.path if work is not None else None
             exchange = Exchange(case=job.case, request=job.request, response=outcome.response, workspace=workspace)
-            results = await evaluators.results(exchange, self._names)
+            scored = await self._score(evaluators, exchange)
             if self.check is not None:
-                self.check.offer(exchange, job.planned.name, results)
-            return self._result(job, outcome, digests, results)
+                self.check.offer(exchange, job.planned.name, scored.results)
+            return result_of(self._context, job, outcome, digests, scored)
         except AgentvError:
             raise  # what cannot be written concerns all cases
         except Exception as error:
             digests = Digests(case="", target=job.planned.digest, evaluators="", agentv=__version__, scoring=SCORING)
             odd = f"the answer cannot be used: {type(error).__name__}: {error}"
             return self._result(job, Outcome(1, error=odd), digests)
+
+    async def _score(self, evaluators: CaseEvaluators, exchange: Exchange) -> Scored:
+        """Return the results of the evaluators, and what their judges took."""
+        if not evaluators.has_judges:
+            return Scored(await evaluators.results(exchange, self._names))
+        meter = JudgeMeter()
+        token = judge_meter.set(meter)
+        try:
+            return Scored(await evaluators.results(exchange, self._names), meter.metrics)
+        finally:
+            judge_meter.reset(token)
 
     def _choose_cache(self, work: CaseWorkspace, job: Job, evaluators: CaseEvaluators) -> None:
         """Decide whether an answer of the cache will do: without its files, some evaluators cannot score it."""
@@ -112,10 +124,8 @@ class CaseRunner:
         digests = self._evaluators.build(job.case, job.planned.name).digests_of(job.digest, job.planned.digest)
         return self._result(job, Outcome(1, error=error), digests)
 
-    def _result(
-        self, job: Job, outcome: Outcome, digests: Digests, scores: tuple[EvaluatorResult, ...] = ()
-    ) -> EvalResult:
-        return result_of(self._context, job, outcome, digests, scores)
+    def _result(self, job: Job, outcome: Outcome, digests: Digests) -> EvalResult:
+        return result_of(self._context, job, outcome, digests)
 
 
 def label(job: Job, trials: int) -> str:

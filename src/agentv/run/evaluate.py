@@ -18,6 +18,7 @@ from agentv.cases.shard import Shard
 from agentv.errors import AgentvError, OutputError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.evaluators.judge_check import JudgeCheck, JudgedCase
+from agentv.judges.metering import JudgeMeter
 from agentv.notices import note
 from agentv.processes.interrupts import stop_on_signal
 from agentv.project.discovery import eval_files
@@ -43,7 +44,7 @@ from agentv.run.plan import Plan, RunOptions, Selection
 from agentv.run.planner import PlanOptions, make_plan
 from agentv.run.record import same_models, start_record
 from agentv.run.resume import ResumeOptions, failed_cases
-from agentv.run.targets import CallCounter, OpenTargets, RunJudges
+from agentv.run.targets import OpenTargets, RunJudges
 from agentv.run.watcher import Watcher
 from agentv.system.compact_sets import HashSet
 from agentv.system.dotenv import load_env
@@ -71,6 +72,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A Python function that answers in the place of every target."""
     targets: Path | None = None
     """The targets file, or a folder that has one."""
+    prices: Path | None = None
+    """The price list, in the place of the one that the config names."""
     ids: tuple[str, ...] = ()
     limit: int | None = None
     trials: int = 1
@@ -202,7 +205,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
                     is_done = _is_done(output, stored)
                     await executor.run_jobs(cases, sink=results, watcher=watcher, is_done=is_done)
                     results.write_untouched()
-                    await judging.run()
+                    await judging.run(summary)
             except asyncio.CancelledError:
                 if not stop.is_requested:
                     raise
@@ -225,14 +228,14 @@ class _Judging:
     """
 
     def __init__(self, plan: Plan, targets: OpenTargets, watcher: Watcher, options: EvalOptions):
-        self._plan, self._counter = plan, CallCounter()
+        self._plan, self._meter = plan, JudgeMeter()
         has_judges = any(file.judges for file in plan.files) and not plan.dry_run
         self.tally = JudgeTally() if has_judges else None
         self.check: JudgeCheck | None = None
         self._found: dict[str, Any] = {}
         if has_judges and options.check_judge:
             callers = targets.new_caller(Cache(CACHE, clean)), targets.new_caller(None)
-            judges = [RunJudges(plan, targets, watcher, caller, self._counter) for caller in callers]
+            judges = [RunJudges(plan, targets, watcher, caller, self._meter) for caller in callers]
             self.check = JudgeCheck(*(EvaluatorBuilder(each, warn=_ignore, targets=options.targets) for each in judges))
 
     def start_tally(self, output: Output) -> JudgeTally | None:
@@ -242,7 +245,7 @@ class _Judging:
                 self.tally.add(result.evaluator_results, result.candidate_answer)
         return self.tally
 
-    async def run(self) -> None:
+    async def run(self, summary: Summary) -> None:
         """Ask the judges what is to be checked, after all cases have run."""
         if self.check is None:
             return
@@ -256,7 +259,9 @@ class _Judging:
                 cases.append(JudgedCase(case, request, target))
         self._found["canaries"] = await self.check.plant(cases)
         self._found["rejudged"] = await self.check.judge_again()
-        self._found["cost"] = CheckCost(calls=self._counter.calls, cost_usd=self._counter.cost_usd)
+        taken = self._meter.metrics or {}
+        self._found["cost"] = CheckCost.of(taken)
+        summary.spending.add_checks(taken)
 
     def health(self, results: Path | None) -> JudgeHealth | None:
         """Return what is known of the judges; None if the run has none."""
@@ -272,7 +277,8 @@ def _executor(cluster: Address | None, options: EvalOptions, plan: Plan, targets
         return LocalExecutor(plan, targets)
     from agentv.run.executors.cluster import ClusterExecutor, ClusterJob
 
-    return ClusterExecutor(ClusterJob(cluster, tuple(eval_files(options.paths)), options.targets), plan, targets)
+    job = ClusterJob(cluster, tuple(eval_files(options.paths)), options.targets, options.prices)
+    return ClusterExecutor(job, plan, targets)
 
 
 def _ignore(_warning: Problem) -> None:
@@ -306,9 +312,9 @@ def plan_evaluation(options: EvalOptions) -> Plan:
             only.add((clean(dataset), clean(eval_id)))
     selection = Selection(options.target, options.ids, options.limit, only, shard)
     dry_run = options.dry_run is not None
-    plan, secrets = make_plan(
-        paths, PlanOptions(selection, options.targets, _stand_in(options), dry_run, options.trials, options.strict)
-    )
+    stand_in = _stand_in(options)
+    asked = PlanOptions(selection, options.targets, stand_in, dry_run, options.trials, options.strict, options.prices)
+    plan, secrets = make_plan(paths, asked)
     clean.learn(secrets)
     return plan
 

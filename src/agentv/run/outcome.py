@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from agentv.records import (
     EvaluatorResult,
     ExecutionMetrics,
     Failure,
+    JudgeMetrics,
     ProviderResponse,
     Score,
 )
@@ -37,6 +39,7 @@ class Outcome(NamedTuple):
     """The traceback of the user's own code."""
     partial: ProviderResponse | None = None
     """What is known in the place of a response."""
+    is_cached: bool = False
 
     @property
     def known(self) -> ProviderResponse | None:
@@ -44,11 +47,21 @@ class Outcome(NamedTuple):
         return self.response or self.partial
 
 
-def outcome_of(attempt: int, got: ProviderResponse | FailedCall) -> Outcome:
-    """How it ended, by what the last attempt gave."""
+class Scored(NamedTuple):
+    """What the evaluators made of an answer, and what their judges took."""
+
+    results: tuple[EvaluatorResult, ...] = ()
+    judges: Mapping[str, JudgeMetrics] | None = None
+
+
+NOT_SCORED = Scored()
+
+
+def outcome_of(attempt: int, got: ProviderResponse | FailedCall, is_cached: bool = False) -> Outcome:
+    """How it ended, by what the last attempt, or the cache, gave."""
     if isinstance(got, FailedCall):
         return Outcome(attempt, error=got.error, failure=got.failure, details=got.details, partial=got.partial)
-    return Outcome(attempt, got)
+    return Outcome(attempt, got, is_cached=is_cached)
 
 
 class ResultContext:
@@ -70,13 +83,13 @@ class ResultContext:
 
 
 def result_of(
-    context: ResultContext, job: Job, outcome: Outcome, digests: Digests, scores: tuple[EvaluatorResult, ...] = ()
+    context: ResultContext, job: Job, outcome: Outcome, digests: Digests, scored: Scored = NOT_SCORED
 ) -> EvalResult:
     """Return all that is known of a case. Weights that are all zero give a score of 0."""
     case, request, inputs = job.case, job.request, context.include_inputs
     response, known = outcome.response, outcome.known
     trace = build_trace(known) if known else None
-    total = combine_scores(scores)
+    total = combine_scores(scored.results)
     failure = outcome.failure if outcome.error is not None else "judge" if total.failed else None
     return EvalResult(
         timestamp=_now(),
@@ -103,9 +116,10 @@ def result_of(
         stop_reason=response.stop_reason if response else None,
         note=_note(known) if known else None,
         file_changes=known.file_changes if known else None,
-        evaluator_results=scores,
+        evaluator_results=scored.results,
         trace_summary=summarize_trace(trace, known) if known and trace is not None else None,
-        execution_metrics=_metrics(known) if known else None,
+        execution_metrics=_metrics(known, outcome.is_cached) if known else None,
+        judge_metrics=scored.judges,
         error=outcome.error,
         error_details=outcome.details,
         failure=failure,
@@ -178,8 +192,9 @@ def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _metrics(response: ProviderResponse) -> ExecutionMetrics | None:
+def _metrics(response: ProviderResponse, is_cached: bool) -> ExecutionMetrics | None:
     known = response.token_usage, response.cost_usd, response.duration_ms, response.ttft_ms
     if known == (None, None, None, None):
         return None
-    return ExecutionMetrics(token_usage=known[0], cost_usd=known[1], duration_ms=known[2], ttft_ms=known[3])
+    usage, cost, duration, ttft = known
+    return ExecutionMetrics(token_usage=usage, cost_usd=cost, duration_ms=duration, ttft_ms=ttft, cached=is_cached)

@@ -86,6 +86,8 @@ class PlannedFile(NamedTuple):
     """All the targets of the targets file that are in order: each may be asked to judge."""
     judges: Mapping[JudgeRef, str] = {}
     """Who judges."""
+    prices: Path | None = None
+    """The price list, if there is one."""
 
 
 class Plan(NamedTuple):

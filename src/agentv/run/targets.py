@@ -14,6 +14,7 @@ from agentv.calls.caller import Caller, CallPolicies, CallPolicy
 from agentv.calls.retry import FailedCall
 from agentv.calls.slots import WHOLE, Share
 from agentv.errors import ConfigError, ProviderError
+from agentv.judges.metering import JudgeMeter, judge_meter
 from agentv.judges.target import JudgeRef, NoJudge
 from agentv.notices import warn
 from agentv.processes.child import end_orphans
@@ -184,32 +185,11 @@ def most_workers(plan: Plan) -> int | None:
     return min(limits, default=None)
 
 
-class CallCounter:
-    """Counts calls, and what they cost. What comes from a cache is no call."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.cost_usd: float | None = None
-
-    def wrap(self, provider: Provider) -> Provider:
-        """Return the provider, whose calls are counted."""
-        return _Counted(provider, self)
-
-
-class _Counted:
-    def __init__(self, provider: Provider, counter: CallCounter):
-        self._provider, self._counter = provider, counter
-
-    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        self._counter.calls += 1
-        response = await self._provider.invoke(request)
-        if response.cost_usd is not None:
-            self._counter.cost_usd = (self._counter.cost_usd or 0.0) + response.cost_usd
-        return response
-
-
 class RunJudges:
-    """Gives the evaluators of a run the targets that judge; calls go through `caller`, and are counted if asked."""
+    """Gives the evaluators of a run the targets that judge; calls go through `caller`.
+
+    They are counted by `meter`, else by that of the case.
+    """
 
     def __init__(
         self,
@@ -217,10 +197,10 @@ class RunJudges:
         targets: OpenTargets,
         watcher: Watcher,
         caller: Caller | None = None,
-        counter: CallCounter | None = None,
+        meter: JudgeMeter | None = None,
     ):
         self._plan, self._targets, self._watcher = plan, targets, watcher
-        self._caller, self._counter = caller or targets.caller, counter
+        self._caller, self._meter = caller or targets.caller, meter
         self._files = {plan.folder / file.path: file for file in plan.files}
 
     def judge(self, case: EvalCase, target: str, name: str | None) -> JudgeTarget:
@@ -236,8 +216,9 @@ class RunJudges:
         except ConfigError as error:
             raise ProviderError(error.message) from error
         await self._targets.enter(target)
-        provider = target.provider if self._counter is None else self._counter.wrap(target.provider)
-        _, got = await self._caller.call(provider, target.policy, request, partial(self._retried, name))
+        meter = self._meter or judge_meter.get()
+        provider = target.provider if meter is None else meter.wrap(name, target.provider)
+        _, got, _ = await self._caller.call(provider, target.policy, request, partial(self._retried, name))
         if isinstance(got, FailedCall):
             may_pass = got.may_pass and not self._caller.backoff(target.policy).retries  # else it was asked again
             raise ProviderError(f"the judge {got.error}" if got.failure == "timeout" else got.error, may_pass=may_pass)
