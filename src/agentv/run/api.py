@@ -51,6 +51,10 @@ class Options(TypedDict, total=False):
     failed_in: str | Path | None
     include_trace: bool
     include_inputs: bool
+    collect_traces: bool
+    """Collect the OpenTelemetry spans of targets: they become their traces."""
+    collect_port: int | None
+    collect_grace: float | None
     by: str | None
 
 

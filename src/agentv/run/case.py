@@ -1,8 +1,11 @@
 """The path of a case: request -> response -> scores -> result."""
 
+from contextlib import nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agentv import __version__
+from agentv.calls.caller import join_preparations
 from agentv.calls.retry import FailedCall
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
@@ -17,10 +20,13 @@ from agentv.run.dumps import CaseDumps
 from agentv.run.jobs import Job
 from agentv.run.outcome import Outcome, ResultContext, outcome_of, result_of
 from agentv.run.plan import Plan, PlannedFile
-from agentv.run.targets import OpenTargets
+from agentv.run.targets import OpenTarget, OpenTargets
 from agentv.run.watcher import Watcher
 from agentv.scoring import SCORING
 from agentv.system.dumps import Dumps
+
+if TYPE_CHECKING:
+    from agentv.telemetry.collector import CaseTraces
 
 
 class CaseRunner:
@@ -35,7 +41,7 @@ class CaseRunner:
         names: frozenset[str] | None = None,
     ):
         """`names` are the evaluators that score, if it is not all of them."""
-        options, self._names = targets.options, names
+        options, self._names, self._targets = targets.options, names, targets
         self.check: JudgeCheck | None = None
         """Is offered what was judged, if judges are checked."""
         self._plan, self._caller, self._evaluators, self._watcher = plan, targets.caller, evaluators, watcher
@@ -66,11 +72,14 @@ class CaseRunner:
             if job.batch is not None:
                 outcome = outcome_of(*job.batch.answer(job.request, self._caller))
             else:
-                target, on_retry = job.target, partial(self._on_retry, job)
                 if work is not None:
                     self._choose_cache(work, job, evaluators)
-                called = await self._caller.call(target.provider, target.policy, job.request, on_retry, work)
-                outcome = outcome_of(*called)
+                target, on_retry, traces = job.target, partial(self._on_retry, job), self._traces(job.target)
+                with traces or nullcontext():
+                    called = await self._caller.call(
+                        target.provider, target.policy, job.request, on_retry, join_preparations(work, traces)
+                    )
+                outcome = outcome_of(*called, traces.trace_id if traces is not None else None)
             self._dumps.trace(job.case, job.planned.name, outcome, job.trial)
             if outcome.response is None:
                 return self._result(job, outcome, digests)
@@ -86,6 +95,13 @@ class CaseRunner:
             digests = Digests(case="", target=job.planned.digest, evaluators="", agentv=__version__, scoring=SCORING)
             odd = f"the answer cannot be used: {type(error).__name__}: {error}"
             return self._result(job, Outcome(1, error=odd), digests)
+
+    def _traces(self, target: OpenTarget) -> "CaseTraces | None":
+        """Return what collects the traces of a case, if anything does."""
+        collector = self._targets.collector
+        if collector is None:
+            return None
+        return collector.case(is_late=getattr(target.provider, "sends_spans_late", False))
 
     def _choose_cache(self, work: CaseWorkspace, job: Job, evaluators: CaseEvaluators) -> None:
         """Decide whether an answer of the cache will do: without its files, some evaluators cannot score it."""

@@ -37,6 +37,8 @@ class Outcome(NamedTuple):
     """The traceback of the user's own code."""
     partial: ProviderResponse | None = None
     """What is known in the place of a response."""
+    trace_id: str | None = None
+    """The OpenTelemetry trace of the last attempt, if there is one."""
 
     @property
     def known(self) -> ProviderResponse | None:
@@ -44,11 +46,11 @@ class Outcome(NamedTuple):
         return self.response or self.partial
 
 
-def outcome_of(attempt: int, got: ProviderResponse | FailedCall) -> Outcome:
+def outcome_of(attempt: int, got: ProviderResponse | FailedCall, trace_id: str | None = None) -> Outcome:
     """How it ended, by what the last attempt gave."""
     if isinstance(got, FailedCall):
-        return Outcome(attempt, error=got.error, failure=got.failure, details=got.details, partial=got.partial)
-    return Outcome(attempt, got)
+        return Outcome(attempt, None, got.error, got.failure, got.details, got.partial, trace_id)
+    return Outcome(attempt, got, trace_id=trace_id)
 
 
 class ResultContext:
@@ -111,6 +113,8 @@ def result_of(
         failure=failure,
         dry_run=context.dry_run,
         trace=trace if context.include_trace else None,
+        trace_complete=known.trace_complete if known else None,
+        trace_id=outcome.trace_id,
         description=case.description or None,
         metadata=case.metadata,
         digests=digests,
