@@ -14,7 +14,6 @@ from agentv.processes.interrupts import EXIT_CODE
 from agentv.redact import clean
 from agentv.report.github import Annotations, SourceLine
 from agentv.report.judge import health_lines
-from agentv.report.junit import junit_blocks
 from agentv.report.summary import summary_lines
 from agentv.run.evaluate import RunEnd, RunReport
 from agentv.run.output import STDOUT
@@ -104,6 +103,8 @@ def _write_pages(results: Path | None, shown: Shown) -> bool:
         return True  # a pipe, which cannot be read once more
     try:
         if shown.junit is not None:
+            from agentv.report.junit import junit_blocks  # it imports much of the standard library
+
             write_atomically(shown.junit, junit_blocks(results))
         if shown.report is not None and not results.stat().st_size:
             tell("there are no results, so no report was written")
