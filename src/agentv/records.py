@@ -148,7 +148,7 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     ttft_ms: float | None = None
     """The time to the first token, where it is known."""
     cached: bool = False
-    """Whether the answer came from the cache: then it has cost this run nothing."""
+    """Whether the answer came from the cache, or was stored otherwise: then it has cost this run nothing."""
 
 
 class JudgeMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -157,6 +157,7 @@ class JudgeMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_def
     calls: int
     token_usage: TokenUsage | None = None
     cost_usd: float | None = None
+    duration_ms: float | None = None
 
 
 TraceKind = Literal["model_step", "tool_call", "tool_result", "message", "error"]

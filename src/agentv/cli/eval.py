@@ -162,6 +162,18 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 )
 @how_it_runs("--max-errors", type=click.IntRange(min=1), metavar="N", help="Start no case after N errors of targets.")
 @how_it_runs(
+    "--max-cost",
+    type=Amount(min=0, min_open=True),
+    metavar="USD",
+    help="Start no case that would take the cost of this run beyond USD.",
+)
+@how_it_runs(
+    "--max-duration",
+    type=Amount(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Start no case that would end after SECONDS.",
+)
+@how_it_runs(
     "--cluster",
     metavar="ADDRESS",
     help="Run the cases on a Dask cluster: tcp://HOST:PORT of its scheduler, or local:N for N processes here. "
@@ -265,5 +277,9 @@ def _check_flags(flags: dict[str, Any]) -> None:
         raise click.UsageError("--collect-port does not go with --cluster: each worker listens on a port of its own")
     if flags["check_judge"] and flags["cluster"] is not None:
         raise click.UsageError("--check-judge does not go with --cluster: its workers judge the answers")
+    if flags["cluster"] is not None and (flags["max_cost"] or flags["max_duration"]):
+        raise click.UsageError(
+            "--max-cost and --max-duration do not go with --cluster: its workers start cases themselves"
+        )
     if flags["resume"] and flags["out"] == STDOUT:
         raise click.UsageError("--resume needs a results file, and --out is stdout")

@@ -193,6 +193,8 @@ class StoredRun:
 class _Answers:
     """Gives stored answers in the place of every target."""
 
+    is_stored = True
+
     def __init__(self, stored: StoredRun):
         self._stored = stored
         self.called = f"answers of {stored.path}"

@@ -1,5 +1,6 @@
 """Calls of judges -> how many they were and what they cost, by judge. What comes from a cache is no call."""
 
+import time
 from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TypeVar
@@ -16,6 +17,7 @@ class JudgeMeter:
     def __init__(self) -> None:
         self._calls: dict[str, int] = {}
         self._answers: dict[str, list[tuple[TokenUsage | None, float | None]]] = {}
+        self._seconds: dict[str, float] = {}
 
     def wrap(self, name: str, provider: Provider) -> Provider:
         """Return a judge's provider, whose calls are counted."""
@@ -24,6 +26,10 @@ class JudgeMeter:
     def called(self, name: str) -> None:
         """Count a call of a judge."""
         self._calls[name] = self._calls.get(name, 0) + 1
+
+    def took(self, name: str, seconds: float) -> None:
+        """Count the time of a call, whether or not it has failed."""
+        self._seconds[name] = self._seconds.get(name, 0.0) + seconds
 
     def answered(self, name: str, response: ProviderResponse) -> None:
         """Count what a call has cost."""
@@ -40,7 +46,12 @@ class JudgeMeter:
         usage = None
         if used:
             usage = TokenUsage(input=_sum(each.input for each in used), output=_sum(each.output for each in used))
-        return JudgeMetrics(calls=calls, token_usage=usage, cost_usd=_sum(cost for _, cost in answers))
+        return JudgeMetrics(
+            calls=calls,
+            token_usage=usage,
+            cost_usd=_sum(cost for _, cost in answers),
+            duration_ms=round(1000 * self._seconds.get(name, 0.0), 3),
+        )
 
 
 def _sum(values: Iterable[N | None]) -> N | None:
@@ -59,7 +70,11 @@ class _Counted:
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         self._meter.called(self._name)
-        response = await self._provider.invoke(request)
+        start = time.perf_counter()
+        try:
+            response = await self._provider.invoke(request)
+        finally:
+            self._meter.took(self._name, time.perf_counter() - start)
         self._meter.answered(self._name, response)
         return response
 

@@ -73,6 +73,12 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     answers_batches: ClassVar[bool] = False
     """Whether one call can answer many requests, as `provider_batching` asks."""
 
+    is_free: ClassVar[bool] = False
+    """Whether an answer costs nothing, as nobody is asked for it."""
+
+    is_stored: ClassVar[bool] = False
+    """Whether answers are of an earlier run: what they cost was paid then."""
+
     is_serial: ClassVar[bool] = False
     """Whether the target can only answer one request at a time."""
 
@@ -84,6 +90,11 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         given = {name: _masked(value) if marks[name].get("secret_names") else value for name, value in given.items()}
         shown = (f"{name}={MASK if name in secret else repr(value)}" for name, value in given.items())
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether all the cases of a file are asked before any of them is answered."""
+        return self.answers_batches and self.provider_batching is True
 
     def describe(self) -> str:
         """Return the kind of the target and what it calls: `python agent.py:answer`, `openai gpt-5`."""

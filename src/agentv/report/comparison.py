@@ -56,6 +56,8 @@ def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         ]
         if costs:
             yield f"per answer: {', '.join(costs)}"
+        if price := price_line(comparison):
+            yield price
         yield from note_lines(comparison)
 
 
@@ -106,18 +108,25 @@ def answer_costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
         first, second = ("unknown" if value is None else text(value) for value in (before, after))
         is_known = before is not None and after is not None and (first != second or before == after)
         change = format_change(before, after) if is_known else ""
-        if name == "cost_usd":
-            if is_known and before != after:
-                change += ", cheaper" if after < before else ", dearer"
-            first, second = (
-                text + _known_of(file.per_answer) for text, file in zip((first, second), comparison.files, strict=True)
-            )
         yield title, first, second, change
 
 
-def _known_of(costs: AnswerCosts) -> str:
-    """Return of how many answers the cost is known, if it is not of all."""
-    return f" (known of {costs.cost_known} of {costs.answers})" if 0 < costs.cost_known < costs.answers else ""
+def price_line(comparison: Comparison) -> str:
+    """Return whether B is cheaper or dearer, and of how many answers that is known; empty if it is of none."""
+    first, second = (file.per_answer for file in comparison.files)
+    if first.cost_usd is None or second.cost_usd is None:
+        return ""
+    found = "costs as much as A"
+    if first.cost_usd != second.cost_usd:
+        by = abs(second.cost_usd - first.cost_usd) / first.cost_usd if first.cost_usd else None
+        word = "cheaper" if second.cost_usd < first.cost_usd else "dearer"
+        found = f"is {by:.0%} {word} than A" if by is not None else f"is {word} than A"
+    known = " and ".join(_known_of(name, costs) for name, costs in (("A", first), ("B", second)))
+    return f"an answer of B {found} (cost known of {known})"
+
+
+def _known_of(name: str, costs: AnswerCosts) -> str:
+    return f"{costs.cost_known} of {costs.answers} answers of {name}"
 
 
 def note_lines(comparison: Comparison) -> Iterator[str]:
@@ -294,6 +303,8 @@ def _reasons(comparison: Comparison) -> Iterator[str]:
 def _cost_lines(comparison: Comparison, width: int | None) -> Iterator[str]:
     if costs := list(answer_costs(comparison)):
         yield from _align([("per answer", "A", "B", "change"), *costs], width)
+    if price := price_line(comparison):
+        yield from wrap(price, width) if width is not None else [price]
 
 
 def _align(rows: Iterable[tuple[str, ...]], width: int | None = None) -> Iterator[str]:

@@ -78,6 +78,8 @@ class Summary:
         self.unscored_earlier = 0
         self.no_answer = self.no_case = 0
         """Of answers that are graded again: how many are missing, and how many nobody asked for."""
+        self.why_not_run = ""
+        """What kept cases from being run, if it is known."""
         self._scored = 0.0
         self.errors: dict[str, ErrorGroup] = {}
         """Equal errors, by what they say; only the first are told apart."""
@@ -266,6 +268,11 @@ class Summary:
         return max(0.0, _variance(self._tally.complete) - within / self.trials), within
 
     @property
+    def not_run(self) -> int:
+        """How many planned runs have no result, and no reason for it."""
+        return self.planned - self.done - self.invalid * self.trials - self.no_answer
+
+    @property
     def ledger(self) -> dict[str, int]:
         """How many planned runs ended in which way; the counts add up to `planned`."""
         scored = self.done - self.unscored - self.already_done
@@ -278,8 +285,8 @@ class Summary:
             "already done": self.already_done,
             "no answer": self.no_answer,
         }
-        if rest := self.planned - sum(counted.values()):
-            counted["not run"] = rest
+        if rest := self.not_run:
+            counted[f"not run ({self.why_not_run})" if self.why_not_run else "not run"] = rest
         return counted
 
 

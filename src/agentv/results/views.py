@@ -56,6 +56,7 @@ class JudgeMetricsView(msgspec.Struct, frozen=True, gc=False):
     calls: int = 0
     token_usage: TokensView | None = None
     cost_usd: float | None = None
+    duration_ms: float | None = None
 
 
 class ScoreView(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):

@@ -39,6 +39,10 @@ class Options(TypedDict, total=False):
     timeout_seconds: float | None
     max_retries: int | None
     max_errors: int | None
+    max_cost: float | None
+    """US dollars that the run may spend: no case is started that would take it beyond."""
+    max_duration: float | None
+    """Seconds that cases may take: none is started that would end later."""
     cluster: str | None
     """The Dask cluster that cases run on: `tcp://HOST:PORT` of its scheduler, or `local:N`."""
     cache: bool

@@ -79,7 +79,14 @@ class ResultContext:
         self.has_times = options.has_times
         self.has_trials, self.include_trace = options.trials > 1, options.include_trace
         self.include_inputs, self._folder = options.include_inputs, plan.folder
+        self._stand_in = plan.stand_in
         self._last: tuple[EvalFile | None, str] = None, ""
+
+    def is_stored(self, job: Job) -> bool:
+        """Return whether the answer is one that was stored, and has cost this run nothing."""
+        if self._stand_in is not None:
+            return getattr(self._stand_in, "is_stored", False)
+        return job.planned.settings is not None and job.planned.settings.is_stored
 
     def path(self, file: EvalFile) -> str:
         """Return the path of an eval file from the root of its repo, or from the folder of the run."""
@@ -125,7 +132,7 @@ def result_of(
         file_changes=known.file_changes if known else None,
         evaluator_results=scored.results,
         trace_summary=summarize_trace(trace, known) if known and trace is not None else None,
-        execution_metrics=_metrics(known, outcome.is_cached) if known else None,
+        execution_metrics=_metrics(known, outcome.is_cached or context.is_stored(job)) if known else None,
         judge_metrics=scored.judges,
         error=outcome.error,
         error_details=outcome.details,

@@ -16,6 +16,7 @@ LEDGER = {
     "skipped as invalid": "skipped",
     "already done": "already_done",
     "not run": "not_run",
+    "not run (budget)": "not_run_budget",
     "no answer": "no_answer",
     "no case": "no_case",
 }

@@ -12,6 +12,7 @@ from agentv.protocols import ResultSink
 from agentv.records import ProviderRequest
 from agentv.run.batches.batch import Batch
 from agentv.run.case import CaseRunner
+from agentv.run.forecast.budget import Budget
 from agentv.run.jobs import IsDone, JobStream, Lane, divide
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget
 from agentv.run.runner import JobRunner
@@ -23,8 +24,8 @@ from agentv.system.temporary import remove_stale
 class LocalExecutor:
     """Runs jobs here. Entering it raises `ConfigError` if a target is not ready."""
 
-    def __init__(self, plan: Plan, targets: OpenTargets):
-        self._plan, self._targets = plan, targets
+    def __init__(self, plan: Plan, targets: OpenTargets, budget: Budget | None = None):
+        self._plan, self._targets, self._budget = plan, targets, budget
 
     async def __aenter__(self) -> Self:
         await self._targets.check()
@@ -41,10 +42,13 @@ class LocalExecutor:
         plan, targets = self._plan, self._targets
         remove_stale()
         await targets.start()
+        if self._budget is not None:
+            self._budget.begin()
         with ExitStack() as stack:
             async with asyncio.TaskGroup() as group:
                 lanes: list[Lane] = []
                 runner = JobRunner(cases, targets.options, sink, watcher, lambda: _close(lanes))
+                runner.budget = self._budget
                 files = _Files(
                     JobStream(plan, targets, is_done), targets, cases, watcher=watcher, group=group, stack=stack
                 )
