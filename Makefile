@@ -5,7 +5,7 @@ BIN := .venv/bin
 BASE ?=
 demo_step = @echo '$$ agentv $(1)'; cd .demo && ../$(BIN)/agentv $(1)
 
-.PHONY: demo test lint types unit bench bench-peers schemas picture clean
+.PHONY: demo test lint types collect unit bench bench-peers schemas picture clean
 
 demo: .venv/demo.stamp
 	@rm -rf .demo && cp -R examples/first .demo
@@ -19,7 +19,9 @@ demo: .venv/demo.stamp
 	$(call demo_step,report old.jsonl new.jsonl --out report.html)
 	@echo; echo "Open .demo/report.html in a browser. Agents, cases and results are in .demo/"
 
-test: lint types unit
+test: lint
+	$(MAKE) --no-print-directory -j2 types collect
+	$(MAKE) --no-print-directory unit
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
@@ -27,6 +29,10 @@ lint: .venv/dev.stamp
 
 types: .venv/dev.stamp
 	$(BIN)/mypy
+
+# pytest rewrites the modules of tests as it reads them: once here, while mypy runs, and not in each process of `unit`
+collect: .venv/dev.stamp
+	@$(BIN)/pytest -q --collect-only >/dev/null || true # `unit` tells what is wrong
 
 unit: .venv/dev.stamp .venv/browser.stamp
 	$(BIN)/pytest -q -n 6 --dist worksteal
@@ -62,4 +68,5 @@ clean:
 
 .venv/dev.stamp: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .venv/pytest-8 'pytest==8.2.*'
 	@touch $@ .venv/demo.stamp

@@ -1,5 +1,6 @@
 """What the tests share: files to read, and the command line as a user has it."""
 
+import compileall
 import json
 import os
 import subprocess
@@ -14,6 +15,8 @@ from hypothesis import HealthCheck, settings
 from tests.kits.processes import end_processes, kill_living, unique_nap
 from tests.kits.project import Write
 
+ROOT = Path(__file__).parent.parent
+
 # chance finds bugs on the desk of whoever makes a change; a build that was green should stay green
 settings.register_profile("build", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,6 +25,22 @@ settings.load_profile("build" if os.environ.get("CI") else "desk")
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"  # servers of tests are on loopback
 
 os.environ.pop("GITHUB_ACTIONS", None)  # where these tests run is not what they are about
+
+sys.dont_write_bytecode = False  # until all tests are read: pytest's rewriting of them is most of that time
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the sources, once for all processes.
+
+    Thousands of children import them, and where PYTHONDONTWRITEBYTECODE is set, each would compile them for itself.
+    """
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(ROOT / "src", quiet=2)
+
+
+def pytest_collection_finish() -> None:
+    """Modules that tests write may change within a second, which compiled ones do not notice: they are not kept."""
+    sys.dont_write_bytecode = True
 
 
 @pytest.fixture
@@ -59,7 +78,7 @@ def nap() -> Iterator[str]:
 def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for `sys.path` with the package of examples/extending, installed as a user would, without a network."""
     folder = tmp_path_factory.mktemp("extension")
-    package = Path(__file__).parent.parent / "examples" / "extending"
+    package = ROOT / "examples" / "extending"
     offline = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--quiet"]
     command = [sys.executable, "-m", "pip", "install", *offline, "--target", str(folder), str(package)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

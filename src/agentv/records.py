@@ -1,7 +1,7 @@
 """The frozen records that travel from stage to stage.
 
-They are built by the hundred thousand and never refer back to what holds them, so they
-are kept out of the cyclic garbage collector (`gc=False`): that alone halves loading time.
+They are built by the hundred thousand and never refer back to what holds them, so they are kept out of the cyclic
+garbage collector (`gc=False`): that alone halves loading time.
 """
 
 from collections.abc import Mapping
@@ -149,6 +149,17 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     """The time to the first token, where it is known."""
     batch: bool | None = None
     """Whether it was answered in a batch of the vendor's, at half the price."""
+    cached: bool = False
+    """Whether the answer came from the cache, or was stored otherwise: then it has cost this run nothing."""
+
+
+class JudgeMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """How often one judge was asked about an answer, and what that cost; what the cache gave is no call."""
+
+    calls: int
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
 
 
 TraceKind = Literal["model_step", "tool_call", "tool_result", "message", "error"]
@@ -190,6 +201,26 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What it is, by its content: `image/png`, `image/jpeg`, `image/gif`, `image/webp` or `application/pdf`."""
 
 
+class TraceContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where the OpenTelemetry spans of one attempt at a case go, and which span they are part of."""
+
+    trace_id: str
+    """Of the trace: 32 hexadecimal digits."""
+    span_id: str
+    """Of the case's span: 16 hexadecimal digits."""
+    endpoint: str
+    """The attempt's own OTLP endpoint, over HTTP: what arrives there is its own, whatever its trace."""
+    collector: str
+    """The endpoint of all attempts, where spans are told apart by their trace."""
+    resource: str = ""
+    """What is known of the case, as `OTEL_RESOURCE_ATTRIBUTES` has it."""
+
+    @property
+    def traceparent(self) -> str:
+        """The case's span, as W3C Trace Context has it."""
+        return f"00-{self.trace_id}-{self.span_id}-01"
+
+
 class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is sent to a target for one case."""
 
@@ -209,6 +240,8 @@ class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The JSON Schema of the answer, for language models that can be held to one."""
     workspace: Path | None = None
     """The fresh folder that an agent is to work in, if one was made for it."""
+    telemetry: TraceContext | None = None
+    """Where its spans go, if they are collected."""
     fence: str = ""
     """In a request to a judge, the random mark around what is judged; cache keys leave it out."""
 
@@ -223,7 +256,6 @@ class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     cost_usd: float | None = None
     duration_ms: float | None = None
     ttft_ms: float | None = None
-    """The time to the first token, where it is known."""
     stop_reason: str | None = None
     """Why a language model stopped: `stop`, `length`, `tool_calls`, `refusal` or `other`."""
     note: str | None = None
@@ -367,9 +399,7 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     reference_answer: str | None = None
     candidate_answer: str
     stop_reason: str | None = None
-    """Why a language model stopped: `stop`, `length`, `tool_calls`, `refusal` or `other`."""
     note: str | None = None
-    """What a reader of the answer must know."""
     file_changes: str | None = None
     """What the agent changed in its workspace, as a unified diff."""
     workspace_path: str | None = None
@@ -377,20 +407,22 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     evaluator_results: tuple[EvaluatorResult, ...] = ()
     trace_summary: TraceSummary | None = None
     execution_metrics: ExecutionMetrics | None = None
+    judge_metrics: Mapping[str, JudgeMetrics] | None = None
+    """What the judges of the answer took, by their names."""
     error: str | None = None
     error_details: str | None = None
-    """The traceback of the user's own code."""
     failure: Failure | None = None
     dry_run: bool | None = None
     """Whether a mock answered in the place of the target."""
     trace: tuple[TraceEvent, ...] | None = None
+    trace_complete: bool | None = None
+    """False if there was more to the trace than is known."""
+    trace_id: str | None = None
+    """The OpenTelemetry trace of the case, if there is one."""
+    answered_at: str | None = None
+    """When the target had answered, and scoring began; known where results are sent as traces."""
     description: str | None = None
     metadata: Mapping[str, Any] | None = None
     digests: Digests | None = None
     graded_from: GradedFrom | None = None
     """What `agentv grade` made this result of."""
-
-    @property
-    def judge_failed(self) -> bool:
-        """Whether an evaluator broke, so that the score is not its judgement."""
-        return any(part.failed for part in self.evaluator_results)

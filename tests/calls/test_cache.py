@@ -43,12 +43,13 @@ def test_a_second_run_makes_no_call_and_gives_the_same(write: Write, vendor: str
     for before, after in zip(first, again, strict=True):
         for result in (before, after):
             del result["timestamp"], result["run_id"]
+        assert after["execution_metrics"].pop("cached") is True  # it cost nothing
         assert before == after
 
 
 def test_without_the_flag_nothing_is_kept_or_used(write: Write) -> None:
     with model_server(lambda _: "fine") as server:
-        project(write, server.target("openai"))
+        project(write, server.target("http"))
         run()
         assert agentv("eval", "cases.jsonl", "--out", "o.jsonl").returncode == 0
         assert len(server.asked) == 6
@@ -60,9 +61,9 @@ def test_what_is_sent_makes_the_difference_and_what_is_not_does_not(write: Write
         target = server.target("openai")
         project(write, target, cases=1)
         run()
-        for more in ({"api_key": "another-key"}, {"workers": 2}, {"max_retries": 9}, {"requests_per_minute": 9999}):
-            project(write, target | more, cases=1)
-            run()
+        more = {"api_key": "another-key", "workers": 2, "max_retries": 9, "requests_per_minute": 9999}
+        project(write, target | more, cases=1)
+        run()
         assert len(server.asked) == 1
         others: list[dict[str, Any]] = [{"temperature": 1}, {"model": "m2"}, {"system_prompt": "Hm."}]
         for number, other in enumerate(others, 2):
@@ -76,7 +77,7 @@ def test_what_is_sent_makes_the_difference_and_what_is_not_does_not(write: Write
 
 def test_the_content_of_files_is_part_of_what_is_sent(write: Write) -> None:
     with model_server(lambda _: "fine") as server:
-        project(write, server.target("openai"))
+        project(write, server.target("http"))
         block = [{"type": "text", "value": "Look"}, {"type": "file", "value": "notes.txt"}]
         write("cases.jsonl", [a_case("c0", input_messages=[{"role": "user", "content": block}])])
         for content, asked in (("one", 1), ("one", 1), ("two", 2)):
@@ -104,28 +105,35 @@ def test_a_changed_function_or_command_is_asked_again(write: Write) -> None:
 
 def test_errors_are_not_kept(write: Write) -> None:
     with model_server(lambda _: 400) as server:
-        project(write, server.target("openai"), cases=1)
+        project(write, server.target("http"), cases=1)
         run(code=1)
         run(code=1)
         assert len(server.asked) == 2
     assert entries() == []
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"text": 5}', b"\xff\xfe", b'{"text": "fi'])
-def test_a_damaged_entry_is_a_miss(write: Write, content: bytes) -> None:
+def test_a_damaged_entry_is_a_miss(write: Write) -> None:
+    contents = (b"", b"{", b"[]", b'{"text": 5}', b"\xff\xfe", b'{"text": "fi')
+    count = len(contents)
     with model_server(lambda _: "fine") as server:
-        project(write, server.target("openai"), cases=1)
+        project(write, server.target("http"), cases=count)
+        write(
+            "cases.jsonl",
+            [a_case(f"c{n}", input_messages=[{"role": "user", "content": f"Query {n}"}]) for n in range(count)],
+        )
         run()
-        entries()[0].write_bytes(content)
-        (result,), _ = run()
-        assert (result["score"], len(server.asked)) == (1.0, 2)
+        for entry, content in zip(entries(), contents, strict=True):
+            entry.write_bytes(content)
+        results, _ = run()
+        assert [result["score"] for result in results] == [1.0] * count
+        assert len(server.asked) == 2 * count
         run()
-        assert len(server.asked) == 2
+        assert len(server.asked) == 2 * count
 
 
 def test_trials_are_answers_of_their_own(write: Write) -> None:
     with model_server(lambda _: "fine") as server:
-        project(write, server.target("openai"), cases=2)
+        project(write, server.target("http"), cases=2)
         run("--trials", "3")
         run("--trials", "3")
         assert len(server.asked) == 6
@@ -167,7 +175,7 @@ def test_batches_are_asked_only_for_what_is_not_known(write: Write) -> None:
 
 def test_two_runs_at_once_do_each_other_no_harm(write: Write) -> None:
     with model_server(lambda _: "fine") as server:
-        project(write, server.target("openai"), cases=60)
+        project(write, server.target("http"), cases=60)
         line = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--cache", "--workers", "10", "--out"]
         runs = [start_process([*line, f"{name}.jsonl"], stdout=subprocess.DEVNULL) for name in "ab"]
         assert [process.wait(60) for process in runs] == [0, 0]
@@ -181,7 +189,7 @@ def test_two_runs_at_once_do_each_other_no_harm(write: Write) -> None:
 
 def test_a_cache_that_cannot_be_written_is_a_warning(write: Write) -> None:
     with model_server(lambda _: "fine") as server:
-        project(write, server.target("openai"), cases=2)
+        project(write, server.target("http"), cases=2)
         write(".agentv/cache", "in the way")
         results, said = run()
     assert [result["score"] for result in results] == [1.0, 1.0]
@@ -190,7 +198,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(write: Write) -> None:
 
 def test_cache_clear(write: Write) -> None:
     with model_server(lambda _: "fine") as server:
-        project(write, server.target("openai"))
+        project(write, server.target("http"))
         run()
         ran = agentv("cache", "clear")
         assert (ran.returncode, ran.stdout) == (0, "3 responses forgotten (0.0 MB)\n")

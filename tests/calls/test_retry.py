@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,16 +36,38 @@ def first(*faults: Answer) -> Callable[[dict[str, Any]], Answer]:
     return lambda _: left.pop(0) if left else "fine"
 
 
+class FirstOfCase:
+    """Answers each case with faults of its own first, and then well; the cases ask `Query 0`, `Query 1` and so on."""
+
+    def __init__(self, *faults: tuple[Answer, ...]):
+        self._left = [list(each) for each in faults]
+        self.asked = [0] * len(faults)
+
+    def __call__(self, body: dict[str, Any]) -> Answer:
+        number = int(re.findall(r"Query (\d+)", json.dumps(body))[-1])
+        self.asked[number] += 1
+        left = self._left[number]
+        return left.pop(0) if left else "fine"
+
+    def write_cases(self, write: Write) -> None:
+        cases = [(f"c{n}", {"role": "user", "content": f"Query {n}"}) for n in range(len(self._left))]
+        write("cases.jsonl", [a_case(id_, input_messages=[message]) for id_, message in cases])
+
+
 @pytest.mark.parametrize("vendor", ["openai", "azure", "anthropic", "gemini"])
-@pytest.mark.parametrize("fault", [429, 500, 529, Reply(cut=True, body=b'{"a"')], ids=str)
-def test_what_may_pass_is_tried_again_and_every_retry_is_seen(write: Write, vendor: str, fault: Answer) -> None:
-    with model_server(first(fault, fault)) as server:
+def test_what_may_pass_is_tried_again_and_every_retry_is_seen(write: Write, vendor: str) -> None:
+    faults = (429, 500, 529, Reply(cut=True, body=b'{"a"'))
+    answer = FirstOfCase(*((fault, fault) for fault in faults))
+    with model_server(answer) as server:
         project(write, server.target(vendor, **QUICK))
-        (result,), said = outcome()
-        assert len(server.asked) == 3
-    assert (result["score"], result["attempt"]) == (1.0, 3)
-    assert said.count("failed, trying again") == 2
-    assert "c0: attempt 1 failed, trying again: " in said
+        answer.write_cases(write)
+        found, said = outcome()
+    assert answer.asked == [3] * len(faults)
+    assert [(result["score"], result["attempt"]) for result in found] == [(1.0, 3)] * len(faults)
+    assert said.count("failed, trying again") == 2 * len(faults)
+    for number in range(len(faults)):
+        assert f"c{number}: attempt 1 failed, trying again: " in said
+        assert f"c{number}: attempt 2 failed, trying again: " in said
 
 
 def test_language_models_have_three_retries_unless_told_otherwise(write: Write) -> None:
@@ -70,19 +93,23 @@ def test_http_has_none_unless_they_are_set(write: Write) -> None:
             assert len(server.asked) == asked
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_what_will_not_pass_is_not_tried_again(write: Write, status: int) -> None:
-    with model_server(lambda _: status) as server:
+def test_what_will_not_pass_is_not_tried_again(write: Write) -> None:
+    statuses = (400, 401, 403, 404)
+    answer = FirstOfCase(*((status,) for status in statuses))
+    with model_server(answer) as server:
         project(write, server.target("openai"))
-        (result,), said = outcome(code=1)
-        assert len(server.asked) == 1
-    assert f"status {status}" in result["error"]
+        answer.write_cases(write)
+        found, said = outcome(code=1)
+    assert answer.asked == [1] * len(statuses)
+    errors = {result["eval_id"]: result["error"] for result in found}
+    for number, status in enumerate(statuses):
+        assert f"status {status}" in errors[f"c{number}"]
     assert "trying again" not in said
 
 
 def test_the_statuses_can_be_chosen(write: Write) -> None:
     with model_server(first(418)) as server:
-        project(write, server.target("openai", retryable_status_codes=[418], **QUICK))
+        project(write, server.target("http", max_retries=1, retryable_status_codes=[418], **QUICK))
         (result,), _ = outcome()
     assert result["attempt"] == 2
 
@@ -95,14 +122,14 @@ def test_retry_after_is_obeyed(write: Write) -> None:
         return Reply(429, {"error": {"message": "slowly"}}, {"Retry-After": "0.7"}) if len(times) == 1 else "fine"
 
     with model_server(answer) as server:
-        project(write, server.target("openai", **QUICK))
+        project(write, server.target("http", max_retries=3, **QUICK))
         outcome()
     assert times[1] - times[0] >= 0.7
 
 
 def test_a_retry_after_that_the_time_limit_does_not_allow_ends_the_case(write: Write) -> None:
     with model_server(lambda _: Reply(429, b"{}", {"Retry-After": "3600"})) as server:
-        project(write, server.target("openai"))
+        project(write, server.target("http", max_retries=3))
         (result,), _ = outcome("--agent-timeout", "5", code=1)
         assert len(server.asked) == 1
     assert "to wait 3600 s more would take longer than the time limit of 5 s" in result["error"]
@@ -121,7 +148,7 @@ def test_a_429_slows_the_whole_target(write: Write) -> None:
         return "fine"
 
     with model_server(answer, seconds=0.05) as server:
-        project(write, server.target("openai"), cases=30)
+        project(write, server.target("http", max_retries=3), cases=30)
         results, _ = outcome("--workers", "4")
     assert len(results) == 30
     in_flight = 4
@@ -206,7 +233,7 @@ def test_limits_of_ones_own_are_kept_in_a_run(write: Write) -> None:
         return "fine"
 
     with model_server(answer) as server:
-        project(write, server.target("openai", requests_per_minute=600), cases=12)
+        project(write, server.target("http", requests_per_minute=600), cases=12)
         outcome("--workers", "12")
     assert len(times) == 12
     assert times[-1] - times[0] >= 0.25  # the first is held up by connecting
@@ -229,7 +256,7 @@ def test_a_refused_request_that_does_not_come_back_slows_the_others_as_well(writ
         return Reply(429, b"{}", {"Retry-After": "1"}) if len(times) == 1 else "fine"
 
     with model_server(answer) as server:
-        project(write, server.target("openai"), cases=3)
+        project(write, server.target("http"), cases=3)
         outcome("--max-retries", "0", code=1)
     assert times[1] - times[0] >= 1
 
@@ -244,11 +271,13 @@ def test_a_limit_of_nothing_is_an_error(write: Write, name: str) -> None:
 
 
 def test_odd_retry_afters_are_no_reason_to_break(write: Write) -> None:
-    for odd in ("Mon, 01 Jan 2024 00:00:00 +99999999999999999", "soon", "-5", "1e999"):
-        with model_server(first(Reply(503, b"{}", {"Retry-After": odd}))) as server:
-            project(write, server.target("openai", **QUICK))
-            (result,), _ = outcome()
-        assert result["attempt"] == 2
+    odd = ("Mon, 01 Jan 2024 00:00:00 +99999999999999999", "soon", "-5", "1e999")
+    answer = FirstOfCase(*((Reply(503, b"{}", {"Retry-After": each}),) for each in odd))
+    with model_server(answer) as server:
+        project(write, server.target("openai", **QUICK))
+        answer.write_cases(write)
+        found, _ = outcome()
+    assert [result["attempt"] for result in found] == [2] * len(odd)
 
 
 def test_a_judge_that_is_limited_is_asked_by_so_many_at_once(write: Write) -> None:

@@ -24,7 +24,7 @@ class Dumper(yaml.SafeDumper):
 Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?$|0o[0-7]+$"), None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(files, st.booleans())
 def test_the_same_content_in_both_formats_gives_equal_cases(
     tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, Any]], flow: bool

@@ -2,10 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -25,6 +26,8 @@ def project(write: Write, server: Server, *cases: dict[str, Any], answer: str = 
         "model": "grader",
         "base_url": server.url,
         "api_key": "secret-key-123",
+        "initial_delay_ms": 1,
+        "max_delay_ms": 2,
     }
     write("targets.yaml", json.dumps({"targets": [default, judge]}))
     write("cases.jsonl", list(cases) or [a_case("a")])
@@ -38,6 +41,31 @@ def grade(
         project(write, server, *cases, **options)
         evaluate("cases.jsonl", "--out", "out.jsonl", expect=expect)
         return results("out.jsonl")[0], server
+
+
+class Judged(NamedTuple):
+    """The result of a case, and how often the judge was asked about it."""
+
+    result: dict[str, Any]
+    asked: int
+
+
+def grade_each(write: Write, *replies: Answer, **fields: Any) -> list[Judged]:
+    """What becomes of cases to which the judge says these, one reply for each case however often it is asked."""
+    asked = [0] * len(replies)
+
+    def reply(body: dict[str, Any]) -> Answer:
+        number = int(re.findall(r"Query no\. (\d+)", body["messages"][1]["content"])[0])
+        asked[number] += 1
+        return replies[number]
+
+    questions = [{"role": "user", "content": f"Query no. {number}"} for number in range(len(replies))]
+    with openai_server(reply) as server:
+        cases = [a_case(f"c{n}", input_messages=[question], **fields) for n, question in enumerate(questions)]
+        project(write, server, *cases)
+        evaluate("cases.jsonl", "--out", "out.jsonl")
+    found = {result["eval_id"]: result for result in results("out.jsonl")}
+    return [Judged(found[f"c{number}"], count) for number, count in enumerate(asked)]
 
 
 def test_a_case_without_evaluators_is_graded_by_the_judge_of_its_target(write: Write) -> None:
@@ -55,9 +83,8 @@ def test_a_case_without_evaluators_is_graded_by_the_judge_of_its_target(write: W
     assert "temperature" not in asked
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_a_judgement_is_found_wherever_it_stands(write: Write) -> None:
+    replies = (
         f"Here you are:\n```json\n{GOOD}\n```\nAnything else?",
         f"I think {GOOD} is fair, since {{it}} is right.",
         GOOD.replace('"', "'"),
@@ -65,50 +92,51 @@ def test_a_case_without_evaluators_is_graded_by_the_judge_of_its_target(write: W
         '{"score": 0.9, "hits": ["names Paris"], "misses": [], "reasoning": "right"',
         f"{GOOD}\n{GOOD}",
         json.dumps({"score": 0.9, "hits": ["names Paris"], "reasoning": "right"}, indent=4),
-    ],
-)
-def test_a_judgement_is_found_wherever_it_stands(write: Write, said: str) -> None:
-    result, server = grade(write, said)
-    assert (result["score"], result["hits"], result["reasoning"]) == (0.9, ["names Paris"], "right")
-    assert len(server.asked) == 1
+    )
+    for said, (result, asked) in zip(replies, grade_each(write, *replies), strict=True):
+        found = (result["score"], result["hits"], result["reasoning"])
+        assert found == (0.9, ["names Paris"], "right"), said
+        assert asked == 1, said
 
 
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        ("I will not.", "no JSON object with 'score' in what the judge said: I will not."),
-        ('{"verdict": "good"}', "no JSON object with 'score'"),
-        ('{"score": "high"}', "the score is 'high', which is no number between 0 and 1"),
-        ('{"score": "0.9"}', "the score is '0.9', which is no number"),
-        ('{"score": NaN}', "the score is nan, which is no number"),
-        ('{"score": Infinity}', "the score is inf, which is no number"),
-        ('{"score": true}', "the score is True, which is no number"),
-        ('{"score": null}', "the score is None, which is no number"),
-        ('{"score": 0.1} or {"score": 0.9}', "the judge gave 2 different judgements"),
-        ("""{'score': 0.0, 'reasoning': 'the answer says {"score": 1}'}""", "speaks of 'score' more than once"),
-        ('{"score": 0.2, "details": {"score": 1.0},}', "speaks of 'score' more than once"),
-        ("""{"score": 0, "reasoning": "it says {"score": 1} to me"}""", "speaks of 'score' more than once"),
-        ("""It says {"score": 1}. My verdict: {'score': 0}""", "speaks of 'score' more than once"),
-        ("{'score': 0} and {'score': 1}", "speaks of 'score' more than once"),
-        ("""{'rating': 0, 'reasoning': 'it says {"score": 1}'}""", "no JSON object with 'score'"),
-        ("{" * 100_000, "no JSON object with 'score'"),
-        ('{"a":' * 30_000, "no JSON object with 'score'"),
-        ('{"score' + '"a\\' * 5000, "no JSON object with 'score'"),
-        ('{"score": ' + "9" * 400 + "}", "the score is 999"),
-        ("x" * 10_000_000, "the judge said 10000000 characters, more than 200000"),
-        ("[" * 100_000, "no JSON object with 'score'"),
-        ({"content": None, "refusal": "I cannot"}, "the model refused: I cannot"),
-        (500, "status 500: "),
-    ],
-)
-def test_after_three_tries_the_score_is_0_and_says_why(write: Write, said: Answer, reason: str) -> None:
-    result, server = grade(write, said)
-    (judged,) = result["evaluator_results"]
-    assert (judged["score"], judged["failed"]) == (0.0, True)
-    assert reason in judged["misses"][0]
-    assert judged["evaluator_provider_request"]["user_prompt"]
-    assert len(server.asked) == (1 if isinstance(said, dict) else 4 if said == 500 else 3)  # see test_retries
-    assert "error" not in result
+NO_JUDGEMENTS: list[tuple[Answer, str]] = [
+    ("I will not.", "no JSON object with 'score' in what the judge said: I will not."),
+    ('{"verdict": "good"}', "no JSON object with 'score'"),
+    ('{"score": "high"}', "the score is 'high', which is no number between 0 and 1"),
+    ('{"score": "0.9"}', "the score is '0.9', which is no number"),
+    ('{"score": NaN}', "the score is nan, which is no number"),
+    ('{"score": Infinity}', "the score is inf, which is no number"),
+    ('{"score": true}', "the score is True, which is no number"),
+    ('{"score": null}', "the score is None, which is no number"),
+    ('{"score": 0.1} or {"score": 0.9}', "the judge gave 2 different judgements"),
+    ("""{'score': 0.0, 'reasoning': 'the answer says {"score": 1}'}""", "speaks of 'score' more than once"),
+    ('{"score": 0.2, "details": {"score": 1.0},}', "speaks of 'score' more than once"),
+    ("""{"score": 0, "reasoning": "it says {"score": 1} to me"}""", "speaks of 'score' more than once"),
+    ("""It says {"score": 1}. My verdict: {'score': 0}""", "speaks of 'score' more than once"),
+    ("{'score': 0} and {'score': 1}", "speaks of 'score' more than once"),
+    ("""{'rating': 0, 'reasoning': 'it says {"score": 1}'}""", "no JSON object with 'score'"),
+    ("{" * 100_000, "no JSON object with 'score'"),
+    ('{"a":' * 30_000, "no JSON object with 'score'"),
+    ('{"score' + '"a\\' * 5000, "no JSON object with 'score'"),
+    ('{"score": ' + "9" * 400 + "}", "the score is 999"),
+    ("x" * 10_000_000, "the judge said 10000000 characters, more than 200000"),
+    ("[" * 100_000, "no JSON object with 'score'"),
+    ({"content": None, "refusal": "I cannot"}, "the model refused: I cannot"),
+    (500, "status 500: "),
+]
+"""What a judge may say, and why that is no judgement."""
+
+
+def test_after_three_tries_the_score_is_0_and_says_why(write: Write) -> None:
+    replies = [said for said, _ in NO_JUDGEMENTS]
+    for (said, reason), (result, asked) in zip(NO_JUDGEMENTS, grade_each(write, *replies), strict=True):
+        shown = str(said)[:80]
+        (judged,) = result["evaluator_results"]
+        assert (judged["score"], judged["failed"]) == (0.0, True), shown
+        assert reason in judged["misses"][0], shown
+        assert judged["evaluator_provider_request"]["user_prompt"]
+        assert asked == (1 if isinstance(said, dict) else 4 if said == 500 else 3), shown  # see test_retries
+        assert "error" not in result
 
 
 def test_a_second_try_may_do_better(write: Write) -> None:
@@ -284,11 +312,11 @@ def test_an_item_that_the_judge_left_out_is_not_met(write: Write) -> None:
     assert (result["score"], result["misses"]) == (0.5, ["Is short (the judge left it out)"])
 
 
-@pytest.mark.parametrize("said", ['{"checks": "all"}', '{"checks": [{"id": "rubric-1", "satisfied": "yes"}]}', "no"])
-def test_a_rubric_without_a_judgement_scores_0(write: Write, said: str) -> None:
-    result = rubric(write, said, "Is polite")
-    assert result["score"] == 0.0
-    assert "the judge gave no judgement in 3 of 3 tries" in result["misses"][0]
+def test_a_rubric_without_a_judgement_scores_0(write: Write) -> None:
+    replies = ('{"checks": "all"}', '{"checks": [{"id": "rubric-1", "satisfied": "yes"}]}', "no")
+    for result, _ in grade_each(write, *replies, rubrics=["Is polite"]):
+        assert result["score"] == 0.0
+        assert "the judge gave no judgement in 3 of 3 tries" in result["misses"][0]
 
 
 def test_rubrics_of_no_weight_score_0(write: Write) -> None:

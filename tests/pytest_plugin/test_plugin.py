@@ -43,10 +43,14 @@ def project(write: Write) -> Write:
     return write
 
 
-def run(*args: str, code: int = 0) -> str:
-    """What pytest prints, run with these arguments in the current folder."""
+PYTEST_8 = Path(sys.prefix) / "pytest-8"
+"""Where `make` puts the oldest pytest that the plugin is for."""
+
+
+def run(*args: str, code: int = 0, **more: str) -> str:
+    """What pytest prints, run with these arguments and variables in the current folder."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CI"))}
-    environment |= {"CALLS": str(Path("calls.txt").absolute()), "COLUMNS": "200"}
+    environment |= {"CALLS": str(Path("calls.txt").absolute()), "COLUMNS": "200", **more}
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *args],
         capture_output=True,
@@ -94,6 +98,19 @@ def test_cases_are_tests_that_pass_fail_or_end_in_an_error(project: Write) -> No
     assert results() == ["broken", "france", "norway"]
     assert re.search(r"agentv: results are in \S+/\.agentv/results/eval_\S+\.jsonl", printed)
     assert not Path(".agentv/pytest").exists()
+
+
+def test_it_works_with_the_oldest_pytest_that_it_is_for(project: Write) -> None:
+    assert PYTEST_8.is_dir(), "run make first: it installs an older pytest, too"
+    project("tests/test_plain.py", FIXTURE)
+    printed = run("-v", "-k", "france or norway or broken or reached", code=1, PYTHONPATH=str(PYTEST_8))
+    assert "pytest-8.2." in printed
+    assert outcomes(printed) == {
+        "evals/capitals.yaml::france": "PASSED",
+        "evals/capitals.yaml::norway": "FAILED",
+        "evals/capitals.yaml::broken": "ERROR",
+        "tests/test_plain.py::test_reached": "PASSED",
+    }
 
 
 def test_only_selected_cases_run(project: Write) -> None:
@@ -181,6 +198,9 @@ def test_missed(agentv, evals):
 def test_undecided(agentv, evals):
     agentv(evals, target=answers(0.85)).check(pass_rate=0.8)
 
+def test_close(agentv, evals):
+    agentv(evals, target=answers(0.85)).check(pass_rate=0.851)
+
 def test_bad_bar(agentv, evals):
     agentv(evals, target=answers(1)).check(mean=80)
 
@@ -209,6 +229,7 @@ def test_the_fixture_passes_fails_or_says_that_it_cannot_tell(project: Write) ->
         "test_reached": "PASSED",
         "test_missed": "FAILED",
         "test_undecided": "FAILED",
+        "test_close": "FAILED",
         "test_bad_bar": "FAILED",
         "test_worse": "FAILED",
         "test_no_such_target": "FAILED",
@@ -220,6 +241,7 @@ def test_the_fixture_passes_fails_or_says_that_it_cannot_tell(project: Write) ->
         in printed
     )
     assert re.search(r"about \d+ cases would probably tell", printed)
+    assert "bar 0.851: the cases are too few to tell; more than 10,000 cases would probably tell" in printed
     assert "the bar for the mean is 80" in printed
     assert "worse: the mean changed by -0.700 (95%: " in flat(printed)
     assert "unknown target 'nobody'" in printed
@@ -232,6 +254,7 @@ def test_what_an_undecided_check_does_is_a_setting(project: Write, setting: str,
     printed = run("-v", "tests", "-k", "undecided", code=0 if verdict == "PASSED" else 1)
     assert list(outcomes(printed).values()) == [verdict]
     assert ("PytestWarning: undecided: pass rate 0.850" in printed) == (setting == "warn")
+    assert bool(re.search(r"tests/test_plain\.py:\d+: PytestWarning", printed)) == (setting == "warn")
 
 
 @pytest.mark.parametrize(

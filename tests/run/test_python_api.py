@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -136,6 +137,7 @@ async def main() -> None:
     rows: list[dict[str, object]] = report.to_records()
     async for result in stream(["evals"], target="mine", resume=True, out="out.jsonl"):
         first: EvalResult = result
+        print(first.score)
     print(mean, rows, compare_results("a.jsonl", "b.jsonl").statistics.verdict)
     await evaluate("evals", wrokers=3)  # WRONG
     await evaluate("evals", workers="3")  # WRONG
@@ -144,19 +146,24 @@ asyncio.run(main())
 """
 
 
-def test_users_code_is_checked_by_mypy(write: Write) -> None:
+CHECKERS = {
+    "mypy": ("mypy", "--strict", "--no-incremental", "--cache-dir", "cache", "user.py"),
+    "pyright": ("pyright", "--pythonpath", sys.executable, "user.py"),
+}
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_users_code_is_checked_by(checker: str, write: Write) -> None:
+    """What is right has no error in any checker of types, and what is wrong has one in each line."""
     write("user.py", USERS_CODE)
-    root = Path(agentv.__file__).parent.parent
+    root = str(Path(agentv.__file__).parent.parent)
+    write("pyrightconfig.json", json.dumps({"typeCheckingMode": "strict", "extraPaths": [root]}))
     ran = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--cache-dir", "cache", "user.py"],
+        [sys.executable, "-m", *CHECKERS[checker]],
         capture_output=True,
         text=True,
         check=False,
-        env={"MYPYPATH": str(root), "PATH": "/usr/bin:/bin"},
+        env={"MYPYPATH": root, "PATH": "/usr/bin:/bin", "HOME": str(Path.cwd())},
     )
-    lines = USERS_CODE.splitlines()
-    wrong = [number for number, line in enumerate(lines, 1) if "WRONG" in line]
-    found = [
-        int(line.split(":")[1]) for line in ran.stdout.splitlines() if line.startswith("user.py:") and "error" in line
-    ]
-    assert found == wrong, ran.stdout
+    wrong = [number for number, line in enumerate(USERS_CODE.splitlines(), 1) if "WRONG" in line]
+    assert [int(found) for found in re.findall(r"user\.py:(\d+):.* error", ran.stdout)] == wrong, ran.stdout

@@ -12,7 +12,7 @@ from agentv.system.folders import first_file, folders_upward
 
 CONFIG_NAMES = (".agentv/config.yaml", ".agentv.yaml")
 GUIDELINE_PATTERNS = ("**/*.instructions.md", "**/instructions/**", "**/*.prompt.md", "**/prompts/**")
-Pattern = Annotated[str, Meta(min_length=1)]
+NonEmpty = Annotated[str, Meta(min_length=1)]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,11 +20,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     schema_: Annotated[str | None, Meta(description="For editors.")] = msgspec.field(name="$schema", default=None)
     guideline_patterns: Annotated[
-        tuple[Pattern, ...] | None,
+        tuple[NonEmpty, ...] | None,
         Meta(description="Files that match one of these are guidelines; without a slash, in any folder."),
     ] = None
     strict: Annotated[
         bool | None, Meta(description="Whether a case that would be left out as invalid stops a run before it starts.")
+    ] = None
+    prices: Annotated[
+        NonEmpty | None, Meta(description="The price list, a JSON file; its path is from the folder of this file.")
     ] = None
 
 
@@ -36,6 +39,8 @@ def read_config(folder: Path) -> Config:
     config, problems = read_record(path, Config, ConfigError)
     if config is None:
         raise ConfigError.of(problems[0])
+    if config.prices is not None:
+        config = msgspec.structs.replace(config, prices=str(path.parent / Path(config.prices).expanduser()))
     return config
 
 
@@ -43,3 +48,9 @@ def guideline_patterns(folder: Path) -> tuple[str, ...]:
     """Return the patterns of guideline files for the eval files in a folder; raise `ConfigError` if they are wrong."""
     patterns = read_config(folder).guideline_patterns
     return GUIDELINE_PATTERNS if patterns is None else patterns
+
+
+def prices_file(folder: Path) -> Path | None:
+    """Return the price list of the eval files in a folder, if their config names one."""
+    path = read_config(folder).prices
+    return Path(path) if path is not None else None

@@ -14,9 +14,10 @@ from agentv.processes.interrupts import EXIT_CODE
 from agentv.redact import clean
 from agentv.report.github import Annotations, SourceLine
 from agentv.report.judge import health_lines
-from agentv.report.junit import junit_blocks
+from agentv.report.quantities import format_money
 from agentv.report.summary import summary_lines
 from agentv.run.evaluate import RunEnd, RunReport
+from agentv.run.forecast.budget import Budget
 from agentv.run.output import STDOUT
 from agentv.run.plan import Plan
 from agentv.run.record import end_record
@@ -77,6 +78,8 @@ def _tell(report: RunReport, shown: Shown) -> int:
     if report.end is RunEnd.TOO_MANY_ERRORS:
         errors = "1 error" if summary.failed == 1 else f"{summary.failed} errors"
         tell(f"stopped after {errors}: what was done is in the results; go on with --resume")
+    if report.end is RunEnd.BUDGET and report.budget is not None:
+        tell(f"{budget_text(report.budget)}: what was done is in the results; go on with --resume and a larger budget")
     if summary.invalid:
         left_out = "1 case was" if summary.invalid == 1 else f"{summary.invalid} cases were"
         tell(f"warning: {left_out} left out as invalid, see the warnings above; --strict stops such a run at the start")
@@ -84,8 +87,18 @@ def _tell(report: RunReport, shown: Shown) -> int:
     under = shown.fail_under is not None and not is_empty and (summary.mean or 0.0) < shown.fail_under
     if under:
         tell(f"error: the mean {summary.mean or 0.0:.3f} is under {shown.fail_under:g}")
-    incomplete = summary.ledger.get("not run", 0) > 0
+    incomplete = summary.not_run > 0
     return 1 if report.end is RunEnd.FAILED or summary.failed or under or incomplete else 0
+
+
+def budget_text(budget: Budget) -> str:
+    """Return what a budget was, and what kept a case from being started."""
+    limits = budget.limits
+    if limits.max_cost is None:
+        return f"stopped by --max-duration: another case would not end within {limits.max_duration:g} s"
+    spent, case = format_money(budget.spent), format_money(budget.case_cost())
+    text = f"stopped by the budget: {spent} of {format_money(limits.max_cost)} spent, and a case costs about {case}"
+    return text if limits.max_duration is None else f"{text}, with {limits.max_duration:g} s at most"
 
 
 def _lead_lines(plan: Plan) -> Iterator[str]:
@@ -104,6 +117,8 @@ def _write_pages(results: Path | None, shown: Shown) -> bool:
         return True  # a pipe, which cannot be read once more
     try:
         if shown.junit is not None:
+            from agentv.report.junit import junit_blocks  # it imports much of the standard library
+
             write_atomically(shown.junit, junit_blocks(results))
         if shown.report is not None and not results.stat().st_size:
             tell("there are no results, so no report was written")

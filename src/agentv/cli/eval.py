@@ -135,6 +135,7 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 @where_results_go("--output-format", metavar="FORMAT", shell_complete=formats, help="jsonl (default) or yaml.")
 @where_results_go("--junit", type=click.Path(path_type=Path), help="Also write the results as JUnit XML.")
 @where_results_go("--report", type=click.Path(path_type=Path), help="Also write the results as one HTML file.")
+@where_results_go("--otel", is_flag=True, help="Also send the results as OpenTelemetry traces; OTEL_* say where.")
 @where_results_go("--no-inputs", is_flag=True, help="Leave out of the results what was asked and expected.")
 @where_results_go("--include-trace", is_flag=True, help="Put whole traces into the results.")
 @where_results_go(
@@ -170,6 +171,18 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 )
 @how_it_runs("--no-batch-fallback", is_flag=True, help="What no batch has answered is an error, and not asked live.")
 @how_it_runs(
+    "--max-cost",
+    type=Amount(min=0, min_open=True),
+    metavar="USD",
+    help="Start no case that would take the cost of this run beyond USD.",
+)
+@how_it_runs(
+    "--max-duration",
+    type=Amount(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Start no case that would end after SECONDS.",
+)
+@how_it_runs(
     "--cluster",
     metavar="ADDRESS",
     help="Run the cases on a Dask cluster: tcp://HOST:PORT of its scheduler, or local:N for N processes here. "
@@ -179,6 +192,25 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
     "--check-judge",
     is_flag=True,
     help="Also judge planted answers whose verdicts are known, and some answers twice.",
+)
+@how_it_runs(
+    "--prices",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What tokens cost: JSON in the form of LiteLLM's model price list.",
+)
+@how_it_runs("--collect-traces", is_flag=True, help="Collect the OpenTelemetry spans of targets as their traces.")
+@how_it_runs(
+    "--collect-port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="With --collect-traces: where to listen, on 127.0.0.1; default any free port.",
+)
+@how_it_runs(
+    "--collect-grace",
+    type=Amount(min=0),
+    metavar="SECONDS",
+    help="With --collect-traces: how long to wait for the next span of an answer, default 1; for http targets 6.",
 )
 @how_it_runs("--cache", is_flag=True, help="Keep responses in .agentv/cache, and ask for each only once.")
 @looking_inside("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
@@ -249,7 +281,16 @@ def _check_flags(flags: dict[str, Any]) -> None:
     for name in ("failed", "keep_stale"):
         if flags[name] and not flags["resume"]:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --resume")
+    for name in ("collect_port", "collect_grace"):
+        if flags[name] is not None and not flags["collect_traces"]:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with --collect-traces")
+    if flags["collect_port"] is not None and flags["cluster"] is not None:
+        raise click.UsageError("--collect-port does not go with --cluster: each worker listens on a port of its own")
     if flags["check_judge"] and flags["cluster"] is not None:
         raise click.UsageError("--check-judge does not go with --cluster: its workers judge the answers")
+    if flags["cluster"] is not None and (flags["max_cost"] or flags["max_duration"]):
+        raise click.UsageError(
+            "--max-cost and --max-duration do not go with --cluster: its workers start cases themselves"
+        )
     if flags["resume"] and flags["out"] == STDOUT:
         raise click.UsageError("--resume needs a results file, and --out is stdout")

@@ -45,6 +45,12 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 )
 @what_is_graded("--target", metavar="NAME", shell_complete=target_names, help="Only the answers of this target.")
 @what_is_graded("--targets", type=click.Path(path_type=Path), help="The targets file, or a folder that has one.")
+@what_is_graded(
+    "--prices",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What the tokens of judges cost: see 'agentv eval'.",
+)
 @what_is_graded("--eval-id", "ids", metavar="ID", multiple=True, help="Only this case; an id or a glob.")
 @what_is_graded("--strict", is_flag=True, help="An invalid case stops the grading before it starts.")
 @how_it_runs("--workers", metavar="N", callback=workers, help="How many answers are graded at once: 1 to 50.")

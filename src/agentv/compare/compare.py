@@ -203,6 +203,8 @@ def _per_answer(usage: Usage) -> AnswerCosts:
         output_tokens=usage.output_tokens.mean,
         reasoning_tokens=usage.reasoning_tokens.mean,
         cost_usd=usage.cost_usd.mean,
+        cost_known=usage.cost_usd.answers,
+        answers=usage.answers,
         duration_p50_ms=p50,
         duration_p95_ms=p95,
     )

@@ -186,6 +186,9 @@ class AnswerCosts(Fields, frozen=True, kw_only=True):
     reasoning_tokens: float | None = None
     """Of the output tokens."""
     cost_usd: float | None = None
+    cost_known: int = 0
+    """Of how many answers the cost is known."""
+    answers: int = 0
     duration_p50_ms: float | None = None
     duration_p95_ms: float | None = None
 

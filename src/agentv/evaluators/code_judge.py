@@ -49,7 +49,10 @@ class CodeJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fie
 
 class _ProgramJudge(Evaluator):
     def __init__(self, settings: CodeJudge, program: Program, judge: JudgeTarget | None):
-        self._settings, self._program, self._judge = settings, program, judge
+        self._settings, self._program = settings, program
+        self.judge = judge
+        """The target that the script may ask, up to `max_calls` times."""
+        self.max_calls = settings.target.max_calls if settings.target is not None else 0
 
     def fingerprint(self) -> list[str]:
         return self._program.fingerprint
@@ -69,9 +72,8 @@ class _ProgramJudge(Evaluator):
 
     def _proxy(self, exchange: Exchange) -> AbstractContextManager[dict[str, str]]:
         """Return the proxy to the judge target, with the variables that it gives to the script."""
-        if self._judge is None or self._settings.target is None:
+        if self.judge is None:
             return nullcontext({})
         from agentv.judges.proxy import Proxy, serve
 
-        max_calls = self._settings.target.max_calls
-        return serve(Proxy(self._judge.others(), self._judge.name, max_calls, exchange.request))
+        return serve(Proxy(self.judge.others(), self.judge.name, self.max_calls, exchange.request))

@@ -61,7 +61,7 @@ class JudgeCheck:
         return heapq.nsmallest(CASES, judged, key=lambda pair: _rank(pair[0], 1))
 
     def _judging(self, case: EvalCase, target: str) -> Iterator[tuple[str, ConfiguredEvaluator]]:
-        return _judging(self._planting.build(case, target).evaluators)
+        return judging_evaluators(self._planting.build(case, target).evaluators)
 
     async def plant(self, cases: Sequence[JudgedCase]) -> Canaries:
         """Return what the judges make of planted answers."""
@@ -108,7 +108,7 @@ class JudgeCheck:
     def _pairs(self, answer: _Answer) -> Iterator[tuple[Any, ConfiguredEvaluator]]:
         """Yield each judgement of an answer, with the evaluator that gives another."""
         built = self._repeating.build(answer.exchange.case, answer.target)
-        evaluators = dict(_judging(built.evaluators))
+        evaluators = dict(judging_evaluators(built.evaluators))
         for name, first in judged_results(answer.results):
             if name in evaluators and not first.failed:
                 yield first, evaluators[name]
@@ -118,13 +118,13 @@ def _is_right(canary: Canary, result: EvaluatorResult) -> bool:
     return (result.verdict == "pass") is canary.must_pass
 
 
-def _judging(evaluators: Iterable[Any], outer: str = "") -> Iterator[tuple[str, ConfiguredEvaluator]]:
+def judging_evaluators(evaluators: Iterable[Any], outer: str = "") -> Iterator[tuple[str, ConfiguredEvaluator]]:
     """Yield the evaluators that ask judges, those inside of composites too, with their names: `outer/inner`."""
     for configured in evaluators:
         name = f"{outer}{configured.name}"
         if getattr(configured.evaluator, "panel", None) is not None:
             yield name, configured
-        yield from _judging(getattr(configured.evaluator, "inner", ()), f"{name}/")
+        yield from judging_evaluators(getattr(configured.evaluator, "inner", ()), f"{name}/")
 
 
 def _others(cases: Sequence[JudgedCase]) -> Iterator[str]:

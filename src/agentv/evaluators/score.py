@@ -104,6 +104,7 @@ class CaseEvaluators:
         self.need_reference = tuple(dependencies.need_reference)
         self.workspace_users = tuple(dict.fromkeys(dependencies.use_workspace))
         self.need_workspace = tuple(dependencies.need_workspace)
+        self.has_judges = bool(dependencies.judges)
         self._last: Digests | None = None
         self._in_parallel = sum(configured.evaluator.waits for configured in evaluators) > 1
 

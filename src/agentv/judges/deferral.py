@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from agentv.judges.metering import JudgeMeter, MeterState
 from agentv.records import EvaluatorResult, ProviderRequest, ProviderResponse
 
 T = TypeVar("T")
@@ -22,8 +23,8 @@ class DeferredJudgement(BaseException):
 class CaseJudging:
     """What is known of the judgements of one trial of a case, as far as they are made."""
 
-    def __init__(self, dataset: str, fence: str | None = None):
-        self.dataset = dataset
+    def __init__(self, dataset: str, fence: str | None = None, metered: MeterState | None = None):
+        self.dataset, self.meter = dataset, JudgeMeter(metered)
         self.fence = fence or secrets.token_hex(8)
         """The mark around what the agent wrote. It is the same whenever the case is judged."""
         self.results: dict[str, EvaluatorResult] = {}

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
+from contextvars import copy_context
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -42,7 +43,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._pending: list[Future[Any]] = []
         self._is_closed = False
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._context = asyncio.get_running_loop(), copy_context()
         self.token = secrets.token_urlsafe(32)
 
     def info(self) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class Proxy:
                 raise RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, f"no more than {self._max_calls} calls are allowed")
             self._calls += 1
             call = self._judges[name].invoke(self._request(name, question, body.get("system_prompt")))
-            future = asyncio.run_coroutine_threadsafe(_await(call), self._loop)
+            future = self._context.copy().run(asyncio.run_coroutine_threadsafe, _await(call), self._loop)
             self._pending.append(future)
         try:
             response = future.result()

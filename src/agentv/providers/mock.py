@@ -15,6 +15,7 @@ class MockSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fie
     """A target that always answers the same."""
 
     takes_media: ClassVar[bool] = True
+    is_free: ClassVar[bool] = True
 
     response: Annotated[str | None, Meta(description="The answer.")] = None
     delay_ms: Annotated[Amount | None, Meta(description="How long it takes to answer.")] = None

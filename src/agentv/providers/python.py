@@ -11,7 +11,7 @@ from agentv.formats.wire import response_from
 from agentv.notices import note_lines
 from agentv.protocols import Provider
 from agentv.providers.settings import TargetSettings, Text
-from agentv.records import ProviderRequest, ProviderResponse
+from agentv.records import ProviderRequest, ProviderResponse, TraceContext
 from agentv.system.folders import code_folders
 from agentv.system.tracebacks import explain_error
 from agentv.system.user_functions import UserFunction, check_function, load_function
@@ -62,12 +62,21 @@ class PythonFunction:
             "request": request,
         }
         try:
-            answer = await self._function(offered)
+            answer = await self._call(offered, request.telemetry)
         except Exception as error:
             explained = explain_error(error)
             note_lines(f"case {request.eval_id!r}: the target failed", explained.details)
             raise ProviderError(explained.message, may_pass=True, details=explained.details) from error
         return _response(answer)
+
+    async def _call(self, offered: Mapping[str, Any], telemetry: TraceContext | None) -> Any:
+        """Call the function; its spans are collected if that is asked for."""
+        if telemetry is None:
+            return await self._function(offered)
+        from agentv.telemetry.bridge import current_span  # which few runs need
+
+        with current_span(telemetry):
+            return await self._function(offered)
 
 
 def _response(answer: Any) -> ProviderResponse:

@@ -17,6 +17,8 @@ class ReplaySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_f
     """A target whose answers are in a file."""
 
     takes_media: ClassVar[bool] = True
+    is_free: ClassVar[bool] = True
+    is_stored: ClassVar[bool] = True
 
     file: Annotated[Text, Meta(description="Results of agentv, or batch records; relative to the eval file's folder.")]
 

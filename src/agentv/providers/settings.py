@@ -26,6 +26,8 @@ SECRET_NAMES = Meta(extra={"secret_names": True})
 """Marks a mapping in which the values whose names say so are secret, such as `API_TOKEN`."""
 IN_CACHE_KEY, NOT_IN_CACHE_KEY = Meta(extra={"cache_key": True}), Meta(extra={"cache_key": False})
 """Mark whether an answer is asked for again when the setting changes. Without a mark, it is unless it is secret."""
+IS_PRICE = Meta(extra={"cache_key": False, "price": True})
+"""Marks what tokens cost: it decides nothing of an answer, and is no part of digests and cache keys."""
 
 VARIABLE = r"^\$\{\{.*\}\}$"
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
@@ -83,6 +85,12 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     has_batch_api: ClassVar[bool] = False
     """Whether there is a vendor who takes requests in batches, as `batch_api` asks."""
 
+    is_free: ClassVar[bool] = False
+    """Whether an answer costs nothing, as nobody is asked for it."""
+
+    is_stored: ClassVar[bool] = False
+    """Whether answers are of an earlier run: what they cost was paid then."""
+
     is_serial: ClassVar[bool] = False
     """Whether the target can only answer one request at a time."""
 
@@ -94,6 +102,13 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         given = {name: _masked(value) if marks[name].get("secret_names") else value for name, value in given.items()}
         shown = (f"{name}={MASK if name in secret else repr(value)}" for name, value in given.items())
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether all the cases of a file are asked before any of them is answered."""
+        return (self.answers_batches and self.provider_batching is True) or (
+            self.has_batch_api and self.batch_api is True
+        )
 
     def describe(self) -> str:
         """Return the kind of the target and what it calls: `python agent.py:answer`, `openai gpt-5`."""
@@ -158,8 +173,14 @@ class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fi
     tokens_per_minute: Annotated[Rate | None, Meta(description="A limit of your own."), NOT_IN_CACHE_KEY] = None
 
 
-BATCH_SHARE = 0.5
-"""What an answer in a batch costs, as a share of the price."""
+class LongPricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """USD for a million tokens of a request with a long input; what is left out costs as it does otherwise."""
+
+    above: Annotated[int, Meta(ge=1, description="The prices are for requests with more input tokens than this.")]
+    input: Amount | None = None
+    output: Amount | None = None
+    cached: Amount | None = None
+    cache_write: Amount | None = None
 
 
 class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -169,17 +190,44 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     output: Amount | None = None
     cached: Annotated[Amount | None, Meta(description="Read from the cache; as input if left out.")] = None
     cache_write: Annotated[Amount | None, Meta(description="Written to the cache; as input if left out.")] = None
+    reasoning: Annotated[Amount | None, Meta(description="Thought before the answer; as output if left out.")] = None
+    batch_input: Annotated[
+        Amount | None, Meta(description="Input that is sent through a batch API; half of input if left out.")
+    ] = None
+    batch_output: Annotated[
+        Amount | None, Meta(description="Output that comes from a batch API; half of output if left out.")
+    ] = None
+    long: Annotated[tuple[LongPricing, ...] | None, Meta(description="Other prices for long inputs.")] = None
 
     def cost(self, usage: TokenUsage, *, batch: bool = False) -> float:
-        """Return what the tokens cost in USD; in a batch, half of it."""
-        price = float(self.input or 0)
-        cached, written = usage.cached or 0, usage.cache_write or 0
-        cached_price = price if self.cached is None else float(self.cached)
-        written_price = price if self.cache_write is None else float(self.cache_write)
-        fresh = max(0, (usage.input or 0) - cached - written)
+        """Return what the tokens cost in USD; of a request that went through a batch API, if `batch` is true."""
+        tier = self._long(usage.input or 0)
+        price, output = _first(tier.input, self.input, 0), _first(tier.output, self.output, 0)
+        cached_price = _first(tier.cached, self.cached, price)
+        written_price = _first(tier.cache_write, self.cache_write, price)
+        thought_price = _first(tier.output, self.reasoning, output)
+        if batch:
+            listed = (self.batch_input, self.batch_output) if not tier.above else (None, None)
+            price, output = _first(listed[0], price / 2), _first(listed[1], output / 2)
+            cached_price, written_price = cached_price / 2, written_price / 2
+            thought_price = output if self.reasoning is None else thought_price / 2
+        cached, written, thought = usage.cached or 0, usage.cache_write or 0, usage.reasoning or 0
+        fresh, said = max(0, (usage.input or 0) - cached - written), max(0, (usage.output or 0) - thought)
         tokens = fresh * price + cached * cached_price + written * written_price
-        full = (tokens + (usage.output or 0) * float(self.output or 0)) / 1_000_000
-        return full * BATCH_SHARE if batch else full
+        return (tokens + said * output + min(thought, usage.output or 0) * thought_price) / 1_000_000
+
+    def _long(self, tokens: int) -> LongPricing:
+        """Return the prices for this much input that are others; none, if they are not."""
+        found = [tier for tier in self.long or () if tokens > tier.above]
+        return max(found, key=lambda tier: tier.above, default=_NOT_LONG)
+
+
+_NOT_LONG = LongPricing(above=0)
+
+
+def _first(*prices: float | str | None) -> float:
+    """Return the first price that is given; variables have been filled in by now."""
+    return next(float(price) for price in prices if price is not None)
 
 
 class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -200,7 +248,9 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
     max_output_tokens: Annotated[Count | None, Meta(description="Not sent if left out.")] = None
     system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
     options: Annotated[dict[str, Any] | None, Meta(description="Goes into the vendor's request as it is.")] = None
-    pricing: Annotated[Pricing | None, Meta(description="What tokens cost, to report what a run cost.")] = None
+    pricing: Annotated[Pricing | None, Meta(description="What tokens cost, to report what a run cost."), IS_PRICE] = (
+        None
+    )
     reasoning_effort: Annotated[
         Text | None, Meta(description="How much the model thinks, in the vendor's words; not sent if left out.")
     ] = None
@@ -264,8 +314,8 @@ def secret_values(raw: Any, type_: type) -> Iterator[Any]:
 
 
 def target_digest(settings: TargetSettings) -> str:
-    """Return a fingerprint of a target's settings; secrets are no part of it."""
-    fields = _fields_without(settings, _is_secret)
+    """Return a fingerprint of a target's settings; secrets and prices are no part of it."""
+    fields = _fields_without(settings, lambda extra: _is_secret(extra) or bool(extra.get("price")))
     return digest({name: value for name, value in fields.items() if value is not None})
 
 

@@ -17,6 +17,8 @@ from agentv.run.api import EvalReport, Options, Paths, evaluate
 from agentv.stats.decisions import Decision, decide
 
 UNDECIDED = ("fail", "warn", "pass")
+MANY = 10_000
+"""Nobody writes more cases than that to decide a check."""
 
 
 class Runner:
@@ -75,19 +77,19 @@ class CheckedRun:
     def _demand(self, found: Decision, what: str, bar: float) -> None:
         __tracebackhide__ = True
         low, high = found.interval
-        text = f"{what} {found.estimate:.3f} (95%: {low:.3f} to {high:.3f}) of {found.cases} cases, bar {bar:g}"
+        text = f"{what} {found.estimate:.3f} (95%: {low:.3f} to {high:.3f}) of {_count(found.cases)}, bar {bar:g}"
         if found.verdict == "missed":
             pytest.fail(f"{text}: it is under the bar; results are in {self.path}", pytrace=False)
         elif found.verdict == "undecided":
-            more = f"about {found.needed:,} cases would probably tell" if found.needed else "it is on the bar"
-            self._undecide(f"undecided: {text}: the cases are too few to tell; {more}")
+            self._undecide(f"undecided: {text}: the cases are too few to tell; {_needed(found)}", depth=4)
 
-    def _undecide(self, message: str) -> None:
+    def _undecide(self, message: str, depth: int = 3) -> None:
+        """Do what is set; a warning is about the line of the test, which called us so many calls ago."""
         __tracebackhide__ = True
         if self._undecided == "fail":
             pytest.fail(message, pytrace=False)
         elif self._undecided == "warn":
-            warnings.warn(pytest.PytestWarning(message), stacklevel=3)
+            warnings.warn(pytest.PytestWarning(message), stacklevel=depth)
 
     def not_worse_than(self, base: str | Path, *, margin: float = 0.02) -> None:
         """Demand that this run is not worse than the results in `base` by more than the margin."""
@@ -100,8 +102,20 @@ class CheckedRun:
         interval: Any = found.interval
         between = f" (95%: {interval[0]:+.3f} to {interval[1]:+.3f})" if interval else ""
         change = f"the mean changed by {comparison.summary.meanDelta:+.3f}{between} from {base}"
-        text = f"{change}, margin {margin:g}, {found.pairs} cases"
+        text = f"{change}, margin {margin:g}, {_count(found.pairs)}"
         if code == CANNOT_TELL:
             self._undecide(f"undecided: {text}: the cases in both are too few to tell, or one run lacks some")
         else:
             pytest.fail(f"worse: {text}; see: agentv compare {base} {self.path}", pytrace=False)
+
+
+def _needed(found: Decision) -> str:
+    """Return how many cases would tell."""
+    if found.needed is None:
+        return "it is on the bar"
+    how_many = f"about {found.needed:,}" if found.needed <= MANY else f"more than {MANY:,}"
+    return f"{how_many} cases would probably tell"
+
+
+def _count(cases: int) -> str:
+    return "1 case" if cases == 1 else f"{cases} cases"

@@ -96,6 +96,12 @@ def _figures(result: Mapping[str, Any]) -> str:
         parts.append(f"{tokens} tokens")
     if metrics.get("cost_usd") is not None:
         parts.append(f"${metrics['cost_usd']:.4g}")
+    if metrics.get("cached"):
+        parts.append("from the cache")
+    for name, judge in (result.get("judge_metrics") or {}).items():
+        calls = "1 call" if judge.get("calls") == 1 else f"{judge.get('calls')} calls"
+        paid = f", ${judge['cost_usd']:.4g}" if judge.get("cost_usd") is not None else ""
+        parts.append(f"judge {name} ({calls}{paid})")
     if result.get("attempt", 1) > 1:
         parts.append(f"{result['attempt']} attempts")
     return ", ".join(parts)

@@ -6,7 +6,7 @@ import msgspec
 
 from agentv.compare.gate import has_unmatched
 from agentv.compare.pairs import Pairs
-from agentv.compare.records import BY, Changed, Comparison, Delta, Grading, Part, Source, Statistics
+from agentv.compare.records import BY, AnswerCosts, Changed, Comparison, Delta, Grading, Part, Source, Statistics
 from agentv.formats.printable import printable
 from agentv.report.layout import wrap
 from agentv.report.quantities import format_change, format_count, format_duration, format_money
@@ -56,6 +56,8 @@ def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         ]
         if costs:
             yield f"per answer: {', '.join(costs)}"
+        if price := price_line(comparison):
+            yield price
         yield from note_lines(comparison)
 
 
@@ -105,7 +107,26 @@ def answer_costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
             continue
         first, second = ("unknown" if value is None else text(value) for value in (before, after))
         is_known = before is not None and after is not None and (first != second or before == after)
-        yield title, first, second, format_change(before, after) if is_known else ""
+        change = format_change(before, after) if is_known else ""
+        yield title, first, second, change
+
+
+def price_line(comparison: Comparison) -> str:
+    """Return whether B is cheaper or dearer, and of how many answers that is known; empty if it is of none."""
+    first, second = (file.per_answer for file in comparison.files)
+    if first.cost_usd is None or second.cost_usd is None:
+        return ""
+    found = "costs as much as A"
+    if first.cost_usd != second.cost_usd:
+        by = abs(second.cost_usd - first.cost_usd) / first.cost_usd if first.cost_usd else None
+        word = "cheaper" if second.cost_usd < first.cost_usd else "dearer"
+        found = f"is {by:.0%} {word} than A" if by is not None else f"is {word} than A"
+    known = " and ".join(_known_of(name, costs) for name, costs in (("A", first), ("B", second)))
+    return f"an answer of B {found} (cost known of {known})"
+
+
+def _known_of(name: str, costs: AnswerCosts) -> str:
+    return f"{costs.cost_known} of {costs.answers} answers of {name}"
 
 
 def note_lines(comparison: Comparison) -> Iterator[str]:
@@ -282,6 +303,8 @@ def _reasons(comparison: Comparison) -> Iterator[str]:
 def _cost_lines(comparison: Comparison, width: int | None) -> Iterator[str]:
     if costs := list(answer_costs(comparison)):
         yield from _align([("per answer", "A", "B", "change"), *costs], width)
+    if price := price_line(comparison):
+        yield from wrap(price, width) if width is not None else [price]
 
 
 def _align(rows: Iterable[tuple[str, ...]], width: int | None = None) -> Iterator[str]:

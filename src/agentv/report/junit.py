@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 from agentv.results.read import read_records
 from agentv.results.views import ReportView
 
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_IN_XML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def junit_blocks(path: Path) -> Iterator[bytes]:

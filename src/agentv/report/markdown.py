@@ -16,6 +16,7 @@ from agentv.report.comparison import (
     note_lines,
     pairs_of,
     part_rows,
+    price_line,
     signed,
 )
 
@@ -75,6 +76,8 @@ def _points(comparison: Comparison) -> Iterator[str]:
             shown = ", ".join(_code(pairs_of(comparison)[place].eval_id) for place in places[:SHOWN])
             more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
             yield f"**{len(places)} {title}**: {shown}{more}"
+    if price := price_line(comparison):
+        yield _text(price)
     yield from map(_text, changed_lines(comparison))
     yield from map(_text, note_lines(comparison))
 

@@ -11,6 +11,8 @@ from typing import Any, Protocol, TextIO
 from agentv.formats.printable import printable
 from agentv.records import EvalResult
 from agentv.redact import Redactor
+from agentv.report.money import spent_text
+from agentv.results.spending import Spending
 
 LINE_SECONDS = 5.0
 SHOWN_CASES = 3
@@ -39,6 +41,7 @@ class Progress:
         self.scores = 0.0
         self.scored = 0
         self.at_work: dict[int, str] = {}
+        self.spending = Spending()
         self.cluster: ClusterState | None = None
         self.start = time.monotonic()
         self._pace = self.start, 0
@@ -75,6 +78,7 @@ class Progress:
         self.scored += 1
         self.scores += result.score
         self.errors += result.error is not None
+        self.spending.add(result)
 
     def cluster_changed(self, view: "ClusterState") -> None:
         self.cluster = view
@@ -103,7 +107,8 @@ class Progress:
         fresh = self.scored - before
         seconds = (time.monotonic() - since) / max(fresh, 1) * (self.total - self.done)
         left = f", {_duration(seconds)} left" if fresh and self.done < self.total else ""
-        return f"{self.done}/{self.total} done{mean}{errors}, {_duration(elapsed)} elapsed{left}"
+        spent = f", {text} spent" if (text := spent_text(self.spending)) else ""
+        return f"{self.done}/{self.total} done{mean}{errors}{spent}, {_duration(elapsed)} elapsed{left}"
 
     def cluster_line(self) -> str:
         """Return what goes on in the cluster, in one line; empty if there is none."""

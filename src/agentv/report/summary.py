@@ -8,6 +8,7 @@ from pathlib import Path
 from agentv.errors import nearest
 from agentv.formats.printable import printable
 from agentv.report.layout import WIDTH, shorten, table, wrap, wrap_terms
+from agentv.report.money import spent_text
 from agentv.report.quantities import format_count, format_duration, format_money
 from agentv.results.failures import FailedCase
 from agentv.results.groups import FIELDS, MAX_GROUPS, Figures, Groups
@@ -97,6 +98,8 @@ def _answer_lines(summary: Summary) -> Iterator[str]:
         yield f"  tokens {', '.join(known)}{of_which}{_known_of(answers, usage.answers)}"
     if usage.cost_usd.answers:
         yield f"  cost {format_money(usage.cost_usd.sum)}{_known_of(usage.cost_usd.answers, usage.answers)}"
+    if summary.spending.usd is not None and (len(summary.spending.parts) > 1 or not usage.cost_usd.answers):
+        yield f"  spent {spent_text(summary.spending)}"
     if (quantiles := usage.duration_quantiles) is not None:
         p50, p95 = map(format_duration, quantiles)
         yield f"  duration p50 {p50}, p95 {p95}{_known_of(len(usage.durations), usage.answers)}"

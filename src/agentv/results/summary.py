@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from agentv.results.failures import Failures, HasAnswer
 from agentv.results.groups import EvaluatorFigures, Evaluators, Groups
+from agentv.results.spending import HasMoney, Spending
 from agentv.results.tally import Tally
 from agentv.results.usage import Metrics, Usage
 from agentv.stats.inference import interval_of_mean
@@ -41,7 +42,7 @@ class HasScore(HasAnswer, Protocol):
     def metadata(self) -> Mapping[str, Any] | None: ...
 
 
-class HasNames(HasScore, Protocol):
+class HasNames(HasScore, HasMoney, Protocol):
     """A result that says itself which case it is of."""
 
     @property
@@ -77,6 +78,8 @@ class Summary:
         self.unscored_earlier = 0
         self.no_answer = self.no_case = 0
         """Of answers that are graded again: how many are missing, and how many nobody asked for."""
+        self.why_not_run = ""
+        """What kept cases from being run, if it is known."""
         self._scored = 0.0
         self.errors: dict[str, ErrorGroup] = {}
         """Equal errors, by what they say; only the first are told apart."""
@@ -84,6 +87,7 @@ class Summary:
         self._clean = clean
         self.failures, self.usage, self._evaluators = Failures(clean), Usage(), Evaluators()
         self.groups = Groups(by, trials) if by is not None else None
+        self.spending = Spending()
         self.empty_answers = self.cut_off_answers = self.noted_results = 0
 
     def add(self, result: HasNames) -> None:
@@ -100,6 +104,7 @@ class Summary:
                 self.errors[result.error] = ErrorGroup(result.eval_id)
         elif failure is not None:
             self.judge_failures += 1
+        self.spending.add(result)
         names = result.dataset, result.eval_id
         if self.trials > 1:
             names = self._clean(result.dataset), self._clean(result.eval_id)
@@ -263,6 +268,11 @@ class Summary:
         return max(0.0, _variance(self._tally.complete) - within / self.trials), within
 
     @property
+    def not_run(self) -> int:
+        """How many planned runs have no result, and no reason for it."""
+        return self.planned - self.done - self.invalid * self.trials - self.no_answer
+
+    @property
     def ledger(self) -> dict[str, int]:
         """How many planned runs ended in which way; the counts add up to `planned`."""
         scored = self.done - self.unscored - self.already_done
@@ -275,8 +285,8 @@ class Summary:
             "already done": self.already_done,
             "no answer": self.no_answer,
         }
-        if rest := self.planned - sum(counted.values()):
-            counted["not run"] = rest
+        if rest := self.not_run:
+            counted[f"not run ({self.why_not_run})" if self.why_not_run else "not run"] = rest
         return counted
 
 

@@ -47,6 +47,16 @@ class MetricsView(msgspec.Struct, frozen=True, gc=False):
     token_usage: TokensView | None = None
     cost_usd: float | None = None
     duration_ms: float | None = None
+    cached: bool = False
+
+
+class JudgeMetricsView(msgspec.Struct, frozen=True, gc=False):
+    """What a judge of an answer took."""
+
+    calls: int = 0
+    token_usage: TokensView | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
 
 
 class ScoreView(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -144,6 +154,7 @@ class EarlierView(TrialView, frozen=True, gc=False):
     candidate_answer: str = ""
     note: str | None = None
     evaluator_results: tuple[EvaluatorView, ...] = ()
+    judge_metrics: dict[str, JudgeMetricsView] | None = None
     metadata: dict[str, Any] | None = None
     shard: str | None = None
     plan: ShardPlan | None = None
@@ -204,6 +215,7 @@ class ReportView(TrialView, frozen=True, gc=False):
 class PageView(TrialView, frozen=True, gc=False):
     """A result with what the index of a page of results shows of it."""
 
+    judge_metrics: dict[str, JudgeMetricsView] | None = None
     candidate_answer: str | None = None
     evaluator_results: tuple[EvaluatorView, ...] | None = None
     note: str | None = None

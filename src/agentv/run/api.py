@@ -27,6 +27,8 @@ class Options(TypedDict, total=False):
     """A function, async or not, or the name of a target in the project's targets file."""
     targets: str | Path | None
     """The targets file, or a folder that has one."""
+    prices: str | Path | None
+    """The price list: what the tokens of targets without a `pricing` cost."""
     ids: Sequence[str]
     """Run only the cases with these ids, which may be globs."""
     limit: int | None
@@ -41,6 +43,10 @@ class Options(TypedDict, total=False):
     """Seconds after which what a vendor's batch has not answered is given up."""
     batch_fallback: bool
     """Whether requests that no batch has answered are asked live."""
+    max_cost: float | None
+    """US dollars that the run may spend: no case is started that would take it beyond."""
+    max_duration: float | None
+    """Seconds that cases may take: none is started that would end later."""
     cluster: str | None
     """The Dask cluster that cases run on: `tcp://HOST:PORT` of its scheduler, or `local:N`."""
     cache: bool
@@ -56,6 +62,12 @@ class Options(TypedDict, total=False):
     failed_in: str | Path | None
     include_trace: bool
     include_inputs: bool
+    otel: bool
+    """Send results as OpenTelemetry traces; the `OTEL_*` variables say where."""
+    collect_traces: bool
+    """Collect the OpenTelemetry spans of targets: they become their traces."""
+    collect_port: int | None
+    collect_grace: float | None
     by: str | None
     check_judge: bool
     """Also judge planted answers whose verdicts are known, and some answers twice."""
@@ -128,7 +140,7 @@ def _eval_options(paths: Paths, given: Options) -> EvalOptions:
     if fields.get("resume") and fields.get("out") is None:
         raise ConfigError("resume=True needs out, the results file to go on with")
     listed = [paths] if isinstance(paths, str | Path) else paths
-    for name in ("targets", "out", "failed_in", "dump_prompts", "dump_traces"):
+    for name in ("targets", "prices", "out", "failed_in", "dump_prompts", "dump_traces"):
         if fields.get(name) is not None:
             fields[name] = Path(fields[name])
     return EvalOptions(

@@ -1,32 +1,35 @@
 """The path of a case: request -> response -> scores -> result."""
 
+from contextlib import nullcontext
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentv import __version__
+from agentv.calls.caller import join_preparations
 from agentv.calls.retry import FailedCall
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.evaluators.judge_check import JudgeCheck
 from agentv.evaluators.score import CaseEvaluators
 from agentv.judges.deferral import CaseJudging, DeferredJudgement, current
+from agentv.judges.metering import JudgeMeter, judge_meter
 from agentv.notices import say
 from agentv.providers.workspaces.case import CaseWorkspace, KeptPlace
-from agentv.records import Digests, EvalResult, EvaluatorResult, Exchange, ProviderRequest, ProviderResponse
+from agentv.records import Digests, EvalResult, Exchange, ProviderRequest
 from agentv.redact import clean
 from agentv.run.batches.batch import Batch
 from agentv.run.batches.judging import JudgeRounds, PendingCase, pending_key
 from agentv.run.dumps import CaseDumps
 from agentv.run.jobs import Job
-from agentv.run.outcome import Outcome, ResultContext, outcome_of, result_of
+from agentv.run.outcome import Outcome, ResultContext, Scored, outcome_of, result_of, timestamp_now
 from agentv.run.plan import Plan, PlannedFile
-from agentv.run.targets import OpenTargets
+from agentv.run.targets import OpenTarget, OpenTargets
 from agentv.run.watcher import Watcher
 from agentv.scoring import SCORING
 from agentv.system.dumps import Dumps
 
-Called = tuple[int, ProviderResponse | FailedCall]
-"""The number of the last attempt, and what it gave."""
+if TYPE_CHECKING:
+    from agentv.telemetry.collector import CaseTraces
 
 
 class _WaitingCase(NamedTuple):
@@ -34,7 +37,7 @@ class _WaitingCase(NamedTuple):
 
     key: str
     judging: CaseJudging
-    called: Called | None = None
+    outcome: Outcome | None = None
 
 
 class CaseRunner:
@@ -49,7 +52,7 @@ class CaseRunner:
         names: frozenset[str] | None = None,
     ):
         """`names` are the evaluators that score, if it is not all of them."""
-        options, self._names = targets.options, names
+        options, self._names, self._targets = targets.options, names, targets
         self.check: JudgeCheck | None = None
         """Is offered what was judged, if judges are checked."""
         self.rounds: JudgeRounds | None = None
@@ -86,25 +89,31 @@ class CaseRunner:
                 return self._result(job, Outcome(1, error=job.problem), digests)
             if job.is_first:  # the prompt is the same in all trials
                 self._dumps.prompt(job.case, job.request, job.target.provider)
-            waiting = self._waiting_case(job, digests.evaluators) if self.rounds is not None else None
-            called = self._known_answer(job, job.request, waiting)
-            if called is None:
-                target, on_retry = job.target, partial(self._on_retry, job)
+            waiting = self._waiting_case(job, evaluators) if self.rounds is not None else None
+            outcome = self._known_outcome(job, job.request, waiting)
+            if outcome is None:
                 if work is not None:
                     self._choose_cache(work, job, evaluators)
-                called = await self._caller.call(target.provider, target.policy, job.request, on_retry, work)
-            outcome = outcome_of(*called)
+                target, on_retry, traces = job.target, partial(self._on_retry, job), self._traces(job.target)
+                with traces or nullcontext():
+                    called = await self._caller.call(
+                        target.provider, target.policy, job.request, on_retry, join_preparations(work, traces)
+                    )
+                outcome = outcome_of(*called, traces.trace_id if traces is not None else None)
+            if self._context.has_times and outcome.answered_at is None:
+                outcome = outcome._replace(answered_at=timestamp_now())
             self._dumps.trace(job.case, job.planned.name, outcome, job.trial)
             if outcome.response is None:
                 return self._result(job, outcome, digests)
             workspace = work.path if work is not None else None
             exchange = Exchange(case=job.case, request=job.request, response=outcome.response, workspace=workspace)
-            results = await self._scored(waiting, outcome.attempt, job, evaluators, exchange)
-            if results is None:
+            scored = await self._score(evaluators, exchange, waiting)
+            if scored is None:
+                self._defer(job, outcome, evaluators, waiting)
                 return None
             if self.check is not None:
-                self.check.offer(exchange, job.planned.name, results)
-            return self._result(job, outcome, digests, results)
+                self.check.offer(exchange, job.planned.name, scored.results)
+            return result_of(self._context, job, outcome, digests, scored)
         except AgentvError:
             raise  # what cannot be written concerns all cases
         except Exception as error:
@@ -112,56 +121,87 @@ class CaseRunner:
             odd = f"the answer cannot be used: {type(error).__name__}: {error}"
             return self._result(job, Outcome(1, error=odd), digests)
 
-    def _waiting_case(self, job: Job, evaluators: str) -> "_WaitingCase | None":
+    def _known_outcome(self, job: Job, request: ProviderRequest, waiting: "_WaitingCase | None") -> Outcome | None:
+        """Return what a case was answered before it waited for its judges, or in a batch; None if it is asked now."""
+        if waiting is not None and waiting.outcome is not None:
+            return waiting.outcome
+        called = job.batch.answer(request, self._caller) if job.batch is not None else None
+        return outcome_of(*called) if called is not None else None
+
+    async def _score(
+        self, evaluators: CaseEvaluators, exchange: Exchange, waiting: "_WaitingCase | None" = None
+    ) -> Scored | None:
+        """Return the results of the evaluators, and what their judges took; None if the case waits for a judge."""
+        if not evaluators.has_judges:
+            return Scored(await evaluators.results(exchange, self._names))
+        judging = waiting.judging if waiting is not None else None
+        meter = judging.meter if judging is not None else JudgeMeter()
+        tokens = judge_meter.set(meter), current.set(judging)
+        try:
+            results = await evaluators.results(exchange, self._names)
+        except DeferredJudgement:
+            return None
+        finally:
+            judge_meter.reset(tokens[0])
+            current.reset(tokens[1])
+        if waiting is not None:
+            self._judged[id(exchange.request)] = waiting
+        return Scored(results, meter.metrics)
+
+    def _waiting_case(self, job: Job, evaluators: CaseEvaluators) -> "_WaitingCase | None":
         """Return what is known of a case whose judges may answer later; None if they are to answer at once."""
         workspaces, request = job.target.workspaces, job.request
-        if self.rounds is None or request is None or (workspaces is not None and workspaces.keep != "never"):
+        if self.rounds is None or request is None or not evaluators.has_judges:
+            return None
+        if workspaces is not None and workspaces.keep != "never":
             return None  # whether a workspace is kept is decided by the verdict
         digest = job.planned.digest if self._plan.stand_in is None else f"{job.planned.digest} {self._run_id}"
         key = pending_key(job.planned.name, digest, job.target.policy, request)
         known = self.rounds.pending.find(key)
         if known is None:
             return _WaitingCase(key, CaseJudging(job.case.dataset))
-        return _WaitingCase(key, known.judging(job.case.dataset, evaluators), (known.attempt, known.response))
+        answered = Outcome(
+            known.attempt,
+            known.response,
+            is_cached=known.is_cached,
+            trace_id=known.trace_id,
+            answered_at=known.answered_at,
+        )
+        return _WaitingCase(key, known.judging(job.case.dataset, evaluators.digests["evaluators"]), answered)
 
-    def _known_answer(self, job: Job, request: ProviderRequest, waiting: "_WaitingCase | None") -> Called | None:
-        """Return what a case was answered before it waited for its judges, or in a batch; None if it is asked now."""
-        if waiting is not None and waiting.called is not None:
-            return waiting.called
-        return job.batch.answer(request, self._caller) if job.batch is not None else None
-
-    async def _scored(
-        self, waiting: "_WaitingCase | None", attempt: int, job: Job, evaluators: CaseEvaluators, exchange: Exchange
-    ) -> tuple[EvaluatorResult, ...] | None:
-        """Return what the evaluators find; None if the case is to wait for its judges."""
-        if waiting is None or self.rounds is None:
-            return await evaluators.results(exchange, self._names)
+    def _defer(self, job: Job, outcome: Outcome, evaluators: CaseEvaluators, waiting: "_WaitingCase | None") -> None:
+        """Let a case wait for its judges; what is known of it is on disk."""
+        assert self.rounds is not None
+        assert waiting is not None
+        assert outcome.response is not None
         judging = waiting.judging
-        token = current.set(judging)
-        try:
-            results = await evaluators.results(exchange, self._names)
-        except DeferredJudgement:
-            known = PendingCase(
-                attempt=attempt,
-                response=exchange.response,
-                fence=judging.fence,
-                evaluators=evaluators.digests["evaluators"],
-                results=judging.results,
-                replies=judging.replies,
-                used=tuple(judging.used),
-            )
-            self.rounds.defer(job.case, job.trial, waiting.key, known, judging)
-            return None
-        finally:
-            current.reset(token)
-        self._judged[id(job.request)] = waiting
-        return results
+        known = PendingCase(
+            attempt=outcome.attempt,
+            response=outcome.response,
+            is_cached=outcome.is_cached,
+            trace_id=outcome.trace_id,
+            answered_at=outcome.answered_at,
+            fence=judging.fence,
+            evaluators=evaluators.digests["evaluators"],
+            results=judging.results,
+            replies=judging.replies,
+            used=tuple(judging.used),
+            metered=judging.meter.state(),
+        )
+        self.rounds.defer(job.case, job.trial, waiting.key, known, judging)
 
     def written(self, job: Job) -> None:
         """Take note that the result of a job is in the sink."""
         waiting = self._judged.pop(id(job.request), None) if self._judged else None
         if waiting is not None and self.rounds is not None:
             self.rounds.settle(waiting.key, waiting.judging)
+
+    def _traces(self, target: OpenTarget) -> "CaseTraces | None":
+        """Return what collects the traces of a case, if anything does."""
+        collector = self._targets.collector
+        if collector is None:
+            return None
+        return collector.case(is_late=getattr(target.provider, "sends_spans_late", False))
 
     def _choose_cache(self, work: CaseWorkspace, job: Job, evaluators: CaseEvaluators) -> None:
         """Decide whether an answer of the cache will do: without its files, some evaluators cannot score it."""
@@ -188,10 +228,8 @@ class CaseRunner:
         digests = self._evaluators.build(job.case, job.planned.name).digests_of(job.digest, job.planned.digest)
         return self._result(job, Outcome(1, error=error), digests)
 
-    def _result(
-        self, job: Job, outcome: Outcome, digests: Digests, scores: tuple[EvaluatorResult, ...] = ()
-    ) -> EvalResult:
-        return result_of(self._context, job, outcome, digests, scores)
+    def _result(self, job: Job, outcome: Outcome, digests: Digests) -> EvalResult:
+        return result_of(self._context, job, outcome, digests)
 
 
 def label(job: Job, trials: int) -> str:

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.calls.cache import CACHE, Cache
+from agentv.calls.cache import CACHE
 from agentv.cases.shard import Shard
 from agentv.errors import AgentvError, OutputError
 from agentv.evaluators.build import EvaluatorBuilder
-from agentv.evaluators.judge_check import JudgeCheck, JudgedCase
 from agentv.notices import note
 from agentv.processes.interrupts import stop_on_signal
 from agentv.project.discovery import eval_files
@@ -26,11 +25,9 @@ from agentv.providers.mock import Mock, MockSettings
 from agentv.providers.python import PythonFunction
 from agentv.records import EvalResult, Problem
 from agentv.redact import clean, secrets_in
-from agentv.results.health.record import CheckCost, JudgeHealth
+from agentv.results.health.record import JudgeHealth
 from agentv.results.health.tally import JudgeTally
-from agentv.results.health.verdict import health_of, run_labels
-from agentv.results.labels.file import LABELS
-from agentv.results.runs import RunLog, new_run_id, read_runs
+from agentv.results.runs import RUNS, RunLog, new_run_id
 from agentv.results.summary import Summary
 from agentv.results.write import ResultFile
 from agentv.run.batches.submission import DEADLINE_SECONDS
@@ -39,16 +36,21 @@ from agentv.run.case import CaseRunner
 from agentv.run.executors.address import Address, parse_address
 from agentv.run.executors.executor import Executor
 from agentv.run.executors.local import LocalExecutor
-from agentv.run.jobs import IsDone, build_or_explain
+from agentv.run.exported import export_results, open_exporter
+from agentv.run.forecast.budget import Budget, Limits, budget_of
+from agentv.run.forecast.demand import ForecastOptions
+from agentv.run.jobs import IsDone
+from agentv.run.judging import Judging
 from agentv.run.output import STDOUT, Output, OutputOptions, mask_result, open_output
 from agentv.run.plan import Plan, RunOptions, Selection
 from agentv.run.planner import PlanOptions, make_plan
-from agentv.run.record import same_models, start_record
+from agentv.run.record import start_record
 from agentv.run.resume import ResumeOptions, failed_cases
-from agentv.run.targets import CallCounter, OpenTargets, RunJudges
+from agentv.run.targets import OpenTargets, RunJudges
 from agentv.run.watcher import Watcher
 from agentv.system.compact_sets import HashSet
 from agentv.system.dotenv import load_env
+from agentv.telemetry.options import CollectOptions
 
 
 class DryRun(NamedTuple):
@@ -73,6 +75,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A Python function that answers in the place of every target."""
     targets: Path | None = None
     """The targets file, or a folder that has one."""
+    prices: Path | None = None
+    """The price list, in the place of the one that the config names."""
     ids: tuple[str, ...] = ()
     limit: int | None = None
     trials: int = 1
@@ -106,6 +110,10 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds after which what a vendor's batch has not answered is given up."""
     batch_fallback: bool = True
     """Whether requests that no batch has answered are asked live."""
+    max_cost: float | None = None
+    """How many US dollars this run may spend: no case is started that would take it beyond."""
+    max_duration: float | None = None
+    """How many seconds cases may be started for, as long as they end in time."""
     cluster: str | None = None
     """The cluster that cases run on; this process runs them if there is none."""
     out: Path | None = None
@@ -117,6 +125,14 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     include_trace: bool = False
     dump_prompts: Path | None = None
     dump_traces: Path | None = None
+    otel: bool = False
+    """Whether results are sent as OpenTelemetry traces."""
+    collect_traces: bool = False
+    """Whether the OpenTelemetry spans of targets are collected, and become their traces."""
+    collect_port: int | None = None
+    """The port on loopback where they are; any free one if this is not given."""
+    collect_grace: float | None = None
+    """Seconds without a span after which a trace is taken as it is."""
     by: str | None = None
     """What the summary groups cases by: a field, or a key of their metadata."""
     check_judge: bool = False
@@ -128,6 +144,18 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
         resume = ResumeOptions(self.trials, self.keep_stale, self.rerun_failed) if self.resume else None
         return OutputOptions(self.out, self.results_folder, self.output_format, resume)
 
+    @property
+    def limits(self) -> Limits:
+        """What the run may take."""
+        return Limits(self.max_cost, self.max_duration)
+
+    @property
+    def forecast_options(self) -> ForecastOptions:
+        """What is asked when it is reckoned what a run will take."""
+        cache = CACHE if self.cache and self.dry_run is None else None
+        runs = self.runs_folder or RUNS
+        return ForecastOptions(self.trials, self.workers, self.targets, cache, self.check_judge, self.max_retries, runs)
+
     def run_options(self, run_id: str) -> RunOptions:
         """Return how cases are run."""
         return RunOptions(
@@ -137,13 +165,20 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
             timeout_seconds=self.timeout_seconds,
             max_retries=self.max_retries,
             cache=CACHE if self.cache and self.dry_run is None else None,
-            include_trace=self.include_trace,
+            include_trace=self.include_trace or self.otel,
+            has_times=self.otel,
             dump_prompts=self.dump_prompts,
             dump_traces=self.dump_traces,
             trials=self.trials,
             max_errors=self.max_errors,
             batches=BatchOptions(self.batch_deadline, self.batch_fallback, self.command),
+            collect=self._collect_options(),
         )
+
+    def _collect_options(self) -> CollectOptions | None:
+        if not self.collect_traces or self.dry_run is not None or self.stored is not None:
+            return None
+        return CollectOptions(self.collect_port, self.collect_grace)
 
 
 class RunEnd(enum.Enum):
@@ -152,6 +187,8 @@ class RunEnd(enum.Enum):
     COMPLETED = "completed"
     TOO_MANY_ERRORS = "too many errors"
     """Cases were left to run when `max_errors` was reached."""
+    BUDGET = "budget"
+    """Cases were left to run when `max_cost` or `max_duration` was reached."""
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     """Results could not be written, say."""
@@ -171,6 +208,7 @@ class RunReport(NamedTuple):
     """The record of the run, to be ended by whoever knows the exit code."""
     judge_health: JudgeHealth | None = None
     """What is known of its judges, if it has any."""
+    budget: Budget | None = None
 
 
 async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watcher) -> RunReport:
@@ -179,37 +217,35 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
     Each result is written to the results file, if there is one, and then given to the sink, without secrets.
     """
     cluster = parse_address(options.cluster) if options.cluster is not None else None
-    plan, run_id, log = plan_evaluation(options), new_run_id(), None
-    place = f" each, on the cluster {options.cluster}" if cluster is not None else ""
-    watcher.announce(plan.describe(options.workers) + place)
+    plan, run_id = plan_evaluation(options), new_run_id()
+    budget = budget_of(options.limits, plan, options.forecast_options, on_cluster=cluster is not None)
+    watcher.announce(plan.describe(options.workers) + (f" each, on the cluster {options.cluster}" if cluster else ""))
     async with (
         OpenTargets(plan, options.run_options(run_id)) as targets,
-        _executor(cluster, options, plan, targets) as executor,
+        open_exporter(plan, is_wanted=options.otel) as exporter,
+        _executor(cluster, options, plan, targets, budget) as executor,
     ):
         judges = RunJudges(plan, targets, watcher)
         evaluators = EvaluatorBuilder(  # planning has told the warnings
             judges, dry_run=plan.dry_run, warn=_ignore, targets=options.targets
         )
-        stored, judging = options.stored, _Judging(plan, targets, watcher, options)
+        stored, judging = options.stored, Judging(plan, targets, watcher, options.targets, checks=options.check_judge)
         cases = CaseRunner(plan, targets, evaluators, watcher, stored.names if stored is not None else None)
         cases.check, cases.rounds = judging.check, judges.open_rounds()
         summary = Summary(plan.cases, plan.invalid, options.trials, clean, options.by)
         with open_output(options.output, plan, evaluators, summary) as output:
             results = _Results(output.file, summary, sink, stored, judging.start_tally(output))
-            if options.runs_folder is not None:
-                log = start_record(plan, run_id, options.command, output.path, options.runs_folder)
-            if options.on_open is not None and output.path is not None:
-                options.on_open(output.path)
+            exported = export_results(results, exporter, include_trace=options.include_trace)
+            log = _start_record(options, plan, run_id, output.path)
             watcher.begin(plan.cases * options.trials, summary.already_done)
             end, error = RunEnd.COMPLETED, None
             task = asyncio.current_task()
             assert task is not None
             try:
                 with stop_on_signal(task) as stop:
-                    is_done = _is_done(output, stored)
-                    await executor.run_jobs(cases, sink=results, watcher=watcher, is_done=is_done)
+                    await executor.run_jobs(cases, sink=exported, watcher=watcher, is_done=_is_done(output, stored))
                     results.write_untouched()
-                    await judging.run()
+                    await judging.run(summary, budget)
             except asyncio.CancelledError:
                 if not stop.is_requested:
                     raise
@@ -220,66 +256,39 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
                 watcher.end()
             if stop.is_requested and error is None:
                 end = RunEnd.INTERRUPTED
-            elif error is None and summary.ledger.get("not run") and options.max_errors is not None:
-                end = RunEnd.TOO_MANY_ERRORS
-    return RunReport(plan, summary, end, output.path, error, log, judging.health(output.path))
+            elif error is None and summary.not_run > 0:
+                end = _why_stopped(summary, options, budget)
+    return RunReport(plan, summary, end, output.path, error, log, judging.health(output.path), budget)
 
 
-class _Judging:
-    """What a run finds out about its judges: how they behave, and what `--check-judge` asks them besides.
-
-    Planted answers are judged through the cache of responses, answers of the run once more without any.
-    """
-
-    def __init__(self, plan: Plan, targets: OpenTargets, watcher: Watcher, options: EvalOptions):
-        self._plan, self._counter = plan, CallCounter()
-        has_judges = any(file.judges for file in plan.files) and not plan.dry_run
-        self.tally = JudgeTally() if has_judges else None
-        self.check: JudgeCheck | None = None
-        self._found: dict[str, Any] = {}
-        if has_judges and options.check_judge:
-            callers = targets.new_caller(Cache(CACHE, clean)), targets.new_caller(None)
-            judges = [RunJudges(plan, targets, watcher, caller, self._counter) for caller in callers]
-            self.check = JudgeCheck(*(EvaluatorBuilder(each, warn=_ignore, targets=options.targets) for each in judges))
-
-    def start_tally(self, output: Output) -> JudgeTally | None:
-        """Return what counts what judges say, if there are any; what they said of earlier results is counted."""
-        if self.tally is not None and output.earlier is not None:
-            for result in output.earlier.results():
-                self.tally.add(result.evaluator_results, result.candidate_answer)
-        return self.tally
-
-    async def run(self) -> None:
-        """Ask the judges what is to be checked, after all cases have run."""
-        if self.check is None:
-            return
-        files = {self._plan.folder / file.path: file for file in self._plan.files}
-        target_of = self._plan.selection.target_of
-        all_cases = ((case, target_of(case)) for file in files.values() for case in self._plan.cases_of(file))
-        cases = []
-        for case, target in self.check.choose(all_cases):
-            request, _ = build_or_explain(case, files[case.file.path], files[case.file.path].targets[target])
-            if request is not None:
-                cases.append(JudgedCase(case, request, target))
-        self._found["canaries"] = await self.check.plant(cases)
-        self._found["rejudged"] = await self.check.judge_again()
-        self._found["cost"] = CheckCost(calls=self._counter.calls, cost_usd=self._counter.cost_usd)
-
-    def health(self, results: Path | None) -> JudgeHealth | None:
-        """Return what is known of the judges; None if the run has none."""
-        if self.tally is None:
-            return None
-        labels = run_labels(results, LABELS, read_runs)
-        return health_of(self.tally.evaluators, labels=labels, same_model=same_models(self._plan), **self._found)
+def _start_record(options: EvalOptions, plan: Plan, run_id: str, results: Path | None) -> RunLog | None:
+    """Return the record of the run, if it has one; tell who wants to know that the results file is open."""
+    log = None
+    if options.runs_folder is not None:
+        log = start_record(plan, run_id, options.command, results, options.runs_folder)
+    if options.on_open is not None and results is not None:
+        options.on_open(results)
+    return log
 
 
-def _executor(cluster: Address | None, options: EvalOptions, plan: Plan, targets: OpenTargets) -> Executor:
+def _why_stopped(summary: Summary, options: EvalOptions, budget: Budget | None) -> RunEnd:
+    """Return why cases were not run, and tell the summary."""
+    if budget is not None and budget.is_exhausted:
+        summary.why_not_run = "budget"
+        return RunEnd.BUDGET
+    return RunEnd.TOO_MANY_ERRORS if options.max_errors is not None else RunEnd.COMPLETED
+
+
+def _executor(
+    cluster: Address | None, options: EvalOptions, plan: Plan, targets: OpenTargets, budget: Budget | None
+) -> Executor:
     """Return what runs the jobs."""
     if cluster is None:
-        return LocalExecutor(plan, targets)
+        return LocalExecutor(plan, targets, budget)
     from agentv.run.executors.cluster import ClusterExecutor, ClusterJob
 
-    return ClusterExecutor(ClusterJob(cluster, tuple(eval_files(options.paths)), options.targets), plan, targets)
+    job = ClusterJob(cluster, tuple(eval_files(options.paths)), options.targets, options.prices)
+    return ClusterExecutor(job, plan, targets)
 
 
 def _ignore(_warning: Problem) -> None:
@@ -313,9 +322,9 @@ def plan_evaluation(options: EvalOptions) -> Plan:
             only.add((clean(dataset), clean(eval_id)))
     selection = Selection(options.target, options.ids, options.limit, only, shard)
     dry_run = options.dry_run is not None
-    plan, secrets = make_plan(
-        paths, PlanOptions(selection, options.targets, _stand_in(options), dry_run, options.trials, options.strict)
-    )
+    stand_in = _stand_in(options)
+    asked = PlanOptions(selection, options.targets, stand_in, dry_run, options.trials, options.strict, options.prices)
+    plan, secrets = make_plan(paths, asked)
     clean.learn(secrets)
     return plan
 

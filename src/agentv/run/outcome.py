@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from agentv.records import (
     EvaluatorResult,
     ExecutionMetrics,
     Failure,
+    JudgeMetrics,
     ProviderResponse,
     Score,
 )
@@ -37,6 +39,11 @@ class Outcome(NamedTuple):
     """The traceback of the user's own code."""
     partial: ProviderResponse | None = None
     """What is known in the place of a response."""
+    is_cached: bool = False
+    trace_id: str | None = None
+    """The OpenTelemetry trace of the last attempt, if there is one."""
+    answered_at: str | None = None
+    """When that was, if it is to be told."""
 
     @property
     def known(self) -> ProviderResponse | None:
@@ -44,11 +51,23 @@ class Outcome(NamedTuple):
         return self.response or self.partial
 
 
-def outcome_of(attempt: int, got: ProviderResponse | FailedCall) -> Outcome:
-    """How it ended, by what the last attempt gave."""
+class Scored(NamedTuple):
+    """What the evaluators made of an answer, and what their judges took."""
+
+    results: tuple[EvaluatorResult, ...] = ()
+    judges: Mapping[str, JudgeMetrics] | None = None
+
+
+NOT_SCORED = Scored()
+
+
+def outcome_of(
+    attempt: int, got: ProviderResponse | FailedCall, is_cached: bool = False, trace_id: str | None = None
+) -> Outcome:
+    """How it ended, by what the last attempt, or the cache, gave."""
     if isinstance(got, FailedCall):
-        return Outcome(attempt, error=got.error, failure=got.failure, details=got.details, partial=got.partial)
-    return Outcome(attempt, got)
+        return Outcome(attempt, None, got.error, got.failure, got.details, got.partial, trace_id=trace_id)
+    return Outcome(attempt, got, is_cached=is_cached, trace_id=trace_id)
 
 
 class ResultContext:
@@ -57,9 +76,17 @@ class ResultContext:
     def __init__(self, options: RunOptions, plan: Plan):
         self.run_id, self.dry_run = options.run_id, plan.dry_run or None
         self.shard, self.plan = str(plan.shard) if plan.shard is not None else None, plan.shard_plan
+        self.has_times = options.has_times
         self.has_trials, self.include_trace = options.trials > 1, options.include_trace
         self.include_inputs, self._folder = options.include_inputs, plan.folder
+        self._stand_in = plan.stand_in
         self._last: tuple[EvalFile | None, str] = None, ""
+
+    def is_stored(self, job: Job) -> bool:
+        """Return whether the answer is one that was stored, and has cost this run nothing."""
+        if self._stand_in is not None:
+            return getattr(self._stand_in, "is_stored", False)
+        return job.planned.settings is not None and job.planned.settings.is_stored
 
     def path(self, file: EvalFile) -> str:
         """Return the path of an eval file from the root of its repo, or from the folder of the run."""
@@ -70,16 +97,16 @@ class ResultContext:
 
 
 def result_of(
-    context: ResultContext, job: Job, outcome: Outcome, digests: Digests, scores: tuple[EvaluatorResult, ...] = ()
+    context: ResultContext, job: Job, outcome: Outcome, digests: Digests, scored: Scored = NOT_SCORED
 ) -> EvalResult:
     """Return all that is known of a case. Weights that are all zero give a score of 0."""
     case, request, inputs = job.case, job.request, context.include_inputs
     response, known = outcome.response, outcome.known
     trace = build_trace(known) if known else None
-    total = combine_scores(scores)
+    total = combine_scores(scored.results)
     failure = outcome.failure if outcome.error is not None else "judge" if total.failed else None
     return EvalResult(
-        timestamp=_now(),
+        timestamp=timestamp_now(),
         run_id=context.run_id,
         shard=context.shard,
         plan=context.plan,
@@ -103,14 +130,18 @@ def result_of(
         stop_reason=response.stop_reason if response else None,
         note=_note(known) if known else None,
         file_changes=known.file_changes if known else None,
-        evaluator_results=scores,
+        evaluator_results=scored.results,
         trace_summary=summarize_trace(trace, known) if known and trace is not None else None,
-        execution_metrics=_metrics(known) if known else None,
+        execution_metrics=_metrics(known, outcome.is_cached or context.is_stored(job)) if known else None,
+        judge_metrics=scored.judges,
         error=outcome.error,
         error_details=outcome.details,
         failure=failure,
         dry_run=context.dry_run,
         trace=trace if context.include_trace else None,
+        trace_complete=known.trace_complete if known else None,
+        trace_id=outcome.trace_id,
+        answered_at=outcome.answered_at,
         description=case.description or None,
         metadata=case.metadata,
         digests=digests,
@@ -162,7 +193,8 @@ def _note(response: ProviderResponse) -> str | None:
     return f"{CUT_OFF}; {response.note}" if response.note else CUT_OFF
 
 
-def _now() -> str:
+def timestamp_now() -> str:
+    """Return this moment in ISO 8601."""
     return _millisecond(int(time.time() * 1000))
 
 
@@ -178,9 +210,11 @@ def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _metrics(response: ProviderResponse) -> ExecutionMetrics | None:
+def _metrics(response: ProviderResponse, is_cached: bool) -> ExecutionMetrics | None:
     known = response.token_usage, response.cost_usd, response.duration_ms, response.ttft_ms, response.batch
     if known == (None, None, None, None, None):
         return None
     usage, cost, duration, ttft, batch = known
-    return ExecutionMetrics(token_usage=usage, cost_usd=cost, duration_ms=duration, ttft_ms=ttft, batch=batch)
+    return ExecutionMetrics(
+        token_usage=usage, cost_usd=cost, duration_ms=duration, ttft_ms=ttft, batch=batch, cached=is_cached
+    )

@@ -16,6 +16,7 @@ from agentv.records import EvalCase, Problem, ShardPlan
 from agentv.redact import clean
 from agentv.run.batches.vendor import BatchOptions
 from agentv.system.compact_sets import HashSet
+from agentv.telemetry.options import CollectOptions
 
 
 class Selection(NamedTuple):
@@ -87,6 +88,8 @@ class PlannedFile(NamedTuple):
     """All the targets of the targets file that are in order: each may be asked to judge."""
     judges: Mapping[JudgeRef, str] = {}
     """Who judges."""
+    prices: Path | None = None
+    """The price list, if there is one."""
 
 
 class Plan(NamedTuple):
@@ -189,6 +192,10 @@ class RunOptions(NamedTuple):
     """After so many errors of targets no further case is started."""
     batches: BatchOptions = BatchOptions()
     """What is made of batches at vendors."""
+    collect: CollectOptions | None = None
+    """How the traces of targets are collected, if they are."""
+    has_times: bool = False
+    """Whether results tell when the target had answered."""
 
 
 def _raise_error(problem: Problem) -> None:

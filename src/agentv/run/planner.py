@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from agentv.calls.cache_key import target_version
-from agentv.cases.guidelines import guideline_patterns, read_config
+from agentv.cases.guidelines import guideline_patterns, prices_file, read_config
 from agentv.cases.media import has_files, media_problem
 from agentv.cases.read import Inspection, read_eval_file
 from agentv.cases.request import Files
@@ -30,6 +30,7 @@ from agentv.records import EvalCase, Problem, ShardPlan
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, Selection, matches
 from agentv.system.compact_sets import DuplicateFinder
 from agentv.system.entry_points import open_settings
+from agentv.targets.prices import PriceLists
 from agentv.targets.read import TargetList, find_targets, read_targets
 
 MOST_PROBLEMS = 20
@@ -46,6 +47,8 @@ class PlanOptions(NamedTuple):
     trials: int = 1
     strict: bool = False
     """A case that would be left out as invalid is an error."""
+    prices: Path | None = None
+    """The price list; else that of the config."""
 
 
 def make_plan(paths: Sequence[Path], options: PlanOptions) -> tuple[Plan, tuple[str, ...]]:
@@ -142,6 +145,7 @@ class _Planner:
         self._is_strict = False
         self._need_workspace: dict[str, dict[Problem, None]] = {}
         """What is wrong with the evaluators of a file if a target, by name, has no workspaces."""
+        self._prices = PriceLists()
         self._versions: dict[tuple[Path, Path, str], str] = {}
         self._drafts: dict[Path, dict[str, TargetSettings | None]] = {}
         """The targets of eval files whose cases attach files, by name."""
@@ -259,7 +263,9 @@ class _Planner:
         named = {ref.name for ref in refs if ref.name}
         read = read_targets(file, os.environ, named.union(used if stand_in is None else ()))
         self.secrets.update(read.secrets)
-        for problem in read.problems:
+        prices = self._options.prices or prices_file(path.parent)
+        read, unpriced = self._prices.apply(read, prices, self._asked(refs, used, read))
+        for problem in (*read.problems, *(msgspec.structs.replace(each, file=file) for each in unpriced)):
             if problem not in self._told:  # several eval files may share a targets file
                 self._told.add(problem)
                 self.report(problem)
@@ -268,8 +274,14 @@ class _Planner:
         targets = dict(self._targets(path, used, read, file))
         self._check_workspaces(used, read.targets)
         return planned._replace(
-            targets=targets, targets_file=file.absolute(), settings=read.targets, judges=dict(resolved)
+            targets=targets, targets_file=file.absolute(), settings=read.targets, judges=resolved, prices=prices
         )
+
+    def _asked(self, refs: Iterable[JudgeRef], used: Iterable[str], read: TargetList) -> set[str]:
+        """Return the targets that are asked, to answer or to judge."""
+        own = {name: settings.judge_target for name, settings in read.targets.items()}
+        judges = {ref.name or own.get(ref.target) or ref.target for ref in refs}
+        return judges.union(used if self._options.stand_in is None else ())
 
     def _check_workspaces(self, used: Iterable[str], settings: Mapping[str, TargetSettings]) -> None:
         """Report evaluators that run in the workspace of a target that has none. In a dry run they are not run."""

@@ -16,6 +16,7 @@ LEDGER = {
     "skipped as invalid": "skipped",
     "already done": "already_done",
     "not run": "not_run",
+    "not run (budget)": "not_run_budget",
     "no answer": "no_answer",
     "no case": "no_case",
 }
@@ -87,6 +88,8 @@ def end_record(
             "ci_upper": interval[1],
             "pass_rate": summary.pass_at(1) if summary.complete else None,
             "cost_usd": usage.cost_usd.sum if usage.cost_usd.answers else None,
+            "judge_cost_usd": summary.spending.judge_usd,
+            "spent_usd": summary.spending.usd,
             "tokens": round(tokens) if usage.input_tokens.answers or usage.output_tokens.answers else None,
             "duration_seconds": round(seconds, 3),
         },

@@ -8,6 +8,7 @@ from typing import Protocol
 from agentv.protocols import ResultSink
 from agentv.records import EvalResult
 from agentv.run.case import CaseRunner, label
+from agentv.run.forecast.budget import Budget
 from agentv.run.jobs import Job
 from agentv.run.outcome import unwritable_result
 from agentv.run.plan import RunOptions
@@ -32,6 +33,8 @@ class JobRunner:
     ):
         self._cases, self._sink, self._watcher, self._stop = cases, sink, watcher, stop
         self._trials = options.trials
+        self.budget: Budget | None = None
+        """Says which jobs may still be run, if that is limited."""
         self._errors, self._max_errors = 0, options.max_errors
         self._yielded = time.monotonic()
 
@@ -39,6 +42,10 @@ class JobRunner:
         """Take one job after another, until there are no more."""
         trials = self._trials
         while (job := await jobs.next()) is not None:
+            if self.budget is not None and not await self.budget.admit(job.planned.name):
+                self._stop()
+                return
+            started = time.monotonic()
             self._watcher.started(worker, label(job, trials))
             result = await self._cases.run_case(job)
             if result is not None:
@@ -47,6 +54,8 @@ class JobRunner:
                 self._watcher.finished(worker, result)
                 if result.error is not None and self._max_errors is not None:
                     self._count_error()
+                if self.budget is not None:
+                    self.budget.finished(job.planned.name, result, time.monotonic() - started)
             if job.batch is not None:
                 job.batch.job_done(job.request)
             if time.monotonic() - self._yielded > YIELD_SECONDS:  # targets that never wait must not shut signals out

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from agentv.calls.cache import Cache
 from agentv.calls.caller import Caller, CallPolicies, CallPolicy
@@ -16,6 +16,7 @@ from agentv.calls.retry import FailedCall
 from agentv.calls.slots import WHOLE, Share
 from agentv.errors import ConfigError, ProviderError
 from agentv.judges.deferral import current
+from agentv.judges.metering import JudgeMeter, judge_meter
 from agentv.judges.target import JudgeRef, NoJudge
 from agentv.notices import warn
 from agentv.processes.child import end_orphans
@@ -30,6 +31,9 @@ from agentv.run.batches.vendor import BatchTarget
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, RunOptions
 from agentv.run.planner import open_provider
 from agentv.run.watcher import Watcher
+
+if TYPE_CHECKING:  # a server, which few runs need
+    from agentv.telemetry.collector import Collector
 
 
 class OpenTarget:
@@ -98,6 +102,8 @@ class OpenTargets:
         self._is_shared = share is not None
         self._policies = CallPolicies(share or WHOLE)
         self.rebalance = self._policies.rebalance
+        self.collector: Collector | None = None
+        """Takes the traces of targets, once that is asked for and the run is about to start."""
         self._open: dict[tuple[object, ...], OpenTarget] = {}
         self._stack = AsyncExitStack()
 
@@ -118,7 +124,11 @@ class OpenTargets:
         await self._stack.aclose()
 
     async def check(self) -> None:
-        """Raise `ConfigError` for a target that is not ready."""
+        """Raise `ConfigError` for a target that is not ready, or if traces cannot be collected."""
+        if self.options.collect is not None and self.collector is None:
+            from agentv.telemetry.collector import Collector
+
+            self.collector = self._stack.enter_context(Collector(self.options.collect))
         checks: dict[Check, str] = {}
         for target in self._open.values():
             if (check := target.check) is not None:
@@ -212,32 +222,11 @@ def most_workers(plan: Plan) -> int | None:
     return min(limits, default=None)
 
 
-class CallCounter:
-    """Counts calls, and what they cost. What comes from a cache is no call."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.cost_usd: float | None = None
-
-    def wrap(self, provider: Provider) -> Provider:
-        """Return the provider, whose calls are counted."""
-        return _Counted(provider, self)
-
-
-class _Counted:
-    def __init__(self, provider: Provider, counter: CallCounter):
-        self._provider, self._counter = provider, counter
-
-    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        self._counter.calls += 1
-        response = await self._provider.invoke(request)
-        if response.cost_usd is not None:
-            self._counter.cost_usd = (self._counter.cost_usd or 0.0) + response.cost_usd
-        return response
-
-
 class RunJudges:
-    """Gives the evaluators of a run the targets that judge; calls go through `caller`, and are counted if asked."""
+    """Gives the evaluators of a run the targets that judge; calls go through `caller`.
+
+    They are counted by `meter`, else by that of the case.
+    """
 
     def __init__(
         self,
@@ -245,10 +234,10 @@ class RunJudges:
         targets: OpenTargets,
         watcher: Watcher,
         caller: Caller | None = None,
-        counter: CallCounter | None = None,
+        meter: JudgeMeter | None = None,
     ):
         self._plan, self._targets, self._watcher = plan, targets, watcher
-        self._caller, self._counter = caller or targets.caller, counter
+        self._caller, self._meter = caller or targets.caller, meter
         self._rounds: JudgeRounds | None = None
         """Asks judges in batches, if there are such."""
         self._files = {plan.folder / file.path: file for file in plan.files}
@@ -272,6 +261,7 @@ class RunJudges:
         except ConfigError as error:
             raise ProviderError(error.message) from error
         await self._targets.enter(target)
+        meter = self._meter or judge_meter.get()
         judging = current.get() if self._rounds is not None else None
         id_ = judge_request_id(judging, name, target.policy, request) if judging is not None else ""
         if judging is not None and self._rounds is not None:
@@ -281,8 +271,8 @@ class RunJudges:
                 asked = batch._replace(role="judge")
                 if (reply := self._rounds.reply(judging, asked, id_, request, self._caller)) is not None:
                     return reply
-        provider = target.provider if self._counter is None else self._counter.wrap(target.provider)
-        _, got = await self._caller.call(provider, target.policy, request, partial(self._retried, name))
+        provider = target.provider if meter is None else meter.wrap(name, target.provider)
+        _, got, _ = await self._caller.call(provider, target.policy, request, partial(self._retried, name))
         if isinstance(got, FailedCall):
             may_pass = got.may_pass and not self._caller.backoff(target.policy).retries  # else it was asked again
             raise ProviderError(f"the judge {got.error}" if got.failure == "timeout" else got.error, may_pass=may_pass)

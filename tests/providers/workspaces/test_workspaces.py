@@ -417,7 +417,7 @@ def test_a_kill_at_any_moment_leaves_what_the_next_run_removes(write: Write, tem
     line = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--out", "o.jsonl", "--workers", "2", "--quiet"]
     dice = random.Random(3)
     found = 0
-    for _ in range(30):
+    for _ in range(12):
         run = start_process(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until(Path("begun").exists)
         time.sleep(dice.random() / 2)

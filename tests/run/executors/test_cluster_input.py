@@ -146,7 +146,7 @@ def test_a_target_that_answers_in_batches_is_not_for_a_cluster(write: Write) -> 
 def test_a_worker_that_is_busy_with_another_run(write: Write, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     cluster.add()
-    path = a_project(write, 10_000, "time.sleep(0.1)")
+    path = a_project(write, 300, "time.sleep(1)")
     start(str(path), "--cluster", cluster.url, "--workers", "1", "--out", "one.jsonl")
     wait_for_results(Path("one.jsonl"), 1)
     ran = evaluate(path, "--cluster", cluster.url, "--out", "two.jsonl", expect=2)

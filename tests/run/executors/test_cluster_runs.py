@@ -109,7 +109,7 @@ def test_when_a_worker_has_nothing_to_do_the_rest_is_divided(write: Write) -> No
 @pytest.mark.parametrize("flags", [[], ["--workers", "10"]])
 def test_what_a_target_takes_at_once_holds_for_all_workers(write: Write, flags: list[str]) -> None:
     with model_server(lambda _: "hello", seconds=0.05) as server:
-        write("targets.yaml", json.dumps({"targets": [server.target("openai", workers=3)]}))
+        write("targets.yaml", json.dumps({"targets": [server.target("http", workers=3)]}))
         path = write("cases.jsonl", [cluster_case(n, evaluators=[ANY]) for n in range(60)])
         evaluate(path, "--cluster", "local:2", *flags, "--out", "out.jsonl")
         assert len(server.asked) == 60
@@ -123,8 +123,10 @@ def test_more_workers_than_a_target_takes_at_once_are_kept_in_reserve(write: Wri
     assert len(results("out.jsonl")) == 20
 
 
-@pytest.mark.parametrize("limit", [{"requests_per_minute": 600}, {"tokens_per_minute": 600 * 18}])
-def test_rate_limits_hold_for_all_workers(write: Write, limit: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("provider", "limit"), [("http", {"requests_per_minute": 600}), ("openai", {"tokens_per_minute": 600 * 18})]
+)
+def test_rate_limits_hold_for_all_workers(write: Write, provider: str, limit: dict[str, int]) -> None:
     moments: list[float] = []
 
     def answer(_: object) -> str:
@@ -132,7 +134,7 @@ def test_rate_limits_hold_for_all_workers(write: Write, limit: dict[str, int]) -
         return "hello"
 
     with model_server(answer) as server:
-        write("targets.yaml", json.dumps({"targets": [server.target("openai", **limit)]}))
+        write("targets.yaml", json.dumps({"targets": [server.target(provider, **limit)]}))
         path = write("cases.jsonl", [cluster_case(n, evaluators=[ANY]) for n in range(80)])
         evaluate(path, "--cluster", "local:2", "--workers", "10", "--out", "out.jsonl")
     assert len(moments) == 80
@@ -148,7 +150,7 @@ def test_a_limit_holds_when_a_worker_is_lost(write: Write) -> None:
         return "hello"
 
     with model_server(answer) as server:
-        write("targets.yaml", json.dumps({"targets": [server.target("openai", requests_per_minute=600)]}))
+        write("targets.yaml", json.dumps({"targets": [server.target("http", requests_per_minute=600)]}))
         path = write("cases.jsonl", [cluster_case(n, evaluators=[ANY]) for n in range(100)])
         run = start(str(path), "--cluster", "local:2", "--workers", "4", "--out", "out.jsonl")
         wait_for_results(Path("out.jsonl"), 20)

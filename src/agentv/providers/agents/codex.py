@@ -12,7 +12,7 @@ from agentv.protocols import Provider
 from agentv.providers.agents.agent import CodingAgent, CodingAgentSettings
 from agentv.providers.agents.transcript import AgentFailure, InnerRetry, Transcript, may_pass
 from agentv.providers.network import server_message
-from agentv.providers.settings import Pricing
+from agentv.providers.settings import IS_PRICE, Pricing
 from agentv.records import Json, ProviderRequest, TokenUsage
 
 INPUTS = {
@@ -46,7 +46,12 @@ class CodexSettings(CodingAgentSettings, frozen=True, kw_only=True, forbid_unkno
     program: ClassVar[str] = "codex"
     install: ClassVar[str] = "npm install -g @openai/codex"
 
-    pricing: Annotated[Pricing | None, Meta(description="What tokens cost, to report what a run cost.")] = None
+    price_prefix: ClassVar[str] = "openai"
+    """Price lists have Codex's models as OpenAI's."""
+
+    pricing: Annotated[Pricing | None, Meta(description="What tokens cost, to report what a run cost."), IS_PRICE] = (
+        None
+    )
 
     def open(self, folder: Path) -> Provider:
         return Codex(self, folder)

@@ -43,6 +43,7 @@ class Totals:
         self.tokens: Counter[str] = Counter()
         self.cost = 0.0
         self.has_cost = False
+        self.judge_cost: float | None = None
         self.first = self.last = ""
         self.run_ids: dict[str, None] = {}
         self.errors: Counter[str] = Counter()
@@ -64,6 +65,9 @@ class Totals:
             if (used := metrics.token_usage) is not None:
                 for name in ("input", "output", "reasoning"):
                     self.tokens[name] += int(getattr(used, name) or 0)
+        for judge in (view.judge_metrics or {}).values():
+            if judge.cost_usd is not None and math.isfinite(judge.cost_usd):
+                self.judge_cost = (self.judge_cost or 0.0) + judge.cost_usd
         if view.error is not None:
             text = " ".join(str(view.error)[: ERROR_CHARACTERS * 2].split())[:ERROR_CHARACTERS]
             if len(self.errors) < MAX_GROUPS or text in self.errors:
@@ -137,6 +141,7 @@ def run_figures(sums: CaseSums, totals: Totals, names: ResultNames) -> Figures:
         **_pass_rate(sums),
         "histogram": list(sums.histogram),
         "cost": totals.cost if totals.has_cost else None,
+        "judge_cost": totals.judge_cost,
         "tokens": dict(totals.tokens) if totals.tokens.total() else None,
         "started": totals.first,
         "ended": totals.last,

@@ -49,7 +49,7 @@ def record_figures(record: RunRecord) -> dict[str, Any]:
         "seconds": _number(record.summary.get("duration_seconds")),
         "planned": ledger.get("planned"),
         "skipped": ledger.get("skipped"),
-        "not_run": ledger.get("not_run"),
+        "not_run": (ledger.get("not_run") or 0) + (ledger.get("not_run_budget") or 0),
         "judge_health": _judge_health(record.judge_health or {}),
     }
     whole = found if record.shard is None else {name: found[name] for name in OF_ALL_SHARDS}

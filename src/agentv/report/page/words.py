@@ -26,6 +26,7 @@ def run_facts(figures: Figures) -> str:
     names = figures.get("models") or figures["targets"]
     facts += [", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")] if names else []
     facts += [money(figures["cost"])] if figures["cost"] is not None else []
+    facts += [f"{money(figures['judge_cost'])} for judges"] if figures.get("judge_cost") is not None else []
     facts += [duration(figures["seconds"])] if figures.get("seconds") else []
     return ", ".join(facts)
 

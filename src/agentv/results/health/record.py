@@ -1,9 +1,11 @@
 """What is known of the judges of a run: how they behaved, what they made of planted answers, and a verdict."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, Self
 
 import msgspec
 
+from agentv.records import JudgeMetrics
 from agentv.results.labels.judge import JudgeFigures
 from agentv.stats.agreement import Figure
 
@@ -72,6 +74,15 @@ class CheckCost(msgspec.Struct, frozen=True, kw_only=True):
 
     calls: int = 0
     cost_usd: float | None = None
+    """What they cost; None if that is not known of all of them."""
+
+    @classmethod
+    def of(cls, judges: Mapping[str, JudgeMetrics]) -> Self:
+        """Return what judges took, by what each of them took."""
+        costs = [judge.cost_usd for judge in judges.values()]
+        known = [cost for cost in costs if cost is not None]
+        calls = sum(judge.calls for judge in judges.values())
+        return cls(calls=calls, cost_usd=sum(known) if known and len(known) == len(costs) else None)
 
 
 class JudgeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -49,19 +49,19 @@ class Batch:
         if isinstance(got, FailedCall) or provider.keeps_output:
             self._raw.keep()
 
-    def answer(self, request: ProviderRequest, caller: Caller) -> tuple[int, ProviderResponse | FailedCall]:
-        """Return the attempt, and the answer to one of the requests or why there is none."""
+    def answer(self, request: ProviderRequest, caller: Caller) -> tuple[int, ProviderResponse | FailedCall, bool]:
+        """Return the attempt, the answer to one of the requests or why there is none, and if the cache had it."""
         policy = self.target.policy
         if (known := caller.cached(policy, request)) is not None:
-            return 1, known
+            return 1, known, True
         try:
             got = self._answers if isinstance(self._answers, FailedCall) else self._answers.answer(request.eval_id)
         except ProviderError as error:
             got = FailedCall(error.message)
         if isinstance(got, FailedCall):
-            return self._attempt, got._replace(error=got.error + self._raw.keep())
+            return self._attempt, got._replace(error=got.error + self._raw.keep()), False
         caller.keep(policy, request, got)
-        return self._attempt, got
+        return self._attempt, got, False
 
     def deal(self, jobs: Iterable[T]) -> Iterator[T]:
         """Yield the jobs, and notice when all of them are done."""

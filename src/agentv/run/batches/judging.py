@@ -19,6 +19,7 @@ from agentv.calls.caller import Caller, CallPolicy
 from agentv.calls.retry import FailedCall
 from agentv.errors import OutputError, ProviderError
 from agentv.judges.deferral import CaseJudging, DeferredJudgement, place
+from agentv.judges.metering import MeterState
 from agentv.records import EvalCase, EvaluatorResult, ProviderRequest, ProviderResponse
 from agentv.run.batches.batch_files import BATCHES
 from agentv.run.batches.journal import Journal
@@ -35,16 +36,20 @@ class PendingCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     attempt: int
     response: ProviderResponse
+    is_cached: bool = False
+    trace_id: str | None = None
+    answered_at: str | None = None
     fence: str
     evaluators: str
     """The digest of how it is scored."""
     results: dict[str, EvaluatorResult] = {}
     replies: dict[str, ProviderResponse] = {}
     used: tuple[str, ...] = ()
+    metered: MeterState = MeterState()
 
     def judging(self, dataset: str, evaluators: str) -> CaseJudging:
         """Return what is known of its judgements; what other evaluators found does not count."""
-        known = CaseJudging(dataset, self.fence)
+        known = CaseJudging(dataset, self.fence, self.metered)
         if evaluators == self.evaluators:
             known.results.update(self.results)
         known.replies.update(self.replies)
@@ -154,11 +159,16 @@ class JudgeRounds:
             return known
         for batch in self._answered.get(target, ()):
             if batch.has(id_):
-                judging.used.append(id_)
-                got = batch.reply_to(id_)
+                got, is_new = batch.reply_to(id_), id_ not in judging.used
+                if is_new:
+                    judging.used.append(id_)
+                if is_new and got is not None:
+                    judging.meter.called(target.name)
                 if isinstance(got, FailedCall):
                     raise ProviderError(got.error)
                 if got is not None:
+                    if is_new:
+                        judging.meter.answered(target.name, got)
                     caller.keep(target.policy, request, got)
                 return got
         judging.asked.append((target, id_, request))

@@ -30,8 +30,8 @@ MAX_BATCHES = 100
 OnProgress = Callable[[str], None]
 Requests = AsyncIterator[tuple[str, ProviderRequest]]
 """What is to be asked, each with its custom id."""
-Answer = tuple[int, ProviderResponse | FailedCall]
-"""The number of the attempt, and what it gave."""
+Answer = tuple[int, ProviderResponse | FailedCall, bool]
+"""The number of the attempt, what it gave, and whether that is from the cache."""
 
 
 class BatchOptions(NamedTuple):
@@ -176,11 +176,11 @@ class VendorBatch:
         policy, id_ = self.target.policy, custom_id(self.target, request)
         self._in_flight[id(request)] = id_
         if (known := caller.cached(policy, request)) is not None:
-            return 1, known
+            return 1, known, True
         got = self.reply_to(id_)
         if isinstance(got, ProviderResponse):
             caller.keep(policy, request, got)
-        return None if got is None else (1, got)
+        return None if got is None else (1, got, False)
 
     def has(self, id_: str) -> bool:
         """Return whether a request of this id was asked, or could not be."""

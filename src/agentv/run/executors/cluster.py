@@ -39,6 +39,8 @@ class ClusterJob(NamedTuple):
     """The eval files."""
     targets: Path | None
     """The targets file that was asked for, if one was."""
+    prices: Path | None = None
+    """The price list that was asked for, if one was."""
 
 
 class ClusterExecutor:
@@ -101,7 +103,9 @@ class ClusterExecutor:
 
     def _make_setup(self) -> None:
         plan, options = self._plan, self._targets.options
-        plan_options = PlanOptions(plan.selection, self._job.targets, plan.stand_in, plan.dry_run, options.trials)
+        plan_options = PlanOptions(
+            plan.selection, self._job.targets, plan.stand_in, plan.dry_run, options.trials, prices=self._job.prices
+        )
         self._setup = Setup(
             self._job.paths, plan.folder, plan_options, options._replace(max_errors=None), manifest_of(plan)
         )

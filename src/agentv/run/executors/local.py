@@ -14,6 +14,7 @@ from agentv.records import ProviderRequest
 from agentv.run.batches.batch import Batch
 from agentv.run.batches.vendor import VendorBatch
 from agentv.run.case import CaseRunner
+from agentv.run.forecast.budget import Budget
 from agentv.run.jobs import IsDone, JobStream, Lane, divide
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget
 from agentv.run.runner import JobRunner
@@ -28,8 +29,8 @@ Work = Callable[[Lane, int], Coroutine[Any, Any, None]]
 class LocalExecutor:
     """Runs jobs here. Entering it raises `ConfigError` if a target is not ready."""
 
-    def __init__(self, plan: Plan, targets: OpenTargets):
-        self._plan, self._targets = plan, targets
+    def __init__(self, plan: Plan, targets: OpenTargets, budget: Budget | None = None):
+        self._plan, self._targets, self._budget = plan, targets, budget
 
     async def __aenter__(self) -> Self:
         await self._targets.check()
@@ -46,8 +47,11 @@ class LocalExecutor:
         targets, rounds = self._targets, cases.rounds
         remove_stale()
         await targets.start()
+        if self._budget is not None:
+            self._budget.begin()
         lanes = _Lanes(self._plan, targets.workers)
         runner = JobRunner(cases, targets.options, sink, watcher, lanes.close)
+        runner.budget = self._budget
         with ExitStack() as stack:
             if rounds is not None:
                 stack.callback(rounds.close)

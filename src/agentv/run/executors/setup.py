@@ -48,7 +48,8 @@ def manifest_of(plan: Plan) -> Manifest:
     files = {}
     for file in plan.files:
         path = plan.folder / file.path
-        files.update({each: _digest(each) for each in (path, sidecar_of(path)) if each.is_file()})
+        beside = (sidecar_of(path), *([plan.folder / file.prices] if file.prices is not None else []))
+        files.update({each: _digest(each) for each in (path, *beside) if each.is_file()})
         files.update(_attachments(plan, file.path))
     targets = tuple(
         (file.path, file.cases, {target.name: target.digest for target in file.targets.values()}) for file in plan.files

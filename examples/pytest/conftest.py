@@ -1,0 +1,1 @@
+"""Is here so that tests can import the agent beside it."""
