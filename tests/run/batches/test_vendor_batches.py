@@ -249,3 +249,28 @@ def test_nothing_is_streamed_in_batches(project: BatchProject) -> None:
 def test_a_cluster_has_no_batches(project: BatchProject) -> None:
     ran = evaluate("cases.jsonl", "--cluster", "local:1", expect=2)
     assert "--cluster: target 'default' is asked through a batch API" in flat(ran.stderr)
+
+
+def test_compare_names_batches_as_a_difference(project: BatchProject) -> None:
+    project.server.set(fail_every=3)
+    evaluate("cases.jsonl", "--out", "in_batches.jsonl", expect=1)
+    project.set_target(batch_api=False)
+    evaluate("cases.jsonl", "--out", "live.jsonl")
+    ran = agentv("compare", "in_batches.jsonl", "live.jsonl")
+    assert json.loads(ran.stdout)["changed"]["batch"] == 6
+    assert "answered in a batch on one side only (6 pairs)" in flat(
+        agentv("compare", "in_batches.jsonl", "live.jsonl", "--format", "table").stdout
+    )
+    assert json.loads(ran.stdout)["changed"].get("target", 0) == 0
+
+
+def test_more_trials_than_fit_into_batches_are_refused_before_anything_is_sent(project: BatchProject) -> None:
+    ran = evaluate("cases.jsonl", "--trials", "1000000", expect=2)
+    assert "target 'default' would be sent 6,000,000 requests, and 4,500,000 fit into batches" in flat(ran.stderr)
+    assert "use fewer --trials, or divide the run with --shard" in flat(ran.stderr)
+    assert project.submitted == 0
+
+
+def test_no_budget_can_stop_a_batch(project: BatchProject) -> None:
+    ran = evaluate("cases.jsonl", "--max-cost", "1", expect=2)
+    assert "target 'default' answers all its cases at once, which no budget can stop" in flat(ran.stderr)

@@ -30,6 +30,8 @@ MAX_BATCHES = 100
 OnProgress = Callable[[str], None]
 Requests = AsyncIterator[tuple[str, ProviderRequest]]
 """What is to be asked, each with its custom id."""
+IN_A_BATCH = ProviderResponse(text="", batch=True)
+"""What is known of a request that has an error in the place of an answer."""
 Answer = tuple[int, ProviderResponse | FailedCall, bool]
 """The number of the attempt, what it gave, and whether that is from the cache."""
 
@@ -180,6 +182,8 @@ class VendorBatch:
         got = self.reply_to(id_)
         if isinstance(got, ProviderResponse):
             caller.keep(policy, request, got)
+        elif got is not None:
+            got = got._replace(partial=IN_A_BATCH)
         return None if got is None else (1, got, False)
 
     def has(self, id_: str) -> bool:
