@@ -27,7 +27,7 @@ from agentv.providers.workspaces.workspace import Workspaces
 from agentv.records import EvalCase, Problem, ProviderRequest, ProviderResponse
 from agentv.redact import clean
 from agentv.run.batches.judging import JudgeRounds, judge_request_id
-from agentv.run.batches.vendor import BatchTarget
+from agentv.run.batches.vendor import BatchTarget, max_requests
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, RunOptions
 from agentv.run.planner import open_provider
 from agentv.run.watcher import Watcher
@@ -123,8 +123,22 @@ class OpenTargets:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
+    def _check_batches(self) -> None:
+        """Raise `ConfigError` for a target that is to be asked more than fits into batches."""
+        counts: dict[OpenTarget, int] = {}
+        for file in self._plan.files:
+            for planned in file.targets.values():
+                target = self.target(file, planned)
+                counts[target] = counts.get(target, 0) + file.cases * self.options.trials
+        for target, count in counts.items():
+            batch = target.vendor_batch
+            if batch is not None and count > (most := max_requests(batch.model.batches())):
+                message = f"target {target.name!r} would be sent {count:,} requests, and {most:,} fit into batches"
+                raise ConfigError(message, hint="use fewer --trials, or divide the run with --shard")
+
     async def check(self) -> None:
         """Raise `ConfigError` for a target that is not ready, or if traces cannot be collected."""
+        self._check_batches()
         if self.options.collect is not None and self.collector is None:
             from agentv.telemetry.collector import Collector
 
