@@ -4,6 +4,7 @@ A case whose judge is asked in a batch has no result yet. What its target answer
 found, is on disk meanwhile: it is paid for, and a kill does not lose it.
 """
 
+import asyncio
 import contextlib
 import os
 import tempfile
@@ -141,11 +142,13 @@ class JudgeRounds:
         """Ask the judges all that was gathered, and wait for their replies."""
         spools, self._spools = self._spools, {}
         self._last, self._deferred = self._deferred, HashSet()
-        for target, spool in spools.items():
-            shown = partial(self._on_progress, f"{target.name} (judge)")
-            batch = VendorBatch(target, self._options, self._stack, shown)
-            await batch.ask(_read(spool))
-            self._answered.setdefault(target, []).append(batch)
+        async with asyncio.TaskGroup() as group:
+            for target, spool in spools.items():
+                shown = partial(self._on_progress, f"{target.name} (judge)")
+                batch = VendorBatch(target, self._options, self._stack, shown)
+                self._answered.setdefault(target, []).append(batch)
+                group.create_task(batch.ask(_read(spool)))
+        for spool in spools.values():
             spool.close()
 
     def reply(
