@@ -20,9 +20,9 @@ ORDER = (
     "judges",
     "calls cases targets report",
     "providers compare",
-    "results",
+    "results telemetry",
     "system",
-    "formats telemetry notices protocols scoring",
+    "formats notices protocols scoring",
     "records processes",
     "errors redact stats judge",
 )

@@ -198,6 +198,26 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What it is, by its content: `image/png`, `image/jpeg`, `image/gif`, `image/webp` or `application/pdf`."""
 
 
+class TraceContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where the OpenTelemetry spans of one attempt at a case go, and which span they are part of."""
+
+    trace_id: str
+    """Of the trace: 32 hexadecimal digits."""
+    span_id: str
+    """Of the case's span: 16 hexadecimal digits."""
+    endpoint: str
+    """The attempt's own OTLP endpoint, over HTTP: what arrives there is its own, whatever its trace."""
+    collector: str
+    """The endpoint of all attempts, where spans are told apart by their trace."""
+    resource: str = ""
+    """What is known of the case, as `OTEL_RESOURCE_ATTRIBUTES` has it."""
+
+    @property
+    def traceparent(self) -> str:
+        """The case's span, as W3C Trace Context has it."""
+        return f"00-{self.trace_id}-{self.span_id}-01"
+
+
 class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is sent to a target for one case."""
 
@@ -217,6 +237,8 @@ class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The JSON Schema of the answer, for language models that can be held to one."""
     workspace: Path | None = None
     """The fresh folder that an agent is to work in, if one was made for it."""
+    telemetry: TraceContext | None = None
+    """Where its spans go, if they are collected."""
     fence: str = ""
     """In a request to a judge, the random mark around what is judged; cache keys leave it out."""
 
@@ -388,6 +410,10 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     dry_run: bool | None = None
     """Whether a mock answered in the place of the target."""
     trace: tuple[TraceEvent, ...] | None = None
+    trace_complete: bool | None = None
+    """False if there was more to the trace than is known."""
+    trace_id: str | None = None
+    """The OpenTelemetry trace of the case, if there is one."""
     description: str | None = None
     metadata: Mapping[str, Any] | None = None
     digests: Digests | None = None

@@ -15,7 +15,7 @@ from agentv.records import ProviderRequest
 from agentv.system.trees import tree_digest
 
 FILE_FIELDS = ("input_files", "guideline_files", "media")
-NOT_SENT = (*FILE_FIELDS, "dataset", "workspace", "fence")
+NOT_SENT = (*FILE_FIELDS, "dataset", "workspace", "telemetry", "fence")
 FOLDER_SETTINGS = ("cwd", "workspace_template")
 _ENCODE = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
 _WRITTEN = re.compile(r"(?:>>?|\btee(?:\s+-a)?)\s*([^\s'\":;|&<>(){}$`]+)")

@@ -29,9 +29,8 @@ OnRetry = Callable[[int, FailedCall], None]
 class Preparation(Protocol):
     """What is done around each attempt at a call. Its time is not that of the answer."""
 
-    @property
-    def takes_cached(self) -> bool:
-        """Whether an answer of the cache will do."""
+    def takes(self, cached: ProviderResponse) -> bool:
+        """Return whether an answer of the cache will do."""
         ...
 
     async def prepare(self, request: ProviderRequest) -> ProviderRequest:
@@ -41,6 +40,32 @@ class Preparation(Protocol):
     async def complete(self, response: ProviderResponse) -> ProviderResponse:
         """Return the answer with what can only be told now."""
         ...
+
+
+def join_preparations(*preparations: Preparation | None) -> Preparation | None:
+    """Return several preparations as one; None if there is none."""
+    found = [each for each in preparations if each is not None]
+    return Preparations(*found) if len(found) > 1 else found[0] if found else None
+
+
+class Preparations:
+    """Several preparations as one; what the first does, the last undoes."""
+
+    def __init__(self, *preparations: Preparation):
+        self._preparations = preparations
+
+    def takes(self, cached: ProviderResponse) -> bool:
+        return all(each.takes(cached) for each in self._preparations)
+
+    async def prepare(self, request: ProviderRequest) -> ProviderRequest:
+        for each in self._preparations:
+            request = await each.prepare(request)
+        return request
+
+    async def complete(self, response: ProviderResponse) -> ProviderResponse:
+        for each in reversed(self._preparations):
+            response = await each.complete(response)
+        return response
 
 
 class CallPolicy:
@@ -161,8 +186,8 @@ class Caller:
         preparation: Preparation | None = None,
     ) -> tuple[int, ProviderResponse | FailedCall, bool]:
         """Return the number of the last attempt, its answer or why there is none, and whether the cache had it."""
-        may_be_cached = self._cache is not None and (preparation is None or preparation.takes_cached)
-        if may_be_cached and (known := self.cached(policy, request)) is not None:
+        takes = preparation.takes if preparation is not None else None
+        if self._cache is not None and (known := self.cached(policy, request, takes)) is not None:
             return 1, known, True
         attempts = None
         number = 1
@@ -231,12 +256,19 @@ class Caller:
         """Return how failed calls are repeated."""
         return policy.backoff if self._retries is None else policy.backoff._replace(retries=self._retries)
 
-    def cached(self, policy: CallPolicy, request: ProviderRequest) -> ProviderResponse | None:
-        """Return what the target answered before, if the cache has it."""
+    def cached(
+        self,
+        policy: CallPolicy,
+        request: ProviderRequest,
+        takes: Callable[[ProviderResponse], bool] | None = None,
+    ) -> ProviderResponse | None:
+        """Return what the target answered before, if the cache has it and it will do."""
         if self._cache is None:
             return None
         known = self._cache.get(cache_key(policy.target_key, request))
-        self.cache_hits += known is not None
+        if known is None or (takes is not None and not takes(known)):
+            return None
+        self.cache_hits += 1
         return known
 
     def is_cached(self, policy: CallPolicy, request: ProviderRequest) -> bool:

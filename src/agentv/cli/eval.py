@@ -177,6 +177,19 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
     metavar="FILE",
     help="What tokens cost: JSON in the form of LiteLLM's model price list.",
 )
+@how_it_runs("--collect-traces", is_flag=True, help="Collect the OpenTelemetry spans of targets as their traces.")
+@how_it_runs(
+    "--collect-port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="With --collect-traces: where to listen, on 127.0.0.1; default any free port.",
+)
+@how_it_runs(
+    "--collect-grace",
+    type=Amount(min=0),
+    metavar="SECONDS",
+    help="With --collect-traces: how long to wait for the next span of an answer, default 1; for http targets 6.",
+)
 @how_it_runs("--cache", is_flag=True, help="Keep responses in .agentv/cache, and ask for each only once.")
 @looking_inside("--dump-prompts", type=click.Path(path_type=Path), metavar="[DIR]", help="Write each prompt to a file.")
 @looking_inside("--dump-traces", is_flag=True, help="Write each trace to a file in .agentv/traces.")
@@ -244,6 +257,11 @@ def _check_flags(flags: dict[str, Any]) -> None:
     for name in ("failed", "keep_stale"):
         if flags[name] and not flags["resume"]:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --resume")
+    for name in ("collect_port", "collect_grace"):
+        if flags[name] is not None and not flags["collect_traces"]:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with --collect-traces")
+    if flags["collect_port"] is not None and flags["cluster"] is not None:
+        raise click.UsageError("--collect-port does not go with --cluster: each worker listens on a port of its own")
     if flags["check_judge"] and flags["cluster"] is not None:
         raise click.UsageError("--check-judge does not go with --cluster: its workers judge the answers")
     if flags["resume"] and flags["out"] == STDOUT:

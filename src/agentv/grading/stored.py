@@ -121,7 +121,7 @@ class StoredRun:
             duration_ms=metrics.duration_ms if metrics else None,
             stop_reason=stored.stop_reason,
             file_changes=stored.file_changes,
-            trace_complete=False if lacks_trace else None,
+            trace_complete=False if lacks_trace else stored.trace_complete,
         )
 
     def finish(self, result: EvalResult) -> EvalResult:
@@ -154,6 +154,8 @@ class StoredRun:
             stop_reason=stored.stop_reason,
             note=stored.note,
             trace=stored.trace,
+            trace_complete=stored.trace_complete,
+            trace_id=stored.trace_id,
             trace_summary=stored.trace_summary,
             execution_metrics=stored.execution_metrics,
             error_details=stored.error_details,

@@ -41,7 +41,7 @@ class Command:
         self.names = frozenset(found.name for found in parse_template(template).placeholders).intersection(known)
         self._template, self._files_format = template, files_format
         self._script = self._build_script(0)
-        self._environment = dict(os.environb if environment is None else environment)
+        self.environment = dict(os.environb if environment is None else environment)
 
     async def run(
         self,
@@ -54,7 +54,7 @@ class Command:
 
         `place` are another folder than its usual one, and another environment.
         """
-        cwd, variables = place or (self.cwd, self._environment)
+        cwd, variables = place or (self.cwd, self.environment)
         environment = dict(variables)
         for name in self.names & values.keys():
             environment[_variable(name)] = _encode_value(name, values[name])

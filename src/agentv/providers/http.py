@@ -18,6 +18,7 @@ from agentv.providers.network import NetworkProvider, connection_error, excerpt
 from agentv.providers.settings import IN_CACHE_KEY, NOT_IN_CACHE_KEY, SECRET, RetrySettings, Seconds, Text
 from agentv.providers.transport import make_transport
 from agentv.records import Json, Message, ProviderRequest, ProviderResponse
+from agentv.telemetry.context import trace_headers
 
 SLOT = re.compile(r"(?<!\$)\{\{\s*([^{}]*?)\s*\}\}")
 STEP = re.compile(r"\.?([^.\[\]\"]+)|\[(\d+)\]|\[\"([^\"]+)\"\]")
@@ -67,6 +68,7 @@ class Http(NetworkProvider):
     """Sends a request for each case, once."""
 
     package, extra = "httpx2", "http"
+    sends_spans_late = True  # the server lives on, and sends them when it sees fit
 
     def __init__(self, settings: HttpSettings, method: str):
         super().__init__(settings)
@@ -106,6 +108,8 @@ class Http(NetworkProvider):
         turns = request.chat_prompt or (Message(role="user", content=request.question),)
         headers = {name.lower(): _header_value(_fill(text, values)) for name, text in (settings.headers or {}).items()}
         url = _fill(settings.url, {name: _quote_for_url(value) for name, value in values.items()})
+        for name, text in trace_headers(request.telemetry).items():
+            headers.setdefault(name, text.encode())
         sent: Json = {"method": self._method, "url": url, "headers": headers}
         if self._method not in WITHOUT_BODY:
             headers.setdefault("content-type", b"application/json")

@@ -13,9 +13,13 @@ from agentv.protocols import Provider
 from agentv.providers.settings import TargetSettings, Text
 from agentv.records import ProviderRequest, ProviderResponse
 from agentv.system.folders import code_folders
+from agentv.system.threads import run_in_thread
 from agentv.system.tracebacks import explain_error
 from agentv.system.user_functions import UserFunction, check_function, load_function
+from agentv.telemetry.context import current_span, flush_spans
 
+FLUSH_SECONDS = 30.0
+"""How long the function's spans may take to be sent, where they are collected."""
 PARAMETERS = ("question", "guidelines", "chat_prompt", "eval_id", "files", "request")
 
 
@@ -62,11 +66,14 @@ class PythonFunction:
             "request": request,
         }
         try:
-            answer = await self._function(offered)
+            with current_span(request.telemetry):
+                answer = await self._function(offered)
         except Exception as error:
             explained = explain_error(error)
             note_lines(f"case {request.eval_id!r}: the target failed", explained.details)
             raise ProviderError(explained.message, may_pass=True, details=explained.details) from error
+        if request.telemetry is not None:
+            await run_in_thread(lambda: flush_spans(FLUSH_SECONDS))
         return _response(answer)
 
 

@@ -203,7 +203,7 @@ def response_of(record: Mapping[str, Any]) -> ProviderResponse:
     if "candidate_answer" not in record:
         raise ProviderError("the stored result has no candidate_answer")
     metrics = record.get("execution_metrics")
-    kept = ("trace", "stop_reason", "note")
+    kept = ("trace", "trace_complete", "stop_reason", "note")
     response = response_from(
         {"text": record["candidate_answer"]}
         | {name: record[name] for name in kept if name in record}

@@ -54,6 +54,10 @@ class Options(TypedDict, total=False):
     failed_in: str | Path | None
     include_trace: bool
     include_inputs: bool
+    collect_traces: bool
+    """Collect the OpenTelemetry spans of targets: they become their traces."""
+    collect_port: int | None
+    collect_grace: float | None
     by: str | None
     check_judge: bool
     """Also judge planted answers whose verdicts are known, and some answers twice."""

@@ -1,8 +1,11 @@
 """The path of a case: request -> response -> scores -> result."""
 
+from contextlib import nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agentv import __version__
+from agentv.calls.caller import join_preparations
 from agentv.calls.retry import FailedCall
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
@@ -18,10 +21,13 @@ from agentv.run.dumps import CaseDumps
 from agentv.run.jobs import Job
 from agentv.run.outcome import Outcome, ResultContext, Scored, outcome_of, result_of
 from agentv.run.plan import Plan, PlannedFile
-from agentv.run.targets import OpenTargets
+from agentv.run.targets import OpenTarget, OpenTargets
 from agentv.run.watcher import Watcher
 from agentv.scoring import SCORING
 from agentv.system.dumps import Dumps
+
+if TYPE_CHECKING:
+    from agentv.telemetry.collector import CaseTraces
 
 
 class CaseRunner:
@@ -36,7 +42,7 @@ class CaseRunner:
         names: frozenset[str] | None = None,
     ):
         """`names` are the evaluators that score, if it is not all of them."""
-        options, self._names = targets.options, names
+        options, self._names, self._targets = targets.options, names, targets
         self.check: JudgeCheck | None = None
         """Is offered what was judged, if judges are checked."""
         self._plan, self._caller, self._evaluators, self._watcher = plan, targets.caller, evaluators, watcher
@@ -67,11 +73,16 @@ class CaseRunner:
             if job.batch is not None:
                 outcome = outcome_of(*job.batch.answer(job.request, self._caller))
             else:
-                target, on_retry = job.target, partial(self._on_retry, job)
                 if work is not None:
                     self._choose_cache(work, job, evaluators)
-                called = await self._caller.call(target.provider, target.policy, job.request, on_retry, work)
+                target, on_retry, traces = job.target, partial(self._on_retry, job), self._traces(job.target)
+                with traces or nullcontext():
+                    called = await self._caller.call(
+                        target.provider, target.policy, job.request, on_retry, join_preparations(work, traces)
+                    )
                 outcome = outcome_of(*called)
+                if traces is not None:
+                    outcome = outcome._replace(trace_id=traces.trace_id)
             self._dumps.trace(job.case, job.planned.name, outcome, job.trial)
             if outcome.response is None:
                 return self._result(job, outcome, digests)
@@ -98,6 +109,13 @@ class CaseRunner:
             return Scored(await evaluators.results(exchange, self._names), meter.metrics)
         finally:
             judge_meter.reset(token)
+
+    def _traces(self, target: OpenTarget) -> "CaseTraces | None":
+        """Return what collects the traces of a case, if anything does."""
+        collector = self._targets.collector
+        if collector is None:
+            return None
+        return collector.case(is_late=getattr(target.provider, "sends_spans_late", False))
 
     def _choose_cache(self, work: CaseWorkspace, job: Job, evaluators: CaseEvaluators) -> None:
         """Decide whether an answer of the cache will do: without its files, some evaluators cannot score it."""

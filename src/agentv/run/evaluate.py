@@ -48,6 +48,7 @@ from agentv.run.targets import OpenTargets, RunJudges
 from agentv.run.watcher import Watcher
 from agentv.system.compact_sets import HashSet
 from agentv.system.dotenv import load_env
+from agentv.telemetry.options import CollectOptions
 
 
 class DryRun(NamedTuple):
@@ -114,6 +115,12 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     include_trace: bool = False
     dump_prompts: Path | None = None
     dump_traces: Path | None = None
+    collect_traces: bool = False
+    """Whether the OpenTelemetry spans of targets are collected, and become their traces."""
+    collect_port: int | None = None
+    """The port on loopback where they are; any free one if this is not given."""
+    collect_grace: float | None = None
+    """Seconds without a span after which a trace is taken as it is."""
     by: str | None = None
     """What the summary groups cases by: a field, or a key of their metadata."""
     check_judge: bool = False
@@ -139,7 +146,13 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
             dump_traces=self.dump_traces,
             trials=self.trials,
             max_errors=self.max_errors,
+            collect=self._collect_options(),
         )
+
+    def _collect_options(self) -> CollectOptions | None:
+        if not self.collect_traces or self.dry_run is not None or self.stored is not None:
+            return None
+        return CollectOptions(self.collect_port, self.collect_grace)
 
 
 class RunEnd(enum.Enum):

@@ -40,6 +40,8 @@ class Outcome(NamedTuple):
     partial: ProviderResponse | None = None
     """What is known in the place of a response."""
     is_cached: bool = False
+    trace_id: str | None = None
+    """The OpenTelemetry trace of the last attempt, if there is one."""
 
     @property
     def known(self) -> ProviderResponse | None:
@@ -125,6 +127,8 @@ def result_of(
         failure=failure,
         dry_run=context.dry_run,
         trace=trace if context.include_trace else None,
+        trace_complete=known.trace_complete if known else None,
+        trace_id=outcome.trace_id,
         description=case.description or None,
         metadata=case.metadata,
         digests=digests,

@@ -15,6 +15,7 @@ from agentv.providers.settings import TargetSettings
 from agentv.records import EvalCase, Problem, ShardPlan
 from agentv.redact import clean
 from agentv.system.compact_sets import HashSet
+from agentv.telemetry.options import CollectOptions
 
 
 class Selection(NamedTuple):
@@ -188,6 +189,8 @@ class RunOptions(NamedTuple):
     """Whether results hold what was asked and what is expected."""
     max_errors: int | None = None
     """After so many errors of targets no further case is started."""
+    collect: CollectOptions | None = None
+    """How the traces of targets are collected, if they are."""
 
 
 def _raise_error(problem: Problem) -> None:

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from agentv.calls.cache import Cache
 from agentv.calls.caller import Caller, CallPolicies, CallPolicy
@@ -26,6 +26,9 @@ from agentv.redact import clean
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, RunOptions
 from agentv.run.planner import open_provider
 from agentv.run.watcher import Watcher
+
+if TYPE_CHECKING:  # a server, which few runs need
+    from agentv.telemetry.collector import Collector
 
 
 class OpenTarget:
@@ -90,6 +93,8 @@ class OpenTargets:
         self._is_shared = share is not None
         self._policies = CallPolicies(share or WHOLE)
         self.rebalance = self._policies.rebalance
+        self.collector: Collector | None = None
+        """Takes the traces of targets, once that is asked for and the run is about to start."""
         self._open: dict[tuple[object, ...], OpenTarget] = {}
         self._stack = AsyncExitStack()
 
@@ -110,7 +115,11 @@ class OpenTargets:
         await self._stack.aclose()
 
     async def check(self) -> None:
-        """Raise `ConfigError` for a target that is not ready."""
+        """Raise `ConfigError` for a target that is not ready, or if traces cannot be collected."""
+        if self.options.collect is not None and self.collector is None:
+            from agentv.telemetry.collector import Collector
+
+            self.collector = self._stack.enter_context(Collector(self.options.collect))
         checks: dict[Check, str] = {}
         for target in self._open.values():
             if (check := target.check) is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +29,7 @@ async def run_in_thread(function: Callable[[], Any]) -> Any:
         with contextlib.suppress(RuntimeError):  # the run may be over
             loop.call_soon_threadsafe(settle, value, error)
 
-    threading.Thread(target=run, daemon=True).start()
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
     return await future
 
 

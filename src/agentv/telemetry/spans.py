@@ -4,77 +4,63 @@ Two conventions are understood: GenAI's (messages as events, up to 1.36, or as a
 OpenInference's. Spans come from other programs: any attribute may be missing, or be something else.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any
 
 from agentv.records import Json, ProviderResponse, TokenUsage, TraceEvent, TraceKind
+from agentv.telemetry.messages import ToolMessages, json_value, tool_messages
+from agentv.telemetry.span import Span
 
 MODEL_STEPS = ("chat", "text_completion", "generate_content")
-ERROR_STATUS = 2
-CASE_ID = "test.case.id"
-
-
-class Span(NamedTuple):
-    """One step of a program: when it began and ended, in nanoseconds, and what is known of it."""
-
-    trace_id: str
-    span_id: str
-    parent_id: str
-    name: str
-    start: int
-    end: int
-    attributes: Mapping[str, Any]
-    events: Sequence[tuple[str, Mapping[str, Any]]] = ()
-    is_error: bool = False
-    error: str = ""
-
-
-def spans_of(document: Any) -> Iterator[Span]:
-    """Yield the spans of an OTLP document that is given as JSON; what is no span is left out."""
-    for resource in _dicts(document, "resourceSpans"):
-        shared = _attributes(_get(resource, "resource", dict).get("attributes"))
-        for scope in [*_dicts(resource, "scopeSpans"), *_dicts(resource, "instrumentationLibrarySpans")]:
-            for raw in _dicts(scope, "spans"):
-                if isinstance(raw.get("traceId"), str):
-                    yield _span(raw, shared)
-
-
-def _span(raw: Json, shared: Mapping[str, Any]) -> Span:
-    status = _get(raw, "status", dict)
-    events = [(str(event.get("name", "")), _attributes(event.get("attributes"))) for event in _dicts(raw, "events")]
-    return Span(
-        trace_id=raw["traceId"],
-        span_id=str(raw.get("spanId") or ""),
-        parent_id=str(raw.get("parentSpanId") or ""),
-        name=str(raw.get("name") or ""),
-        start=_whole(raw.get("startTimeUnixNano")),
-        end=_whole(raw.get("endTimeUnixNano")),
-        attributes=_attributes(raw.get("attributes")) | ({CASE_ID: shared[CASE_ID]} if CASE_ID in shared else {}),
-        events=events,
-        is_error=status.get("code") in (ERROR_STATUS, "STATUS_CODE_ERROR"),
-        error=str(status.get("message") or ""),
-    )
+LATEST = 253_402_300_799.0
+"""The last second that a date can name."""
 
 
 def is_complete(spans: Sequence[Span]) -> bool:
     """Return whether each span that has a parent has it among these, one root aside that began elsewhere."""
-    known = {span.span_id for span in spans}
-    return len({span.parent_id for span in spans if span.parent_id and span.parent_id not in known}) <= 1
+    return len(missing_parents(spans)) <= 1
+
+
+def missing_parents(spans: Sequence[Span]) -> set[str]:
+    """Return the ids of the parents that are not among the spans."""
+    return {span.parent_id for span in spans if span.parent_id} - {span.span_id for span in spans}
 
 
 def response_of_spans(spans: Sequence[Span]) -> ProviderResponse:
     """Return the answer of the agent whose spans these are, with its trace, its tokens and its time."""
-    ordered = sorted(spans, key=lambda span: (span.start, -span.end))
+    ordered = _ordered(spans)
     return ProviderResponse(
         text=_answer(ordered),
-        trace=tuple(event for span in ordered if (event := _event(span)) is not None),
-        token_usage=_usage(ordered),
+        trace=trace_of_spans(ordered),
+        token_usage=usage_of_spans(ordered),
         duration_ms=(max(span.end for span in ordered) - ordered[0].start) / 1e6 if ordered else None,
         trace_complete=None if is_complete(ordered) else False,
     )
+
+
+def trace_of_spans(spans: Sequence[Span]) -> tuple[TraceEvent, ...]:
+    """Return what an agent did, in the order in which it began each step.
+
+    What a span of a tool does not tell is taken from what the model said; where no tool has a span, all of it is.
+    """
+    ordered, said = _ordered(spans), tool_messages(spans)
+    agents = _Agents(ordered)
+    asked: dict[str, list[str]] = {}
+    if not any(_kind(span) == "tool" for span in ordered):
+        for id_, (_, span) in said.calls.items():
+            asked.setdefault(span.span_id, []).append(id_)
+    trace: list[TraceEvent] = []
+    for span in ordered:
+        if (event := _event(span, said, agents.around(span))) is not None:
+            trace.append(event)
+        trace.extend(_said_call(id_, span, said) for id_ in asked.pop(span.span_id, ()))
+    return tuple(trace)
+
+
+def _ordered(spans: Sequence[Span]) -> list[Span]:
+    return sorted(spans, key=lambda span: (span.start, -span.end))
 
 
 def _kind(span: Span) -> str:
@@ -88,22 +74,51 @@ def _kind(span: Span) -> str:
     return "agent" if operation in ("invoke_agent", "create_agent") or kind in ("AGENT", "CHAIN") else ""
 
 
-def _event(span: Span) -> TraceEvent | None:
+class _Agents:
+    """Tells which agent each span is a step of, where agents call others."""
+
+    def __init__(self, spans: Sequence[Span]):
+        self._spans = {span.span_id: span for span in spans}
+        self._known: dict[str, str | None] = {}
+
+    def around(self, span: Span) -> str | None:
+        """Return the name of the innermost agent around a span, if it has one."""
+        way: list[str] = []
+        name: str | None = None
+        at = span.parent_id
+        while at not in self._known and (parent := self._spans.get(at)) is not None and len(way) < len(self._spans):
+            own = _first(parent.attributes, "gen_ai.agent.name", "agent.name")
+            if _kind(parent) == "agent" and isinstance(own, str):
+                name = own
+                break
+            way.append(at)
+            at = parent.parent_id
+        else:
+            name = self._known.get(at)
+        self._known |= dict.fromkeys(way, name)
+        return name
+
+
+def _event(span: Span, said: ToolMessages, agent: str | None) -> TraceEvent | None:
     kind, found = _kind(span), span.attributes
     metadata: Json = {"duration_ms": (span.end - span.start) / 1e6}
     if span.is_error:
         metadata |= {"is_error": True} | ({"error": span.error} if span.error else {})
     if span.parent_id:
         metadata["parent_id"] = span.parent_id
-    at = datetime.fromtimestamp(span.start / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if agent is not None:
+        metadata["agent"] = agent
     if kind == "tool":
+        id_ = str(found.get("gen_ai.tool.call.id") or found.get("tool_call.id") or span.span_id)
+        input_ = json_value(_first(found, "gen_ai.tool.call.arguments", "tool.parameters", "input.value"))
+        output = json_value(_first(found, "gen_ai.tool.call.result", "output.value"))
         return TraceEvent(
             type="tool_call",
-            timestamp=at,
-            id=str(found.get("gen_ai.tool.call.id") or found.get("tool_call.id") or span.span_id),
+            timestamp=_time(span.start),
+            id=id_,
             name=str(found.get("gen_ai.tool.name") or found.get("tool.name") or span.name),
-            input=_value(_first(found, "gen_ai.tool.call.arguments", "tool.parameters", "input.value")),
-            output=_value(_first(found, "gen_ai.tool.call.result", "output.value")),
+            input=said.calls[id_][0].input if input_ is None and id_ in said.calls else input_,
+            output=said.results.get(id_) if output is None else output,
             metadata=metadata,
         )
     if kind not in ("model", "agent"):
@@ -113,7 +128,33 @@ def _event(span: Span) -> TraceEvent | None:
     type_: TraceKind = "model_step" if kind == "model" else "message"
     if kind == "agent" and not text:
         return None
-    return TraceEvent(type=type_, timestamp=at, id=span.span_id, name=str(name), text=text or None, metadata=metadata)
+    return TraceEvent(
+        type=type_,
+        timestamp=_time(span.start),
+        id=span.span_id,
+        name=str(name),
+        text=text or None,
+        metadata=metadata,
+    )
+
+
+def _said_call(id_: str, span: Span, said: ToolMessages) -> TraceEvent:
+    """Return a tool call that a model asked for in a span: it began when that ended."""
+    call, _ = said.calls[id_]
+    return TraceEvent(
+        type="tool_call",
+        timestamp=_time(span.end),
+        id=id_,
+        name=call.name,
+        input=call.input,
+        output=said.results.get(id_),
+        metadata={"parent_id": span.span_id} if span.span_id else None,
+    )
+
+
+def _time(nanoseconds: int) -> str:
+    seconds = min(max(nanoseconds / 1e9, 0.0), LATEST)
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _answer(spans: Sequence[Span]) -> str:
@@ -130,16 +171,16 @@ def _answer(spans: Sequence[Span]) -> str:
 def _text(span: Span) -> str:
     """Return what was said at the end of a span, in either convention."""
     found = span.attributes
-    if (messages := _value(found.get("gen_ai.output.messages"))) is not None:
+    if (messages := json_value(found.get("gen_ai.output.messages"))) is not None:
         return _last_text(messages)
     for name, attributes in reversed(span.events):
         if name in ("gen_ai.choice", "gen_ai.assistant.message"):
-            message = _value(attributes.get("message"))
+            message = json_value(attributes.get("message"))
             content = message.get("content") if isinstance(message, dict) else attributes.get("content")
             if isinstance(content, str) and content:
                 return content
         if name == "gen_ai.client.inference.operation.details":
-            return _last_text(_value(attributes.get("gen_ai.output.messages")))
+            return _last_text(json_value(attributes.get("gen_ai.output.messages")))
     numbers = [key for key in found if key.startswith("llm.output_messages.") and key.endswith(".message.content")]
     if numbers:
         return str(found[max(numbers)])
@@ -163,7 +204,7 @@ def _last_text(messages: Any) -> str:
     return ""
 
 
-def _usage(spans: Sequence[Span]) -> TokenUsage | None:
+def usage_of_spans(spans: Sequence[Span]) -> TokenUsage | None:
     """Return the tokens of all model steps; an agent's own are the sum of those, and count only if there are none."""
     for kind in ("model", "agent"):
         sums: dict[str, int] = {}
@@ -172,7 +213,7 @@ def _usage(spans: Sequence[Span]) -> TokenUsage | None:
                 continue
             for name, keys in _TOKENS.items():
                 value = _first(span.attributes, *keys)
-                if isinstance(value, int | float) and not isinstance(value, bool):
+                if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
                     sums[name] = sums.get(name, 0) + int(value)
             if kind == "agent" and sums:
                 break
@@ -191,53 +232,3 @@ _TOKENS = {
 
 def _first(attributes: Mapping[str, Any], *names: str) -> Any:
     return next((attributes[name] for name in names if attributes.get(name) is not None), None)
-
-
-def _value(text: Any) -> Any:
-    """Return the value of a JSON text; any other value as it is."""
-    if not isinstance(text, str) or not text.lstrip().startswith(("{", "[")):
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return text
-
-
-def _attributes(raw: Any) -> dict[str, Any]:
-    entries = raw if isinstance(raw, list) else ()
-    return {
-        entry["key"]: _any_value(entry.get("value"))
-        for entry in entries
-        if isinstance(entry, dict) and isinstance(entry.get("key"), str)
-    }
-
-
-def _any_value(raw: Any) -> Any:
-    """Return the value of an OTLP `AnyValue`."""
-    match raw:
-        case {"stringValue": value} | {"boolValue": value} | {"doubleValue": value}:
-            return value
-        case {"intValue": value}:
-            return _whole(value)
-        case {"arrayValue": {"values": list(values)}}:
-            return [_any_value(value) for value in values]
-        case {"kvlistValue": {"values": list(values)}}:
-            return _attributes(values)
-    return None
-
-
-def _whole(value: Any) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return 0
-
-
-def _dicts(value: Any, name: str) -> Iterator[Json]:
-    found = value.get(name) if isinstance(value, dict) else None
-    return (each for each in (found if isinstance(found, list) else ()) if isinstance(each, dict))
-
-
-def _get(value: Json, name: str, type_: type) -> Any:
-    found = value.get(name)
-    return found if isinstance(found, type_) else type_()

@@ -8,7 +8,8 @@ import msgspec
 
 from agentv.importers.importer import Answer, Becomes, Importer, ImportFailure, Row, Tally
 from agentv.importers.sample import Sample, read_lines
-from agentv.telemetry.spans import CASE_ID, Span, response_of_spans, spans_of
+from agentv.telemetry.span import CASE_ID, LogEvent, Span, add_log_events, log_events_of, spans_of
+from agentv.telemetry.spans import response_of_spans
 
 SPANS = '"resourceSpans"'
 
@@ -27,7 +28,10 @@ class Otlp(Importer):
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
         """Yield an answer for each trace. A trace may be in several documents, so all of them are read first."""
         traces: dict[str, list[Span]] = {}
+        events: dict[str, list[LogEvent]] = {}
         for document in _documents(source, tally):
+            for event in log_events_of(document):
+                events.setdefault(event.trace_id, []).append(event)
             for span in spans_of(document):
                 tally.read += 1
                 traces.setdefault(span.trace_id, []).append(span)
@@ -36,7 +40,7 @@ class Otlp(Importer):
         if self.options.id is not None and len(traces) > 1:
             raise ImportFailure(f"--id names one answer, and there are {len(traces)} traces", file=source)
         for trace_id, spans in traces.items():
-            response = response_of_spans(spans)
+            response = response_of_spans(add_log_events(spans, events.get(trace_id, ())))
             if not response.text and not response.trace:
                 tally.skip("no span is of a model, an agent or a tool", f"trace {trace_id}")
                 continue

@@ -33,6 +33,7 @@ from agentv.providers.settings import NOT_IN_CACHE_KEY, VARIABLE, Flag, Seconds,
 from agentv.providers.workspaces.settings import WorkspaceSettings
 from agentv.records import Json, ProviderRequest, ProviderResponse
 from agentv.redact import clean
+from agentv.telemetry.context import with_variables
 
 EVENT_CHARACTERS = 300
 LOGS = Path(".agentv/logs")
@@ -190,7 +191,8 @@ class CodingAgent(ABC):
         with tempfile.TemporaryFile() as file:
             file.write(self.prompt(request).encode())
             file.seek(0)
-            return await run_program(argv, self.workspaces.environment, stdin=file.fileno(), stdout=events)
+            environment = with_variables(self.workspaces.environment, request.telemetry)
+            return await run_program(argv, environment, stdin=file.fileno(), stdout=events)
 
 
 class _Reader:

@@ -8,7 +8,7 @@ import os
 import signal
 import tempfile
 from asyncio.subprocess import DEVNULL, STDOUT, Process
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, ClassVar
@@ -22,6 +22,7 @@ from agentv.protocols import Provider
 from agentv.providers.agents.agent import CodingAgentSettings, join_parts, link_files
 from agentv.records import Json, ProviderRequest, ProviderResponse
 from agentv.system.temporary import make_folder, remove_folder
+from agentv.telemetry.context import with_variables
 
 POLL_SECONDS = 0.2
 UNUSED = {
@@ -89,7 +90,10 @@ class Vscode:
         arguments = ["chat", "--mode", "agent", *(self._settings.args or ()), "--add-file", str(document)]
         with tempfile.TemporaryFile() as output:
             async with _run_editor_command(
-                [self._program, *arguments, f"Do what {document} says."], workspace, output
+                [self._program, *arguments, f"Do what {document} says."],
+                workspace,
+                output,
+                with_variables(os.environb, request.telemetry),
             ) as opening:
                 before = None
                 while (now := _file_state(response)) is None or now != before:
@@ -114,11 +118,19 @@ def prompt_document(request: ProviderRequest, system_prompt: str | None, respons
 
 
 @asynccontextmanager
-async def _run_editor_command(command: list[str], workspace: Path, output: BinaryIO) -> AsyncIterator[Process]:
+async def _run_editor_command(
+    command: list[str], workspace: Path, output: BinaryIO, environment: Mapping[bytes, bytes]
+) -> AsyncIterator[Process]:
     """Run the editor's command, which hands over to the editor; end it if it is still there at the end."""
     try:
         opening = await asyncio.create_subprocess_exec(
-            *command, cwd=workspace, stdin=DEVNULL, stdout=output, stderr=STDOUT, start_new_session=True
+            *command,
+            cwd=workspace,
+            env=environment,
+            stdin=DEVNULL,
+            stdout=output,
+            stderr=STDOUT,
+            start_new_session=True,
         )
     except (OSError, ValueError) as error:
         raise ProviderError(f"{command[0]} cannot be started: {error}") from error

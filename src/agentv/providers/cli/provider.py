@@ -40,6 +40,7 @@ from agentv.system.compact_sets import HashSet
 from agentv.system.dumps import safe_name
 from agentv.system.folders import existing_folder
 from agentv.system.temporary import keep_folder, make_folder, remove_folder
+from agentv.telemetry.context import with_variables
 
 FOREIGN = ("PROMPT", "GUIDELINES", "EVAL_ID", "FILES")
 """The placeholders whose values somebody else has written."""
@@ -213,10 +214,12 @@ class Cli(_CommandProvider):
         capture = Capture(0 if in_file else MAX_ANSWER_BYTES)
         if self.workspaces.are_fresh:
             async with self.workspaces.folder(request) as workspace:
-                place = workspace, self.workspaces.variables(request.eval_id, workspace)
+                variables = self.workspaces.variables(request.eval_id, workspace)
+                place = workspace, with_variables(variables, request.telemetry)
                 finished = await self._command.run(values, request.input_files, capture, place)
         else:
-            finished = await self._command.run(values, request.input_files, capture)
+            own = self._command.cwd, with_variables(self._command.environment, request.telemetry)
+            finished = await self._command.run(values, request.input_files, capture, own)
         expect_success(finished)
         data = read_output_file(values["OUTPUT_FILE"], finished) if in_file else complete_output(finished.stdout)
         return answer_from(data)

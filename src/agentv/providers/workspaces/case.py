@@ -47,6 +47,10 @@ class CaseWorkspace:
         self._notes: list[str] = []
         self.takes_cached = True
 
+    def takes(self, cached: ProviderResponse) -> bool:
+        """Return whether an answer of the cache will do, though there are no files with it."""
+        return self.takes_cached
+
     @property
     def path(self) -> Path | None:
         """The folder of the last attempt, if there was one."""

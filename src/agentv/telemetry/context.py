@@ -1,0 +1,97 @@
+"""Where a target's spans go, told to whatever runs it: by variables, by headers, or as the current span."""
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import quote
+
+from agentv.records import ProviderRequest, TraceContext
+
+ENDPOINT_HEADER = "x-agentv-otlp-endpoint"
+PROTOCOL = "http/protobuf"
+_SIGNALS = ("TRACES", "LOGS", "METRICS")
+_REPLACED = frozenset(
+    f"OTEL_EXPORTER_OTLP_{signal}_{what}".encode() for signal in _SIGNALS for what in ("ENDPOINT", "PROTOCOL")
+)
+"""Variables that would win over those that we set."""
+
+
+def new_trace_id() -> str:
+    """Return the id of a new trace: 32 hexadecimal digits."""
+    return secrets.token_hex(16)
+
+
+def case_span_id(trace_id: str) -> str:
+    """Return the id of the span of the case in a trace; it follows from the trace's, so that nobody has to keep it."""
+    return blake2b(trace_id.encode(), digest_size=8).hexdigest()
+
+
+def new_context(request: ProviderRequest, base: str, token: str) -> TraceContext:
+    """Return where the spans of one attempt at a request go; `base` is the address of the collector."""
+    trace_id = new_trace_id()
+    about = {"test.suite.name": request.dataset, "test.case.id": request.eval_id}
+    return TraceContext(
+        trace_id=trace_id,
+        span_id=case_span_id(trace_id),
+        endpoint=f"{base}/{token}",
+        collector=base,
+        resource=",".join(f"{name}={quote(value, safe='')}" for name, value in about.items() if value),
+    )
+
+
+def with_variables(environment: Mapping[bytes, bytes], context: TraceContext | None) -> Mapping[bytes, bytes]:
+    """Return an environment in which an SDK of OpenTelemetry sends its spans to the collector."""
+    if context is None:
+        return environment
+    ours = context.resource.encode()
+    before = environment.get(b"OTEL_RESOURCE_ATTRIBUTES", b"")
+    kept = {name: value for name, value in environment.items() if name not in _REPLACED}
+    return kept | {
+        b"OTEL_EXPORTER_OTLP_ENDPOINT": os.fsencode(context.endpoint),
+        b"OTEL_EXPORTER_OTLP_PROTOCOL": PROTOCOL.encode(),
+        b"OTEL_RESOURCE_ATTRIBUTES": b",".join(part for part in (before, ours) if part),
+        b"TRACEPARENT": context.traceparent.encode(),
+    }
+
+
+def trace_headers(context: TraceContext | None) -> dict[str, str]:
+    """Return the headers that tell a server the case's span, and where the spans of this request go."""
+    if context is None:
+        return {}
+    return {"traceparent": context.traceparent, ENDPOINT_HEADER: context.endpoint}
+
+
+@contextmanager
+def current_span(context: TraceContext | None) -> Iterator[None]:
+    """Make the case's span the current one, for code in this process; without OpenTelemetry's API, do nothing."""
+    if context is None:
+        yield
+        return
+    try:
+        from opentelemetry import context as otel_context
+        from opentelemetry import trace
+    except ImportError:
+        yield
+        return
+    span_context = trace.SpanContext(
+        int(context.trace_id, 16), int(context.span_id, 16), is_remote=True, trace_flags=trace.TraceFlags(1)
+    )
+    token = otel_context.attach(trace.set_span_in_context(trace.NonRecordingSpan(span_context)))
+    try:
+        yield
+    finally:
+        otel_context.detach(token)
+
+
+def flush_spans(seconds: float) -> None:
+    """Have the SDK in this process, if there is one, send the spans that it holds. It blocks."""
+    try:
+        from opentelemetry import trace
+    except ImportError:
+        return
+    provider: Any = trace.get_tracer_provider()
+    if callable(flush := getattr(provider, "force_flush", None)):
+        flush(int(seconds * 1000))
