@@ -11,15 +11,11 @@ from agentv.formats.wire import response_from
 from agentv.notices import note_lines
 from agentv.protocols import Provider
 from agentv.providers.settings import TargetSettings, Text
-from agentv.records import ProviderRequest, ProviderResponse
+from agentv.records import ProviderRequest, ProviderResponse, TraceContext
 from agentv.system.folders import code_folders
-from agentv.system.threads import run_in_thread
 from agentv.system.tracebacks import explain_error
 from agentv.system.user_functions import UserFunction, check_function, load_function
-from agentv.telemetry.context import current_span, flush_spans
 
-FLUSH_SECONDS = 30.0
-"""How long the function's spans may take to be sent, where they are collected."""
 PARAMETERS = ("question", "guidelines", "chat_prompt", "eval_id", "files", "request")
 
 
@@ -66,15 +62,21 @@ class PythonFunction:
             "request": request,
         }
         try:
-            with current_span(request.telemetry):
-                answer = await self._function(offered)
+            answer = await self._call(offered, request.telemetry)
         except Exception as error:
             explained = explain_error(error)
             note_lines(f"case {request.eval_id!r}: the target failed", explained.details)
             raise ProviderError(explained.message, may_pass=True, details=explained.details) from error
-        if request.telemetry is not None:
-            await run_in_thread(lambda: flush_spans(FLUSH_SECONDS))
         return _response(answer)
+
+    async def _call(self, offered: Mapping[str, Any], telemetry: TraceContext | None) -> Any:
+        """Call the function; its spans are collected if that is asked for."""
+        if telemetry is None:
+            return await self._function(offered)
+        from agentv.telemetry.bridge import current_span  # which few runs need
+
+        with current_span(telemetry):
+            return await self._function(offered)
 
 
 def _response(answer: Any) -> ProviderResponse:

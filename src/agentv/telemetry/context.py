@@ -1,11 +1,9 @@
-"""Where a target's spans go, told to whatever runs it: by variables, by headers, or as the current span."""
+"""Where a target's spans go, told to whatever runs it: by variables, or by headers."""
 
 import os
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
 from urllib.parse import quote
 
 from agentv.records import ProviderRequest, TraceContext
@@ -62,36 +60,3 @@ def trace_headers(context: TraceContext | None) -> dict[str, str]:
     if context is None:
         return {}
     return {"traceparent": context.traceparent, ENDPOINT_HEADER: context.endpoint}
-
-
-@contextmanager
-def current_span(context: TraceContext | None) -> Iterator[None]:
-    """Make the case's span the current one, for code in this process; without OpenTelemetry's API, do nothing."""
-    if context is None:
-        yield
-        return
-    try:
-        from opentelemetry import context as otel_context
-        from opentelemetry import trace
-    except ImportError:
-        yield
-        return
-    span_context = trace.SpanContext(
-        int(context.trace_id, 16), int(context.span_id, 16), is_remote=True, trace_flags=trace.TraceFlags(1)
-    )
-    token = otel_context.attach(trace.set_span_in_context(trace.NonRecordingSpan(span_context)))
-    try:
-        yield
-    finally:
-        otel_context.detach(token)
-
-
-def flush_spans(seconds: float) -> None:
-    """Have the SDK in this process, if there is one, send the spans that it holds. It blocks."""
-    try:
-        from opentelemetry import trace
-    except ImportError:
-        return
-    provider: Any = trace.get_tracer_provider()
-    if callable(flush := getattr(provider, "force_flush", None)):
-        flush(int(seconds * 1000))

@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import threading
+import weakref
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -86,6 +87,15 @@ class Attempt:
                         await self._arrived.wait()
 
 
+_open: "weakref.WeakSet[Inbox]" = weakref.WeakSet()
+
+
+def take_local(span: Span) -> None:
+    """Keep a span that was recorded in this process, if its trace is that of an attempt of any run."""
+    for inbox in list(_open):
+        inbox.take_span(span)
+
+
 class Inbox:
     """All attempts that are under way, each with its own endpoint and its own trace."""
 
@@ -94,6 +104,12 @@ class Inbox:
         self._by_trace: dict[str, Attempt] = {}
         self.strays = 0
         """How many spans and events have arrived that are no attempt's: they were late, or somebody else's."""
+        _open.add(self)
+
+    def take_span(self, span: Span) -> None:
+        """Keep a span if its trace is that of an attempt."""
+        if (attempt := self._by_trace.get(span.trace_id)) is not None:
+            attempt.add((span,), (), 0)
 
     def open(self, request: ProviderRequest, base: str) -> Attempt:
         """Return a new attempt; `base` is the address of the collector."""
