@@ -414,6 +414,8 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     """False if there was more to the trace than is known."""
     trace_id: str | None = None
     """The OpenTelemetry trace of the case, if there is one."""
+    answered_at: str | None = None
+    """When the target had answered, and scoring began; known where results are sent as traces."""
     description: str | None = None
     metadata: Mapping[str, Any] | None = None
     digests: Digests | None = None

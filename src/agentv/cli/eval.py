@@ -134,6 +134,7 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 @where_results_go("--output-format", metavar="FORMAT", shell_complete=formats, help="jsonl (default) or yaml.")
 @where_results_go("--junit", type=click.Path(path_type=Path), help="Also write the results as JUnit XML.")
 @where_results_go("--report", type=click.Path(path_type=Path), help="Also write the results as one HTML file.")
+@where_results_go("--otel", is_flag=True, help="Also send the results as OpenTelemetry traces; OTEL_* say where.")
 @where_results_go("--no-inputs", is_flag=True, help="Leave out of the results what was asked and expected.")
 @where_results_go("--include-trace", is_flag=True, help="Put whole traces into the results.")
 @where_results_go(

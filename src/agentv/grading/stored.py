@@ -156,6 +156,7 @@ class StoredRun:
             trace=stored.trace,
             trace_complete=stored.trace_complete,
             trace_id=stored.trace_id,
+            answered_at=stored.answered_at,
             trace_summary=stored.trace_summary,
             execution_metrics=stored.execution_metrics,
             error_details=stored.error_details,

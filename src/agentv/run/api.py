@@ -54,6 +54,8 @@ class Options(TypedDict, total=False):
     failed_in: str | Path | None
     include_trace: bool
     include_inputs: bool
+    otel: bool
+    """Send results as OpenTelemetry traces; the `OTEL_*` variables say where."""
     collect_traces: bool
     """Collect the OpenTelemetry spans of targets: they become their traces."""
     collect_port: int | None

@@ -19,7 +19,7 @@ from agentv.redact import clean
 from agentv.run.batches.batch import Batch
 from agentv.run.dumps import CaseDumps
 from agentv.run.jobs import Job
-from agentv.run.outcome import Outcome, ResultContext, Scored, outcome_of, result_of
+from agentv.run.outcome import Outcome, ResultContext, Scored, outcome_of, result_of, timestamp_now
 from agentv.run.plan import Plan, PlannedFile
 from agentv.run.targets import OpenTarget, OpenTargets
 from agentv.run.watcher import Watcher
@@ -83,6 +83,8 @@ class CaseRunner:
                 outcome = outcome_of(*called)
                 if traces is not None:
                     outcome = outcome._replace(trace_id=traces.trace_id)
+            if self._context.has_times:
+                outcome = outcome._replace(answered_at=timestamp_now())
             self._dumps.trace(job.case, job.planned.name, outcome, job.trial)
             if outcome.response is None:
                 return self._result(job, outcome, digests)

@@ -38,6 +38,7 @@ from agentv.run.case import CaseRunner
 from agentv.run.executors.address import Address, parse_address
 from agentv.run.executors.executor import Executor
 from agentv.run.executors.local import LocalExecutor
+from agentv.run.exported import export_results, open_exporter
 from agentv.run.jobs import IsDone, build_or_explain
 from agentv.run.output import STDOUT, Output, OutputOptions, mask_result, open_output
 from agentv.run.plan import Plan, RunOptions, Selection
@@ -115,6 +116,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     include_trace: bool = False
     dump_prompts: Path | None = None
     dump_traces: Path | None = None
+    otel: bool = False
+    """Whether results are sent as OpenTelemetry traces."""
     collect_traces: bool = False
     """Whether the OpenTelemetry spans of targets are collected, and become their traces."""
     collect_port: int | None = None
@@ -141,7 +144,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
             timeout_seconds=self.timeout_seconds,
             max_retries=self.max_retries,
             cache=CACHE if self.cache and self.dry_run is None else None,
-            include_trace=self.include_trace,
+            include_trace=self.include_trace or self.otel,
+            has_times=self.otel,
             dump_prompts=self.dump_prompts,
             dump_traces=self.dump_traces,
             trials=self.trials,
@@ -189,10 +193,10 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
     """
     cluster = parse_address(options.cluster) if options.cluster is not None else None
     plan, run_id, log = plan_evaluation(options), new_run_id(), None
-    place = f" each, on the cluster {options.cluster}" if cluster is not None else ""
-    watcher.announce(plan.describe(options.workers) + place)
+    watcher.announce(plan.describe(options.workers) + (f" each, on the cluster {options.cluster}" if cluster else ""))
     async with (
         OpenTargets(plan, options.run_options(run_id)) as targets,
+        open_exporter(plan, is_wanted=options.otel) as exporter,
         _executor(cluster, options, plan, targets) as executor,
     ):
         judges = RunJudges(plan, targets, watcher)
@@ -205,6 +209,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
         summary = Summary(plan.cases, plan.invalid, options.trials, clean, options.by)
         with open_output(options.output, plan, evaluators, summary) as output:
             results = _Results(output.file, summary, sink, stored, judging.start_tally(output))
+            exported = export_results(results, exporter, include_trace=options.include_trace)
             if options.runs_folder is not None:
                 log = start_record(plan, run_id, options.command, output.path, options.runs_folder)
             if options.on_open is not None and output.path is not None:
@@ -215,8 +220,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
             assert task is not None
             try:
                 with stop_on_signal(task) as stop:
-                    is_done = _is_done(output, stored)
-                    await executor.run_jobs(cases, sink=results, watcher=watcher, is_done=is_done)
+                    await executor.run_jobs(cases, sink=exported, watcher=watcher, is_done=_is_done(output, stored))
                     results.write_untouched()
                     await judging.run(summary)
             except asyncio.CancelledError:

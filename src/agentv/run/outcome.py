@@ -42,6 +42,8 @@ class Outcome(NamedTuple):
     is_cached: bool = False
     trace_id: str | None = None
     """The OpenTelemetry trace of the last attempt, if there is one."""
+    answered_at: str | None = None
+    """When that was, if it is to be told."""
 
     @property
     def known(self) -> ProviderResponse | None:
@@ -72,6 +74,7 @@ class ResultContext:
     def __init__(self, options: RunOptions, plan: Plan):
         self.run_id, self.dry_run = options.run_id, plan.dry_run or None
         self.shard, self.plan = str(plan.shard) if plan.shard is not None else None, plan.shard_plan
+        self.has_times = options.has_times
         self.has_trials, self.include_trace = options.trials > 1, options.include_trace
         self.include_inputs, self._folder = options.include_inputs, plan.folder
         self._last: tuple[EvalFile | None, str] = None, ""
@@ -94,7 +97,7 @@ def result_of(
     total = combine_scores(scored.results)
     failure = outcome.failure if outcome.error is not None else "judge" if total.failed else None
     return EvalResult(
-        timestamp=_now(),
+        timestamp=timestamp_now(),
         run_id=context.run_id,
         shard=context.shard,
         plan=context.plan,
@@ -129,6 +132,7 @@ def result_of(
         trace=trace if context.include_trace else None,
         trace_complete=known.trace_complete if known else None,
         trace_id=outcome.trace_id,
+        answered_at=outcome.answered_at,
         description=case.description or None,
         metadata=case.metadata,
         digests=digests,
@@ -180,7 +184,8 @@ def _note(response: ProviderResponse) -> str | None:
     return f"{CUT_OFF}; {response.note}" if response.note else CUT_OFF
 
 
-def _now() -> str:
+def timestamp_now() -> str:
+    """Return this moment in ISO 8601."""
     return _millisecond(int(time.time() * 1000))
 
 

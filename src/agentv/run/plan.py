@@ -191,6 +191,8 @@ class RunOptions(NamedTuple):
     """After so many errors of targets no further case is started."""
     collect: CollectOptions | None = None
     """How the traces of targets are collected, if they are."""
+    has_times: bool = False
+    """Whether results tell when the target had answered."""
 
 
 def _raise_error(problem: Problem) -> None:

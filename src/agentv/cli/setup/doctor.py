@@ -34,6 +34,7 @@ EXTRAS = {
     "gemini": ("google-genai", "httpx2"),
     "http": ("httpx2",),
     "dask": ("distributed",),
+    "otel": ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
 }
 """The extras of agentv, and the packages that each installs."""
 
