@@ -80,7 +80,7 @@ class CaseRunner:
                     called = await self._caller.call(
                         target.provider, target.policy, job.request, on_retry, join_preparations(work, traces)
                     )
-                outcome = outcome_of(*called, traces.trace_id if traces is not None else None)
+                    outcome = await _with_traces(outcome_of(*called), traces)
             if self._context.has_times:
                 outcome = outcome._replace(answered_at=timestamp_now())
             self._dumps.trace(job.case, job.planned.name, outcome, job.trial)
@@ -144,6 +144,14 @@ class CaseRunner:
 
     def _result(self, job: Job, outcome: Outcome, digests: Digests) -> EvalResult:
         return result_of(self._context, job, outcome, digests)
+
+
+async def _with_traces(outcome: Outcome, traces: "CaseTraces | None") -> Outcome:
+    """Return how asking a target ended, with its trace: one that failed may have got somewhere."""
+    if traces is None:
+        return outcome
+    known = outcome.partial if outcome.known is not None else await traces.salvage()
+    return outcome._replace(trace_id=traces.trace_id, partial=known)
 
 
 def label(job: Job, trials: int) -> str:
