@@ -200,6 +200,17 @@ def test_secrets_are_masked(write: Write) -> None:
     assert values(server.named("execute_tool")[0].attributes)["gen_ai.tool.name"] == "***"
 
 
+def test_the_key_of_the_collector_is_a_secret(write: Write) -> None:
+    path = command_project(
+        write, traced_case("one"), agent="import os\nprint(os.environ['OTEL_EXPORTER_OTLP_HEADERS'])\n", name="agent"
+    )
+    with otlp_server() as server:
+        run(server, path, OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20canary-77aa88bb")
+    assert server.headers[0]["authorization"] == "Bearer canary-77aa88bb"
+    assert "canary" not in Path("out.jsonl").read_text()
+    assert b"canary" not in b"".join(server.raw)
+
+
 def test_a_collector_that_is_down_costs_a_warning_and_no_result(write: Write) -> None:
     path = a_project(write, *(a_case(f"c{number}", execution={"evaluators": [PASSES]}) for number in range(20)))
     said = run("http://127.0.0.1:9", path, "--workers", "4")

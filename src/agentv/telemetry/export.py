@@ -12,11 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from agentv import __version__
 from agentv.errors import ConfigError
 from agentv.notices import warn
 from agentv.records import EvalResult, Problem
+from agentv.redact import clean
 from agentv.system.extras import install_command
 from agentv.system.threads import run_in_thread
 from agentv.telemetry.context import case_span_id, new_trace_id
@@ -46,6 +48,7 @@ class Exporter:
         self._lost_results = 0
 
     async def __aenter__(self) -> "Exporter":
+        clean.learn(_header_secrets())
         logging.getLogger("opentelemetry").addHandler(self._log)
         with self._log.ours():
             self._sdk.start()
@@ -236,6 +239,13 @@ class _SdkLog(logging.Handler):
             hint = "the run goes on; how many spans are lost is told at its end"
             message = f"--otel: spans cannot be sent to {self._sdk.endpoint}: {reason}"
             warn(Problem(message=message, severity="warning", hint=hint))
+
+
+def _header_secrets() -> list[str]:
+    """Return the values of the headers that go to the collector, such as its key."""
+    given = [os.environ.get(f"OTEL_EXPORTER_OTLP_{name}HEADERS", "") for name in ("", "TRACES_")]
+    values = [unquote(pair.partition("=")[2]).strip() for text in given for pair in text.split(",")]
+    return [*values, *(value.partition(" ")[2] for value in values)]  # of "Bearer abc", too
 
 
 def _reason(message: str) -> str:
