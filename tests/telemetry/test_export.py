@@ -124,6 +124,24 @@ def test_each_score_is_an_event(write: Write) -> None:
     assert values(by_name["evaluate not"].attributes)["agentv.evaluator.type"] == "contains"
 
 
+def test_each_score_is_a_log_record_if_logs_are_sent(write: Write) -> None:
+    with otlp_server() as server:
+        said = run(server, a_project(write), OTEL_LOGS_EXPORTER="otlp")
+    assert "warning" not in said
+    assert not any(span.events for span in server.spans)
+    (call,) = server.named("invoke_agent")
+    assert [record.event_name for record in server.logs] == ["gen_ai.evaluation.result"] * 2
+    assert {(record.trace_id, record.span_id) for record in server.logs} == {(call.trace_id, call.span_id)}
+    scores = {(found := values(each.attributes))["gen_ai.evaluation.name"]: found for each in server.logs}
+    assert scores["says"]["gen_ai.evaluation.score.value"] == 1.0
+    assert scores["not"]["gen_ai.evaluation.score.label"] == "fail"
+
+
+def test_log_records_that_are_lost_are_counted(write: Write) -> None:
+    said = run("http://127.0.0.1:9", a_project(write), OTEL_LOGS_EXPORTER="otlp")
+    assert "--otel: 8 of 8 spans and events were not sent" in said
+
+
 def test_a_target_that_fails_and_an_evaluator_that_breaks(write: Write) -> None:
     broken = {"name": "tools", "type": "tool_trajectory", "mode": "exact", "expected": []}
     path = a_project(
