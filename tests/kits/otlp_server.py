@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 
@@ -21,10 +22,15 @@ class OtlpServer:
         self.headers: list[dict[str, str]] = []
         self.resources: list[dict[str, Any]] = []
         self.spans: list[Any] = []
+        self.logs: list[Any] = []
 
-    def take(self, data: bytes, headers: dict[str, str]) -> None:
+    def take(self, data: bytes, headers: dict[str, str], *, is_logs: bool) -> None:
         self.raw.append(data)
         self.headers.append(headers)
+        if is_logs:
+            for logs in ExportLogsServiceRequest.FromString(data).resource_logs:
+                self.logs += [record for scope in logs.scope_logs for record in scope.log_records]
+            return
         request = ExportTraceServiceRequest.FromString(data)
         for resource in request.resource_spans:
             self.resources.append(values(resource.resource.attributes))
@@ -65,7 +71,9 @@ def otlp_server(status: int = 200, seconds: float = 0.0) -> Iterator[OtlpServer]
                 data = gzip.decompress(data)
             time.sleep(found.seconds)
             if found.status == 200:
-                found.take(data, {name.lower(): value for name, value in self.headers.items()})
+                found.take(
+                    data, {name.lower(): value for name, value in self.headers.items()}, is_logs="logs" in self.path
+                )
             self.send_response(found.status)
             self.send_header("Content-Length", "0")
             self.end_headers()

@@ -124,6 +124,24 @@ def test_each_score_is_an_event(write: Write) -> None:
     assert values(by_name["evaluate not"].attributes)["agentv.evaluator.type"] == "contains"
 
 
+def test_each_score_is_a_log_record_if_logs_are_sent(write: Write) -> None:
+    with otlp_server() as server:
+        said = run(server, a_project(write), OTEL_LOGS_EXPORTER="otlp")
+    assert "warning" not in said
+    assert not any(span.events for span in server.spans)
+    (call,) = server.named("invoke_agent")
+    assert [record.event_name for record in server.logs] == ["gen_ai.evaluation.result"] * 2
+    assert {(record.trace_id, record.span_id) for record in server.logs} == {(call.trace_id, call.span_id)}
+    scores = {(found := values(each.attributes))["gen_ai.evaluation.name"]: found for each in server.logs}
+    assert scores["says"]["gen_ai.evaluation.score.value"] == 1.0
+    assert scores["not"]["gen_ai.evaluation.score.label"] == "fail"
+
+
+def test_log_records_that_are_lost_are_counted(write: Write) -> None:
+    said = run("http://127.0.0.1:9", a_project(write), OTEL_LOGS_EXPORTER="otlp")
+    assert "--otel: 8 of 8 spans and events were not sent" in said
+
+
 def test_a_target_that_fails_and_an_evaluator_that_breaks(write: Write) -> None:
     broken = {"name": "tools", "type": "tool_trajectory", "mode": "exact", "expected": []}
     path = a_project(
@@ -198,6 +216,17 @@ def test_secrets_are_masked(write: Write) -> None:
     assert len(server.spans) == 4
     assert canary.encode() not in b"".join(server.raw)
     assert values(server.named("execute_tool")[0].attributes)["gen_ai.tool.name"] == "***"
+
+
+def test_the_key_of_the_collector_is_a_secret(write: Write) -> None:
+    path = command_project(
+        write, traced_case("one"), agent="import os\nprint(os.environ['OTEL_EXPORTER_OTLP_HEADERS'])\n", name="agent"
+    )
+    with otlp_server() as server:
+        run(server, path, OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20canary-77aa88bb")
+    assert server.headers[0]["authorization"] == "Bearer canary-77aa88bb"
+    assert "canary" not in Path("out.jsonl").read_text()
+    assert b"canary" not in b"".join(server.raw)
 
 
 def test_a_collector_that_is_down_costs_a_warning_and_no_result(write: Write) -> None:
