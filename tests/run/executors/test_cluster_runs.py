@@ -28,6 +28,14 @@ def stable(path: str) -> list[dict[str, Any]]:
     return sorted(kept, key=lambda each: (each["eval_id"], each.get("trial", 1)))
 
 
+def two_workers(folder: Path) -> str:
+    """The address of a cluster for several runs: for each, `local:2` would start workers of its own."""
+    cluster = Cluster(folder / "cluster")
+    cluster.add()
+    cluster.add()
+    return cluster.url
+
+
 def test_a_cluster_gives_the_same_results_as_a_run_without_one(write: Write) -> None:
     write("notes.txt", "the content of a file")
     write("judge.py", "import json, sys\nprint(json.dumps({'score': 0.5, 'hits': ['judged']}))\n")
@@ -66,9 +74,9 @@ def test_a_dry_run_and_dumps(write: Write) -> None:
     assert Path("out.yaml").read_text().count("eval_id:") == 5
 
 
-def test_the_cache_is_shared_and_resuming_runs_the_rest(write: Write) -> None:
+def test_the_cache_is_shared_and_resuming_runs_the_rest(write: Write, tmp_path: Path) -> None:
     path = a_project(write, 12, "time.sleep(0.01)")
-    flags = ["--cache", "--cluster", "local:2", "--workers", "2"]
+    flags = ["--cache", "--cluster", two_workers(tmp_path), "--workers", "2"]
     evaluate(path, *flags, "--limit", "8", "--out", "out.jsonl")
     ran = evaluate(path, *flags, "--out", "out.jsonl", "--resume")
     assert "8 done already" in ran.stderr
@@ -212,15 +220,16 @@ def test_the_lines_of_progress_say_what_each_worker_is_on(write: Write) -> None:
     assert max(count for counts in found for count in counts) <= "3"
 
 
-def test_shards_of_a_run_can_be_run_on_a_cluster(write: Write) -> None:
+def test_shards_of_a_run_can_be_run_on_a_cluster(write: Write, tmp_path: Path) -> None:
     path = a_project(write, 9, "pass")
+    flags = ["--cluster", two_workers(tmp_path)]
     for number in (1, 2, 3):
-        evaluate(path, "--shard", f"{number}/3", "--cluster", "local:2", "--out", f"{number}.jsonl")
+        evaluate(path, "--shard", f"{number}/3", *flags, "--out", f"{number}.jsonl")
     found = [result for number in (1, 2, 3) for result in results(f"{number}.jsonl")]
     assert sorted(result["eval_id"] for result in found) == [f"c{n}" for n in range(9)]
     ran = agentv("merge", "1.jsonl", "2.jsonl", "3.jsonl", "--out", "all.jsonl")
     assert ran.returncode == 0, ran.stderr
     empty = write("one.jsonl", [cluster_case(0, evaluators=[ANY])])
     for number in (1, 2):
-        evaluate(empty, "--shard", f"{number}/2", "--cluster", "local:1", "--out", f"{number}.jsonl")
+        evaluate(empty, "--shard", f"{number}/2", *flags, "--out", f"{number}.jsonl")
     assert sorted(len(results(f"{number}.jsonl")) for number in (1, 2)) == [0, 1]
