@@ -4,10 +4,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +235,38 @@ def test_shards_of_a_run_can_be_run_on_a_cluster(write: Write, tmp_path: Path) -
     for number in (1, 2):
         evaluate(empty, "--shard", f"{number}/2", *flags, "--out", f"{number}.jsonl")
     assert sorted(len(results(f"{number}.jsonl")) for number in (1, 2)) == [0, 1]
+
+
+def listening(pid: int) -> list[str]:
+    """The addresses on which a process takes connections, as the kernel writes them."""
+    inodes = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            inodes.add(os.readlink(file))
+        except FileNotFoundError:  # it was closed meanwhile
+            continue
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                found.append(fields[1].partition(":")[0])
+    return found
+
+
+def test_a_local_cluster_is_silent_and_open_to_nobody_else(write: Write) -> None:
+    """Not even where another cluster has the port that Dask's pages have unless told otherwise."""
+    path = a_project(write, 40, "time.sleep(0.2)")
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # somebody has it already
+            taken.bind(("0.0.0.0", 8787))
+            taken.listen()
+        run = start(str(path), "--cluster", "local:2", "--workers", "1", "--out", "out.jsonl")
+        wait_for_results(Path("out.jsonl"), 2)
+        assert set(listening(run.pid)) == {"0100007F"}  # 127.0.0.1
+        _, said = run.communicate(timeout=120)
+    assert run.returncode == 0
+    assert len(results("out.jsonl")) == 40
+    own = r"running 40 cases .*|\d+/40 done, .*"
+    assert [line for line in said.splitlines() if not re.fullmatch(own, line)] == []
