@@ -147,6 +147,8 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     duration_ms: float | None = None
     ttft_ms: float | None = None
     """The time to the first token, where it is known."""
+    batch: bool | None = None
+    """Whether it was answered in a batch of the vendor's, at half the price."""
     cached: bool = False
     """Whether the answer came from the cache, or was stored otherwise: then it has cost this run nothing."""
 
@@ -260,6 +262,8 @@ class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     """What a reader of the answer must know."""
     file_changes: str | None = None
     """What the agent changed in its workspace, as a unified diff; None if it had none."""
+    batch: bool | None = None
+    """Whether it was answered in a batch of the vendor's, at half the price."""
     trace_complete: bool | None = None
     """False if there was more to the trace than is known: nothing can then be said of what the agent did."""
 

@@ -13,6 +13,7 @@ from agentv.cli.help import Group, hint_for, message_of
 from agentv.errors import AgentvError, SeveralProblems
 
 COMMANDS = {
+    "batch": "Look after what was sent through vendors' batch APIs: status, collect, cancel.",
     "eval": "Send every case to its target, score the answers, write the results.",
     "grade": "Score the answers of an earlier run again; no target is asked.",
     "run": "The same as eval.",

@@ -22,6 +22,7 @@ from agentv.report.progress import progress_for
 from agentv.results.formats import FORMATS
 from agentv.results.runs import RUNS
 from agentv.run.batches.batch_files import break_off_batches
+from agentv.run.batches.submission import DEADLINE_SECONDS
 from agentv.run.evaluate import DryRun, EvalOptions, RunEnd, evaluate
 from agentv.run.output import STDOUT
 from agentv.run.watcher import Silence
@@ -164,6 +165,14 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
 )
 @how_it_runs("--max-errors", type=click.IntRange(min=1), metavar="N", help="Start no case after N errors of targets.")
 @how_it_runs(
+    "--batch-deadline",
+    type=Amount(min=0, min_open=True),
+    default=DEADLINE_SECONDS,
+    metavar="SECONDS",
+    help="Give up what a vendor's batch API has not answered by then, default 86400.",
+)
+@how_it_runs("--no-batch-fallback", is_flag=True, help="What no batch has answered is an error, and not asked live.")
+@how_it_runs(
     "--max-cost",
     type=Amount(min=0, min_open=True),
     metavar="USD",
@@ -257,6 +266,7 @@ def _options(flags: dict[str, Any], viewer: ViewerProcess | NoViewer) -> EvalOpt
     delays = {name: flags.pop(f"dry_run_{name}") for name in ("delay", "delay_min", "delay_max")}
     dry_run = DryRun(*delays.values()) if flags.pop("dry_run") else None
     traces = TRACES if flags.pop("dump_traces") else None
+    no_fallback = flags.pop("no_batch_fallback")
     seconds, failed, no_inputs = flags.pop("agent_timeout"), flags.pop("failed"), flags.pop("no_inputs")
     return EvalOptions(
         **flags,
@@ -269,6 +279,7 @@ def _options(flags: dict[str, Any], viewer: ViewerProcess | NoViewer) -> EvalOpt
         runs_folder=RUNS,
         command=("agentv", *sys.argv[1:]),
         include_inputs=not no_inputs,
+        batch_fallback=not no_fallback,
     )
 
 

@@ -31,6 +31,8 @@ class Setup(NamedTuple):
     judges: str = ""
     agentv: str = ""
     scoring: int = 1
+    batch: bool = False
+    """Whether the answer came through a vendor's batch API."""
 
     @property
     def names(self) -> tuple[str, str]:
@@ -89,6 +91,7 @@ def make_block(rows: Sequence[ScoreView], options: CompareOptions) -> Block:
             [each.judges for each in full],
             [each.agentv for each in full],
             [each.scoring for each in full],
+            [row.execution_metrics is not None and row.execution_metrics.batch for row in views],
         )
         numbers = _hash_digests(full)
     labels = [group_name(row, options.label) for row in views] if options.label is not None else None

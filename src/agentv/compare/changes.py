@@ -12,6 +12,8 @@ from agentv.compare.columns import RunColumns
 from agentv.compare.records import Changed
 
 DIGESTS = ("cases", "evaluators", "prompts")
+SETUP = ("target", "judges", "agentv", "scoring", "batch")
+"""Changes of what produced a result."""
 CONFOUNDERS = ("cases", "evaluators", "prompts", "judges", "scoring", "mixed")
 """Changes that keep two results of a case from being held side by side."""
 
@@ -75,7 +77,5 @@ def _name_changes(first: Setup, second: Setup, change: _Change) -> set[str]:
     """Return the names in `Changed` of what is not the same."""
     if not first.target or not second.target:
         return {"unknown"}
-    of_setups = {
-        name for name in ("target", "judges", "agentv", "scoring") if getattr(first, name) != getattr(second, name)
-    }
+    of_setups = {name for name in SETUP if getattr(first, name) != getattr(second, name)}
     return of_setups | {name for name in ("cases", "evaluators", "prompts", "mixed") if getattr(change, name)}

@@ -159,6 +159,8 @@ class Changed(Fields, frozen=True, kw_only=True):
     agentv: int = 0
     scoring: int = 0
     """Pairs that two versions of agentv have scored in different ways."""
+    batch: int = 0
+    """Pairs of which one answer came through a vendor's batch API, and the other did not."""
     target: int = 0
     targets: tuple[str, ...] = ()
     """The names of targets that are another version in the second file."""

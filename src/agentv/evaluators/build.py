@@ -239,7 +239,8 @@ class _Context:
         if (fingerprint := evaluator.fingerprint()) is not None:
             self._dependencies.fingerprints.append(fingerprint)
         negate = common.negate and not _negates_itself(type_) and not isinstance(evaluator, DryRunEvaluator)
-        return ConfiguredEvaluator(common.name or common.type, common.type, common.weight, evaluator, negate)
+        place = "/".join(map(str, (self._setting.field, *self._setting.steps)))
+        return ConfiguredEvaluator(common.name or common.type, common.type, common.weight, evaluator, negate, place)
 
     def _use_workspace(self, name: str, use: WorkspaceUse) -> None:
         """Take note of an evaluator that looks at the workspace."""

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
+from agentv.judges.deferral import settle
 from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
 from agentv.judges.program import Program
 from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, new_fence, read_prompt
@@ -93,9 +94,7 @@ class _Composite(Evaluator):
         return self._aggregator.fingerprint()
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(evaluator.result(exchange)) for evaluator in self.inner]
-        results = tuple(task.result() for task in tasks)
+        results = tuple(await settle(evaluator.result(exchange) for evaluator in self.inner))
         score = await self._aggregator.aggregate(exchange, results)
         return msgspec.structs.replace(
             score,

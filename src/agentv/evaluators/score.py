@@ -1,6 +1,5 @@
 """The evaluators of a case and an exchange -> their results."""
 
-import asyncio
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ import msgspec
 from agentv import __version__
 from agentv.errors import AgentvError
 from agentv.formats.fingerprint import digest
+from agentv.judges.deferral import current, once, settle
 from agentv.judges.reply import BadJudgement, check_score, replace_surrogates
 from agentv.notices import note_lines
 from agentv.protocols import Evaluator, JudgeTarget
@@ -42,9 +42,16 @@ class ConfiguredEvaluator(msgspec.Struct, frozen=True):
     weight: float
     evaluator: Evaluator
     is_negated: bool = False
+    place: str = ""
+    """Where it stands among the evaluators of its case."""
 
     async def result(self, exchange: Exchange) -> EvaluatorResult:
         """Return its result; an evaluator that fails scores 0 and says why."""
+        if current.get() is None:
+            return await self._result(exchange)
+        return await once(self.place, lambda: self._result(exchange))
+
+    async def _result(self, exchange: Exchange) -> EvaluatorResult:
         details: str | None = None
         try:
             score = check_score(await self.evaluator.evaluate(exchange))
@@ -123,9 +130,7 @@ class CaseEvaluators:
         chosen = self.evaluators if names is None else [each for each in self.evaluators if each.name in names]
         if not self._in_parallel:
             return tuple([await configured.result(exchange) for configured in chosen])
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(configured.result(exchange)) for configured in chosen]
-        return tuple(task.result() for task in tasks)
+        return tuple(await settle(configured.result(exchange) for configured in chosen))
 
 
 class DryRunEvaluator(Evaluator):

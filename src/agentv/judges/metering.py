@@ -5,19 +5,34 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TypeVar
 
+import msgspec
+
 from agentv.protocols import Provider
 from agentv.records import JudgeMetrics, ProviderRequest, ProviderResponse, TokenUsage
 
 N = TypeVar("N", int, float)
 
 
+class MeterState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a meter has counted, by judge."""
+
+    calls: dict[str, int] = {}
+    answers: dict[str, list[tuple[TokenUsage | None, float | None]]] = {}
+    seconds: dict[str, float] = {}
+
+
 class JudgeMeter:
     """Counts the calls of judges. A call that fails costs nothing, as far as is known."""
 
-    def __init__(self) -> None:
-        self._calls: dict[str, int] = {}
-        self._answers: dict[str, list[tuple[TokenUsage | None, float | None]]] = {}
-        self._seconds: dict[str, float] = {}
+    def __init__(self, known: "MeterState | None" = None) -> None:
+        """`known` is what was counted before."""
+        self._calls: dict[str, int] = dict(known.calls) if known else {}
+        self._answers: dict[str, list[tuple[TokenUsage | None, float | None]]] = dict(known.answers) if known else {}
+        self._seconds: dict[str, float] = dict(known.seconds) if known else {}
+
+    def state(self) -> "MeterState":
+        """Return what was counted so far, to be written down."""
+        return MeterState(calls=self._calls, answers=self._answers, seconds=self._seconds)
 
     def wrap(self, name: str, provider: Provider) -> Provider:
         """Return a judge's provider, whose calls are counted."""

@@ -4,7 +4,6 @@ Each judge of the panel is asked `repeats` times. Judgements become one score by
 in `details`, where the health of the judges is read from.
 """
 
-import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
@@ -14,6 +13,7 @@ from msgspec import Meta
 
 from agentv.errors import SettingError
 from agentv.formats.yaml import Steps
+from agentv.judges.deferral import settle
 from agentv.judges.prompt import prompts_of
 from agentv.judges.reply import BadJudgement, JudgeReply, ask_judge
 from agentv.protocols import EvaluatorContext, JudgeTarget
@@ -56,13 +56,9 @@ class JudgePanel:
         if len(self.judges) == self.repeats == 1:
             judgements = [await _ask(self.judges[0], request, parse, 1)]
         else:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(_ask(judge, request, parse, number))
-                    for judge in self.judges
-                    for number in range(1, self.repeats + 1)
-                ]
-            judgements = [task.result() for task in tasks]
+            judgements = await settle(
+                _ask(judge, request, parse, number) for judge in self.judges for number in range(1, self.repeats + 1)
+            )
         score = _combine(judgements, has_panel=len(self.judges) > 1, has_repeats=self.repeats > 1)
         return msgspec.structs.replace(score, evaluator_provider_request=prompts_of(request))
 

@@ -12,6 +12,7 @@ import msgspec
 
 from agentv.errors import SettingError
 from agentv.formats.yaml import Steps
+from agentv.judges.deferral import current
 from agentv.judges.payload import reference_answer
 from agentv.protocols import EvaluatorContext
 from agentv.records import Exchange, Message, ProviderRequest
@@ -42,8 +43,12 @@ DATA = (
 
 
 def new_fence() -> str:
-    """Return a mark around what the agent wrote, which the agent cannot know: each call has another."""
-    return secrets.token_hex(8)
+    """Return a mark around what the agent wrote, which the agent cannot know: each call has another.
+
+    A case whose judges answer in batches keeps its own, so that what was asked can be told from its result.
+    """
+    judging = current.get()
+    return judging.fence if judging is not None else secrets.token_hex(8)
 
 
 def read_prompt(given: str, context: EvaluatorContext, extra: Collection[str] = (), at: Steps = ("prompt",)) -> str:

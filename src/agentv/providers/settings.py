@@ -46,6 +46,10 @@ CALLED = ("model", "deployment", "function", "url", "command_template", "executa
 """Settings that say what a target calls; the first that is set is shown."""
 
 
+WITH_BATCH_API = ("openai", "azure", "anthropic", "gemini")
+"""The kinds of targets that take `batch_api`."""
+
+
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every target has."""
 
@@ -60,6 +64,11 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     provider_batching: Annotated[
         Flag | None, Meta(description="One call answers all the cases of a file."), NOT_IN_CACHE_KEY
     ] = None
+    batch_api: Annotated[
+        Flag | None,
+        Meta(description="Send requests through the vendor's batch API: half the price, within a day."),
+        NOT_IN_CACHE_KEY,
+    ] = None
 
     requires_one_of: ClassVar[tuple[str, ...]] = ()
     """Settings of which at least one must be given."""
@@ -72,6 +81,9 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     answers_batches: ClassVar[bool] = False
     """Whether one call can answer many requests, as `provider_batching` asks."""
+
+    has_batch_api: ClassVar[bool] = False
+    """Whether there is a vendor who takes requests in batches, as `batch_api` asks."""
 
     is_free: ClassVar[bool] = False
     """Whether an answer costs nothing, as nobody is asked for it."""
@@ -94,7 +106,9 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     @property
     def answers_at_once(self) -> bool:
         """Whether all the cases of a file are asked before any of them is answered."""
-        return self.answers_batches and self.provider_batching is True
+        return (self.answers_batches and self.provider_batching is True) or (
+            self.has_batch_api and self.batch_api is True
+        )
 
     def describe(self) -> str:
         """Return the kind of the target and what it calls: `python agent.py:answer`, `openai gpt-5`."""
@@ -106,6 +120,9 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if self.provider_batching is True and not self.answers_batches:
             message = f"targets of the kind {self.provider!r} answer no batches"
             yield Misfit(("provider_batching",), message, "each case is sent alone", "warning")
+        if self.batch_api is True and not self.has_batch_api:
+            message = f"targets of the kind {self.provider!r} have no batch API"
+            yield Misfit(("batch_api",), message, f"leave it out; those that have one are {', '.join(WITH_BATCH_API)}")
 
     def check_media(self, media: Sequence[Media]) -> Misfit | None:
         """Return why the images and PDFs of a case cannot be sent to this target; None if they can."""
@@ -217,6 +234,7 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
     """A language model behind a vendor's API."""
 
     retries: ClassVar[int] = 3
+    has_batch_api: ClassVar[bool] = True
 
     efforts: ClassVar[tuple[str, ...]] = ()
     """What `reasoning_effort` may be; nothing if the vendor has no such setting."""
@@ -240,8 +258,16 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
         Flag | None, Meta(description="Take the answer as it is written, and tell the time to the first token.")
     ] = None
 
+    batch_poll_seconds: Annotated[
+        Seconds | None,
+        Meta(description="The time between two looks at a batch; 1 growing to 30 if left out."),
+        NOT_IN_CACHE_KEY,
+    ] = None
+
     def validate(self) -> Iterator[Misfit]:
         yield from super().validate()
+        if self.batch_api is True and self.stream is True:
+            yield Misfit(("stream",), "there is a 'batch_api' too, and nothing is streamed in batches", "leave one out")
         effort = self.reasoning_effort
         if effort is not None and effort not in self.efforts and not effort.startswith("${{"):
             hint = f"one of {', '.join(self.efforts)}" if self.efforts else "leave it out"

@@ -166,7 +166,9 @@ class _Stream(asyncio.Protocol):
     def __init__(self, httpcore: Any):
         self._httpcore = httpcore
         self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
         self._unread = bytearray()
+        self._is_paused = False
         self._is_closed = False
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -188,24 +190,35 @@ class _Stream(asyncio.Protocol):
         self._is_closed, self._error = True, exc
         self._wake()
 
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._wake()
+
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._unsent.append(buffer)
-        if len(buffer) > MAX_UNSENT_BYTES:
+        self._unsent_bytes += len(buffer)
+        if self._unsent_bytes >= MAX_UNSENT_BYTES:
             self._send()
+        while self._is_paused and not self._unread and not self._is_closed:  # a large file is not held in memory
+            await self._wait(timeout, self._httpcore.WriteTimeout)
 
     def _send(self) -> None:
         if self._unsent and not self._is_closed:  # a server may answer and close before it has read everything
             self._transport.write(b"".join(self._unsent))
         self._unsent.clear()
+        self._unsent_bytes = 0
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         self._send()
         if not self._unread and not self._is_closed:
-            await self._wait(timeout)
+            await self._wait(timeout, self._httpcore.ReadTimeout)
         if self._unread:
             data = bytes(self._unread[:max_bytes])
             del self._unread[:max_bytes]
@@ -216,14 +229,14 @@ class _Stream(asyncio.Protocol):
             raise self._httpcore.ReadError(str(self._error)) from self._error
         return b""
 
-    async def _wait(self, timeout: float | None) -> None:
-        """Wait until there is something to read, or never will be."""
+    async def _wait(self, timeout: float | None, timeout_error: type[Exception]) -> None:
+        """Wait until there is something to read, or never will be, or there is room to write."""
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout):
                 await self._waiter
         except TimeoutError as error:
-            raise self._httpcore.ReadTimeout(str(error)) from error
+            raise timeout_error(str(error)) from error
         finally:
             self._waiter = None
 

@@ -258,6 +258,7 @@ def describe_changes(changed: Changed) -> str:
         "the results of one case in one file ({} pairs)": changed.mixed,
         "how agentv scores ({} pairs)": changed.scoring,
         "the version of agentv ({} pairs)": changed.agentv,
+        "answered in a batch on one side only ({} pairs)": changed.batch,
     }
     return ", ".join(text.format(count) for text, count in texts.items() if count)
 

@@ -47,6 +47,8 @@ class Progress:
         self._pace = self.start, 0
         """Since when cases have been coming in, and how many there were then: a batch is silent for long."""
         self._in_batch = False
+        self.batches: dict[str, str] = {}
+        """What vendors say of the batches of each target."""
 
     def started(self, worker: int, what: str) -> None:
         self.at_work[worker] = what
@@ -56,6 +58,16 @@ class Progress:
     def batch_started(self, worker: int, target: str) -> None:
         self.started(worker, _batch_text(target))
         self._in_batch = True
+
+    def batch_changed(self, target: str, text: str) -> None:
+        self.batches.pop(target, None)
+        if text:
+            self.batches[target] = text
+        self._in_batch = bool(self.batches)
+
+    def batch_lines(self) -> list[str]:
+        """Return what vendors say of batches, a line for each target."""
+        return [f"target {target}: {text}" for target, text in self.batches.copy().items()]
 
     def retried(self, what: str, attempt: int, reason: str) -> None:
         """Nothing to count."""
@@ -143,6 +155,12 @@ class PlainProgress(Progress):
         super().batch_started(worker, target)
         self._print(_batch_text(target))
 
+    def batch_changed(self, target: str, text: str) -> None:
+        is_first = target not in self.batches
+        super().batch_changed(target, text)
+        if text and is_first:
+            self._print(*self.batch_lines()[-1:])
+
     def retried(self, what: str, attempt: int, reason: str) -> None:
         self._print(_retry_text(what, attempt, self.clean(reason)))
 
@@ -156,7 +174,7 @@ class PlainProgress(Progress):
         self._print(_lost_text(name, in_flight))
 
     def _whole_line(self) -> str:
-        return f"{self.line()}; {cluster}" if (cluster := self.cluster_line()) else self.line()
+        return "; ".join(filter(None, (self.line(), self.cluster_line(), *self.batch_lines())))
 
     def _print(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # nobody may be listening any more
@@ -203,6 +221,8 @@ class LiveProgress(Progress):
         view.add_row(Text(self.line()))
         if cluster := self.cluster_line():
             view.add_row(Text(printable(self.clean(cluster))))
+        for line in self.batch_lines():
+            view.add_row(Text(printable(self.clean(line))))
         for number, case in sorted(self.at_work.items())[: max(1, self._console.height - 4)]:
             view.add_row(Text(printable(self.clean(f"  {number + 1:2} {case}"))))
         return view

@@ -48,6 +48,7 @@ class MetricsView(msgspec.Struct, frozen=True, gc=False):
     cost_usd: float | None = None
     duration_ms: float | None = None
     cached: bool = False
+    batch: bool = False
 
 
 class JudgeMetricsView(msgspec.Struct, frozen=True, gc=False):

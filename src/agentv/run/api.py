@@ -39,6 +39,10 @@ class Options(TypedDict, total=False):
     timeout_seconds: float | None
     max_retries: int | None
     max_errors: int | None
+    batch_deadline: float
+    """Seconds after which what a vendor's batch has not answered is given up."""
+    batch_fallback: bool
+    """Whether requests that no batch has answered are asked live."""
     max_cost: float | None
     """US dollars that the run may spend: no case is started that would take it beyond."""
     max_duration: float | None

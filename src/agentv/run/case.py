@@ -1,7 +1,7 @@
 """The path of a case: request -> response -> scores -> result."""
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentv import __version__
 from agentv.calls.caller import OnRetry, Preparations
@@ -10,12 +10,14 @@ from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.evaluators.judge_check import JudgeCheck
 from agentv.evaluators.score import CaseEvaluators
+from agentv.judges.deferral import CaseJudging, DeferredJudgement, current
 from agentv.judges.metering import JudgeMeter, judge_meter
 from agentv.notices import say
 from agentv.providers.workspaces.case import CaseWorkspace, KeptPlace
 from agentv.records import Digests, EvalResult, Exchange, ProviderRequest
 from agentv.redact import clean
 from agentv.run.batches.batch import Batch
+from agentv.run.batches.judging import JudgeRounds, PendingCase, pending_key
 from agentv.run.dumps import CaseDumps
 from agentv.run.jobs import Job
 from agentv.run.outcome import Outcome, ResultContext, Scored, outcome_of, result_of, timestamp_now
@@ -27,6 +29,14 @@ from agentv.system.dumps import Dumps
 
 if TYPE_CHECKING:
     from agentv.telemetry.collector import Collector
+
+
+class _WaitingCase(NamedTuple):
+    """A case whose judges may answer later, and what its target answered, if that is known already."""
+
+    key: str
+    judging: CaseJudging
+    outcome: Outcome | None = None
 
 
 class CaseRunner:
@@ -44,6 +54,11 @@ class CaseRunner:
         options, self._names, self._targets = targets.options, names, targets
         self.check: JudgeCheck | None = None
         """Is offered what was judged, if judges are checked."""
+        self.rounds: JudgeRounds | None = None
+        """Asks judges in batches, if there are such."""
+        self._judged: dict[int, _WaitingCase] = {}
+        """The cases that are judged and not yet written, by the identity of their request."""
+        self._run_id = options.run_id
         self._plan, self._caller, self._evaluators, self._watcher = plan, targets.caller, evaluators, watcher
         self._trials = options.trials
         self._kept = KeptPlace(plan.folder, options.run_id or "run")
@@ -56,12 +71,16 @@ class CaseRunner:
             trials=options.trials > 1,
         )
 
-    async def run_case(self, job: Job, work: CaseWorkspace | None = None) -> EvalResult:
-        """Return the result of one job, be the answer ever so odd. `work` are the workspaces of its attempts."""
+    async def run_case(self, job: Job, work: CaseWorkspace | None = None) -> EvalResult | None:
+        """Return the result of one job, be the answer ever so odd; None if it waits for a judge.
+
+        `work` are the workspaces of its attempts.
+        """
         if work is None and job.target.workspaces is not None and job.request is not None:
             seconds = self._caller.seconds(job.target.policy)
             async with CaseWorkspace(job.target.workspaces, job.request, seconds, self._kept) as own:
-                return await own.end(await self.run_case(job, own))
+                result = await self.run_case(job, own)
+                return await own.end(result) if result is not None else None
         try:
             evaluators = self._evaluators.build(job.case, job.planned.name)
             digests = evaluators.digests_of(job.digest, job.planned.digest)
@@ -69,9 +88,9 @@ class CaseRunner:
                 return self._result(job, Outcome(1, error=job.problem), digests)
             if job.is_first:  # the prompt is the same in all trials
                 self._dumps.prompt(job.case, job.request, job.target.provider)
-            if job.batch is not None:
-                outcome = outcome_of(*job.batch.answer(job.request, self._caller))
-            else:
+            waiting = self._waiting_case(job, evaluators) if self.rounds is not None else None
+            outcome = self._known_outcome(job, job.request, waiting)
+            if outcome is None:
                 self._choose_cache(work, job, evaluators)
                 target, on_retry = job.target, partial(self._on_retry, job)
                 if self._targets.collector is None:
@@ -79,14 +98,17 @@ class CaseRunner:
                     outcome = outcome_of(*called)
                 else:
                     outcome = await self._call_traced(self._targets.collector, target, job.request, on_retry, work)
-            if self._context.has_times:
+            if self._context.has_times and outcome.answered_at is None:
                 outcome = outcome._replace(answered_at=timestamp_now())
             self._dumps.trace(job.case, job.planned.name, outcome, job.trial)
             if outcome.response is None:
                 return self._result(job, outcome, digests)
             workspace = work.path if work is not None else None
             exchange = Exchange(case=job.case, request=job.request, response=outcome.response, workspace=workspace)
-            scored = await self._score(evaluators, exchange)
+            scored = await self._score(evaluators, exchange, waiting)
+            if scored is None:
+                self._defer(job, outcome, evaluators, waiting)
+                return None
             if self.check is not None:
                 self.check.offer(exchange, job.planned.name, scored.results)
             return result_of(self._context, job, outcome, digests, scored)
@@ -97,16 +119,80 @@ class CaseRunner:
             odd = f"the answer cannot be used: {type(error).__name__}: {error}"
             return self._result(job, Outcome(1, error=odd), digests)
 
-    async def _score(self, evaluators: CaseEvaluators, exchange: Exchange) -> Scored:
-        """Return the results of the evaluators, and what their judges took."""
+    def _known_outcome(self, job: Job, request: ProviderRequest, waiting: "_WaitingCase | None") -> Outcome | None:
+        """Return what a case was answered before it waited for its judges, or in a batch; None if it is asked now."""
+        if waiting is not None and waiting.outcome is not None:
+            return waiting.outcome
+        called = job.batch.answer(request, self._caller) if job.batch is not None else None
+        return outcome_of(*called) if called is not None else None
+
+    async def _score(
+        self, evaluators: CaseEvaluators, exchange: Exchange, waiting: "_WaitingCase | None" = None
+    ) -> Scored | None:
+        """Return the results of the evaluators, and what their judges took; None if the case waits for a judge."""
         if not evaluators.has_judges:
             return Scored(await evaluators.results(exchange, self._names))
-        meter = JudgeMeter()
-        token = judge_meter.set(meter)
+        judging = waiting.judging if waiting is not None else None
+        meter = judging.meter if judging is not None else JudgeMeter()
+        tokens = judge_meter.set(meter), current.set(judging)
         try:
-            return Scored(await evaluators.results(exchange, self._names), meter.metrics)
+            results = await evaluators.results(exchange, self._names)
+        except DeferredJudgement:
+            return None
         finally:
-            judge_meter.reset(token)
+            judge_meter.reset(tokens[0])
+            current.reset(tokens[1])
+        if waiting is not None:
+            self._judged[id(exchange.request)] = waiting
+        return Scored(results, meter.metrics)
+
+    def _waiting_case(self, job: Job, evaluators: CaseEvaluators) -> "_WaitingCase | None":
+        """Return what is known of a case whose judges may answer later; None if they are to answer at once."""
+        workspaces, request = job.target.workspaces, job.request
+        if self.rounds is None or request is None or not evaluators.has_judges:
+            return None
+        if workspaces is not None and workspaces.keep != "never":
+            return None  # whether a workspace is kept is decided by the verdict
+        digest = job.planned.digest if self._plan.stand_in is None else f"{job.planned.digest} {self._run_id}"
+        key = pending_key(job.planned.name, digest, job.target.policy, request)
+        known = self.rounds.pending.find(key)
+        if known is None:
+            return _WaitingCase(key, CaseJudging(job.case.dataset))
+        answered = Outcome(
+            known.attempt,
+            known.response,
+            is_cached=known.is_cached,
+            trace_id=known.trace_id,
+            answered_at=known.answered_at,
+        )
+        return _WaitingCase(key, known.judging(job.case.dataset, evaluators.digests["evaluators"]), answered)
+
+    def _defer(self, job: Job, outcome: Outcome, evaluators: CaseEvaluators, waiting: "_WaitingCase | None") -> None:
+        """Let a case wait for its judges; what is known of it is on disk."""
+        assert self.rounds is not None
+        assert waiting is not None
+        assert outcome.response is not None
+        judging = waiting.judging
+        known = PendingCase(
+            attempt=outcome.attempt,
+            response=outcome.response,
+            is_cached=outcome.is_cached,
+            trace_id=outcome.trace_id,
+            answered_at=outcome.answered_at,
+            fence=judging.fence,
+            evaluators=evaluators.digests["evaluators"],
+            results=judging.results,
+            replies=judging.replies,
+            used=tuple(judging.used),
+            metered=judging.meter.state(),
+        )
+        self.rounds.defer(job.case, job.trial, waiting.key, known, judging)
+
+    def written(self, job: Job) -> None:
+        """Take note that the result of a job is in the sink."""
+        waiting = self._judged.pop(id(job.request), None) if self._judged else None
+        if waiting is not None and self.rounds is not None:
+            self.rounds.settle(waiting.key, waiting.judging)
 
     async def _call_traced(
         self,

@@ -30,6 +30,8 @@ from agentv.results.health.tally import JudgeTally
 from agentv.results.runs import RUNS, RunLog, new_run_id
 from agentv.results.summary import Summary
 from agentv.results.write import ResultFile
+from agentv.run.batches.submission import DEADLINE_SECONDS
+from agentv.run.batches.vendor import BatchOptions
 from agentv.run.case import CaseRunner
 from agentv.run.executors.address import Address, parse_address
 from agentv.run.executors.executor import Executor
@@ -106,6 +108,10 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where the record of the run is kept, if it is."""
     strict: bool = False
     max_errors: int | None = None
+    batch_deadline: float = DEADLINE_SECONDS
+    """Seconds after which what a vendor's batch has not answered is given up."""
+    batch_fallback: bool = True
+    """Whether requests that no batch has answered are asked live."""
     max_cost: float | None = None
     """How many US dollars this run may spend: no case is started that would take it beyond."""
     max_duration: float | None = None
@@ -167,6 +173,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
             dump_traces=self.dump_traces,
             trials=self.trials,
             max_errors=self.max_errors,
+            batches=BatchOptions(self.batch_deadline, self.batch_fallback, self.command),
             collect=self._collect_options(),
         )
 
@@ -226,7 +233,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
         )
         stored, judging = options.stored, Judging(plan, targets, watcher, options.targets, checks=options.check_judge)
         cases = CaseRunner(plan, targets, evaluators, watcher, stored.names if stored is not None else None)
-        cases.check = judging.check
+        cases.check, cases.rounds = judging.check, judges.open_rounds()
         summary = Summary(plan.cases, plan.invalid, options.trials, clean, options.by)
         with open_output(options.output, plan, evaluators, summary) as output:
             results = _Results(output.file, summary, sink, stored, judging.start_tally(output))

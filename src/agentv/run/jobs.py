@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from agentv.calls.caller import Caller
 from agentv.cases.digest import case_digest
 from agentv.cases.request import build_request
 from agentv.errors import AttachmentError
 from agentv.records import EvalCase, ProviderRequest
 from agentv.run.batches.batch import Batch
+from agentv.run.batches.vendor import VendorBatch, custom_id
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget
 from agentv.run.targets import OpenTarget, OpenTargets
 
@@ -37,7 +39,7 @@ class Job(NamedTuple):
     digest: str
     is_first: bool = True
     """Whether no other trial of the case runs before this one."""
-    batch: Batch | None = None
+    batch: Batch | VendorBatch | None = None
     """The batch that has the answer, if it was asked in one."""
 
 
@@ -101,7 +103,11 @@ class JobStream:
         self._trials = range(1, targets.options.trials + 1)
 
     def _jobs(
-        self, file: PlannedFile, names: Collection[str], trials: Sequence[int], batch: Batch | None = None
+        self,
+        file: PlannedFile,
+        names: Collection[str],
+        trials: Sequence[int],
+        batch: Batch | VendorBatch | None = None,
     ) -> Iterator[Job]:
         """Yield the jobs of the cases that these targets answer, all trials of a case in a row."""
         targets = {name: (file.targets[name], self._targets.target(file, file.targets[name])) for name in names}
@@ -129,8 +135,45 @@ class JobStream:
 
     def single_jobs(self, file: PlannedFile) -> Iterator[Job]:
         """Yield the jobs of a file whose targets are asked case by case."""
-        targets = [target for target in file.targets.values() if not self._targets.target(file, target).is_batch]
+        targets = [target for target in file.targets.values() if not self._is_batched(file, target)]
         return self._jobs(file, [target.name for target in targets], self._trials) if targets else iter(())
+
+    def _is_batched(self, file: PlannedFile, planned: PlannedTarget) -> bool:
+        target = self._targets.target(file, planned)
+        return target.is_batch or target.vendor_batch is not None
+
+    def vendor_jobs(self, file: PlannedFile, name: str, batch: VendorBatch) -> Iterator[Job]:
+        """Yield the jobs of a file that the vendor of a target answers in batches."""
+        return self._jobs(file, [name], self._trials, batch)
+
+    def settled_jobs(self, file: PlannedFile) -> Iterator[Job]:
+        """Yield the jobs of a file whose targets have been asked: those that wait for their judges."""
+        return self._jobs(file, file.targets.keys(), self._trials)
+
+    def vendor_targets_of(self, file: PlannedFile) -> list[OpenTarget]:
+        """Return the targets of a file that are asked in batches at their vendors."""
+        targets = [self._targets.target(file, planned) for planned in file.targets.values()]
+        return [target for target in targets if target.vendor_batch is not None]
+
+    def vendor_targets(self) -> dict[OpenTarget, list[PlannedFile]]:
+        """Return the targets that are asked in batches at their vendors, each with the files that use it."""
+        found: dict[OpenTarget, list[PlannedFile]] = {}
+        for file in self._plan.files:
+            for target in self.vendor_targets_of(file):
+                found.setdefault(target, []).append(file)
+        return found
+
+    async def vendor_requests(
+        self, files: Sequence[PlannedFile], batch: VendorBatch, caller: Caller
+    ) -> AsyncIterator[tuple[str, ProviderRequest]]:
+        """Yield what the vendor of a target is to be asked, with its custom ids: all that the cache does not answer."""
+        name, policy = batch.target.name, batch.target.policy
+        for file in files:
+            for number, job in enumerate(self.vendor_jobs(file, name, batch)):
+                if number % 100 == 0:
+                    await asyncio.sleep(0)
+                if job.request is not None and not caller.is_cached(policy, job.request):
+                    yield custom_id(batch.target, job.request), job.request
 
     def batch_jobs(self, file: PlannedFile, batch: Batch) -> Iterator[Job]:
         """Yield the jobs of a file that a batch answers."""

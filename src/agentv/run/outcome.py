@@ -211,8 +211,10 @@ def _second(seconds: int) -> str:
 
 
 def _metrics(response: ProviderResponse, is_cached: bool) -> ExecutionMetrics | None:
-    known = response.token_usage, response.cost_usd, response.duration_ms, response.ttft_ms
-    if known == (None, None, None, None):
+    known = response.token_usage, response.cost_usd, response.duration_ms, response.ttft_ms, response.batch
+    if known == (None, None, None, None, None):
         return None
-    usage, cost, duration, ttft = known
-    return ExecutionMetrics(token_usage=usage, cost_usd=cost, duration_ms=duration, ttft_ms=ttft, cached=is_cached)
+    usage, cost, duration, ttft, batch = known
+    return ExecutionMetrics(
+        token_usage=usage, cost_usd=cost, duration_ms=duration, ttft_ms=ttft, batch=batch, cached=is_cached
+    )

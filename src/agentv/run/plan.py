@@ -14,6 +14,7 @@ from agentv.protocols import Provider
 from agentv.providers.settings import TargetSettings
 from agentv.records import EvalCase, Problem, ShardPlan
 from agentv.redact import clean
+from agentv.run.batches.vendor import BatchOptions
 from agentv.system.compact_sets import HashSet
 from agentv.telemetry.options import CollectOptions
 
@@ -189,6 +190,8 @@ class RunOptions(NamedTuple):
     """Whether results hold what was asked and what is expected."""
     max_errors: int | None = None
     """After so many errors of targets no further case is started."""
+    batches: BatchOptions = BatchOptions()
+    """What is made of batches at vendors."""
     collect: CollectOptions | None = None
     """How the traces of targets are collected, if they are."""
     has_times: bool = False

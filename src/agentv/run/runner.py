@@ -47,14 +47,17 @@ class JobRunner:
                 return
             started = time.monotonic()
             self._watcher.started(worker, label(job, trials))
-            result = self._write(await self._cases.run_case(job))
-            self._watcher.finished(worker, result)
-            if result.error is not None and self._max_errors is not None:
-                self._count_error()
-            if self.budget is not None:
-                self.budget.finished(job.planned.name, result, time.monotonic() - started)
+            result = await self._cases.run_case(job)
+            if result is not None:
+                result = self._write(result)
+                self._cases.written(job)
+                self._watcher.finished(worker, result)
+                if result.error is not None and self._max_errors is not None:
+                    self._count_error()
+                if self.budget is not None:
+                    self.budget.finished(job.planned.name, result, time.monotonic() - started)
             if job.batch is not None:
-                job.batch.job_done()
+                job.batch.job_done(job.request)
             if time.monotonic() - self._yielded > YIELD_SECONDS:  # targets that never wait must not shut signals out
                 await asyncio.sleep(0)
                 self._yielded = time.monotonic()

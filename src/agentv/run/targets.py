@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from agentv.calls.cache import Cache
@@ -14,15 +15,19 @@ from agentv.calls.caller import Caller, CallPolicies, CallPolicy
 from agentv.calls.retry import FailedCall
 from agentv.calls.slots import WHOLE, Share
 from agentv.errors import ConfigError, ProviderError
+from agentv.judges.deferral import current
 from agentv.judges.metering import JudgeMeter, judge_meter
 from agentv.judges.target import JudgeRef, NoJudge
 from agentv.notices import warn
 from agentv.processes.child import end_orphans
 from agentv.protocols import BatchProvider, Check, Checked, JudgeTarget, Provider
-from agentv.providers.settings import RetrySettings, TargetSettings
+from agentv.providers.models.batches.api import BatchModel
+from agentv.providers.settings import LanguageModelSettings, RetrySettings, TargetSettings
 from agentv.providers.workspaces.workspace import Workspaces
 from agentv.records import EvalCase, Problem, ProviderRequest, ProviderResponse
 from agentv.redact import clean
+from agentv.run.batches.judging import JudgeRounds, judge_request_id
+from agentv.run.batches.vendor import BatchTarget, max_requests
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, RunOptions
 from agentv.run.planner import open_provider
 from agentv.run.watcher import Watcher
@@ -34,8 +39,12 @@ if TYPE_CHECKING:  # a server, which few runs need
 class OpenTarget:
     """A target that can be called: its provider, and the limits on calling it."""
 
-    def __init__(self, name: str, provider: Provider | BatchProvider, policy: CallPolicy):
+    def __init__(
+        self, name: str, provider: Provider | BatchProvider, policy: CallPolicy, vendor_batch: BatchTarget | None = None
+    ):
         self.name, self.policy = name, policy
+        self.vendor_batch = vendor_batch
+        """How it is asked through its vendor's batch API, if it is."""
         self._any: object = provider
         self.batch_provider = provider if isinstance(provider, BatchProvider) else None
         self.provider: Provider = _NoSingleAnswers(name) if isinstance(provider, BatchProvider) else provider
@@ -114,8 +123,22 @@ class OpenTargets:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
+    def _check_batches(self) -> None:
+        """Raise `ConfigError` for a target that is to be asked more than fits into batches."""
+        counts: dict[OpenTarget, int] = {}
+        for file in self._plan.files:
+            for planned in file.targets.values():
+                target = self.target(file, planned)
+                counts[target] = counts.get(target, 0) + file.cases * self.options.trials
+        for target, count in counts.items():
+            batch = target.vendor_batch
+            if batch is not None and count > (most := max_requests(batch.model.batches())):
+                message = f"target {target.name!r} would be sent {count:,} requests, and {most:,} fit into batches"
+                raise ConfigError(message, hint="use fewer --trials, or divide the run with --shard")
+
     async def check(self) -> None:
         """Raise `ConfigError` for a target that is not ready, or if traces cannot be collected."""
+        self._check_batches()
         if self.options.collect is not None and self.collector is None:
             from agentv.telemetry.collector import Collector
 
@@ -139,6 +162,12 @@ class OpenTargets:
     async def enter(self, target: OpenTarget) -> None:
         """Get the provider of a target ready, if that has not been done yet."""
         await target.enter(self._stack)
+
+    @property
+    def has_batch_judges(self) -> bool:
+        """Whether a target that judges is asked through its vendor's batch API."""
+        judges = (self.judge_target(file, name) for file in self._plan.files for name in set(file.judges.values()))
+        return not self._plan.dry_run and any(target.vendor_batch is not None for target in judges)
 
     def warn_of_limits(self) -> None:
         """Warn of targets that take fewer cases at once than were asked for."""
@@ -175,8 +204,21 @@ class OpenTargets:
             else:
                 assert stand_in is not None
                 provider = stand_in
-            self._open[key] = OpenTarget(name, provider, policy)
+            vendor_batch = None
+            if stand_in is None and isinstance(settings, LanguageModelSettings) and isinstance(provider, BatchModel):
+                vendor_batch = _vendor_batch(settings, provider, policy, file.targets_file)
+            self._open[key] = OpenTarget(name, provider, policy, vendor_batch)
         return self._open[key]
+
+
+def _vendor_batch(
+    settings: LanguageModelSettings, model: BatchModel, policy: CallPolicy, targets_file: Path | None
+) -> BatchTarget | None:
+    """Return how a target is asked through its vendor's batch API; None if it is not."""
+    if settings.batch_api is not True:
+        return None
+    poll = settings.batch_poll_seconds
+    return BatchTarget(settings.name, model, policy, targets_file, float(poll) if poll is not None else None)
 
 
 def shared_limit(settings: TargetSettings) -> int | None:
@@ -210,7 +252,15 @@ class RunJudges:
     ):
         self._plan, self._targets, self._watcher = plan, targets, watcher
         self._caller, self._meter = caller or targets.caller, meter
+        self._rounds: JudgeRounds | None = None
+        """Asks judges in batches, if there are such."""
         self._files = {plan.folder / file.path: file for file in plan.files}
+
+    def open_rounds(self) -> JudgeRounds | None:
+        """Return what asks judges in batches from now on; None if no judge is asked so."""
+        if self._targets.has_batch_judges:
+            self._rounds = JudgeRounds(self._targets.options.batches, self._watcher.batch_changed)
+        return self._rounds
 
     def judge(self, case: EvalCase, target: str, name: str | None) -> JudgeTarget:
         if self._plan.dry_run:
@@ -226,11 +276,22 @@ class RunJudges:
             raise ProviderError(error.message) from error
         await self._targets.enter(target)
         meter = self._meter or judge_meter.get()
+        judging = current.get() if self._rounds is not None else None
+        id_ = judge_request_id(judging, name, target.policy, request) if judging is not None else ""
+        if judging is not None and self._rounds is not None:
+            if (reply := judging.replies.get(id_)) is not None:
+                return reply
+            if (batch := target.vendor_batch) is not None:
+                asked = batch._replace(role="judge")
+                if (reply := self._rounds.reply(judging, asked, id_, request, self._caller)) is not None:
+                    return reply
         provider = target.provider if meter is None else meter.wrap(name, target.provider)
         _, got, _ = await self._caller.call(provider, target.policy, request, partial(self._retried, name))
         if isinstance(got, FailedCall):
             may_pass = got.may_pass and not self._caller.backoff(target.policy).retries  # else it was asked again
             raise ProviderError(f"the judge {got.error}" if got.failure == "timeout" else got.error, may_pass=may_pass)
+        if judging is not None:
+            judging.replies[id_] = got  # which is not to be paid for twice if the case waits for another judge
         return got
 
     def _retried(self, name: str, attempt: int, failed: FailedCall) -> None:

@@ -10,6 +10,8 @@ from msgspec import Meta
 
 from agentv.errors import ProviderError
 from agentv.protocols import Provider
+from agentv.providers.models.batches.anthropic import AnthropicBatches
+from agentv.providers.models.batches.api import BatchApi
 from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json, split_system
 from agentv.providers.models.sdk import SdkModel
 from agentv.providers.settings import Count, LanguageModelSettings, Text
@@ -49,6 +51,9 @@ class Anthropic(SdkModel[AnthropicSettings]):
         # a server of the user's own needs no key, and must not get the one for Anthropic
         key = self.settings.api_key or ("none" if self.settings.base_url else None)
         return sdk.AsyncAnthropic(api_key=key, base_url=self.settings.base_url, **common)
+
+    def batches(self) -> BatchApi:
+        return AnthropicBatches(self)
 
 
 class Messages:

@@ -10,6 +10,8 @@ from msgspec import Meta
 from agentv.errors import ProviderError
 from agentv.formats.conversion import Misfit
 from agentv.protocols import Provider
+from agentv.providers.models.batches.api import BatchApi
+from agentv.providers.models.batches.openai import AZURE_LIMITS, OpenAIBatches
 from agentv.providers.models.conversation import Completion, Prompt
 from agentv.providers.models.openai import OpenAIFamilySettings
 from agentv.providers.models.sdk import Format, SdkModel
@@ -98,6 +100,11 @@ class Azure(SdkModel[AzureSettings]):
             api_version=settings.used_version,
             **common,
         )
+
+    def batches(self) -> BatchApi:
+        """Return the batch API. The dated versions know chat completions by an address of their own."""
+        is_dated = self.settings.used_version != V1 and self.settings.api != "responses"
+        return OpenAIBatches(self, self._format.path if is_dated else f"/v1{self._format.path}", AZURE_LIMITS)
 
     async def ask(self, client: Any, prompt: Prompt) -> Completion:
         """Return the answer. A token that was good before and is refused is fetched anew, once."""

@@ -7,6 +7,7 @@ its client, and give it the HTTP client that it has anyway.
 import time
 from base64 import b64encode, urlsafe_b64decode
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -16,12 +17,14 @@ from msgspec import Meta
 
 from agentv.errors import ProviderError
 from agentv.protocols import Provider
-from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, parse_json, split_system
+from agentv.providers.models.batches.api import BatchApi
+from agentv.providers.models.batches.gemini import GeminiBatches
+from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json, split_system
 from agentv.providers.models.model import LanguageModel
 from agentv.providers.network import connection_error, excerpt
 from agentv.providers.settings import LanguageModelSettings, Text
 from agentv.providers.transport import make_transport
-from agentv.records import Json, TokenUsage, ToolCall
+from agentv.records import Json, ProviderRequest, TokenUsage, ToolCall
 
 MODEL = "gemini-3.8-flash"
 MAX_MEDIA_BYTES = 50_000_000
@@ -56,15 +59,22 @@ class Gemini(LanguageModel[GeminiSettings]):
 
     package, extra = "google.genai", "gemini"
 
+    def __init__(self, settings: GeminiSettings):
+        super().__init__(settings)
+        self._shared_fields: dict[bytes, Json] = {}
+
     def connect(self) -> Any:
+        import httpx2
+
+        return self._connect(make_transport(httpx2))
+
+    def _connect(self, transport: Any) -> "_Client":
         import httpx2
 
         settings = self.settings
         # a server of the user's own needs no key, and must not get the one for Google
         key = settings.api_key or ("none" if settings.base_url else None)
-        http = httpx2.AsyncClient(
-            timeout=None, transport=make_transport(httpx2)
-        )  # no redirections: the key would go with them
+        http = httpx2.AsyncClient(timeout=None, transport=transport)  # no redirections: the key would go with them
         options = {
             "base_url": settings.base_url,
             "httpx_async_client": http,
@@ -82,30 +92,90 @@ class Gemini(LanguageModel[GeminiSettings]):
         await client.http.aclose()
 
     async def ask(self, client: _Client, prompt: Prompt) -> Completion:
-        import httpx2
-        from google.genai import errors, types
-
-        system, turns = split_system(prompt.turns)
-        fields = self._config(prompt, system)
-        sent: Json = {"model": self.settings.model or MODEL, "contents": _contents(turns)}
-        try:
-            sent["config"] = types.GenerateContentConfig(**fields)
-        except ValueError as error:
-            raise ProviderError(f"options: {_reason(error)}") from error
-        models, first = client.sdk.aio.models, None
-        try:
+        sent, models, first = self._sent(prompt), client.sdk.aio.models, None
+        with self.errors_of_sdk():
             if self.settings.stream:
                 answer, first = await _collect(await models.generate_content_stream(**sent))
             else:
                 answer = await models.generate_content(**sent)
+        return _completion(answer)._replace(first_token_at=first)
+
+    @property
+    def model(self) -> str:
+        """The model's name in requests."""
+        return self.settings.model or MODEL
+
+    def batches(self) -> BatchApi:
+        return GeminiBatches(self)
+
+    async def body(self, request: ProviderRequest) -> Json:
+        from google.genai import types
+
+        prompt = await self.prompt(request)
+        system, turns = split_system(prompt.turns)
+        schema = msgspec.json.encode(prompt.schema)
+        if schema not in self._shared_fields:
+            self._shared_fields[schema] = await self._fields_besides_turns(prompt.schema)
+        contents = [types.Content.model_validate(content) for content in _contents(turns)]
+        body: Json = {"contents": [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in contents]}
+        if system:
+            body["systemInstruction"] = {"parts": [{"text": system}], "role": "user"}
+        return body | self._shared_fields[schema]
+
+    async def _fields_besides_turns(self, schema: Json | None) -> Json:
+        """Return what all requests with this schema have: that is what the SDK sends to a server that echoes.
+
+        It takes the SDK longer to make a request than all else takes together.
+        """
+        import httpx2
+
+        echo = httpx2.MockTransport(lambda request: httpx2.Response(200, content=request.content))
+        client, sent = self._connect(echo), self._sent(Prompt([Turn("user", "")], schema))
+        sent["config"].should_return_http_response = True
+        with self.errors_of_sdk():
+            reply = await client.sdk.aio.models.generate_content(**sent)
+        await self.close(client)
+        fields: Json = msgspec.json.decode(reply.sdk_http_response.body)
+        del fields["contents"]
+        return fields
+
+    def completion(self, reply: bytes) -> Completion:
+        from google.genai import types
+
+        with self.errors_of_sdk():
+            return _completion(types.GenerateContentResponse._from_response(response=decode(reply, Json), kwargs={}))
+
+    @contextmanager
+    def errors_of_sdk(self) -> Iterator[None]:
+        """Raise `ProviderError` for what the SDK raises."""
+        import httpx2
+        from google.genai import errors
+
+        try:
+            yield
         except errors.APIError as error:
             headers = getattr(error.response, "headers", {})
             raise self.status_error(error.code, _content(error), headers, _retry_delay(error.details)) from error
         except httpx2.RequestError as error:
             raise connection_error(error) from error
-        except (ValueError, TypeError, AttributeError) as error:  # the SDK trusts in the form of what it reads
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            KeyError,
+        ) as error:  # the SDK trusts in the form of what it reads
             raise ProviderError(f"the model's answer is malformed: {_reason(error)}") from error
-        return _completion(answer)._replace(first_token_at=first)
+
+    def _sent(self, prompt: Prompt) -> Json:
+        """Return what the SDK is given."""
+        from google.genai import types
+
+        system, turns = split_system(prompt.turns)
+        try:
+            config = types.GenerateContentConfig(**self._config(prompt, system))
+        except ValueError as error:
+            raise ProviderError(f"options: {_reason(error)}") from error
+        return {"model": self.model, "contents": _contents(turns), "config": config}
 
     def _config(self, prompt: Prompt, system: str) -> Json:
         """Return what is sent besides the turns; what is not set is not sent."""

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from agentv.errors import ProviderError
+from agentv.providers.models.batches.api import BatchApi
 from agentv.providers.models.conversation import Completion, Prompt, Turn, turns_of
 from agentv.providers.models.media import load_media
 from agentv.providers.network import NetworkProvider
 from agentv.providers.settings import LanguageModelSettings
-from agentv.records import Message, ProviderRequest, ProviderResponse
+from agentv.records import Json, Message, ProviderRequest, ProviderResponse
 
 S = TypeVar("S", bound=LanguageModelSettings)
 REASONING = "reasoning"
@@ -51,10 +52,36 @@ class LanguageModel(NetworkProvider, Generic[S]):
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         client = self.client()
-        prompt = await self._prompt(request)
+        prompt = await self.prompt(request)
         start = time.perf_counter()
         answer = await self.ask(client, prompt)
         duration_ms = _milliseconds(start, time.perf_counter())
+        first = answer.first_token_at
+        return self._response(answer, duration_ms, None if first is None else _milliseconds(start, first))
+
+    @abstractmethod
+    def batches(self) -> BatchApi:
+        """Return the vendor's batch API."""
+
+    @abstractmethod
+    async def body(self, request: ProviderRequest) -> Json:
+        """Return what is sent for a request that is not streamed."""
+
+    @abstractmethod
+    def completion(self, reply: bytes) -> Completion:
+        """Return the completion in the body of a reply; raise `ProviderError` if there is none."""
+
+    def response_to(self, reply: bytes) -> ProviderResponse:
+        return self._response(self.completion(reply), batch=True)
+
+    def _response(
+        self,
+        answer: Completion,
+        duration_ms: float | None = None,
+        ttft_ms: float | None = None,
+        *,
+        batch: bool = False,
+    ) -> ProviderResponse:
         if not answer.text.strip() and not answer.calls:
             why = f" (it stopped for the reason {answer.stop_reason!r})" if answer.stop_reason else ""
             raise ProviderError(f"the model gave an empty answer{why}")
@@ -65,13 +92,15 @@ class LanguageModel(NetworkProvider, Generic[S]):
             text=answer.text,
             output_messages=(*reasoning, message),
             token_usage=usage,
-            cost_usd=answer.cost_usd if usage is None or pricing is None else pricing.cost(usage),
+            cost_usd=answer.cost_usd if usage is None or pricing is None else pricing.cost(usage, batch=batch),
             duration_ms=duration_ms,
-            ttft_ms=None if answer.first_token_at is None else _milliseconds(start, answer.first_token_at),
+            ttft_ms=ttft_ms,
             stop_reason=_stop_reason(answer),
+            batch=True if batch else None,
         )
 
-    async def _prompt(self, request: ProviderRequest) -> Prompt:
+    async def prompt(self, request: ProviderRequest) -> Prompt:
+        """Return what the model is asked."""
         system = self.settings.system_prompt
         start = [Turn("system", system)] if system else []
         return Prompt([*start, *turns_of(request, await load_media(request))], request.response_schema)

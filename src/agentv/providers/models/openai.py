@@ -6,6 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 
 from agentv.protocols import Provider
+from agentv.providers.models.batches.api import BatchApi
+from agentv.providers.models.batches.openai import OpenAIBatches
 from agentv.providers.models.chat_completions import ChatCompletions
 from agentv.providers.models.responses import Responses
 from agentv.providers.models.sdk import Format, SdkModel
@@ -51,3 +53,6 @@ class OpenAI(SdkModel[OpenAISettings]):
         # a server of the user's own needs no key, and must not get the one for OpenAI
         key = self.settings.api_key or ("none" if self.settings.base_url else None)
         return sdk.AsyncOpenAI(api_key=key, base_url=self.settings.base_url, **common)
+
+    def batches(self) -> BatchApi:
+        return OpenAIBatches(self, f"/v1{self._format.path}")

@@ -7,6 +7,8 @@ So requests go through the clients' own `post`, and a `Format` knows what is in 
 import importlib
 import time
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from json import JSONDecodeError
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -18,11 +20,13 @@ from agentv.providers.models.model import LanguageModel
 from agentv.providers.network import connection_error, excerpt
 from agentv.providers.settings import LanguageModelSettings
 from agentv.providers.transport import make_transport
-from agentv.records import Json
+from agentv.records import Json, ProviderRequest
 
 S = TypeVar("S", bound=LanguageModelSettings)
 MERGED = ("output_config", "reasoning", "text", "stream_options")
 """Objects in a request that are put together from the settings and from `options`."""
+STREAMING = ("stream", "stream_options")
+"""What no request in a batch has."""
 BROKEN_OFF = {"overloaded_error": 529, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504}
 """The statuses that stand for errors in the middle of a stream of Anthropic's."""
 
@@ -87,7 +91,7 @@ class SdkModel(LanguageModel[S], Generic[S]):
     async def ask(self, client: Any, prompt: Prompt) -> Completion:
         if self._refuses_schema:
             prompt = prompt._replace(schema=None)
-        body = _merged(self._format.body(self.model, self.settings, prompt), self.settings.options or {})
+        body = self._body(prompt)
         try:
             return await (self._stream(client, body) if self.settings.stream else self._post(client, body))
         except ProviderError as error:
@@ -96,19 +100,35 @@ class SdkModel(LanguageModel[S], Generic[S]):
         self._refuses_schema = True  # some compatible servers and older models do; judges read plain text too
         return await self.ask(client, prompt)
 
-    async def _post(self, client: Any, body: Json) -> Completion:
+    async def body(self, request: ProviderRequest) -> Json:
+        body = self._body(await self.prompt(request))
+        return {name: value for name, value in body.items() if name not in STREAMING}
+
+    def completion(self, reply: bytes) -> Completion:
+        return self._format.completion(reply)
+
+    @contextmanager
+    def errors_of_sdk(self) -> Iterator[None]:
+        """Raise `ProviderError` for what the SDK raises."""
         try:
-            response = await client.post(self._format.path, body=body, cast_to=self._httpx().Response)
+            yield
         except Exception as error:
             if (known := self._error(error)) is None:
                 raise
             raise known from error
+
+    def _body(self, prompt: Prompt) -> Json:
+        return _merged(self._format.body(self.model, self.settings, prompt), self.settings.options or {})
+
+    async def _post(self, client: Any, body: Json) -> Completion:
+        with self.errors_of_sdk():
+            response = await client.post(self._format.path, body=body, cast_to=self._httpx().Response)
         return self._format.completion(response.content)
 
     async def _stream(self, client: Any, body: Json) -> Completion:
         """Return the answer, taken event by event; a server that does not stream answers in one piece."""
         sdk, reader, first = self.module(), self._format.reader(), None
-        try:
+        with self.errors_of_sdk():
             stream = await client.post(
                 self._format.path,
                 body=_merged({"stream": True}, body),
@@ -122,10 +142,6 @@ class SdkModel(LanguageModel[S], Generic[S]):
                 async for event in stream:
                     if _has_piece(reader, event) and first is None:
                         first = time.perf_counter()
-        except Exception as error:
-            if (known := self._error(error)) is None:
-                raise
-            raise known from error
         reply = reader.reply()
         if reply is None:
             raise ProviderError("the answer broke off: the stream ended in the middle of it", may_pass=True)

@@ -71,7 +71,7 @@ class Batch:
         self._is_dealt = True
         self._close_when_done()
 
-    def job_done(self) -> None:
+    def job_done(self, _request: ProviderRequest | None) -> None:
         """Take note that one of the jobs has its result."""
         self._in_flight -= 1
         self._close_when_done()

@@ -203,8 +203,14 @@ def shown(url: str, name: str) -> str:
 
 def _check_plan(plan: Plan, targets: OpenTargets) -> None:
     """Raise `ConfigError` for what cannot be done on a cluster."""
+    if targets.has_batch_judges:
+        hint = "run it without --cluster, or set 'batch_api: false' on the target that judges"
+        raise ConfigError("--cluster: a target that judges is asked through a batch API", hint=hint)
     for file in plan.files:
         for target in file.targets.values():
+            if targets.target(file, target).vendor_batch is not None:
+                hint = "run it without --cluster, or set 'batch_api: false'"
+                raise ConfigError(f"--cluster: target {target.name!r} is asked through a batch API", hint=hint)
             if targets.target(file, target).is_batch:
                 hint = "run it without --cluster, or set 'provider_batching: false'"
                 raise ConfigError(

@@ -1,9 +1,10 @@
 """Runs the jobs of a plan in this process, many at a time. Only what is in flight is held."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import ExitStack
-from typing import Self
+from functools import partial
+from typing import Any, Self
 
 from agentv.calls.caller import Caller
 from agentv.calls.retry import FailedCall
@@ -11,6 +12,7 @@ from agentv.notices import say
 from agentv.protocols import ResultSink
 from agentv.records import ProviderRequest
 from agentv.run.batches.batch import Batch
+from agentv.run.batches.vendor import VendorBatch
 from agentv.run.case import CaseRunner
 from agentv.run.forecast.budget import Budget
 from agentv.run.jobs import IsDone, JobStream, Lane, divide
@@ -19,6 +21,9 @@ from agentv.run.runner import JobRunner
 from agentv.run.targets import OpenTarget, OpenTargets
 from agentv.run.watcher import Watcher
 from agentv.system.temporary import remove_stale
+
+Work = Callable[[Lane, int], Coroutine[Any, Any, None]]
+"""What the worker of this number does with the jobs of a lane."""
 
 
 class LocalExecutor:
@@ -39,33 +44,59 @@ class LocalExecutor:
         self, cases: CaseRunner, *, sink: ResultSink, watcher: Watcher, is_done: IsDone | None = None
     ) -> None:
         """Run each job of the plan that is not done already; a result is in the sink before it counts."""
-        plan, targets = self._plan, self._targets
+        targets, rounds = self._targets, cases.rounds
         remove_stale()
         await targets.start()
         if self._budget is not None:
             self._budget.begin()
+        lanes = _Lanes(self._plan, targets.workers)
+        runner = JobRunner(cases, targets.options, sink, watcher, lanes.close)
+        runner.budget = self._budget
         with ExitStack() as stack:
+            if rounds is not None:
+                stack.callback(rounds.close)
             async with asyncio.TaskGroup() as group:
-                lanes: list[Lane] = []
-                runner = JobRunner(cases, targets.options, sink, watcher, lambda: _close(lanes))
-                runner.budget = self._budget
-                files = _Files(
-                    JobStream(plan, targets, is_done), targets, cases, watcher=watcher, group=group, stack=stack
-                )
-                planned = iter(plan.files)
-                first = 0
-                for count in divide(targets.workers, len(plan.files)):
-                    lane = Lane(planned, files.open_file, range(first, first + count))
-                    first += count
-                    lanes.append(lane)
-                    for worker in lane.workers:
-                        group.create_task(runner.work(lane, worker))
+                stream = JobStream(self._plan, targets, is_done)
+                files = _Files(stream, targets, cases, watcher=watcher, group=group, stack=stack)
+                files.ask_vendors()
+                lanes.start(group, runner.work, files.open_file)
+            while rounds is not None and rounds.has_requests and not lanes.is_closed:
+                await rounds.ask()
+                async with asyncio.TaskGroup() as group:
+                    stream = JobStream(self._plan, targets, rounds.is_settled)
+                    lanes.start(group, runner.work, partial(_add_settled, stream))
         tell_cache_hits(targets.caller.cache_hits)
 
 
-def _close(lanes: list[Lane]) -> None:
-    for lane in lanes:
-        lane.close()
+def _add_settled(stream: JobStream, file: PlannedFile, lane: Lane) -> None:
+    """Give a lane the jobs of a file that have waited for their judges."""
+    lane.add(stream.settled_jobs(file))
+
+
+class _Lanes:
+    """The lanes in which the files of a plan are run, as many as there are workers for."""
+
+    def __init__(self, plan: Plan, workers: int):
+        self._plan, self._workers = plan, workers
+        self._lanes: list[Lane] = []
+        self.is_closed = False
+        """Whether no more cases are to be started."""
+
+    def start(self, group: asyncio.TaskGroup, work: Work, open_file: Callable[[PlannedFile, Lane], None]) -> None:
+        """Let workers run the files of the plan."""
+        files, first = iter(self._plan.files), 0
+        for count in divide(self._workers, len(self._plan.files)):
+            lane = Lane(files, open_file, range(first, first + count))
+            first += count
+            self._lanes.append(lane)
+            for worker in lane.workers:
+                group.create_task(work(lane, worker))
+
+    def close(self) -> None:
+        """Start no more cases."""
+        self.is_closed = True
+        for lane in self._lanes:
+            lane.close()
 
 
 def tell_cache_hits(hits: int) -> None:
@@ -90,7 +121,30 @@ class _Files:
         self._stream, self._cases, self._watcher = stream, cases, watcher
         self._group, self._stack = group, stack
         self._caller: Caller = targets.caller
-        self._trials = targets.options.trials
+        self._trials, self._batch_options = targets.options.trials, targets.options.batches
+        self._at_vendors: dict[OpenTarget, tuple[VendorBatch, asyncio.Event]] = {}
+
+    def ask_vendors(self) -> None:
+        """Submit what is asked in batches at vendors: all of it at once, since an answer may take a day."""
+        for target, files in self._stream.vendor_targets().items():
+            assert target.vendor_batch is not None
+            batch = VendorBatch(
+                target.vendor_batch, self._batch_options, self._stack, partial(self._watcher.batch_changed, target.name)
+            )
+            is_answered = asyncio.Event()
+            self._at_vendors[target] = batch, is_answered
+            self._group.create_task(self._ask_vendor(batch, files, is_answered))
+
+    async def _ask_vendor(self, batch: VendorBatch, files: list[PlannedFile], is_answered: asyncio.Event) -> None:
+        await batch.ask(self._stream.vendor_requests(files, batch, self._caller))
+        is_answered.set()
+
+    async def _await_vendor(self, file: PlannedFile, target: OpenTarget, lane: Lane) -> None:
+        """Give the jobs of a target to a lane when they are answered."""
+        batch, is_answered = self._at_vendors[target]
+        await is_answered.wait()
+        lane.add(self._stream.vendor_jobs(file, target.name, batch))
+        lane.expect(-1)
 
     def open_file(self, file: PlannedFile, lane: Lane) -> None:
         """Give the jobs of a file to a lane."""
@@ -101,6 +155,9 @@ class _Files:
                 batch = self._new_batch(file, planned, target, trial)
                 lane.expect(1)
                 self._group.create_task(self._ask_batch(file, batch, lane, slots))
+        for target in self._stream.vendor_targets_of(file):
+            lane.expect(1)
+            self._group.create_task(self._await_vendor(file, target, lane))
 
     def _new_batch(self, file: PlannedFile, planned: PlannedTarget, target: OpenTarget, trial: int) -> Batch:
         name = f"{file.path.stem}-{planned.name}"

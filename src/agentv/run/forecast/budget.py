@@ -140,6 +140,11 @@ def budget_of(limits: Limits, plan: Plan, options: ForecastOptions, *, on_cluste
         if plan.stand_in is None and target.settings is not None and target.settings.answers_at_once:
             message = f"target {target.name!r} answers all its cases at once, which no budget can stop"
             raise ConfigError(message, hint="leave the budget out, or ask the target for one case at a time")
+    judges = (file.settings[name] for file in plan.files for name in file.judges.values())
+    for judge in judges if not plan.dry_run else ():
+        if judge.answers_at_once:
+            message = f"target {judge.name!r} judges all answers at once, which no budget can stop"
+            raise ConfigError(message, hint="leave the budget out, or set 'batch_api: false' on it")
     return make_budget(limits, make_forecast(plan, options))
 
 

@@ -1,0 +1,186 @@
+"""Gemini's batch API.
+
+A file of requests (at most 2 GB) is uploaded, and a batch created for it, with a display name by which it is found
+again; requests that stand in the creating request itself (at most 20 MB) are not used. Results are lines in any order,
+each with the `key` of its request and a `response` or an `error`. A batch that has not ended after 48 hours is expired,
+and has no results at all. Uploaded files are kept for 48 hours. Batches that would exceed the tokens that may wait are
+refused with the status 429, and those for a model that is not there with 404.
+If a piece of the file is refused while it is uploaded, the SDK tries again, and lets nothing else run for 7 seconds.
+The SDK's `batches.get` leaves out why a batch failed, and how many of its requests are answered: so the reply of the
+server is read as it came.
+"""
+
+import tempfile
+from collections.abc import AsyncIterator, Container, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from agentv.providers.models.batches.api import BatchLimits, BatchReply, BatchState, BatchStatus
+from agentv.providers.models.batches.vendor import VendorBatches, if_found
+from agentv.providers.models.conversation import decode
+from agentv.providers.network import excerpt
+from agentv.records import Json
+
+LIMITS = BatchLimits(requests=100_000, bytes=2_000_000_000)
+"""The vendor has no limit for the number of requests."""
+PAGE = 100
+STATES = {
+    "SUCCEEDED": BatchStatus.ENDED,
+    "PARTIALLY_SUCCEEDED": BatchStatus.ENDED,
+    "CANCELLED": BatchStatus.ENDED,
+    "EXPIRED": BatchStatus.ENDED,
+    "FAILED": BatchStatus.FAILED,
+}
+"""Any other is on its way, such as `PENDING`, `RUNNING` and `CANCELLING`."""
+CANCELLED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED = 1, 4, 8
+"""Codes of `google.rpc.Status`, which errors in results are."""
+UNANSWERED = (CANCELLED, DEADLINE_EXCEEDED)
+QUEUE_IS_FULL = (RESOURCE_EXHAUSTED, 429)
+PLAIN: Json = {"extra_body": {}}
+"""Options for requests about batches: the target's own go into the requests of the batch."""
+
+
+class GeminiModel(Protocol):
+    """What is needed of the target."""
+
+    @property
+    def model(self) -> str: ...
+
+    def client(self) -> Any: ...
+
+    def errors_of_sdk(self) -> AbstractContextManager[None]: ...
+
+
+class GeminiBatches(VendorBatches):
+    """Speaks with the batch API through the client of a model."""
+
+    limits = LIMITS
+
+    def __init__(self, model: GeminiModel):
+        self._model = model
+
+    def line(self, custom_id: str, body: Json) -> bytes:
+        return msgspec.json.encode({"key": custom_id, "request": body}) + b"\n"
+
+    async def upload(self, path: Path, key: str) -> str:
+        config = {"display_name": key, "mime_type": "application/jsonl", "http_options": PLAIN}
+        with path.open("rb") as file, self._model.errors_of_sdk():
+            uploaded = await self._sdk.aio.files.upload(file=file, config=config)
+        return str(uploaded.name)
+
+    async def create(self, path: Path, uploaded: str, key: str) -> str:
+        config = {"display_name": key, "http_options": PLAIN}
+        with self._model.errors_of_sdk():
+            batch = await self._sdk.aio.batches.create(model=self._model.model, src=uploaded, config=config)
+        return str(batch.name)
+
+    async def find(self, key: str, custom_ids: Iterable[str], since: float, taken: Container[str]) -> str | None:
+        found, created = None, None
+        with self._model.errors_of_sdk():
+            pages = await self._sdk.aio.batches.list(config={"page_size": PAGE, "http_options": PLAIN})
+            async for batch in pages:  # in no order that is promised
+                is_ours = batch.display_name == key and batch.name not in taken
+                if is_ours and (created is None or batch.create_time > created):
+                    found, created = str(batch.name), batch.create_time
+        return found
+
+    async def ask_state(self, batch: str) -> BatchState:
+        found = await self._get(batch)
+        name, stats = found.metadata.state_name, found.metadata.batch_stats
+        error_ = found.error or _Error()
+        return BatchState(
+            STATES.get(name, BatchStatus.RUNNING),
+            answered=int(stats.successful_request_count),
+            failed=int(stats.failed_request_count),
+            total=int(stats.request_count),
+            words=": ".join(filter(None, (name.lower(), excerpt(error_.message)))),
+            may_pass=error_.code in QUEUE_IS_FULL,
+        )
+
+    async def replies(self, batch: str) -> AsyncIterator[BatchReply]:
+        found = await self._get(batch)
+        output = found.metadata.output or found.response or _Output()
+        if output.responses_file is None:
+            return
+        async for line in if_found(self._lines(output.responses_file)):
+            if (reply := _reply(line)) is not None:
+                yield reply
+
+    async def _lines(self, name: str) -> AsyncIterator[bytes]:
+        with tempfile.TemporaryFile() as file:  # the SDK writes what it gets, and gives no lines
+            with self._model.errors_of_sdk():
+                await self._sdk.aio.files.download(file=name, destination=file, config={"http_options": PLAIN})
+            file.seek(0)
+            for line in file:
+                yield line
+
+    async def ask_cancel(self, batch: str) -> None:
+        with self._model.errors_of_sdk():
+            await self._sdk.aio.batches.cancel(name=batch, config={"http_options": PLAIN})
+
+    async def _get(self, batch: str) -> "_Operation":
+        with self._model.errors_of_sdk():
+            reply = await self._sdk.aio._api_client.async_request("get", batch, {}, PLAIN)
+        return decode((reply.body or "").encode(), _Operation)
+
+    @property
+    def _sdk(self) -> Any:
+        return self._model.client().sdk
+
+
+class _Error(msgspec.Struct):
+    code: int | None = None
+    message: str = ""
+
+
+class _Stats(msgspec.Struct, rename="camel"):
+    """Numbers, which Google writes as strings."""
+
+    request_count: int | str = 0
+    successful_request_count: int | str = 0
+    failed_request_count: int | str = 0
+
+
+class _Output(msgspec.Struct, rename="camel"):
+    responses_file: str | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    state: str = ""
+    batch_stats: _Stats = msgspec.field(default_factory=_Stats)
+    output: _Output | None = None
+
+    @property
+    def state_name(self) -> str:
+        return self.state.removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
+
+
+class _Operation(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    error: _Error | None = None
+    response: _Output | None = None
+
+
+class _Line(msgspec.Struct):
+    key: str
+    response: msgspec.Raw = msgspec.Raw(b"null")
+    error: _Error | None = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def _reply(line: bytes) -> BatchReply | None:
+    """Return what became of a request; None if the line cannot be read: then nothing is known of the request."""
+    try:
+        found = _decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if found.error is None and (response := bytes(found.response)) != b"null":
+        return BatchReply(found.key, response)
+    error = found.error or _Error()
+    words = excerpt(error.message) or "no reason given"
+    return BatchReply(found.key, None, words, is_unanswered=error.code in UNANSWERED)
