@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -9,22 +10,23 @@ _spec = importlib.util.spec_from_file_location("structure", ROOT / "scripts" / "
 assert _spec is not None and _spec.loader is not None
 structure = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(structure)
+parsed_modules = cache(structure.modules)
 
 
 def test_a_package_imports_only_packages_below_it() -> None:
-    assert structure.upward_imports(structure.modules()) == []
+    assert structure.upward_imports(parsed_modules()) == []
 
 
 def test_no_module_imports_itself_by_any_way() -> None:
-    assert structure.cycles(structure.modules()) == []
+    assert structure.cycles(parsed_modules()) == []
 
 
 def test_no_function_is_longer_than_50_lines() -> None:
-    assert structure.long_functions(structure.modules()) == []
+    assert structure.long_functions(parsed_modules()) == []
 
 
 def test_a_provider_is_asked_nine_calls_from_main() -> None:
-    assert structure.broken_path(structure.modules()) == []
+    assert structure.broken_path(parsed_modules()) == []
     assert len(structure.PATH) - 1 <= 9
 
 

@@ -49,9 +49,15 @@ class FirstOfCase:
         left = self._left[number]
         return left.pop(0) if left else "fine"
 
-    def write_cases(self, write: Write) -> None:
-        cases = [(f"c{n}", {"role": "user", "content": f"Query {n}"}) for n in range(len(self._left))]
-        write("cases.jsonl", [a_case(id_, input_messages=[message]) for id_, message in cases])
+    def write_cases(self, write: Write, *, own_targets: bool = False) -> None:
+        """Write the cases `c0`, `c1` and so on; each may be for a target of its own, of the same name."""
+        cases = []
+        for number in range(len(self._left)):
+            fields: dict[str, Any] = {"input_messages": [{"role": "user", "content": f"Query {number}"}]}
+            if own_targets:
+                fields["execution"] = {"target": f"c{number}"}
+            cases.append(a_case(f"c{number}", **fields))
+        write("cases.jsonl", cases)
 
 
 @pytest.mark.parametrize("vendor", ["openai", "azure", "anthropic", "gemini"])
@@ -71,18 +77,18 @@ def test_what_may_pass_is_tried_again_and_every_retry_is_seen(write: Write, vend
 
 
 def test_language_models_have_three_retries_unless_told_otherwise(write: Write) -> None:
-    for settings, args, asked in (
-        ({}, (), 4),
-        ({"max_retries": 1}, (), 2),
-        ({"retry_max_retries": 0}, (), 1),
-        ({"max_retries": 1}, ("--max-retries", "2"), 3),
-        ({}, ("--max-retries", "0"), 1),
-    ):
-        with model_server(lambda _: 503) as server:
-            project(write, server.target("openai", **QUICK, **settings))
-            (result,), _ = outcome(*args, code=1)
-            assert (len(server.asked), result["attempt"]) == (asked, asked)
-            assert "status 503" in result["error"]
+    settings: list[dict[str, int]] = [{}, {"max_retries": 1}, {"retry_max_retries": 0}]
+    for args, expected in (((), [4, 2, 1]), (("--max-retries", "2"), [3, 3, 3]), (("--max-retries", "0"), [1, 1, 1])):
+        answer = FirstOfCase(*((503,) * 9 for _ in settings))
+        with model_server(answer) as server:
+            targets = [server.target("openai", **QUICK, **own) | {"name": f"c{n}"} for n, own in enumerate(settings)]
+            write("targets.yaml", json.dumps({"targets": targets}))
+            answer.write_cases(write, own_targets=True)
+            write("cases.yaml", "evaluators: [{type: contains, value: fine}]\n")
+            found, _ = outcome(*args, code=1)
+        assert answer.asked == expected
+        assert [result["attempt"] for result in sorted(found, key=lambda result: result["eval_id"])] == expected
+        assert all("status 503" in result["error"] for result in found)
 
 
 def test_http_has_none_unless_they_are_set(write: Write) -> None:

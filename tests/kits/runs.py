@@ -24,7 +24,7 @@ def results(path: str | Path) -> list[dict[str, Any]]:
 def evaluate(*args: str | Path, expect: int = 0) -> "subprocess.CompletedProcess[str]":
     ran = agentv("eval", *args)
     assert ran.returncode == expect, ran.stdout + ran.stderr
-    assert "Traceback" not in ran.stderr
+    assert "Traceback" not in ran.stderr, ran.stderr
     return ran
 
 

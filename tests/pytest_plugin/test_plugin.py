@@ -43,6 +43,8 @@ def project(write: Write) -> Write:
     return write
 
 
+WITHOUT_OTHERS = "-p no:anyio -p no:hypothesispytest"
+"""Plugins that are only installed here; to load them takes as long as all the rest of pytest."""
 PYTEST_8 = Path(sys.prefix) / "pytest-8"
 """Where `make` puts the oldest pytest that the plugin is for."""
 
@@ -50,7 +52,8 @@ PYTEST_8 = Path(sys.prefix) / "pytest-8"
 def run(*args: str, code: int = 0, **more: str) -> str:
     """What pytest prints, run with these arguments and variables in the current folder."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CI"))}
-    environment |= {"CALLS": str(Path("calls.txt").absolute()), "COLUMNS": "200", **more}
+    environment |= {"CALLS": str(Path("calls.txt").absolute()), "COLUMNS": "200", "PYTEST_ADDOPTS": WITHOUT_OTHERS}
+    environment |= more
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *args],
         capture_output=True,

@@ -135,8 +135,8 @@ def test_money_is_in_the_results_the_summary_and_the_record(write: Write, server
     assert judged["cost_usd"] == pytest.approx(JUDGEMENT)
     assert (judged["calls"], judged["token_usage"]) == (1, {"input": 11, "output": 7})
     assert "cost $0.00016\n" in ran.stdout
-    assert "spent $0.00019: target mine $0.00016, judge judge $3.6e-05\n" in ran.stdout
-    assert "$0.00019: target mine $0.00016, judge judge $3.6e-05 spent" in ran.stderr
+    assert "$0.00019 spent (target mine $0.00016, judge judge\n    $3.6e-05)\n" in ran.stdout
+    assert "$0.00019 spent (target mine $0.00016, judge judge $3.6e-05)" in ran.stderr
     (record,) = Path(".agentv/runs").glob("*.json")
     summary = json.loads(record.read_text())["summary"]
     assert summary["cost_usd"] == pytest.approx(2 * ANSWER)
@@ -180,7 +180,7 @@ def test_a_model_that_is_not_in_the_list_is_unknown_and_not_free(write: Write, s
     assert ran.stderr.count(warning) == 1
     assert "it has 'openai/gpt-x2'" in ran.stderr
     assert all("cost_usd" not in result["execution_metrics"] for result in results("out.jsonl"))
-    assert "spent $3.6e-05: judge judge $3.6e-05, target mine unknown\n" in ran.stdout
+    assert "$3.6e-05 spent (judge judge $3.6e-05, target mine unknown)\n" in ran.stdout
     assert "\n  cost" not in ran.stdout
 
 

@@ -240,6 +240,13 @@ print(trace_id)
     assert result["trace_id"] == result["candidate_answer"].strip() != Path("tried").read_text()
 
 
+def test_a_target_that_fails_keeps_what_has_arrived(write: Write) -> None:
+    agent = POST + 'post(document(a_tool("find"), a_tool("book", parent="0123456789abcdef")))\nsys.exit(3)\n'
+    (result,) = run(command_project(write, traced_case("one"), agent=agent), expect=1)
+    assert "failed with exit code 3" in result["error"]
+    assert (tools(result), result["trace_complete"]) == (["find", "book"], False)
+
+
 def test_events_of_1_36_as_span_events_and_as_log_records(write: Write) -> None:
     agent = (
         POST

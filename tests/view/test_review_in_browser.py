@@ -174,6 +174,9 @@ def test_nothing_that_the_page_receives_tells_who_answered_or_what_was_made_of_i
 
 def test_a_label_is_on_disk_before_the_next_case_is_asked_for(review: Review) -> None:
     found = review(answered(6))
+    found.page.send("Fetch.enable", patterns=[{"urlPattern": "no-such-address"}])
+    found.page.go_to(found.page.js("location.href"))  # a page that is open already is not stopped at once
+    found.wait()
     found.page.send("Fetch.enable", patterns=[{"urlPattern": "*/api/review/*"}])
     for number in range(1, 4):
         found.page.press("1")

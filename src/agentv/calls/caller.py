@@ -42,12 +42,6 @@ class Preparation(Protocol):
         ...
 
 
-def join_preparations(*preparations: Preparation | None) -> Preparation | None:
-    """Return several preparations as one; None if there is none."""
-    found = [each for each in preparations if each is not None]
-    return Preparations(*found) if len(found) > 1 else found[0] if found else None
-
-
 class Preparations:
     """Several preparations as one; what the first does, the last undoes."""
 

@@ -13,7 +13,7 @@ from agentv.cases.read import READERS
 from agentv.cli.ending import Shown, check_written, conclude
 from agentv.cli.help import Command, options
 from agentv.cli.messages import print_warnings, tell
-from agentv.cli.params import Amount, target_names
+from agentv.cli.params import Amount, OneOf, target_names
 from agentv.errors import NothingToRun
 from agentv.processes.child import kill_all
 from agentv.processes.interrupts import cleanup
@@ -125,6 +125,8 @@ where_results_go, looking_inside = options("Where results go"), options("Looking
     help="Run only the cases that did not pass there.",
 )
 @what_runs("--strict", is_flag=True, help="An invalid case stops the run before it starts, and is not left out.")
+@what_runs("--plan", is_flag=True, help="Ask nobody: print how many calls, what they cost, and what the run can find.")
+@what_runs("--format", "form", type=OneOf(["text", "json"]), default="text", help="With --plan: text or json.")
 @what_runs("--dry-run", is_flag=True, help="Answer with a mock, and ask no target and no judge.")
 @what_runs("--dry-run-delay", type=Amount(min=0), default=0, metavar="MS", help="Milliseconds the mock takes.")
 @what_runs("--dry-run-delay-min", type=Amount(min=0), metavar="MS", help="The least of a random delay.")
@@ -230,8 +232,13 @@ def command(**flags: Any) -> None:
     check_written("--junit", shown.junit, "junit.xml", flags["out"])
     check_written("--report", shown.report, "report.html", flags["out"])
     _check_flags(flags)
+    form = flags.pop("form")
     if shown.view and flags["out"] == STDOUT:
         raise click.UsageError("--view needs a results file, and --out is stdout")
+    if flags.pop("plan"):
+        from agentv.cli.plan import print_plan
+
+        return print_plan(_options(flags, NoViewer()), form)
     started = time.monotonic()
     watcher = Silence() if shown.quiet else progress_for(clean)
     with (
@@ -278,6 +285,8 @@ def _options(flags: dict[str, Any], viewer: ViewerProcess | NoViewer) -> EvalOpt
 
 def _check_flags(flags: dict[str, Any]) -> None:
     """Raise `click.UsageError` for options that make no sense together."""
+    if flags["form"] != "text" and not flags["plan"]:
+        raise click.UsageError("--format goes with --plan")
     for name in ("failed", "keep_stale"):
         if flags[name] and not flags["resume"]:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --resume")

@@ -9,13 +9,14 @@ SHOWN = 6
 
 
 def spent_text(spending: Spending) -> str:
-    """Return what was spent, and on what; empty if nothing is known of it."""
+    """Return that money was spent, and on what; empty if nothing is known of it."""
     usd = spending.usd
     if usd is None:
         return ""
     parts = list(_parts(spending))
     more = f", and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
-    return f"{format_money(usd)}: {', '.join(parts[:SHOWN])}{more}" if len(parts) > 1 else format_money(usd)
+    by = f" ({', '.join(parts[:SHOWN])}{more})" if len(parts) > 1 else ""
+    return f"{format_money(usd)} spent{by}"
 
 
 def _parts(spending: Spending) -> Iterator[str]:

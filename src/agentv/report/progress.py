@@ -107,7 +107,7 @@ class Progress:
         fresh = self.scored - before
         seconds = (time.monotonic() - since) / max(fresh, 1) * (self.total - self.done)
         left = f", {_duration(seconds)} left" if fresh and self.done < self.total else ""
-        spent = f", {text} spent" if (text := spent_text(self.spending)) else ""
+        spent = f", {text}" if (text := spent_text(self.spending)) else ""
         return f"{self.done}/{self.total} done{mean}{errors}{spent}, {_duration(elapsed)} elapsed{left}"
 
     def cluster_line(self) -> str:

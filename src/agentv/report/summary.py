@@ -99,7 +99,7 @@ def _answer_lines(summary: Summary) -> Iterator[str]:
     if usage.cost_usd.answers:
         yield f"  cost {format_money(usage.cost_usd.sum)}{_known_of(usage.cost_usd.answers, usage.answers)}"
     if summary.spending.usd is not None and (len(summary.spending.parts) > 1 or not usage.cost_usd.answers):
-        yield f"  spent {spent_text(summary.spending)}"
+        yield from wrap(f"  {spent_text(summary.spending)}")
     if (quantiles := usage.duration_quantiles) is not None:
         p50, p95 = map(format_duration, quantiles)
         yield f"  duration p50 {p50}, p95 {p95}{_known_of(len(usage.durations), usage.answers)}"

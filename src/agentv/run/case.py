@@ -1,11 +1,10 @@
 """The path of a case: request -> response -> scores -> result."""
 
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentv import __version__
-from agentv.calls.caller import join_preparations
+from agentv.calls.caller import OnRetry, Preparations
 from agentv.calls.retry import FailedCall
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
@@ -29,7 +28,7 @@ from agentv.scoring import SCORING
 from agentv.system.dumps import Dumps
 
 if TYPE_CHECKING:
-    from agentv.telemetry.collector import CaseTraces
+    from agentv.telemetry.collector import Collector
 
 
 class _WaitingCase(NamedTuple):
@@ -92,14 +91,13 @@ class CaseRunner:
             waiting = self._waiting_case(job, evaluators) if self.rounds is not None else None
             outcome = self._known_outcome(job, job.request, waiting)
             if outcome is None:
-                if work is not None:
-                    self._choose_cache(work, job, evaluators)
-                target, on_retry, traces = job.target, partial(self._on_retry, job), self._traces(job.target)
-                with traces or nullcontext():
-                    called = await self._caller.call(
-                        target.provider, target.policy, job.request, on_retry, join_preparations(work, traces)
-                    )
-                outcome = outcome_of(*called, traces.trace_id if traces is not None else None)
+                self._choose_cache(work, job, evaluators)
+                target, on_retry = job.target, partial(self._on_retry, job)
+                if self._targets.collector is None:
+                    called = await self._caller.call(target.provider, target.policy, job.request, on_retry, work)
+                    outcome = outcome_of(*called)
+                else:
+                    outcome = await self._call_traced(self._targets.collector, target, job.request, on_retry, work)
             if self._context.has_times and outcome.answered_at is None:
                 outcome = outcome._replace(answered_at=timestamp_now())
             self._dumps.trace(job.case, job.planned.name, outcome, job.trial)
@@ -205,15 +203,26 @@ class CaseRunner:
         if waiting is not None and self.rounds is not None:
             self.rounds.settle(waiting.key, waiting.judging)
 
-    def _traces(self, target: OpenTarget) -> "CaseTraces | None":
-        """Return what collects the traces of a case, if anything does."""
-        collector = self._targets.collector
-        if collector is None:
-            return None
-        return collector.case(is_late=getattr(target.provider, "sends_spans_late", False))
+    async def _call_traced(
+        self,
+        collector: "Collector",
+        target: OpenTarget,
+        request: ProviderRequest,
+        on_retry: OnRetry,
+        work: CaseWorkspace | None,
+    ) -> Outcome:
+        """Ask a target whose traces are collected. One that fails may have got somewhere, and has a trace, too."""
+        with collector.case(is_late=getattr(target.provider, "sends_spans_late", False)) as traces:
+            preparation = Preparations(work, traces) if work is not None else traces
+            called = await self._caller.call(target.provider, target.policy, request, on_retry, preparation)
+            outcome = outcome_of(*called)
+            known = outcome.partial if outcome.known is not None else await traces.salvage()
+            return outcome._replace(trace_id=traces.trace_id, partial=known)
 
-    def _choose_cache(self, work: CaseWorkspace, job: Job, evaluators: CaseEvaluators) -> None:
+    def _choose_cache(self, work: CaseWorkspace | None, job: Job, evaluators: CaseEvaluators) -> None:
         """Decide whether an answer of the cache will do: without its files, some evaluators cannot score it."""
+        if work is None:
+            return
         work.takes_cached = not evaluators.workspace_users
         if not work.takes_cached and self._has_cache and job.target.name not in self._asked_again:
             self._asked_again.add(job.target.name)

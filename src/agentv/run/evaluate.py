@@ -38,10 +38,12 @@ from agentv.run.executors.executor import Executor
 from agentv.run.executors.local import LocalExecutor
 from agentv.run.exported import export_results, open_exporter
 from agentv.run.forecast.budget import Budget, Limits, budget_of
-from agentv.run.forecast.demand import ForecastOptions
+from agentv.run.forecast.demand import ForecastOptions, NamedJudges
+from agentv.run.forecast.forecast import make_forecast
+from agentv.run.forecast.record import Forecast
 from agentv.run.jobs import IsDone
 from agentv.run.judging import Judging
-from agentv.run.output import STDOUT, Output, OutputOptions, mask_result, open_output
+from agentv.run.output import STDOUT, Output, OutputOptions, earlier_results, mask_result, open_output
 from agentv.run.plan import Plan, RunOptions, Selection
 from agentv.run.planner import PlanOptions, make_plan
 from agentv.run.record import start_record
@@ -269,6 +271,17 @@ def _start_record(options: EvalOptions, plan: Plan, run_id: str, results: Path |
     if options.on_open is not None and results is not None:
         options.on_open(results)
     return log
+
+
+def forecast_evaluation(options: EvalOptions) -> Forecast:
+    """Return what an evaluation would do and take. Nobody is asked, and nothing is written.
+
+    Raise `AgentvError` if it could not start.
+    """
+    plan = plan_evaluation(options)
+    budget_of(options.limits, plan, options.forecast_options, on_cluster=options.cluster is not None)
+    builder = EvaluatorBuilder(NamedJudges(plan), dry_run=plan.dry_run, warn=_ignore, targets=options.targets)
+    return make_forecast(plan, options.forecast_options, earlier_results(options.output, plan, builder))
 
 
 def _why_stopped(summary: Summary, options: EvalOptions, budget: Budget | None) -> RunEnd:

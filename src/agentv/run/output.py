@@ -18,7 +18,7 @@ from agentv.results.write import EarlierFile, ResultFile, create, create_new, op
 from agentv.run.jobs import IsDone
 from agentv.run.outcome import unwritable_result
 from agentv.run.plan import Plan
-from agentv.run.resume import Resumed, ResumeOptions, newest_results, resume
+from agentv.run.resume import Resumed, ResumeOptions, find_standing, newest_results, resume
 
 STDOUT = Path("-")
 
@@ -63,8 +63,8 @@ def _open(options: OutputOptions, plan: Plan, evaluators: EvaluatorBuilder, summ
     if out == STDOUT:
         return Output(open_stdout(form, clean))
     if options.resume is not None:
-        earlier = out if out is not None else newest_results(folder) if folder is not None else None
-        if earlier is not None and earlier.is_file():
+        earlier = _earlier(options)
+        if earlier is not None:
             found = EarlierFile(earlier, form, clean)
             resumed = resume(found, plan, evaluators, options.resume, summary.add_earlier)
             tell(f"resuming {earlier}: {resumed.describe()}")
@@ -77,6 +77,20 @@ def _open(options: OutputOptions, plan: Plan, evaluators: EvaluatorBuilder, summ
     if kept is not None:
         tell(f"{out} was there already: it is now {kept}")
     return Output(file)
+
+
+def _earlier(options: OutputOptions) -> Path | None:
+    """Return the results file of the run to go on with, if there is one."""
+    out, folder = options.out, options.folder
+    path = out if out is not None else newest_results(folder) if folder is not None else None
+    return path if path is not None and path.is_file() else None
+
+
+def earlier_results(options: OutputOptions, plan: Plan, evaluators: EvaluatorBuilder) -> IsDone | None:
+    """Return what tells which trials of cases are done already, if a run would be resumed. Nothing is written."""
+    if options.resume is None or (earlier := _earlier(options)) is None:
+        return None
+    return find_standing(earlier, plan, evaluators, options.resume)
 
 
 def _format(options: OutputOptions) -> ResultFormat:

@@ -14,7 +14,7 @@ from agentv.results.merging.stamps import ShardStamp
 from agentv.results.read import read_records
 from agentv.results.views import DigestsView, EarlierView, JudgedView, TrialView
 from agentv.results.write import EarlierFile, ResultFile
-from agentv.run.jobs import build_or_explain
+from agentv.run.jobs import IsDone, build_or_explain
 from agentv.run.plan import Plan, PlannedFile
 from agentv.scoring import SCORING
 from agentv.system.compact_sets import DuplicateFinder, HashSet
@@ -136,6 +136,16 @@ def resume(
     stamp = ShardStamp(str(plan.shard), plan.shard_plan) if plan.shard and plan.shard_plan else None
     file, backup = earlier.rewrite(keep, lambda: any(keep.found[why] for why in ANSWERED), stamp)
     return Resumed(file, keep.stands, keep.found, backup)
+
+
+def find_standing(path: Path, plan: Plan, evaluators: EvaluatorBuilder, options: ResumeOptions) -> IsDone:
+    """Return what tells whether a trial of a case need not be run; the earlier file stays as it is."""
+    planned = _Planned(plan, evaluators, options)
+    keep = _Keep(planned, lambda _names, _result: None)
+    for record in read_records(path, EarlierView):
+        _check_shard(record.view, plan, planned, path)
+        keep.learn(record.view)
+    return lambda case, trial: (clean(case.dataset), clean(case.id), trial) in keep.stands
 
 
 def _check_shard(result: EarlierView, plan: Plan, planned: "_Planned", path: Path) -> None:

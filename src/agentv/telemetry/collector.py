@@ -118,6 +118,16 @@ class CaseTraces:
         if attempt is None or build_trace(response) is not None:
             return response
         await attempt.wait(self._grace)
+        return await self._with_trace(attempt, response)
+
+    async def salvage(self) -> ProviderResponse | None:
+        """Return what has arrived of the last attempt, which has failed; None if nothing has."""
+        if self._attempt is None:
+            return None
+        found = await self._with_trace(self._attempt, ProviderResponse(text=""))
+        return found if found.trace is not None else None
+
+    async def _with_trace(self, attempt: Attempt, response: ProviderResponse) -> ProviderResponse:
         is_complete, spans = attempt.is_complete, attempt.spans()
         if not spans:
             return response

@@ -8,15 +8,18 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from agentv import __version__
 from agentv.errors import ConfigError
 from agentv.notices import warn
 from agentv.records import EvalResult, Problem
+from agentv.redact import clean
 from agentv.system.extras import install_command
 from agentv.system.threads import run_in_thread
 from agentv.telemetry.context import case_span_id, new_trace_id
@@ -29,7 +32,7 @@ QUEUE_SIZE = 16_384
 """How many spans may wait to be sent, unless OTEL_BSP_MAX_QUEUE_SIZE says otherwise."""
 FLUSH_SECONDS = 5.0
 """How long the end of a run waits for spans to be sent."""
-OURS = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk")
+OURS = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
 """The loggers that tell of the end of an exporter."""
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
@@ -46,6 +49,7 @@ class Exporter:
         self._lost_results = 0
 
     async def __aenter__(self) -> "Exporter":
+        clean.learn(_header_secrets())
         logging.getLogger("opentelemetry").addHandler(self._log)
         with self._log.ours():
             self._sdk.start()
@@ -79,7 +83,8 @@ class Exporter:
         sdk = self._sdk
         reason = f": {self._log.last}" if self._log.last else ""
         if lost := sdk.recorded - sdk.sent:
-            message = f"--otel: {lost} of {sdk.recorded} spans were not sent to {sdk.endpoint}{reason}"
+            what = "spans and events" if sdk.has_logs else "spans"
+            message = f"--otel: {lost} of {sdk.recorded} {what} were not sent to {sdk.endpoint}{reason}"
             warn(Problem(message=message, severity="warning", hint="results are not affected"))
         elif self._lost_results:
             message = f"--otel: {self._lost_results} results have no trace{reason}"
@@ -87,18 +92,22 @@ class Exporter:
 
 
 class _Sdk:
-    """The SDK, with a provider of its own: what the user's code in this process has set up is not touched."""
+    """The SDK, with providers of its own: what the user's code in this process has set up is not touched."""
 
     def __init__(self) -> None:
         self._trace, self._export, self._ids, self._otlp = _import()
         self.endpoint = ""
         self.recorded = self.sent = 0
-        self.worker: int | None = None
-        """The thread that sends."""
-        self._processor: Any = None
-        self._exporter: Any = None
+        """How many spans, and events that are log records, were handed over, and how many of them have arrived."""
+        self.counting = threading.Lock()
+        self.workers: set[int] = set()
+        """The threads that send."""
+        self._processors: list[Any] = []
+        self._exporters: list[Any] = []
+        self._logger: Any = None
 
     def start(self) -> None:
+        """Set up what the variables say."""
         from opentelemetry.sdk.resources import Resource
 
         resource = Resource.create({})
@@ -106,27 +115,54 @@ class _Sdk:
             resource = resource.merge(Resource({"service.name": "agentv", "service.version": __version__}))
         self._own_ids = _own_ids(self._ids)
         provider = self._trace.TracerProvider(resource=resource, id_generator=self._own_ids, shutdown_on_exit=False)
-        if os.environ.get("OTEL_TRACES_EXPORTER", "").strip() != "none":
-            exporter = self._exporter = self._otlp.OTLPSpanExporter()
+        if _variable("OTEL_TRACES_EXPORTER") != "none":
+            exporter = self._otlp.OTLPSpanExporter()
             self.endpoint = getattr(exporter, "_endpoint", "the collector")
-            size = None if os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") else QUEUE_SIZE
-            self._processor = self._export.BatchSpanProcessor(_counting(exporter, self), max_queue_size=size)
-            provider.add_span_processor(self._processor)
+            size = None if _variable("OTEL_BSP_MAX_QUEUE_SIZE") else QUEUE_SIZE
+            provider.add_span_processor(self._added(self._export.BatchSpanProcessor, exporter, size))
+            if _variable("OTEL_LOGS_EXPORTER") == "otlp":
+                self._start_logs(resource)
         self._tracer = provider.get_tracer("agentv", __version__)
-        protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
-        if protocol and protocol.strip() != "http/protobuf":
+        protocol = _variable("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or _variable("OTEL_EXPORTER_OTLP_PROTOCOL")
+        if protocol and protocol != "http/protobuf":
             message = f"--otel sends OTLP as http/protobuf, though OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}"
             warn(Problem(message=message, severity="warning", hint="the endpoint has to take OTLP over HTTP"))
 
+    @property
+    def has_logs(self) -> bool:
+        """Whether events are sent as log records."""
+        return self._logger is not None
+
+    def _start_logs(self, resource: Any) -> None:
+        """Set up log records: the way that the conventions prefer for events, where a collector takes them."""
+        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+        from opentelemetry.sdk._logs import LoggerProvider
+        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+
+        provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
+        size = None if _variable("OTEL_BLRP_MAX_QUEUE_SIZE") else QUEUE_SIZE
+        provider.add_log_record_processor(self._added(BatchLogRecordProcessor, OTLPLogExporter(), size))
+        self._logger = provider.get_logger("agentv", __version__)
+
+    def _added(self, processor: Any, exporter: Any, size: int | None) -> Any:
+        """Return a processor for an exporter; both are stopped at the end."""
+        self._exporters.append(exporter)
+        self._processors.append(processor(_Counting(exporter, self), max_queue_size=size))
+        return self._processors[-1]
+
     def stop(self, seconds: float, on_giving_up: Callable[[], None]) -> None:
         """Send what is left, for so long at most. It blocks."""
-        if self._processor is not None:
-            thread = threading.Thread(target=self._processor.shutdown, daemon=True)
+        threads = [threading.Thread(target=processor.shutdown, daemon=True) for processor in self._processors]
+        end = time.monotonic() + seconds
+        for thread in threads:
             thread.start()
-            thread.join(seconds)
-            if thread.is_alive():
-                on_giving_up()
-                self._exporter.shutdown()  # which wakes up who waits to try again
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        if any(thread.is_alive() for thread in threads):
+            on_giving_up()
+            for exporter in self._exporters:
+                exporter.shutdown()  # which wakes up who waits to try again
+            for thread in threads:
                 thread.join(1.0)
 
     def send(self, span: SpanData, trace_id: str) -> None:
@@ -136,44 +172,62 @@ class _Sdk:
         self._own_ids.next = int(trace_id, 16), int(case_span_id(trace_id), 16)
         self._record(span, Context())
 
-    def _record(self, data: SpanData, context: Any) -> None:
+    def _record(self, data: SpanData, context: Any, scored: Any = None) -> Any:
+        """Record a span, and return its context. `scored` is that of the call whose answer was scored."""
         from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 
         kind = SpanKind.CLIENT if data.is_client else SpanKind.INTERNAL
         span = self._tracer.start_span(
             data.name, context=context, kind=kind, attributes=dict(data.attributes), start_time=data.start
         )
+        is_counted = bool(self._processors) and span.get_span_context().trace_flags.sampled
         for name, attributes in data.events:
-            span.add_event(name, dict(attributes), timestamp=data.end)
+            if self._logger is None or not is_counted:
+                span.add_event(name, dict(attributes), timestamp=data.end)
+            else:
+                self._log(name, dict(attributes), scored, data.end)
         if data.error is not None:
             span.set_status(StatusCode.ERROR, data.error)
         inner = set_span_in_context(span, context)
+        first = None
         for child in data.children:
-            self._record(child, inner)
-        if self._processor is not None and span.get_span_context().trace_flags.sampled:
-            self.recorded += 1
+            found = self._record(child, inner, first)
+            first = first or found
+        self.recorded += is_counted
         span.end(data.end)
+        return inner
+
+    def _log(self, name: str, attributes: dict[str, Any], scored: Any, at: int) -> None:
+        """Record an event as a log record, in the span of what was scored."""
+        from opentelemetry._logs import LogRecord
+
+        self.recorded += 1
+        self._logger.emit(LogRecord(timestamp=at, context=scored, attributes=attributes, event_name=name))
 
 
-def _counting(exporter: Any, sdk: _Sdk) -> Any:
-    """Return an exporter that counts what it has sent."""
-    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+class _Counting:
+    """An exporter, of spans or of log records, that counts what it has sent."""
 
-    class Counting(SpanExporter):
-        def export(self, spans: Sequence[Any]) -> SpanExportResult:
-            sdk.worker = threading.get_ident()
-            result: SpanExportResult = exporter.export(spans)
-            if result is SpanExportResult.SUCCESS:
-                sdk.sent += len(spans)
-            return result
+    def __init__(self, exporter: Any, sdk: _Sdk):
+        self._exporter, self._sdk = exporter, sdk
 
-        def shutdown(self) -> None:
-            exporter.shutdown()
+    def export(self, batch: Sequence[Any]) -> Any:
+        self._sdk.workers.add(threading.get_ident())
+        result = self._exporter.export(batch)
+        if result.name == "SUCCESS":
+            with self._sdk.counting:
+                self._sdk.sent += len(batch)
+        return result
 
-        def force_flush(self, timeout_millis: int = 30_000) -> bool:
-            return bool(exporter.force_flush(timeout_millis))
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
 
-    return Counting()
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return bool(self._exporter.force_flush(timeout_millis))
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name, "").strip()
 
 
 def _own_ids(ids: ModuleType) -> Any:
@@ -218,7 +272,7 @@ class _SdkLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if self._is_over and record.name.startswith(OURS):
             return
-        if record.thread == self._sdk.worker:
+        if record.thread in self._sdk.workers:
             self._tell_of_trouble(_reason(record.getMessage()))
         elif record.thread == self._is_ours:
             if record.getMessage().startswith("Queue full"):
@@ -236,6 +290,13 @@ class _SdkLog(logging.Handler):
             hint = "the run goes on; how many spans are lost is told at its end"
             message = f"--otel: spans cannot be sent to {self._sdk.endpoint}: {reason}"
             warn(Problem(message=message, severity="warning", hint=hint))
+
+
+def _header_secrets() -> list[str]:
+    """Return the values of the headers that go to the collector, such as its key."""
+    given = [os.environ.get(f"OTEL_EXPORTER_OTLP_{name}HEADERS", "") for name in ("", "TRACES_")]
+    values = [unquote(pair.partition("=")[2]).strip() for text in given for pair in text.split(",")]
+    return [*values, *(value.partition(" ")[2] for value in values)]  # of "Bearer abc", too
 
 
 def _reason(message: str) -> str:

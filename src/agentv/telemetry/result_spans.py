@@ -116,7 +116,7 @@ def _tool_spans(trace: Sequence[TraceEvent], times: tuple[int, int], has_content
             continue
         result = results.get(event.id or "")
         metadata = event.metadata or {}
-        start = _nanoseconds(event.timestamp) or now
+        start = (_nanoseconds(event.timestamp) or now) + len(spans)  # those of one millisecond stay in their order
         took = metadata.get("duration_ms")
         end = _nanoseconds(result.timestamp) if result is not None else None
         if isinstance(took, int | float):

@@ -4,10 +4,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,14 @@ def stable(path: str) -> list[dict[str, Any]]:
     """The results by id and trial, without what is never the same."""
     kept = [{key: value for key, value in each.items() if key not in VOLATILE} for each in results(path)]
     return sorted(kept, key=lambda each: (each["eval_id"], each.get("trial", 1)))
+
+
+def two_workers(folder: Path) -> str:
+    """The address of a cluster for several runs: for each, `local:2` would start workers of its own."""
+    cluster = Cluster(folder / "cluster")
+    cluster.add()
+    cluster.add()
+    return cluster.url
 
 
 def test_a_cluster_gives_the_same_results_as_a_run_without_one(write: Write) -> None:
@@ -66,9 +76,9 @@ def test_a_dry_run_and_dumps(write: Write) -> None:
     assert Path("out.yaml").read_text().count("eval_id:") == 5
 
 
-def test_the_cache_is_shared_and_resuming_runs_the_rest(write: Write) -> None:
+def test_the_cache_is_shared_and_resuming_runs_the_rest(write: Write, tmp_path: Path) -> None:
     path = a_project(write, 12, "time.sleep(0.01)")
-    flags = ["--cache", "--cluster", "local:2", "--workers", "2"]
+    flags = ["--cache", "--cluster", two_workers(tmp_path), "--workers", "2"]
     evaluate(path, *flags, "--limit", "8", "--out", "out.jsonl")
     ran = evaluate(path, *flags, "--out", "out.jsonl", "--resume")
     assert "8 done already" in ran.stderr
@@ -212,15 +222,51 @@ def test_the_lines_of_progress_say_what_each_worker_is_on(write: Write) -> None:
     assert max(count for counts in found for count in counts) <= "3"
 
 
-def test_shards_of_a_run_can_be_run_on_a_cluster(write: Write) -> None:
+def test_shards_of_a_run_can_be_run_on_a_cluster(write: Write, tmp_path: Path) -> None:
     path = a_project(write, 9, "pass")
+    flags = ["--cluster", two_workers(tmp_path)]
     for number in (1, 2, 3):
-        evaluate(path, "--shard", f"{number}/3", "--cluster", "local:2", "--out", f"{number}.jsonl")
+        evaluate(path, "--shard", f"{number}/3", *flags, "--out", f"{number}.jsonl")
     found = [result for number in (1, 2, 3) for result in results(f"{number}.jsonl")]
     assert sorted(result["eval_id"] for result in found) == [f"c{n}" for n in range(9)]
     ran = agentv("merge", "1.jsonl", "2.jsonl", "3.jsonl", "--out", "all.jsonl")
     assert ran.returncode == 0, ran.stderr
     empty = write("one.jsonl", [cluster_case(0, evaluators=[ANY])])
     for number in (1, 2):
-        evaluate(empty, "--shard", f"{number}/2", "--cluster", "local:1", "--out", f"{number}.jsonl")
+        evaluate(empty, "--shard", f"{number}/2", *flags, "--out", f"{number}.jsonl")
     assert sorted(len(results(f"{number}.jsonl")) for number in (1, 2)) == [0, 1]
+
+
+def listening(pid: int) -> list[str]:
+    """The addresses on which a process takes connections, as the kernel writes them."""
+    inodes = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            inodes.add(os.readlink(file))
+        except FileNotFoundError:  # it was closed meanwhile
+            continue
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                found.append(fields[1].partition(":")[0])
+    return found
+
+
+def test_a_local_cluster_is_silent_and_open_to_nobody_else(write: Write) -> None:
+    """Not even where another cluster has the port that Dask's pages have unless told otherwise."""
+    path = a_project(write, 40, "time.sleep(0.2)")
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # somebody has it already
+            taken.bind(("0.0.0.0", 8787))
+            taken.listen()
+        run = start(str(path), "--cluster", "local:2", "--workers", "1", "--out", "out.jsonl")
+        wait_for_results(Path("out.jsonl"), 2)
+        assert set(listening(run.pid)) == {"0100007F"}  # 127.0.0.1
+        _, said = run.communicate(timeout=120)
+    assert run.returncode == 0
+    assert len(results("out.jsonl")) == 40
+    own = r"running 40 cases .*|\d+/40 done, .*"
+    assert [line for line in said.splitlines() if not re.fullmatch(own, line)] == []

@@ -5,6 +5,7 @@ and it has no folder but the one that it is given.
 """
 
 import asyncio
+import importlib
 import logging
 import os
 import signal
@@ -45,7 +46,7 @@ class LocalCluster:
         self._folder = make_folder()
         # one connection to each worker is kept, in the place of a new one for each message
         dask.config.set({"distributed.scheduler.reuse-broadcast-comm": True})
-        self._scheduler = await Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=None)
+        self._scheduler = await Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0")
         self._cleanup.__enter__()
         self._tasks = [asyncio.create_task(self._keep_worker(number)) for number in range(self.count)]
         return self
@@ -157,6 +158,7 @@ def _main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     threading.Thread(target=_end_with_the_driver, args=(pipe,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    importlib.import_module("distributed")  # it sets the levels of its logs, so this comes first
     with silent_logs(), suppress(OSError, asyncio.CancelledError):  # the scheduler is gone
         asyncio.run(_serve(*sys.argv[1:4]))
     os._exit(0)  # threads of users' code may never end

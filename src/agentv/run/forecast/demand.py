@@ -128,7 +128,7 @@ def demand_of(plan: Plan, options: ForecastOptions, is_done: IsDone | None = Non
 class _Counter:
     def __init__(self, plan: Plan, options: ForecastOptions):
         self._plan, self._options, self.demand = plan, options, Demand()
-        self._builder = EvaluatorBuilder(_Names(plan), dry_run=plan.dry_run, warn=_ignore, targets=options.targets)
+        self._builder = EvaluatorBuilder(NamedJudges(plan), dry_run=plan.dry_run, warn=_ignore, targets=options.targets)
         self._cache = Cache(options.cache, clean) if options.cache is not None else None
         self._has_runs = options.has_runs
         self._target_keys: dict[Key, Any] = {}
@@ -219,7 +219,7 @@ def _for_trial(request: ProviderRequest, trial: int) -> ProviderRequest:
     return request if trial == 1 else msgspec.structs.replace(request, trial=trial)
 
 
-class _Names:
+class NamedJudges:
     """Gives evaluators judges that cannot be asked, and know their names."""
 
     def __init__(self, plan: Plan):

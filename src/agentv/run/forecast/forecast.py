@@ -41,11 +41,12 @@ def make_forecast(plan: Plan, options: ForecastOptions, is_done: IsDone | None =
         trials=options.trials,
         jobs=demand.jobs,
         workers=workers,
-        calls=_total(parts, "calls") or _figure(NOTHING, "estimate"),
+        results=sum(taken.results for taken in history.targets.values()),
+        calls=_total(parts, "calls") or _whole(NOTHING, "estimate"),
         tokens=_total(parts, "tokens"),
         cost_usd=None if any(part.cost_usd is None for part in parts) else _total(parts, "cost_usd"),
         duration_seconds=_duration(parts, demand, workers),
-        detectable_effect=round(POWER_Z * math.sqrt(unit / max(demand.cases, 1)), 4),
+        detectable_effect=round(POWER_Z * math.sqrt(unit / demand.cases), 4) if demand.cases else None,
         cases_for={f"{effect:g}": math.ceil(POWER_Z**2 * unit / effect**2) for effect in EFFECTS},
         effect_basis="history" if history.scores.count > 1 else "estimate",
         targets=tuple(targets.values()),
@@ -83,8 +84,8 @@ def _part(  # noqa: PLR0913
         called=called,
         answers=answers,
         cached=cached,
-        calls=_figure(calls, basis),
-        tokens=_figure(amounts.tokens, basis) if amounts.tokens is not None else None,
+        calls=_whole(calls, basis),
+        tokens=_whole(amounts.tokens, basis) if amounts.tokens is not None else None,
         cost_usd=_figure(amounts.cost, basis) if amounts.cost is not None else None,
         duration_seconds=_figure(amounts.seconds, basis),
         results=taken.results if taken is not None else 0,
@@ -103,12 +104,12 @@ def _checks(demand: Mapping[Key, JudgeDemand], judges: Mapping[Key, PartForecast
             figure = getattr(judge, name)
             if figure is not None:
                 whole = Range(figure.expected, figure.expected, figure.high).times(*shares[0])
-                figures[name] = _figure(whole, figure.basis)
+                figures[name] = (_whole if name in ("calls", "tokens") else _figure)(whole, figure.basis)
         parts.append(PartForecast(name=judge.name, unknown=judge.unknown, **figures))
     unknown = next((part.unknown for part in parts if part.cost_usd is None), "")
     return PartForecast(
         name="checks",
-        calls=_total(parts, "calls") or _figure(NOTHING, "estimate"),
+        calls=_total(parts, "calls") or _whole(NOTHING, "estimate"),
         tokens=_total(parts, "tokens"),
         cost_usd=None if any(part.cost_usd is None for part in parts) else _total(parts, "cost_usd"),
         duration_seconds=_total(parts, "duration_seconds"),
@@ -120,7 +121,7 @@ def _total(parts: Sequence[PartForecast], name: str) -> Figure | None:
     """Return the sum of a figure over those that have it; from history if all of them are."""
     figures = [figure for part in parts if (figure := getattr(part, name)) is not None]
     if not figures:
-        return None
+        return None if parts else _whole(NOTHING, "estimate")
     total = Range(*(sum(getattr(each, end) for each in figures) for end in Range._fields))
     is_known = all(figure.basis == "history" for figure in figures if figure.high)
     return _figure(total, "history" if is_known and total.high else "estimate")
@@ -128,6 +129,11 @@ def _total(parts: Sequence[PartForecast], name: str) -> Figure | None:
 
 def _figure(value: Range, basis: Basis) -> Figure:
     return Figure(low=value.low, expected=value.expected, high=value.high, basis=basis)
+
+
+def _whole(value: Range, basis: Basis) -> Figure:
+    """Return a figure of things that are counted."""
+    return Figure(low=math.floor(value.low), expected=round(value.expected), high=math.ceil(value.high), basis=basis)
 
 
 def _duration(parts: Sequence[PartForecast], demand: Demand, workers: int) -> Figure:

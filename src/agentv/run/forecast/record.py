@@ -46,11 +46,13 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     """How many runs of cases are left to do."""
     workers: int
+    results: int
+    """How many earlier results of the same targets and cases the figures are from; 0 if there are none."""
     calls: Figure
     tokens: Figure | None
     cost_usd: Figure | None
     duration_seconds: Figure
-    detectable_effect: float
+    detectable_effect: float | None
     """The smallest difference to another run of the same cases that is found in 80% of such runs, at a level of 5%."""
     cases_for: dict[str, int]
     """How many cases it takes to find a difference of this size."""

@@ -1,0 +1,208 @@
+"""`agentv eval --plan`: what a run would do and take, and whether it then does."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kits.model_servers import Reply, Server, completion, model_server
+from tests.kits.project import PRINT_PEAK_KB, Write, a_case, flat
+from tests.kits.runs import ANY, MOCK, evaluate, results
+
+KEYS = ("cases", "trials", "calls", "tokens", "cost_usd", "duration_seconds", "detectable_effect", "cases_for")
+RANGES = ("calls", "tokens", "cost_usd", "duration_seconds")
+JUDGEMENT = json.dumps({"reasoning": "It names the capital. " * 10, "score": 1.0, "hits": ["right"], "misses": []})
+ANSWER = "The capital of that country is, as far as I know, the city that you mean. " * 8
+
+
+def vendor(asked: dict[str, Any]) -> Reply:
+    """A model that counts a token for every four characters."""
+    said = JUDGEMENT if asked["model"] == "judge" else ANSWER
+    sent = sum(len(str(message["content"])) for message in asked["messages"]) // 4
+    usage = {"prompt_tokens": sent, "completion_tokens": len(said) // 4, "total_tokens": sent + len(said) // 4}
+    return Reply(body=completion(said) | {"usage": usage})
+
+
+def project(write: Write, server: Server, cases: int = 12, judging: Any = None, **settings: Any) -> None:
+    mine = server.target("openai", model="mine", name="mine", judge_target="judge", **settings)
+    judge = server.target("openai", model="judge", name="judge")
+    other = server.target("openai", model="judge", name="other", max_retries=0)
+    write(".agentv/targets.yaml", json.dumps({"targets": [mine, judge, other]}))
+    price = {"input_cost_per_token": 2e-06, "output_cost_per_token": 8e-06}
+    write("prices.json", json.dumps({"mine": price, "judge": price}))
+    asked = [[{"role": "user", "content": f"What is the capital? {'Please. ' * number}"}] for number in range(cases)]
+    evaluators = [judging or {"type": "llm_judge"}]
+    write("a.jsonl", [a_case(f"c{i}", input_messages=each, evaluators=evaluators) for i, each in enumerate(asked)])
+
+
+ARGS = ("a.jsonl", "--target", "mine", "--prices", "prices.json")
+
+
+def plan(*args: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(evaluate(*args, "--plan", "--format", "json").stdout)
+    return found
+
+
+def spent() -> dict[str, float]:
+    """What the newest run took, by its record and its results."""
+    newest = max(Path(".agentv/runs").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    record = json.loads(newest.read_text())
+    lines = results(record["results"])
+    used = [line["execution_metrics"]["token_usage"] for line in lines]
+    used += [judge["token_usage"] for line in lines for judge in line["judge_metrics"].values()]
+    return {
+        "calls": len(used),
+        "tokens": sum(usage["input"] + usage["output"] for usage in used),
+        "cost_usd": record["summary"]["spent_usd"],
+        "duration_seconds": record["summary"]["duration_seconds"],
+    }
+
+
+def test_what_then_happens_is_within_the_printed_range_and_near_with_history(write: Write) -> None:
+    with model_server(vendor) as server:
+        project(write, server)
+        guessed = plan(*ARGS)
+        assert not server.asked
+        assert not Path(".agentv/runs").exists()
+        assert not Path(".agentv/results").exists()
+        assert all(key in guessed for key in KEYS)
+        assert {guessed[name]["basis"] for name in RANGES} == {"estimate"}
+        assert (guessed["cases"], guessed["trials"]) == (12, 1)
+
+        evaluate(*ARGS, "--workers", "3")
+        took = spent()
+        for name in RANGES:
+            assert guessed[name]["low"] <= took[name] <= guessed[name]["high"], name
+        assert guessed["calls"]["low"] == took["calls"] == 24
+
+        known = plan(*ARGS, "--workers", "3")
+        assert {known[name]["basis"] for name in RANGES} == {"history"}
+        assert known["results"] == 12
+        evaluate(*ARGS, "--workers", "3")
+        took = spent()
+        for name in RANGES:
+            assert known[name]["low"] <= took[name] <= known[name]["high"], name
+        assert known["cost_usd"]["expected"] == pytest.approx(took["cost_usd"], rel=0.1)
+        assert known["tokens"]["high"] - known["tokens"]["low"] < guessed["tokens"]["high"] - guessed["tokens"]["low"]
+
+        with_a_change = json.loads(Path(".agentv/targets.yaml").read_text())
+        with_a_change["targets"][0]["temperature"] = 0.5
+        write(".agentv/targets.yaml", json.dumps(with_a_change))
+        assert plan(*ARGS)["cost_usd"]["basis"] == "estimate"  # it is another target
+
+
+def test_what_is_printed_for_people(write: Write) -> None:
+    with model_server(vendor) as server:
+        project(write, server)
+        evaluate(*ARGS)
+        shown = evaluate(*ARGS, "--plan").stdout
+        assert shown.startswith("PLAN\n  12 cases, 1 worker\n")
+        assert "\n  history: 12 earlier results of the same targets and cases\n" in shown
+        assert "\n  target mine  12 (12 to 48)" in shown
+        assert "\n  judge judge  12 (12 to 144)" in shown
+        assert "smallest detectable effect: 0." in shown
+        assert "to find 0.05 it takes " in shown
+        write(".agentv/targets.yaml", Path(".agentv/targets.yaml").read_text().replace('"mine"', '"yours"'))
+        unpriced = flat(evaluate("a.jsonl", "--target", "yours", "--plan").stdout)
+        assert "cost unknown" in unpriced
+        assert "what target 'yours' costs is not known: it has no 'pricing'" in unpriced
+
+
+def test_an_unknown_price_is_null_and_named(write: Write) -> None:
+    with model_server(vendor) as server:
+        project(write, server)
+        found = plan("a.jsonl", "--target", "mine")
+        assert found["cost_usd"] is None
+        assert [words.split(":")[0] for words in found["unknown"]] == [
+            "what target 'mine' costs is not known",
+            "what judge 'judge' costs is not known",
+        ]
+        assert found["tokens"]["expected"] > 0
+
+
+def test_all_that_makes_calls_is_counted(write: Write) -> None:
+    with model_server(vendor) as server:
+        panel = {"type": "llm_judge", "judge_target": ["judge", "other"], "judge_repeats": 2}
+        project(write, server, judging=panel, max_retries=1)
+        found = plan(*ARGS, "--trials", "3", "--limit", "5")
+        assert (found["cases"], found["trials"], found["jobs"]) == (5, 3, 15)
+        (target,), judges = found["targets"], {part["name"]: part for part in found["judges"]}
+        assert (target["calls"]["low"], target["calls"]["expected"], target["calls"]["high"]) == (15, 15, 30)
+        ends = {name: (part["calls"]["low"], part["calls"]["high"]) for name, part in judges.items()}
+        assert ends == {"judge": (30, 30 * 3 * 4), "other": (30, 30 * 3)}  # three tries, and three retries of each
+        assert found["calls"]["low"] == 15 + 30 + 30
+        assert plan(*ARGS, "--trials", "3", "--limit", "5", "--max-retries", "0")["calls"]["high"] == 15 + 2 * 90
+        checked = plan(*ARGS, "--check-judge")
+        assert checked["checks"]["calls"]["expected"] > 0
+        assert checked["cost_usd"]["expected"] > plan(*ARGS)["cost_usd"]["expected"]
+        parts = [plan(*ARGS, "--shard", f"{part}/2")["cases"] for part in (1, 2)]
+        assert sum(parts) == 12
+
+
+def test_only_what_is_left_is_counted(write: Write) -> None:
+    with model_server(vendor) as server:
+        project(write, server)
+        evaluate(*ARGS, "--limit", "4", "--out", "out.jsonl", "--cache")
+        before = Path("out.jsonl").read_bytes()
+        left = plan(*ARGS, "--resume", "--out", "out.jsonl")
+        assert (left["cases"], left["calls"]["low"]) == (8, 16)
+        assert Path("out.jsonl").read_bytes() == before
+        cached = plan(*ARGS, "--cache")
+        assert cached["targets"][0]["cached"] == 4
+        assert cached["targets"][0]["calls"]["low"] == 8
+        assert cached["judges"][0]["calls"]["low"] == 0
+        evaluate(*ARGS, "--resume", "--out", "out.jsonl")
+        done = plan(*ARGS, "--resume", "--out", "out.jsonl")
+        assert (done["cases"], done["calls"]["high"], done["cost_usd"]["high"]) == (0, 0, 0)
+
+
+def test_a_target_that_reports_its_cost_is_known_from_earlier_results(write: Write) -> None:
+    write("agent.py", 'def answer(request):\n    return {"text": "hello", "cost_usd": 0.25}\n')
+    write("targets.yaml", "targets: [{name: default, provider: python, function: 'agent.py:answer'}]")
+    write("a.jsonl", [a_case(f"c{number}", evaluators=[ANY]) for number in range(8)])
+    before = plan("a.jsonl")
+    assert before["cost_usd"] is None
+    assert "it would have to report its cost itself" in before["unknown"][0]
+    evaluate("a.jsonl", "--limit", "6")
+    after = plan("a.jsonl")
+    assert after["cost_usd"]["expected"] == pytest.approx(2.0)
+    assert after["cost_usd"]["basis"] == "history"
+
+
+def test_a_mock_and_a_dry_run_cost_nothing(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    write("a.jsonl", [a_case(f"c{number}", evaluators=[ANY]) for number in range(100)])
+    found = plan("a.jsonl")
+    assert (found["cost_usd"]["high"], found["calls"]["expected"]) == (0, 100)
+    assert found["detectable_effect"] == pytest.approx(0.187, abs=0.001)  # 2.80 · sqrt((1/9 + 2/6) / 100)
+    assert found["cases_for"] == {"0.05": 1396, "0.02": 8721}
+    assert plan("a.jsonl", "--dry-run")["cost_usd"]["high"] == 0
+
+
+def test_a_run_that_could_not_start_has_no_plan(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    write("a.jsonl", [a_case(evaluators=[ANY])])
+    assert "unknown target 'nobody'" in evaluate("a.jsonl", "--plan", "--target", "nobody", expect=2).stderr
+    assert "--format goes with --plan" in evaluate("a.jsonl", "--format", "json", expect=2).stderr
+    Path("targets.yaml").unlink()
+    with model_server(vendor) as server:
+        project(write, server)
+        ran = evaluate(*ARGS, "--plan", "--max-cost", "0.0001", expect=2)
+        assert "is less than one case" in ran.stderr
+
+
+def test_a_plan_of_many_cases_takes_no_more_memory(write: Write) -> None:
+    write("targets.yaml", "targets: [{name: default, provider: openai, model: m, api_key: k, pricing: {output: 1}}]")
+    write(".agentv/runs/x.json", json.dumps({"run_id": "x", "status": "done"}))  # so that history is looked for
+    peaks = []
+    for count in (1_000, 41_000):
+        write("a.jsonl", [a_case(f"c{number}", evaluators=[ANY]) for number in range(count)])
+        code = "import sys; from agentv.__main__ import main\nsys.argv[1:] = ['eval', 'a.jsonl', '--plan']\n"
+        code += f"try:\n    main()\nfinally:\n    {PRINT_PEAK_KB}"
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert f"{count:,} cases" in ran.stdout
+        peaks.append(int(ran.stdout.split()[-1]))
+    assert peaks[1] - peaks[0] < 8_000
