@@ -1,5 +1,6 @@
 """Spans of instrumented agents become the traces of their cases: real SDKs, as commands, servers and functions."""
 
+import asyncio
 import json
 import socket
 import subprocess
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from agentv import evaluate as evaluate_in_python
+from agentv.errors import ConfigError
 from tests.kits.otel import COMMAND, FUNCTION, POST, SERVER, command_project, traced_case
 from tests.kits.processes import start_process
 from tests.kits.project import Write, agentv, flat
@@ -298,6 +301,28 @@ def test_on_a_cluster_each_worker_collects(write: Write) -> None:
     path = command_project(write, *(traced_case(f"c{number}") for number in range(6)), agent=POST + POST_TWO)
     found = run(path, "--cluster", "local:2", "--workers", "2")
     assert [result["score"] for result in found] == [1.0] * 6
+
+
+def test_a_target_that_answers_in_batches_is_told_of(write: Write) -> None:
+    record = json.dumps({"id": "one", "text": "hello"})
+    entry = {"name": "default", "provider": "cli", "command_template": f"echo '{record}'", "provider_batching": True}
+    write("targets.yaml", json.dumps({"targets": [entry]}))
+    ran = evaluate(write("cases.jsonl", [traced_case("one")]), *COLLECT)
+    assert "warning: target 'default' answers all cases at once: its traces are not collected" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"collect_port": 4318}, "collect_port needs collect_traces=True"),
+        ({"collect_grace": 2.0}, "collect_grace needs collect_traces=True"),
+        ({"collect_traces": True, "collect_port": 70_000}, "cannot listen on port 70000"),
+    ],
+)
+def test_options_in_python_that_make_no_sense(write: Write, options: Any, message: str) -> None:
+    path = command_project(write, traced_case("one"))
+    with pytest.raises(ConfigError, match=message):
+        asyncio.run(evaluate_in_python(path, **options))
 
 
 def test_a_dry_run_collects_nothing(write: Write) -> None:
