@@ -14,6 +14,7 @@ import pytest
 
 from agentv import evaluate as evaluate_in_python
 from agentv.errors import ConfigError
+from tests.kits.agents import Agents
 from tests.kits.otel import COMMAND, FUNCTION, POST, SERVER, command_project, traced_case
 from tests.kits.processes import start_process
 from tests.kits.project import Write, agentv, flat
@@ -78,6 +79,15 @@ print(os.environ["OTEL_RESOURCE_ATTRIBUTES"])
     assert first[2] == "team=red,test.suite.name=cases,test.case.id=a%2C%20b%3Dc"
     assert json.loads(second[0])[0] != endpoint
     assert second[1] != first[1]
+
+
+@pytest.mark.parametrize("provider", ["claude-code", "codex", "vscode"])
+def test_coding_agents_are_told_as_well(write: Write, provider: str) -> None:
+    note = 'open(HERE / "told", "a").write(os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + " " + os.environ["TRACEPARENT"])'
+    Agents(write, provider).does(f"{note}\nsys.exit(3)\n").run(*COLLECT, "--collect-grace", "0", expect=1)
+    endpoint, traceparent = Path("told").read_text().split()
+    assert endpoint.startswith("http://127.0.0.1:")
+    assert traceparent.split("-")[1] == results("out.jsonl")[0]["trace_id"]
 
 
 def test_functions_see_the_span_of_the_case_and_need_no_exporter(write: Write) -> None:
