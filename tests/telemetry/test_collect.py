@@ -81,6 +81,18 @@ print(os.environ["OTEL_RESOURCE_ATTRIBUTES"])
     assert second[1] != first[1]
 
 
+def test_neither_a_proxy_nor_a_sampler_keeps_spans_from_the_collector(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    found = run(command_project(write, traced_case("one"), traced_case("x" * 200_000, "two")))
+    assert [result["score"] for result in found] == [1.0, 1.0]
+
+
 @pytest.mark.parametrize("provider", ["claude-code", "codex", "vscode"])
 def test_coding_agents_are_told_as_well(write: Write, provider: str) -> None:
     note = 'open(HERE / "told", "a").write(os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + " " + os.environ["TRACEPARENT"])'
