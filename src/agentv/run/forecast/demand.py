@@ -45,7 +45,7 @@ class JudgeCalls(NamedTuple):
 
 def is_batch(settings: TargetSettings | None) -> bool:
     """Return whether a target is asked through its vendor's batch API, which has prices of its own."""
-    return getattr(settings, "batch_api", None) is True
+    return settings is not None and settings.batch_api is True
 
 
 @dataclass
