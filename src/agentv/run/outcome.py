@@ -102,8 +102,7 @@ def result_of(
     """Return all that is known of a case. Weights that are all zero give a score of 0."""
     case, request, inputs = job.case, job.request, context.include_inputs
     response, known = outcome.response, outcome.known
-    trace = build_trace(known) if known else None
-    total = combine_scores(scored.results)
+    trace, total = build_trace(known) if known else None, combine_scores(scored.results)
     failure = outcome.failure if outcome.error is not None else "judge" if total.failed else None
     return EvalResult(
         timestamp=timestamp_now(),
