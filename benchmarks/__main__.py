@@ -10,6 +10,7 @@ NAMES = (
     "evaluating",
     "commands",
     "asking",
+    "batches",
     "comparing",
     "merging",
     "reporting",

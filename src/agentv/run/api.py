@@ -137,6 +137,8 @@ def _eval_options(paths: Paths, given: Options) -> EvalOptions:
         raise TypeError(f"unknown option {min(unknown)!r}")
     if trials < 1:
         raise ConfigError(f"trials is {trials}", hint="every case is run at least once")
+    if not 0 < (deadline := fields.get("batch_deadline", 1)) < float("inf"):
+        raise ConfigError(f"batch_deadline is {deadline!r}", hint="it is a number of seconds above 0")
     if fields.get("resume") and fields.get("out") is None:
         raise ConfigError("resume=True needs out, the results file to go on with")
     for name in ("collect_port", "collect_grace"):

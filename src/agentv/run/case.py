@@ -153,8 +153,7 @@ class CaseRunner:
             return None
         if workspaces is not None and workspaces.keep != "never":
             return None  # whether a workspace is kept is decided by the verdict
-        digest = job.planned.digest if self._plan.stand_in is None else f"{job.planned.digest} {self._run_id}"
-        key = pending_key(job.planned.name, digest, job.target.policy, request)
+        key = self._pending_key(job, request)
         known = self.rounds.pending.find(key)
         if known is None:
             return _WaitingCase(key, CaseJudging(job.case.dataset))
@@ -184,9 +183,19 @@ class CaseRunner:
             results=judging.results,
             replies=judging.replies,
             used=tuple(judging.used),
+            asked=tuple(id_ for _, id_, _ in judging.asked),
             metered=judging.meter.state(),
         )
         self.rounds.defer(job.case, job.trial, waiting.key, known, judging)
+
+    def _pending_key(self, job: Job, request: ProviderRequest) -> str:
+        digest = job.planned.digest if self._plan.stand_in is None else f"{job.planned.digest} {self._run_id}"
+        return pending_key(job.planned.name, digest, job.target.policy, request)
+
+    def forget(self, job: Job) -> None:
+        """Forget what is known of a job that has its result, though a run that was killed has not noted that."""
+        if self.rounds is not None and job.request is not None:
+            self.rounds.forget(self._pending_key(job, job.request))
 
     def written(self, job: Job) -> None:
         """Take note that the result of a job is in the sink."""

@@ -17,7 +17,7 @@ from agentv.cases.request import build_request
 from agentv.errors import AttachmentError
 from agentv.records import EvalCase, ProviderRequest
 from agentv.run.batches.batch import Batch
-from agentv.run.batches.vendor import VendorBatch, custom_id
+from agentv.run.batches.vendor import BatchTarget, VendorBatch, custom_id
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget
 from agentv.run.targets import OpenTarget, OpenTargets
 
@@ -142,9 +142,16 @@ class JobStream:
         target = self._targets.target(file, planned)
         return target.is_batch or target.vendor_batch is not None
 
-    def vendor_jobs(self, file: PlannedFile, name: str, batch: VendorBatch) -> Iterator[Job]:
+    def vendor_jobs(self, file: PlannedFile, name: str, batch: VendorBatch | None) -> Iterator[Job]:
         """Yield the jobs of a file that the vendor of a target answers in batches."""
         return self._jobs(file, [name], self._trials, batch)
+
+    def custom_ids(self, files: Sequence[PlannedFile], target: BatchTarget) -> Iterator[str]:
+        """Yield the names of the requests to a target that is asked in batches."""
+        for file in files:
+            for job in self.vendor_jobs(file, target.name, None):
+                if job.request is not None:
+                    yield custom_id(target, job.request)
 
     def settled_jobs(self, file: PlannedFile) -> Iterator[Job]:
         """Yield the jobs of a file whose targets have been asked: those that wait for their judges."""

@@ -260,6 +260,13 @@ class NewBatch:
         self.count += 1
         self.size += len(line)
 
+    def discard(self) -> None:
+        """Forget the requests: they are not to be submitted."""
+        for file in (self._requests, self._ids):
+            with contextlib.suppress(OSError):
+                file.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     def seal(self, intent: Intent) -> JournaledBatch:
         """Make it a batch of the journal, which is to be submitted. This process has it for itself."""
         try:

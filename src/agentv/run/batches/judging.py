@@ -4,6 +4,7 @@ A case whose judge is asked in a batch has no result yet. What its target answer
 found, is on disk meanwhile: it is paid for, and a kill does not lose it.
 """
 
+import asyncio
 import contextlib
 import os
 import tempfile
@@ -45,6 +46,8 @@ class PendingCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     results: dict[str, EvaluatorResult] = {}
     replies: dict[str, ProviderResponse] = {}
     used: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    """The ids of what its judges have yet to answer."""
     metered: MeterState = MeterState()
 
     def judging(self, dataset: str, evaluators: str) -> CaseJudging:
@@ -93,6 +96,11 @@ class PendingCases:
             hint = "make room, and go on with --resume"
             raise OutputError(f"cannot be written: {error.strerror}", file=path, hint=hint) from error
 
+    @property
+    def has_any(self) -> bool:
+        """Whether a case waits, or has waited."""
+        return self._folder.exists()
+
     def remove(self, key: str) -> None:
         """Forget a case: it has its result."""
         path = self._path(key)
@@ -111,13 +119,17 @@ class JudgeRounds:
 
     def __init__(self, options: BatchOptions, on_progress: Changed):
         self._options, self._on_progress, self._stack = options, on_progress, ExitStack()
-        self.close = self._stack.close
         self.pending = PendingCases()
         self._spools: dict[BatchTarget, IO[bytes]] = {}
         self._answered: dict[BatchTarget, list[VendorBatch]] = {}
         self._deferred = HashSet()
         self._last = HashSet()
         self._earlier: ReplyPlaces | None = None
+
+    def close(self) -> None:
+        """Close all files, and let others have the batches that are left."""
+        self._earlier = None
+        self._stack.close()
 
     @property
     def has_requests(self) -> bool:
@@ -141,11 +153,13 @@ class JudgeRounds:
         """Ask the judges all that was gathered, and wait for their replies."""
         spools, self._spools = self._spools, {}
         self._last, self._deferred = self._deferred, HashSet()
-        for target, spool in spools.items():
-            shown = partial(self._on_progress, f"{target.name} (judge)")
-            batch = VendorBatch(target, self._options, self._stack, shown)
-            await batch.ask(_read(spool))
-            self._answered.setdefault(target, []).append(batch)
+        async with asyncio.TaskGroup() as group:
+            for target, spool in spools.items():
+                shown = partial(self._on_progress, f"{target.name} (judge)")
+                batch = VendorBatch(target, self._options, self._stack, shown)
+                self._answered.setdefault(target, []).append(batch)
+                group.create_task(batch.ask(_read(spool)))
+        for spool in spools.values():
             spool.close()
 
     def reply(
@@ -181,6 +195,13 @@ class JudgeRounds:
             if not any(batch.deliver(id_) for batch in batches):
                 self._deliver_earlier(id_)
         self.pending.remove(key)
+
+    def forget(self, key: str) -> None:
+        """Forget a case that has its result, though a run that was killed has not noted that."""
+        if (known := self.pending.find(key)) is not None:
+            for id_ in (*known.used, *known.asked):
+                self._deliver_earlier(id_)
+            self.pending.remove(key)
 
     def _deliver_earlier(self, id_: str) -> None:
         """Take note that a request has its result which an earlier process had asked and read the reply to."""

@@ -5,7 +5,7 @@ memory of the run is needed. Requests that stand in a batch of the journal are n
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 from hashlib import blake2b
@@ -76,6 +76,26 @@ def max_requests(api: BatchApi) -> int:
     return MAX_BATCHES * int(SHARE * api.limits.requests)
 
 
+def forget_leftovers(target: BatchTarget, ids: Callable[[], Iterable[str]]) -> None:
+    """Forget what is left of batches whose requests, by these ids, all have results.
+
+    A run that was killed may have written a result and not have noted that.
+    """
+    with ExitStack() as stack:
+        places, found = ReplyPlaces(stack), False
+        stack.callback(places.release)
+        for batch in Journal().batches():
+            intent = batch.intent
+            if intent is None or (intent.target, intent.role) != (target.name, target.role):
+                continue
+            if batch.collected is not None and batch.lock():
+                places.add(batch)
+                found = True
+        for id_ in ids() if found else ():
+            if places.use(id_):
+                places.deliver(id_)
+
+
 class VendorBatch:
     """The requests of one target: in batches of this run, and in those of earlier ones."""
 
@@ -121,17 +141,22 @@ class VendorBatch:
                 places.add(batch)
         new: list[JournaledBatch] = []
         part: NewBatch | None = None
-        async for id_, request in requests:
-            if places.use(id_) or (line := await self._line(id_, request)) is None:
-                continue
-            if part is not None and self._is_full(part, line):
-                new.append(self._seal(part))
-                part = None
-            if part is None:
-                part = NewBatch(journal, new_key())
-                places.begin()
-            part.add(id_, line)
-            places.add_request(id_)
+        try:
+            async for id_, request in requests:
+                if places.use(id_) or (line := await self._line(id_, request)) is None:
+                    continue
+                if part is not None and self._is_full(part, line):
+                    new.append(self._seal(part))
+                    part = None
+                if part is None:
+                    part = NewBatch(journal, new_key())
+                    places.begin()
+                part.add(id_, line)
+                places.add_request(id_)
+        except BaseException:
+            if part is not None:
+                part.discard()
+            raise
         if part is not None:
             new.append(self._seal(part))
         return new

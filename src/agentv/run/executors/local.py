@@ -12,7 +12,7 @@ from agentv.notices import say
 from agentv.protocols import ResultSink
 from agentv.records import ProviderRequest
 from agentv.run.batches.batch import Batch
-from agentv.run.batches.vendor import VendorBatch
+from agentv.run.batches.vendor import VendorBatch, forget_leftovers
 from agentv.run.case import CaseRunner
 from agentv.run.forecast.budget import Budget
 from agentv.run.jobs import IsDone, JobStream, Lane, divide
@@ -65,7 +65,21 @@ class LocalExecutor:
                 async with asyncio.TaskGroup() as group:
                     stream = JobStream(self._plan, targets, rounds.is_settled)
                     lanes.start(group, runner.work, partial(_add_settled, stream))
+        if not lanes.is_closed:
+            _forget_leftovers(JobStream(self._plan, targets, None), self._plan, cases)
         tell_cache_hits(targets.caller.cache_hits)
+
+
+def _forget_leftovers(stream: JobStream, plan: Plan, cases: CaseRunner) -> None:
+    """Forget what is left of earlier runs in the journal of batches: all jobs of the plan have results now."""
+    for target, files in stream.vendor_targets().items():
+        assert target.vendor_batch is not None
+        forget_leftovers(target.vendor_batch, partial(stream.custom_ids, files, target.vendor_batch))
+    if cases.rounds is not None and cases.rounds.pending.has_any:
+        for file in plan.files:
+            for job in stream.settled_jobs(file):
+                cases.forget(job)
+        cases.rounds.close()
 
 
 def _add_settled(stream: JobStream, file: PlannedFile, lane: Lane) -> None:

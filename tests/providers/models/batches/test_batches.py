@@ -107,7 +107,7 @@ def test_an_answer_has_its_tokens_and_cost_and_no_duration(vendor: str, path: Pa
 
     with batch_server() as server:
         (response,) = with_model(server.target(vendor, pricing={"input": 1_000_000, "output": 2_000_000}), responses)
-    assert (response.token_usage.input, response.token_usage.output, response.cost_usd) == (11, 7, 25)
+    assert (response.token_usage.input, response.token_usage.output, response.cost_usd) == (11, 7, 12.5)
     assert (response.text, response.stop_reason) == ("echo: question 0", "stop")
     assert response.duration_ms is None
     assert response.ttft_ms is None
