@@ -10,7 +10,7 @@ import pytest
 from agentv.errors import ConfigError
 from agentv.formats.conversion import convert
 from agentv.providers import settings_type
-from agentv.providers.settings import Pricing
+from agentv.providers.pricing import Pricing
 from agentv.records import TokenUsage
 from agentv.targets.prices import PriceList
 from tests.kits.model_servers import Server, model_server

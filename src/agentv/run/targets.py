@@ -22,7 +22,8 @@ from agentv.notices import warn
 from agentv.processes.child import end_orphans
 from agentv.protocols import BatchProvider, Check, Checked, JudgeTarget, Provider
 from agentv.providers.models.batches.api import BatchModel
-from agentv.providers.settings import LanguageModelSettings, RetrySettings, TargetSettings
+from agentv.providers.models.settings import LanguageModelSettings
+from agentv.providers.settings import RetrySettings, TargetSettings
 from agentv.providers.workspaces.workspace import Workspaces
 from agentv.records import EvalCase, Problem, ProviderRequest, ProviderResponse
 from agentv.redact import clean

@@ -3,7 +3,9 @@
 from typing import NamedTuple
 
 from agentv.providers.mock import MockSettings
-from agentv.providers.settings import LanguageModelSettings, Pricing, RetrySettings, TargetSettings
+from agentv.providers.models.settings import LanguageModelSettings
+from agentv.providers.pricing import Pricing
+from agentv.providers.settings import RetrySettings, TargetSettings
 from agentv.records import TokenUsage
 from agentv.run.forecast.amounts import NOTHING, Range
 from agentv.run.forecast.demand import JudgeDemand, TargetDemand, is_batch
