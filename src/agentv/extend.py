@@ -20,6 +20,7 @@ from agentv.protocols import (
     WorkspaceUse,
     attach_outcome,
 )
+from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.settings import (
     IN_CACHE_KEY,
     NOT_IN_CACHE_KEY,
@@ -27,7 +28,6 @@ from agentv.providers.settings import (
     Amount,
     Count,
     Flag,
-    LanguageModelSettings,
     Number,
     RetrySettings,
     Seconds,

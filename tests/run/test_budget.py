@@ -92,6 +92,17 @@ def test_judges_and_the_cache_are_part_of_the_reckoning(write: Write) -> None:
         assert len(results("out.jsonl")) == 10
 
 
+def test_a_free_target_costs_what_its_judge_costs(write: Write) -> None:
+    judgement = '{"score": 1.0, "hits": [], "misses": []}'  # in 7 tokens, where up to 1,000 are allowed
+    with model_server(lambda _: judgement) as server:
+        judge = server.target("openai", name="judge", pricing={"output": 1000}, max_output_tokens=1000)
+        mock = {"name": "default", "provider": "mock", "response": "hello", "judge_target": "judge"}
+        write("targets.yaml", json.dumps({"targets": [mock, judge]}))
+        write("a.jsonl", [a_case(f"c{number}", evaluators=[{"type": "llm_judge"}]) for number in range(40)])
+        evaluate("a.jsonl", "--max-cost", "0.18", "--out", "out.jsonl", expect=1)
+        assert len(results("out.jsonl")) == 25  # which cost 0.007 each
+
+
 def test_no_case_is_started_that_would_end_too_late(write: Write) -> None:
     write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 300}\n")
     write("a.jsonl", [a_case(f"c{number}", evaluators=[ANY]) for number in range(200)])

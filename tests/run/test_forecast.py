@@ -172,6 +172,25 @@ def test_a_target_that_reports_its_cost_is_known_from_earlier_results(write: Wri
     assert after["cost_usd"]["basis"] == "history"
 
 
+def test_batches_cost_half_and_may_take_a_day(write: Write) -> None:
+    with model_server(vendor) as server:
+        project(write, server, judging=ANY)
+        live = plan(*ARGS)
+        project(write, server, judging=ANY, batch_api=True)
+        batch = plan(*ARGS)
+        assert batch["cost_usd"]["expected"] == pytest.approx(live["cost_usd"]["expected"] / 2)
+        assert batch["duration_seconds"]["high"] >= 86_400 > live["duration_seconds"]["high"]
+
+
+def test_time_is_no_shorter_than_limits_allow(write: Write) -> None:
+    with model_server(vendor) as server:
+        project(write, server, judging=ANY, requests_per_minute=1)
+        assert plan(*ARGS, "--workers", "12")["duration_seconds"]["expected"] == 12 * 60
+        project(write, server, judging=ANY)
+        alone, together = (plan(*ARGS, "--workers", number)["duration_seconds"]["expected"] for number in ("1", "12"))
+        assert alone > 5 * together
+
+
 def test_a_mock_and_a_dry_run_cost_nothing(write: Write) -> None:
     write("targets.yaml", MOCK)
     write("a.jsonl", [a_case(f"c{number}", evaluators=[ANY]) for number in range(100)])

@@ -10,7 +10,7 @@ import pytest
 from agentv.errors import ConfigError
 from agentv.formats.conversion import convert
 from agentv.providers import settings_type
-from agentv.providers.settings import Pricing
+from agentv.providers.pricing import Pricing
 from agentv.records import TokenUsage
 from agentv.targets.prices import PriceList
 from tests.kits.model_servers import Server, model_server
@@ -142,6 +142,8 @@ def test_money_is_in_the_results_the_summary_and_the_record(write: Write, server
     assert summary["cost_usd"] == pytest.approx(2 * ANSWER)
     assert summary["judge_cost_usd"] == pytest.approx(2 * JUDGEMENT)
     assert summary["spent_usd"] == pytest.approx(2 * ANSWER + 2 * JUDGEMENT)
+    assert agentv("report", "out.jsonl", "--out", "page.html").returncode == 0
+    assert "for judges" in Path("page.html").read_text()
     shown = agentv("show", "out.jsonl", "--eval-id", "c0").stdout
     assert "judge judge (1 call, $1.8e-05)" in shown
 

@@ -1,5 +1,6 @@
 """Spans of instrumented agents become the traces of their cases: real SDKs, as commands, servers and functions."""
 
+import asyncio
 import json
 import socket
 import subprocess
@@ -11,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from agentv import evaluate as evaluate_in_python
+from agentv.errors import ConfigError
+from tests.kits.agents import Agents
 from tests.kits.otel import COMMAND, FUNCTION, POST, SERVER, command_project, traced_case
 from tests.kits.processes import start_process
 from tests.kits.project import Write, agentv, flat
@@ -75,6 +79,27 @@ print(os.environ["OTEL_RESOURCE_ATTRIBUTES"])
     assert first[2] == "team=red,test.suite.name=cases,test.case.id=a%2C%20b%3Dc"
     assert json.loads(second[0])[0] != endpoint
     assert second[1] != first[1]
+
+
+def test_neither_a_proxy_nor_a_sampler_keeps_spans_from_the_collector(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    found = run(command_project(write, traced_case("one"), traced_case("x" * 200_000, "two")))
+    assert [result["score"] for result in found] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("provider", ["claude-code", "codex", "vscode"])
+def test_coding_agents_are_told_as_well(write: Write, provider: str) -> None:
+    note = 'open(HERE / "told", "a").write(os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + " " + os.environ["TRACEPARENT"])'
+    Agents(write, provider).does(f"{note}\nsys.exit(3)\n").run(*COLLECT, "--collect-grace", "0", expect=1)
+    endpoint, traceparent = Path("told").read_text().split()
+    assert endpoint.startswith("http://127.0.0.1:")
+    assert traceparent.split("-")[1] == results("out.jsonl")[0]["trace_id"]
 
 
 def test_functions_see_the_span_of_the_case_and_need_no_exporter(write: Write) -> None:
@@ -298,6 +323,28 @@ def test_on_a_cluster_each_worker_collects(write: Write) -> None:
     path = command_project(write, *(traced_case(f"c{number}") for number in range(6)), agent=POST + POST_TWO)
     found = run(path, "--cluster", "local:2", "--workers", "2")
     assert [result["score"] for result in found] == [1.0] * 6
+
+
+def test_a_target_that_answers_in_batches_is_told_of(write: Write) -> None:
+    record = json.dumps({"id": "one", "text": "hello"})
+    entry = {"name": "default", "provider": "cli", "command_template": f"echo '{record}'", "provider_batching": True}
+    write("targets.yaml", json.dumps({"targets": [entry]}))
+    ran = evaluate(write("cases.jsonl", [traced_case("one")]), *COLLECT)
+    assert "warning: target 'default' answers all cases at once: its traces are not collected" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"collect_port": 4318}, "collect_port needs collect_traces=True"),
+        ({"collect_grace": 2.0}, "collect_grace needs collect_traces=True"),
+        ({"collect_traces": True, "collect_port": 70_000}, "cannot listen on port 70000"),
+    ],
+)
+def test_options_in_python_that_make_no_sense(write: Write, options: Any, message: str) -> None:
+    path = command_project(write, traced_case("one"))
+    with pytest.raises(ConfigError, match=message):
+        asyncio.run(evaluate_in_python(path, **options))
 
 
 def test_a_dry_run_collects_nothing(write: Write) -> None:

@@ -5,7 +5,8 @@ from contextlib import suppress
 
 from agentv.cases.attachments import find_attachment, media_type
 from agentv.errors import AttachmentError
-from agentv.providers.settings import LanguageModelSettings, TargetSettings
+from agentv.providers.models.settings import LanguageModelSettings
+from agentv.providers.settings import TargetSettings
 from agentv.records import EvalCase, FileBlock, Media, Problem, Role
 
 

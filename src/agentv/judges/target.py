@@ -9,7 +9,8 @@ from typing import NamedTuple, Protocol
 
 from agentv.errors import ConfigError, ProviderError, nearest
 from agentv.protocols import JudgeTarget, Provider
-from agentv.providers.settings import LanguageModelSettings, TargetSettings
+from agentv.providers.models.settings import LanguageModelSettings
+from agentv.providers.settings import TargetSettings
 from agentv.records import EvalCase, ProviderRequest, ProviderResponse
 
 

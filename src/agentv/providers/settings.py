@@ -17,7 +17,7 @@ from agentv.formats.conversion import Misfit
 from agentv.formats.fingerprint import digest
 from agentv.formats.wire import camel_name
 from agentv.protocols import BatchProvider, Provider
-from agentv.records import Media, TokenUsage
+from agentv.records import Media
 from agentv.redact import MASK, is_secret_name
 
 SECRET = Meta(extra={"secret": True})
@@ -171,126 +171,6 @@ class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fi
     ] = None
     requests_per_minute: Annotated[Rate | None, Meta(description="A limit of your own."), NOT_IN_CACHE_KEY] = None
     tokens_per_minute: Annotated[Rate | None, Meta(description="A limit of your own."), NOT_IN_CACHE_KEY] = None
-
-
-class LongPricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """USD for a million tokens of a request with a long input; what is left out costs as it does otherwise."""
-
-    above: Annotated[int, Meta(ge=1, description="The prices are for requests with more input tokens than this.")]
-    input: Amount | None = None
-    output: Amount | None = None
-    cached: Amount | None = None
-    cache_write: Amount | None = None
-
-
-class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """USD for a million tokens."""
-
-    input: Amount | None = None
-    output: Amount | None = None
-    cached: Annotated[Amount | None, Meta(description="Read from the cache; as input if left out.")] = None
-    cache_write: Annotated[Amount | None, Meta(description="Written to the cache; as input if left out.")] = None
-    reasoning: Annotated[Amount | None, Meta(description="Thought before the answer; as output if left out.")] = None
-    batch_input: Annotated[
-        Amount | None, Meta(description="Input that is sent through a batch API; half of input if left out.")
-    ] = None
-    batch_output: Annotated[
-        Amount | None, Meta(description="Output that comes from a batch API; half of output if left out.")
-    ] = None
-    long: Annotated[tuple[LongPricing, ...] | None, Meta(description="Other prices for long inputs.")] = None
-
-    def cost(self, usage: TokenUsage, *, batch: bool = False) -> float:
-        """Return what the tokens cost in USD; of a request that went through a batch API, if `batch` is true."""
-        tier = self._long(usage.input or 0)
-        price, output = _first(tier.input, self.input, 0), _first(tier.output, self.output, 0)
-        cached_price = _first(tier.cached, self.cached, price)
-        written_price = _first(tier.cache_write, self.cache_write, price)
-        thought_price = _first(tier.output, self.reasoning, output)
-        if batch:
-            listed = (self.batch_input, self.batch_output) if not tier.above else (None, None)
-            price, output = _first(listed[0], price / 2), _first(listed[1], output / 2)
-            cached_price, written_price = cached_price / 2, written_price / 2
-            thought_price = output if self.reasoning is None else thought_price / 2
-        cached, written, thought = usage.cached or 0, usage.cache_write or 0, usage.reasoning or 0
-        fresh, said = max(0, (usage.input or 0) - cached - written), max(0, (usage.output or 0) - thought)
-        tokens = fresh * price + cached * cached_price + written * written_price
-        return (tokens + said * output + min(thought, usage.output or 0) * thought_price) / 1_000_000
-
-    def _long(self, tokens: int) -> LongPricing:
-        """Return the prices for this much input that are others; none, if they are not."""
-        found = [tier for tier in self.long or () if tokens > tier.above]
-        return max(found, key=lambda tier: tier.above, default=_NOT_LONG)
-
-
-_NOT_LONG = LongPricing(above=0)
-
-
-def _first(*prices: float | str | None) -> float:
-    """Return the first price that is given; variables have been filled in by now."""
-    return next(float(price) for price in prices if price is not None)
-
-
-class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A language model behind a vendor's API."""
-
-    retries: ClassVar[int] = 3
-    has_batch_api: ClassVar[bool] = True
-
-    efforts: ClassVar[tuple[str, ...]] = ()
-    """What `reasoning_effort` may be; nothing if the vendor has no such setting."""
-
-    max_media_bytes: ClassVar[int] = 50_000_000
-    """How many bytes the images and PDFs of a case may have."""
-
-    model: Annotated[Text | None, Meta(description="The model's name, as the vendor calls it.")] = None
-    api_key: Annotated[Secret | None, Meta(description="Write ${{ VARIABLE }}: keys do not belong in Git.")] = None
-    temperature: Annotated[Number | None, Meta(description="Not sent if left out.")] = None
-    max_output_tokens: Annotated[Count | None, Meta(description="Not sent if left out.")] = None
-    system_prompt: Annotated[str | None, Meta(description="Goes before the case's own system message.")] = None
-    options: Annotated[dict[str, Any] | None, Meta(description="Goes into the vendor's request as it is.")] = None
-    pricing: Annotated[Pricing | None, Meta(description="What tokens cost, to report what a run cost."), IS_PRICE] = (
-        None
-    )
-    reasoning_effort: Annotated[
-        Text | None, Meta(description="How much the model thinks, in the vendor's words; not sent if left out.")
-    ] = None
-    stream: Annotated[
-        Flag | None, Meta(description="Take the answer as it is written, and tell the time to the first token.")
-    ] = None
-
-    batch_poll_seconds: Annotated[
-        Seconds | None,
-        Meta(description="The time between two looks at a batch; 1 growing to 30 if left out."),
-        NOT_IN_CACHE_KEY,
-    ] = None
-
-    def validate(self) -> Iterator[Misfit]:
-        yield from super().validate()
-        if self.batch_api is True and self.stream is True:
-            yield Misfit(("stream",), "there is a 'batch_api' too, and nothing is streamed in batches", "leave one out")
-        effort = self.reasoning_effort
-        if effort is not None and effort not in self.efforts and not effort.startswith("${{"):
-            hint = f"one of {', '.join(self.efforts)}" if self.efforts else "leave it out"
-            yield Misfit(("reasoning_effort",), f"{self.provider} has no effort {effort!r}", hint)
-
-    def check_media(self, media: Sequence[Media]) -> Misfit | None:
-        if not self.takes_media:
-            return super().check_media(media)
-        sizes = {each.value: _size(each.path) for each in media}
-        total, most = sum(sizes.values()), self.max_media_bytes
-        if total <= most:
-            return None
-        largest = max(sizes, key=sizes.__getitem__)
-        what = f"{largest} has" if len(sizes) == 1 else f"{largest} and the other images and PDFs have"
-        message = f"{what} {total / 1e6:.1f} MB, and {self.provider} takes at most {most / 1e6:.0f} MB in a request"
-        return Misfit((), message, "make it smaller, or attach only the pages that matter")
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0  # who reads it tells of it
 
 
 def secret_fields(type_: type) -> frozenset[str]:

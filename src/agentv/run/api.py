@@ -141,6 +141,9 @@ def _eval_options(paths: Paths, given: Options) -> EvalOptions:
         raise ConfigError(f"batch_deadline is {deadline!r}", hint="it is a number of seconds above 0")
     if fields.get("resume") and fields.get("out") is None:
         raise ConfigError("resume=True needs out, the results file to go on with")
+    for name in ("collect_port", "collect_grace"):
+        if fields.get(name) is not None and not fields.get("collect_traces"):
+            raise ConfigError(f"{name} needs collect_traces=True")
     listed = [paths] if isinstance(paths, str | Path) else paths
     for name in ("targets", "prices", "out", "failed_in", "dump_prompts", "dump_traces"):
         if fields.get(name) is not None:

@@ -7,7 +7,7 @@ import msgspec
 
 from agentv.protocols import ResultSink
 from agentv.providers import ALIASES
-from agentv.providers.settings import LanguageModelSettings
+from agentv.providers.models.settings import LanguageModelSettings
 from agentv.records import EvalResult
 from agentv.redact import clean
 from agentv.run.output import mask_result

@@ -104,7 +104,6 @@ def result_of(
     response, known = outcome.response, outcome.known
     trace = build_trace(known) if known else None
     total = combine_scores(scored.results)
-    failure = outcome.failure if outcome.error is not None else "judge" if total.failed else None
     return EvalResult(
         timestamp=timestamp_now(),
         run_id=context.run_id,
@@ -136,7 +135,7 @@ def result_of(
         judge_metrics=scored.judges,
         error=outcome.error,
         error_details=outcome.details,
-        failure=failure,
+        failure=outcome.failure if outcome.error is not None else "judge" if total.failed else None,
         dry_run=context.dry_run,
         trace=trace if context.include_trace else None,
         trace_complete=known.trace_complete if known else None,

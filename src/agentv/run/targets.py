@@ -22,7 +22,8 @@ from agentv.notices import warn
 from agentv.processes.child import end_orphans
 from agentv.protocols import BatchProvider, Check, Checked, JudgeTarget, Provider
 from agentv.providers.models.batches.api import BatchModel
-from agentv.providers.settings import LanguageModelSettings, RetrySettings, TargetSettings
+from agentv.providers.models.settings import LanguageModelSettings
+from agentv.providers.settings import RetrySettings, TargetSettings
 from agentv.providers.workspaces.workspace import Workspaces
 from agentv.records import EvalCase, Problem, ProviderRequest, ProviderResponse
 from agentv.redact import clean
@@ -170,10 +171,14 @@ class OpenTargets:
         return not self._plan.dry_run and any(target.vendor_batch is not None for target in judges)
 
     def warn_of_limits(self) -> None:
-        """Warn of targets that take fewer cases at once than were asked for."""
+        """Warn of targets that do less than was asked for: fewer cases at once, or no traces."""
         for name in dict.fromkeys(target.name for target in self._plan.targets if target.is_alone):
             if (self._asked or 1) > 1:
                 message = f"target {name!r} can only do one thing at a time: using 1 worker for it"
+                warn(Problem(message=message, severity="warning"))
+        for target in self._open.values():
+            if self.collector is not None and target.is_batch:
+                message = f"target {target.name!r} answers all cases at once: its traces are not collected"
                 warn(Problem(message=message, severity="warning"))
 
     def target(self, file: PlannedFile, target: PlannedTarget) -> OpenTarget:

@@ -14,7 +14,8 @@ import msgspec
 
 from agentv.errors import ConfigError
 from agentv.formats.yaml import Place
-from agentv.providers.settings import LongPricing, Pricing, TargetSettings
+from agentv.providers.pricing import LongPricing, Pricing
+from agentv.providers.settings import TargetSettings
 from agentv.records import Problem
 from agentv.targets.read import TargetEntry, TargetList
 

@@ -12,8 +12,9 @@ import msgspec
 from agentv.errors import AgentvError, ConfigError, ProviderError, SettingError, nearest
 from agentv.protocols import BatchProvider, Checked, Provider
 from agentv.providers.cli.provider import CliSettings
+from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.network import NetworkProvider
-from agentv.providers.settings import LanguageModelSettings, TargetSettings
+from agentv.providers.settings import TargetSettings
 from agentv.records import Problem
 from agentv.targets.read import TargetEntry, TargetList, read_targets
 

@@ -55,9 +55,10 @@ class Collector:
         port = self._options.port or 0
         try:
             self._server = _Server((HOST, port), _Handler)
-        except OSError as error:
+        except (OSError, OverflowError) as error:  # it is taken, or is none
             hint = "choose another with --collect-port, or leave it out: then a free one is taken"
-            message = f"--collect-traces cannot listen on port {port} of {HOST}: {error.strerror or error}"
+            reason = getattr(error, "strerror", None) or error
+            message = f"--collect-traces cannot listen on port {port} of {HOST}: {reason}"
             raise ConfigError(message, hint=hint) from error
         self._server.collector = self
         self.base = f"http://{HOST}:{self._server.server_port}"

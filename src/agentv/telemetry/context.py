@@ -11,10 +11,14 @@ from agentv.records import ProviderRequest, TraceContext
 ENDPOINT_HEADER = "x-agentv-otlp-endpoint"
 PROTOCOL = "http/protobuf"
 _SIGNALS = ("TRACES", "LOGS", "METRICS")
-_REPLACED = frozenset(
-    f"OTEL_EXPORTER_OTLP_{signal}_{what}".encode() for signal in _SIGNALS for what in ("ENDPOINT", "PROTOCOL")
+_LEFT_OUT = frozenset(
+    [b"OTEL_TRACES_EXPORTER", b"OTEL_TRACES_SAMPLER", b"OTEL_TRACES_SAMPLER_ARG"]
+    + [f"OTEL_EXPORTER_OTLP_{signal}_{what}".encode() for signal in _SIGNALS for what in ("ENDPOINT", "PROTOCOL")]
 )
-"""Variables that would win over those that we set."""
+"""Variables that would win over those that we set, or keep spans back: they may be meant for `--otel`."""
+_PROXIES = (b"HTTP_PROXY", b"http_proxy", b"ALL_PROXY", b"all_proxy")
+MOST_CHARACTERS = 1000
+"""Of a name in a variable: an environment is not for long texts."""
 
 
 def new_trace_id() -> str:
@@ -36,8 +40,12 @@ def new_context(request: ProviderRequest, base: str, token: str) -> TraceContext
         span_id=case_span_id(trace_id),
         endpoint=f"{base}/{token}",
         collector=base,
-        resource=",".join(f"{name}={quote(value, safe='')}" for name, value in about.items() if value),
+        resource=",".join(f"{name}={_quote(value)}" for name, value in about.items() if value),
     )
+
+
+def _quote(value: str) -> str:
+    return quote(value[:MOST_CHARACTERS], safe="", errors="replace")
 
 
 def with_variables(environment: Mapping[bytes, bytes], context: TraceContext | None) -> Mapping[bytes, bytes]:
@@ -46,12 +54,26 @@ def with_variables(environment: Mapping[bytes, bytes], context: TraceContext | N
         return environment
     ours = context.resource.encode()
     before = environment.get(b"OTEL_RESOURCE_ATTRIBUTES", b"")
-    kept = {name: value for name, value in environment.items() if name not in _REPLACED}
-    return kept | {
-        b"OTEL_EXPORTER_OTLP_ENDPOINT": os.fsencode(context.endpoint),
-        b"OTEL_EXPORTER_OTLP_PROTOCOL": PROTOCOL.encode(),
-        b"OTEL_RESOURCE_ATTRIBUTES": b",".join(part for part in (before, ours) if part),
-        b"TRACEPARENT": context.traceparent.encode(),
+    kept = {name: value for name, value in environment.items() if name not in _LEFT_OUT}
+    return (
+        kept
+        | _without_proxy(environment)
+        | {
+            b"OTEL_EXPORTER_OTLP_ENDPOINT": os.fsencode(context.endpoint),
+            b"OTEL_EXPORTER_OTLP_PROTOCOL": PROTOCOL.encode(),
+            b"OTEL_RESOURCE_ATTRIBUTES": b",".join(part for part in (before, ours) if part),
+            b"TRACEPARENT": context.traceparent.encode(),
+        }
+    )
+
+
+def _without_proxy(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the variables that keep what goes to the collector from a proxy, if there is one."""
+    if not any(environment.get(name) for name in _PROXIES):
+        return {}
+    return {
+        name: b",".join(part for part in (environment.get(name, b""), b"127.0.0.1") if part)
+        for name in (b"NO_PROXY", b"no_proxy")
     }
 
 

@@ -12,7 +12,8 @@ from agentv.protocols import Provider
 from agentv.providers.agents.agent import CodingAgent, CodingAgentSettings
 from agentv.providers.agents.transcript import AgentFailure, InnerRetry, Transcript, may_pass
 from agentv.providers.network import server_message
-from agentv.providers.settings import IS_PRICE, Pricing
+from agentv.providers.pricing import Pricing
+from agentv.providers.settings import IS_PRICE
 from agentv.records import Json, ProviderRequest, TokenUsage
 
 INPUTS = {

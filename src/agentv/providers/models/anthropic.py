@@ -14,7 +14,8 @@ from agentv.providers.models.batches.anthropic import AnthropicBatches
 from agentv.providers.models.batches.api import BatchApi
 from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json, split_system
 from agentv.providers.models.sdk import SdkModel
-from agentv.providers.settings import Count, LanguageModelSettings, Text
+from agentv.providers.models.settings import LanguageModelSettings
+from agentv.providers.settings import Count, Text
 from agentv.records import Json, TokenUsage, ToolCall
 
 MAX_TOKENS = 4096

@@ -6,8 +6,8 @@ import msgspec
 
 from agentv.errors import ProviderError
 from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json
+from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.network import server_message
-from agentv.providers.settings import LanguageModelSettings
 from agentv.records import Json, TokenUsage, ToolCall
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")

@@ -21,8 +21,9 @@ from agentv.providers.models.batches.api import BatchApi
 from agentv.providers.models.batches.gemini import GeminiBatches
 from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json, split_system
 from agentv.providers.models.model import LanguageModel
+from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.network import connection_error, excerpt
-from agentv.providers.settings import LanguageModelSettings, Text
+from agentv.providers.settings import Text
 from agentv.providers.transport import make_transport
 from agentv.records import Json, ProviderRequest, TokenUsage, ToolCall
 

@@ -12,8 +12,8 @@ from agentv.errors import ProviderError
 from agentv.providers.models.batches.api import BatchApi
 from agentv.providers.models.conversation import Completion, Prompt, Turn, turns_of
 from agentv.providers.models.media import load_media
+from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.network import NetworkProvider
-from agentv.providers.settings import LanguageModelSettings
 from agentv.records import Json, Message, ProviderRequest, ProviderResponse
 
 S = TypeVar("S", bound=LanguageModelSettings)

@@ -11,7 +11,8 @@ from agentv.providers.models.batches.openai import OpenAIBatches
 from agentv.providers.models.chat_completions import ChatCompletions
 from agentv.providers.models.responses import Responses
 from agentv.providers.models.sdk import Format, SdkModel
-from agentv.providers.settings import LanguageModelSettings, Text
+from agentv.providers.models.settings import LanguageModelSettings
+from agentv.providers.settings import Text
 from agentv.records import Json
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")

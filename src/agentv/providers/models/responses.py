@@ -8,8 +8,8 @@ import msgspec
 from agentv.errors import ProviderError
 from agentv.providers.models.chat_completions import arguments
 from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json
+from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.network import excerpt, server_message
-from agentv.providers.settings import LanguageModelSettings
 from agentv.records import Json, TokenUsage, ToolCall
 
 ENDS = ("response.completed", "response.incomplete", "response.failed")

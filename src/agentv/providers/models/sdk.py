@@ -17,8 +17,8 @@ import msgspec
 from agentv.errors import ProviderError
 from agentv.providers.models.conversation import Completion, Prompt
 from agentv.providers.models.model import LanguageModel
+from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.network import connection_error, excerpt
-from agentv.providers.settings import LanguageModelSettings
 from agentv.providers.transport import make_transport
 from agentv.records import Json, ProviderRequest
 

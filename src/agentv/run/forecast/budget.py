@@ -6,7 +6,7 @@ are within the budget. What is expected is the mean of what cases of the target 
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from agentv.errors import ConfigError
@@ -51,8 +51,18 @@ class _Mean:
 class Budget:
     """Admits cases one by one, and is told what each took."""
 
-    def __init__(self, limits: Limits, expected: Mapping[str, Expected], reserved: float = 0.0):
-        """`expected` is by target; `reserved` is money that is kept back for what comes after the cases."""
+    def __init__(
+        self,
+        limits: Limits,
+        expected: Mapping[str, Expected],
+        reserved: float = 0.0,
+        free: Collection[str] = (),
+    ):
+        """`expected` is by target; `reserved` is money that is kept back for what comes after the cases.
+
+        The answers of `free` targets cost nothing.
+        """
+        self._free = frozenset(free)
         self.limits, self.spent, self.is_exhausted = limits, 0.0, False
         self._costs = {name: _Mean(each.cost) for name, each in expected.items()}
         self._seconds = {name: _Mean(each.seconds) for name, each in expected.items()}
@@ -87,7 +97,7 @@ class Budget:
     def finished(self, target: str, result: EvalResult, seconds: float) -> None:
         """Take note of what a case took that was admitted."""
         self._in_flight[target] -= 1
-        cost = cost_of(result)
+        cost = cost_of(result, is_free=target in self._free)
         self.spent += self._costs[target].value if cost is None else cost
         if cost is not None and result.error is None:
             self._costs[target].add(cost)
@@ -110,11 +120,14 @@ class Budget:
         return max((mean.value for mean in self._costs.values()), default=0.0)
 
 
-def cost_of(result: EvalResult) -> float | None:
-    """Return what a case has cost this run; None if that is not known. A call that has failed costs nothing."""
+def cost_of(result: EvalResult, *, is_free: bool = False) -> float | None:
+    """Return what a case has cost this run; None if that is not known. A call that has failed costs nothing.
+
+    `is_free` says that answers of the target cost nothing.
+    """
     metrics = result.execution_metrics
     judges = [judge.cost_usd or 0.0 for judge in (result.judge_metrics or {}).values()]
-    if metrics is not None and metrics.cached:
+    if is_free or (metrics is not None and metrics.cached):
         return sum(judges)
     cost = metrics.cost_usd if metrics is not None else None
     if cost is None:
@@ -159,7 +172,8 @@ def make_budget(limits: Limits, forecast: Forecast) -> Budget:
     expected = {
         part.name: Expected(_each(part, "cost_usd") + judging, _known_seconds(part)) for part in forecast.targets
     }
-    budget = Budget(limits, expected, reserved)
+    free = [part.name for part in forecast.targets if part.cost_usd is not None and not part.cost_usd.high]
+    budget = Budget(limits, expected, reserved, free)
     if limits.max_cost is not None and forecast.jobs:
         _check_one_case(limits.max_cost, expected, reserved)
     return budget

@@ -43,6 +43,11 @@ class JudgeCalls(NamedTuple):
     high: int
 
 
+def is_batch(settings: TargetSettings | None) -> bool:
+    """Return whether a target is asked through its vendor's batch API, which has prices of its own."""
+    return settings is not None and settings.batch_api is True
+
+
 @dataclass
 class TargetDemand:
     """What one target is asked for."""

@@ -3,10 +3,12 @@
 from typing import NamedTuple
 
 from agentv.providers.mock import MockSettings
-from agentv.providers.settings import LanguageModelSettings, Pricing, RetrySettings, TargetSettings
+from agentv.providers.models.settings import LanguageModelSettings
+from agentv.providers.pricing import Pricing
+from agentv.providers.settings import RetrySettings, TargetSettings
 from agentv.records import TokenUsage
 from agentv.run.forecast.amounts import NOTHING, Range
-from agentv.run.forecast.demand import JudgeDemand, TargetDemand
+from agentv.run.forecast.demand import JudgeDemand, TargetDemand, is_batch
 from agentv.run.forecast.history import Taken
 from agentv.targets.prices import own_pricing, takes_pricing
 
@@ -82,11 +84,6 @@ def judge_amounts(judge: JudgeDemand, taken: Taken | None, most: int) -> Amounts
     texts = shared + Range(share * low, share * calls, share * most)
     sent = texts.times(*CHARACTERS) + OVERHEAD.times(low, calls, most)
     return _priced(sent, _limited(JUDGEMENT, settings).times(low, calls, most), seconds, calls, settings)
-
-
-def is_batch(settings: TargetSettings | None) -> bool:
-    """Return whether a target is asked through its vendor's batch API."""
-    return getattr(settings, "batch_api", None) is True
 
 
 def _from_history(taken: Taken, more: int, settings: TargetSettings | None) -> Amounts:

@@ -7,7 +7,7 @@ from typing import Any
 from agentv.calls.caller import TIMEOUT_SECONDS
 from agentv.providers.settings import RetrySettings
 from agentv.run.forecast.amounts import NOTHING, Range
-from agentv.run.forecast.demand import Demand, ForecastOptions, JudgeDemand, Key, TargetDemand, demand_of
+from agentv.run.forecast.demand import Demand, ForecastOptions, JudgeDemand, Key, TargetDemand, demand_of, is_batch
 from agentv.run.forecast.estimate import Amounts, answer_amounts, judge_amounts, retries_of
 from agentv.run.forecast.history import History, Taken, read_history
 from agentv.run.forecast.record import Basis, Figure, Forecast, PartForecast
@@ -21,6 +21,8 @@ BETWEEN, WITHIN = 4 / 9, 2 / 3
 With pass or fail at even odds these are 1/9 and 1/6, the usual assumptions where nothing is known."""
 VARIANCE, LEAST_VARIANCE = 1 / 4, 0.01
 EFFECTS = (0.05, 0.02)
+BATCH_SECONDS = Range(0.0, 1800.0, 86_400.0)
+"""How long a vendor takes for its batches: no more than a day, and mostly far less."""
 START_SECONDS = Range(0.0, 0.5, 10.0)
 """How long a run takes besides its calls."""
 
@@ -144,16 +146,21 @@ def _duration(parts: Sequence[PartForecast], demand: Demand, workers: int) -> Fi
         (part.duration_seconds.high / max(part.answers, 1) for part in parts if part.duration_seconds), default=0
     )
     time = Range(whole.low, whole.expected, whole.high).times(share, share, share) + START_SECONDS
-    slowest = max((_slowest(target) for target in demand.targets.values()), default=0.0)
+    asked = [*(target.settings for target in demand.targets.values())]
+    batches = sum(map(is_batch, [*asked, *(judge.settings for judge in demand.judges.values())]))
+    time += BATCH_SECONDS.times(batches, batches, batches)
+    slowest = max(map(_slowest, demand.targets.values(), parts), default=0.0)  # targets come first in the parts
     high = max(time.high + min(longest, TIMEOUT_SECONDS), 2 * slowest)
     return _figure(Range(time.low, max(time.expected, slowest), high), whole.basis)
 
 
-def _slowest(target: TargetDemand) -> float:
-    """Return the seconds that the limit of requests a minute makes a target take."""
+def _slowest(target: TargetDemand, part: PartForecast) -> float:
+    """Return the seconds that a target takes at least, by its limits: of calls at once, and of requests a minute."""
     asked, settings = target.jobs - target.cached, target.settings
     rate = settings.requests_per_minute if isinstance(settings, RetrySettings) else None
-    return 60 * asked / rate if isinstance(rate, int | float) else 0.0
+    paced = 60 * asked / rate if isinstance(rate, int | float) else 0.0
+    work = part.duration_seconds.expected if part.duration_seconds is not None else 0.0
+    return max(paced, work / target.limit)
 
 
 def _unknown(targets: Iterable[PartForecast], judges: Iterable[PartForecast]) -> Iterable[str]:

@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 
 from agentv.errors import AgentvError
-from agentv.providers.settings import Pricing
+from agentv.providers.settings import TargetSettings
 from agentv.records import JudgeMetrics, TokenUsage
 from agentv.results.read import read_records
 from agentv.results.runs import read_runs
 from agentv.results.views import DigestsView, VerdictView
 from agentv.run.forecast.amounts import Sample
-from agentv.run.forecast.demand import Demand, TargetDemand
+from agentv.run.forecast.demand import Demand, TargetDemand, is_batch
 from agentv.targets.prices import own_pricing
 
 MAX_RUNS, MAX_RESULTS = 20, 100_000
@@ -70,7 +70,7 @@ def read_history(demand: Demand, runs: Path) -> History:
     """Return what earlier results of the same targets and cases took; a file that cannot be read is passed over."""
     history = History()
     targets = {target.digest: target for target in demand.targets.values()}
-    judges = {judge.name: own_pricing(judge.settings) for judge in demand.judges.values()}
+    judges = {judge.name: judge.settings for judge in demand.judges.values()}
     left = MAX_RESULTS
     for path in _results_files(runs, targets):
         try:
@@ -115,13 +115,12 @@ def _add_answer(history: History, result: HistoryView, target: TargetDemand) -> 
     taken.input.add(usage.input if usage else None)
     taken.output.add(usage.output if usage else None)
     taken.seconds.add(metrics.duration_ms / 1000 if metrics.duration_ms is not None else None)
-    pricing = own_pricing(target.settings) if target.settings is not None else None
-    taken.cost.add(pricing.cost(usage) if pricing is not None and usage is not None else metrics.cost_usd)
+    taken.cost.add(_cost(target.settings, usage, metrics.cost_usd))
 
 
-def _add_judges(history: History, result: HistoryView, prices: Mapping[str, Pricing | None]) -> None:
+def _add_judges(history: History, result: HistoryView, judges: Mapping[str, TargetSettings]) -> None:
     for name, judge in (result.judge_metrics or {}).items():
-        if name not in prices:
+        if name not in judges:
             continue
         taken = history.judges.setdefault(name, Taken())
         taken.results += 1
@@ -130,5 +129,10 @@ def _add_judges(history: History, result: HistoryView, prices: Mapping[str, Pric
         taken.input.add(usage.input if usage else None)
         taken.output.add(usage.output if usage else None)
         taken.seconds.add(judge.duration_ms / 1000 if judge.duration_ms is not None else None)
-        pricing = prices[name]
-        taken.cost.add(pricing.cost(usage) if pricing is not None and usage is not None else judge.cost_usd)
+        taken.cost.add(_cost(judges[name], usage, judge.cost_usd))
+
+
+def _cost(settings: TargetSettings | None, usage: TokenUsage | None, then: float | None) -> float | None:
+    """Return what tokens cost by the prices of today, else what they cost `then`."""
+    pricing = own_pricing(settings) if settings is not None else None
+    return then if pricing is None or usage is None else pricing.cost(usage, batch=is_batch(settings))
