@@ -61,15 +61,6 @@ def test_a_target_and_its_judge_are_two_batches(project: BatchProject, server: B
     assert not journaled()
 
 
-def test_the_mark_in_the_result_is_the_one_that_was_sent(project: BatchProject) -> None:
-    project.write_cases(*IDS, evaluators=[judge()])
-    found = project.run()
-    for result in found.values():
-        prompt = result["evaluator_results"][0]["evaluator_provider_request"]["user_prompt"]
-        mark = prompt.removeprefix("<<<").split("\n")[0]
-        assert len(mark) == 16
-
-
 def test_panels_repeats_rubrics_and_composites_are_judged(project: BatchProject, server: BatchServer) -> None:
     judges = [
         server.target("openai", name="judge", batch_api=True, batch_poll_seconds=0.05),
@@ -145,8 +136,16 @@ def test_a_paid_answer_is_not_asked_again_after_a_kill(project: BatchProject, se
     run.kill()
     run.communicate()
     assert not results("out.jsonl")
+    (folder,) = journaled()
+    sent = (folder / "requests.jsonl").read_text()
     found = project.run("--resume")
     assert {result["score"] for result in found.values()} == {0.875}
+    for result in found.values():  # the random mark in the result is the one that was sent
+        prompt = result["evaluator_results"][0]["evaluator_provider_request"]["user_prompt"]
+        mark = prompt.removeprefix("<<<").split("\n")[0]
+        assert len(mark) == 16
+        assert f"<<<{mark}" in sent
+    assert {result["judge_metrics"]["judge"]["calls"] for result in found.values()} == {1}
     assert (project.submitted, project.live) == (len(IDS), len(IDS))
     assert not PENDING.exists()
     assert not journaled()

@@ -167,6 +167,7 @@ def test_an_interrupt_leaves_the_batch_running_and_says_how_to_go_on(project: Ba
     (folder,) = journaled()
     assert {path.stat().st_mode & 0o077 for path in folder.iterdir()} == {0}
     assert folder.stat().st_mode & 0o077 == 0
+    assert b"secret-key-123" not in b"".join(path.read_bytes() for path in folder.iterdir())
 
 
 def test_resume_after_an_interrupt_waits_for_the_same_batch(project: BatchProject) -> None:
@@ -274,3 +275,17 @@ def test_more_trials_than_fit_into_batches_are_refused_before_anything_is_sent(p
 def test_no_budget_can_stop_a_batch(project: BatchProject) -> None:
     ran = evaluate("cases.jsonl", "--max-cost", "1", expect=2)
     assert "target 'default' answers all its cases at once, which no budget can stop" in flat(ran.stderr)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "soon"])
+def test_a_deadline_is_a_time(project: BatchProject, seconds: str) -> None:
+    ran = evaluate("cases.jsonl", "--batch-deadline", seconds, expect=2)
+    assert "--batch-deadline" in ran.stderr
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "often"])
+def test_the_time_between_polls_is_a_time(project: BatchProject, seconds: Any) -> None:
+    project.set_target(batch_poll_seconds=seconds)
+    ran = evaluate("cases.jsonl", expect=2)
+    assert "batch_poll_seconds" in ran.stderr
+    assert project.submitted == 0
