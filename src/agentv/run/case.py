@@ -149,14 +149,14 @@ class CaseRunner:
     def _waiting_case(self, job: Job, evaluators: CaseEvaluators) -> "_WaitingCase | None":
         """Return what is known of a case whose judges may answer later; None if they are to answer at once."""
         workspaces, request = job.target.workspaces, job.request
-        if self.rounds is None or request is None or not evaluators.has_judges:
+        if self.rounds is None or request is None:
             return None
         if workspaces is not None and workspaces.keep != "never":
             return None  # whether a workspace is kept is decided by the verdict
         key = self._pending_key(job, request)
         known = self.rounds.pending.find(key)
         if known is None:
-            return _WaitingCase(key, CaseJudging(job.case.dataset))
+            return _WaitingCase(key, CaseJudging(job.case.dataset)) if evaluators.has_judges else None
         answered = Outcome(
             known.attempt,
             known.response,
@@ -191,6 +191,11 @@ class CaseRunner:
     def _pending_key(self, job: Job, request: ProviderRequest) -> str:
         digest = job.planned.digest if self._plan.stand_in is None else f"{job.planned.digest} {self._run_id}"
         return pending_key(job.planned.name, digest, job.target.policy, request)
+
+    def is_answered(self, job: Job) -> bool:
+        """Return whether the target has answered a job, which waits for its judges."""
+        rounds, request = self.rounds, job.request
+        return rounds is not None and request is not None and rounds.pending.has(self._pending_key(job, request))
 
     def forget(self, job: Job) -> None:
         """Forget what is known of a job that has its result, though a run that was killed has not noted that."""

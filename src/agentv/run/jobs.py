@@ -171,16 +171,17 @@ class JobStream:
         return found
 
     async def vendor_requests(
-        self, files: Sequence[PlannedFile], batch: VendorBatch, caller: Caller
+        self, files: Sequence[PlannedFile], batch: VendorBatch, caller: Caller, is_answered: Callable[[Job], bool]
     ) -> AsyncIterator[tuple[str, ProviderRequest]]:
-        """Yield what the vendor of a target is to be asked, with its custom ids: all that the cache does not answer."""
+        """Yield what the vendor of a target is to be asked, with its custom ids: all that has no answer yet."""
         name, policy = batch.target.name, batch.target.policy
         for file in files:
             for number, job in enumerate(self.vendor_jobs(file, name, batch)):
                 if number % 100 == 0:
                     await asyncio.sleep(0)
-                if job.request is not None and not caller.is_cached(policy, job.request):
-                    yield custom_id(batch.target, job.request), job.request
+                if job.request is None or caller.is_cached(policy, job.request) or is_answered(job):
+                    continue
+                yield custom_id(batch.target, job.request), job.request
 
     def batch_jobs(self, file: PlannedFile, batch: Batch) -> Iterator[Job]:
         """Yield the jobs of a file that a batch answers."""
@@ -191,12 +192,14 @@ class JobStream:
         targets = [(target, self._targets.target(file, target)) for target in file.targets.values()]
         return [(planned, target) for planned, target in targets if target.is_batch]
 
-    async def requests(self, file: PlannedFile, batch: Batch) -> AsyncIterator[ProviderRequest]:
+    async def requests(
+        self, file: PlannedFile, batch: Batch, is_answered: Callable[[Job], bool]
+    ) -> AsyncIterator[ProviderRequest]:
         """Yield what a batch is to be asked. A case that cannot be sent becomes an error of its own, later."""
         for number, job in enumerate(self.batch_jobs(file, batch)):
             if number % 100 == 0:
                 await asyncio.sleep(0)
-            if job.request is not None:
+            if job.request is not None and not is_answered(job):
                 yield job.request
 
 

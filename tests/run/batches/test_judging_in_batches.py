@@ -183,3 +183,19 @@ def test_graded_answers_are_judged_in_batches(project: BatchProject) -> None:
 def test_a_cluster_has_no_batches_of_judgements(project: BatchProject) -> None:
     ran = evaluate("cases.jsonl", "--cluster", "local:1", expect=2)
     assert "--cluster: a target that judges is asked through a batch API" in ran.stderr
+
+
+def test_a_target_in_batches_is_not_asked_again_for_cases_that_wait_for_their_judges(
+    project: BatchProject, server: BatchServer
+) -> None:
+    project.set_target(server.target("openai", name="judge", batch_api=True, batch_poll_seconds=30))
+    run = start("cases.jsonl", "--out", "out.jsonl")
+    wait_until(lambda: len(server.state()["batches"]) == 2)
+    run.kill()
+    run.communicate()
+    project.set_target(server.target("openai", name="judge", batch_api=True, batch_poll_seconds=0.05))
+    found = project.run("--resume")
+    assert {result["score"] for result in found.values()} == {0.875}
+    assert set(server.state()["submitted"].values()) == {1}
+    assert (project.submitted, project.live) == (2 * len(IDS), 0)
+    assert not journaled()

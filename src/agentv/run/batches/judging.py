@@ -76,6 +76,10 @@ class PendingCases:
     def __init__(self, folder: Path = PENDING):
         self._folder = folder.absolute()
 
+    def has(self, key: str) -> bool:
+        """Return whether anything is known of a case."""
+        return self._path(key).exists()
+
     def find(self, key: str) -> PendingCase | None:
         """Return what is known of a case; None if that is nothing, or cannot be read."""
         try:

@@ -150,7 +150,7 @@ class _Files:
             self._group.create_task(self._ask_vendor(batch, files, is_answered))
 
     async def _ask_vendor(self, batch: VendorBatch, files: list[PlannedFile], is_answered: asyncio.Event) -> None:
-        await batch.ask(self._stream.vendor_requests(files, batch, self._caller))
+        await batch.ask(self._stream.vendor_requests(files, batch, self._caller, self._cases.is_answered))
         is_answered.set()
 
     async def _await_vendor(self, file: PlannedFile, target: OpenTarget, lane: Lane) -> None:
@@ -186,7 +186,7 @@ class _Files:
         policy = batch.target.policy
 
         async def requests() -> AsyncIterator[ProviderRequest]:
-            async for request in self._stream.requests(file, batch):
+            async for request in self._stream.requests(file, batch, self._cases.is_answered):
                 if not self._caller.is_cached(policy, request):
                     yield request
 
