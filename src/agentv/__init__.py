@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agentv.errors import AgentvError
     from agentv.notices import collect_warnings
     from agentv.records import EvalCase, EvalResult, Message, Problem, ProviderRequest, ProviderResponse, Score
-    from agentv.run.api import EvalReport, evaluate, stream
+    from agentv.run.api import EvalReport, evaluate, plan, stream
 
 __version__ = "0.1.0"
 
@@ -31,6 +31,7 @@ __all__ = [
     "compare_results",
     "evaluate",
     "load_eval_cases",
+    "plan",
     "stream",
 ]
 
@@ -42,7 +43,7 @@ _HOME = {
     ),
     "collect_warnings": "agentv.notices",
     "compare_results": "agentv.compare.compare",
-    **dict.fromkeys(["EvalReport", "evaluate", "stream"], "agentv.run.api"),
+    **dict.fromkeys(["EvalReport", "evaluate", "plan", "stream"], "agentv.run.api"),
     "load_eval_cases": "agentv.cases.read",
 }
 

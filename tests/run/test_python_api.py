@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import agentv
+import agentv.cli.eval as eval_command
 from agentv import AgentvError, EvalReport, EvalResult, evaluate, stream
+from agentv.run.api import Options
 from tests.kits.project import Write, a_case
 
 EVALUATORS = "evaluators: [{type: contains, value: good}]\n"
@@ -52,11 +54,34 @@ def test_options_of_the_command_line_are_keywords(project: Write) -> None:
     assert {result.dry_run for result in run(target=None, dry_run=True).results} == {True}
 
 
+def test_every_option_of_a_run_is_a_keyword() -> None:
+    """All that is not about the terminal: what `command` has and `Options` calls otherwise, or leaves out, is here."""
+    renamed = {"agent_timeout": "timeout_seconds", "no_inputs": "include_inputs", "failed": "rerun_failed"}
+    renamed |= {"no_batch_fallback": "batch_fallback"}
+    of_the_terminal = {"paths", "fail_under", "view", "quiet", "verbose", "plan", "form"}
+    flags = {str(param.name) for param in eval_command.command.params} - of_the_terminal
+    assert {renamed.get(flag, flag) for flag in flags} <= Options.__annotations__.keys()
+
+
+def test_results_are_written_in_other_forms(project: Write) -> None:
+    run(out="out.jsonl", junit="junit.xml", report="page.html")
+    assert '<testcase classname="some" name="two"' in Path("junit.xml").read_text()
+    assert "<title>out.jsonl: results</title>" in Path("page.html").read_text()
+
+
+def test_a_plan_asks_nobody(project: Write) -> None:
+    called: list[str] = []
+    forecast = agentv.plan("evals", target=called.append, trials=3)
+    assert (forecast.cases, forecast.trials, forecast.calls.expected, called) == (2, 3, 6, [])
+
+
 def test_what_makes_no_sense_is_said(project: Write) -> None:
     with pytest.raises(AgentvError, match="trials is 0"):
         run(trials=0)
     with pytest.raises(AgentvError, match="resume=True needs out"):
         run(resume=True)
+    with pytest.raises(AgentvError, match="junit needs out"):
+        run(junit="junit.xml")
     with pytest.raises(TypeError, match="unknown option 'worker'"):
         run(worker=3)
 

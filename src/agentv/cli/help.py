@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 F = TypeVar("F", bound="Callable[..., Any]")
+NARROWEST, WIDEST = 50, 80
 NARROW = 70
 """Below so many columns, long options stand on a line of their own."""
 
@@ -32,11 +35,26 @@ class _Taught(click.Command):
             error.ctx = error.ctx or ctx  # click leaves it out for an option that lacks its value
             raise
 
+    def get_help(self, ctx: click.Context) -> str:
+        ctx.terminal_width = ctx.terminal_width or max(min(_columns(), WIDEST) - 2, NARROWEST)
+        return super().get_help(ctx)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if self.examples:
             with formatter.section("Examples"):
                 for example in self.examples:
                     formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+
+
+def _columns() -> int:
+    """Return the width of the terminal; `shutil`, which click asks, imports all that compresses files."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ is not None else WIDEST
+    except (OSError, ValueError):
+        return WIDEST
 
 
 class Command(_Taught):

@@ -12,11 +12,14 @@ from agentv.records import EvalResult
 from agentv.redact import clean
 from agentv.results.health.record import JudgeHealth
 from agentv.results.summary import Summary
-from agentv.run.evaluate import DryRun, EvalOptions
+from agentv.run.evaluate import DryRun, EvalOptions, forecast_evaluation
 from agentv.run.evaluate import evaluate as run_evaluation
+from agentv.run.forecast.record import Forecast
 from agentv.run.watcher import Silence
+from agentv.system.atomic_files import write_atomically
 
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
+_DELAYS = {"dry_run_delay": 0.0, "dry_run_delay_min": None, "dry_run_delay_max": None}
 Paths = str | Path | Sequence[str | Path]
 
 
@@ -51,10 +54,18 @@ class Options(TypedDict, total=False):
     """The Dask cluster that cases run on: `tcp://HOST:PORT` of its scheduler, or `local:N`."""
     cache: bool
     dry_run: bool
+    dry_run_delay: float
+    """Milliseconds that the mock of a dry run takes."""
+    dry_run_delay_min: float | None
+    dry_run_delay_max: float | None
     strict: bool
     out: str | Path | None
     """Write the results to this file as well."""
     output_format: str | None
+    junit: str | Path | None
+    """Write the results in `out` as JUnit XML, too."""
+    report: str | Path | None
+    """Write the results in `out` as one HTML file, too."""
     resume: bool
     """Go on with the results in `out`."""
     keep_stale: bool
@@ -106,6 +117,7 @@ async def evaluate(paths: Paths, **options: Unpack[Options]) -> EvalReport:
     report = await run_evaluation(_eval_options(paths, options), _Sink(collected.append), Silence())
     if report.error is not None:
         raise report.error
+    _write_pages(options)
     return EvalReport(tuple(collected), report.summary, report.judge_health)
 
 
@@ -124,9 +136,31 @@ async def stream(paths: Paths, **options: Unpack[Options]) -> AsyncGenerator[Eva
         report = await running
         if report.error is not None:
             raise report.error
+        _write_pages(options)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+def plan(paths: Paths, **options: Unpack[Options]) -> Forecast:
+    """Return what a run would do, take and find, as `agentv eval --plan` prints it; nobody is asked.
+
+    It takes what `evaluate` takes. Raise `AgentvError` if the run could not start.
+    """
+    return forecast_evaluation(_eval_options(paths, options))
+
+
+def _write_pages(given: Options) -> None:
+    """Write the results in the other forms that were asked for."""
+    results = Path(given.get("out") or "")
+    if (junit := given.get("junit")) is not None:
+        from agentv.report.junit import junit_blocks
+
+        write_atomically(Path(junit), junit_blocks(results))
+    if (page := given.get("report")) is not None and results.stat().st_size:
+        from agentv.report.page.write import write_report
+
+        write_report([results], Path(page))
 
 
 def _eval_options(paths: Paths, given: Options) -> EvalOptions:
@@ -144,6 +178,10 @@ def _eval_options(paths: Paths, given: Options) -> EvalOptions:
     for name in ("collect_port", "collect_grace"):
         if fields.get(name) is not None and not fields.get("collect_traces"):
             raise ConfigError(f"{name} needs collect_traces=True")
+    for name in ("junit", "report"):
+        if fields.pop(name, None) is not None and fields.get("out") is None:
+            raise ConfigError(f"{name} needs out, the results file that it is made of")
+    delays = [fields.pop(name, default) for name, default in _DELAYS.items()]
     listed = [paths] if isinstance(paths, str | Path) else paths
     for name in ("targets", "prices", "out", "failed_in", "dump_prompts", "dump_traces"):
         if fields.get(name) is not None:
@@ -152,7 +190,7 @@ def _eval_options(paths: Paths, given: Options) -> EvalOptions:
         paths=tuple(str(path) for path in listed),
         target=target if isinstance(target, str) else None,
         function=target if callable(target) else None,
-        **fields | {"ids": tuple(fields.get("ids", ())), "dry_run": DryRun() if fields.get("dry_run") else None},
+        **fields | {"ids": tuple(fields.get("ids", ())), "dry_run": DryRun(*delays) if fields.get("dry_run") else None},
     )
 
 
