@@ -46,7 +46,8 @@ def test_batch_records_are_answers_with_all_that_they_tell(project: Write) -> No
         (0.0, "Rome"),
     ]
     metrics = results["one/1"]["execution_metrics"]
-    assert metrics == {"token_usage": {"input": 7, "output": 2}, "cost_usd": 0.5, "duration_ms": 1234}
+    told = {"token_usage": {"input": 7, "output": 2}, "cost_usd": 0.5, "duration_ms": 1234}
+    assert metrics == {**told, "cached": True}  # it has cost this run nothing
     assert results["one/1"]["trace"][0]["name"] == "map"
 
 

@@ -83,7 +83,7 @@ def test_all_errors_of_a_file_at_once(write: Write) -> None:
 WORKERS_HINT = "write it without quotes, or as ${{ VARIABLE }}"
 ENV_HINT = "set it, or put it into .env"
 HEADERS_HINT = (
-    "known are after_each, before_each, command_template, cwd, env, files_format, healthcheck, judge_target, "
+    "known are after_each, batch_api, before_each, command_template, cwd, env, files_format, healthcheck, judge_target, "
     "keep_temp_files, keep_workspaces, name, provider, provider_batching, timeout_seconds, verbose, workers, "
     "workspace_template"
 )
