@@ -1,12 +1,14 @@
 """Judges that are asked through their vendors' batch APIs."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentv.run.batches.judging import PendingCases
 from tests.kits.batch_servers import BatchServer, batch_server
 from tests.kits.processes import wait_until
 from tests.kits.project import Write, agentv
@@ -199,3 +201,19 @@ def test_a_target_in_batches_is_not_asked_again_for_cases_that_wait_for_their_ju
     assert set(server.state()["submitted"].values()) == {1}
     assert (project.submitted, project.live) == (2 * len(IDS), 0)
     assert not journaled()
+
+
+def test_what_a_kill_left_in_the_middle_of_a_step_is_removed(tmp_path: Path) -> None:
+    pending = PendingCases(tmp_path / "pending")
+    torn, empty = tmp_path / "pending" / "ab" / f"abc.{2**22 + 1}.new", tmp_path / "pending" / "cd"
+    for folder in (torn.parent, empty):
+        folder.mkdir(parents=True)
+    torn.write_text("{")
+    at_work = torn.with_name(f"abc.{os.getpid()}.new")
+    at_work.write_text("{")
+    pending.tidy()
+    assert list(torn.parent.iterdir()) == [at_work]
+    assert not empty.exists()
+    at_work.unlink()
+    pending.tidy()
+    assert not pending.has_any

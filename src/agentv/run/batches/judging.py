@@ -22,13 +22,14 @@ from agentv.errors import OutputError, ProviderError
 from agentv.judges.deferral import CaseJudging, DeferredJudgement, place
 from agentv.judges.metering import MeterState
 from agentv.records import EvalCase, EvaluatorResult, ProviderRequest, ProviderResponse
+from agentv.results.runs import Process
 from agentv.run.batches.batch_files import BATCHES
 from agentv.run.batches.journal import Journal
 from agentv.run.batches.places import ReplyPlaces
 from agentv.run.batches.vendor import BatchOptions, BatchTarget, VendorBatch, request_id
 from agentv.system.compact_sets import HashSet
 
-PENDING = BATCHES / "pending"
+PENDING, _NEW = BATCHES / "pending", ".new"
 Changed = Callable[[str, str], None]
 
 
@@ -92,10 +93,10 @@ class PendingCases:
         path = self._path(key)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=path.parent)
-            with os.fdopen(descriptor, "wb") as file:
+            new = path.with_suffix(f".{os.getpid()}{_NEW}")
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(_encode(pending))
-            os.replace(name, path)
+            new.replace(path)
         except OSError as error:
             hint = "make room, and go on with --resume"
             raise OutputError(f"cannot be written: {error.strerror}", file=path, hint=hint) from error
@@ -111,6 +112,16 @@ class PendingCases:
         with contextlib.suppress(OSError):
             path.unlink()
         for folder in (path.parent, self._folder):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def tidy(self) -> None:
+        """Remove what a kill has left in the middle of a step: files that are not whole, and empty folders."""
+        for path in self._folder.glob(f"*/*{_NEW}"):
+            writer = path.name.split(".")[-2]
+            if not (writer.isdecimal() and Process(pid=int(writer)).is_alive):
+                path.unlink(missing_ok=True)
+        for folder in (*self._folder.glob("*"), self._folder):
             with contextlib.suppress(OSError):
                 folder.rmdir()
 

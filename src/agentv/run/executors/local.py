@@ -79,6 +79,7 @@ def _forget_leftovers(stream: JobStream, plan: Plan, cases: CaseRunner) -> None:
         for file in plan.files:
             for job in stream.settled_jobs(file):
                 cases.forget(job)
+        cases.rounds.pending.tidy()
         cases.rounds.close()
 
 
