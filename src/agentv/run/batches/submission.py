@@ -199,9 +199,8 @@ class Submission:
         if count and self.batch.created.is_found and not self._has_ours():
             self._let_go()
             return
-        self.batch.record(
-            Collected(at=time.time(), status=status_of(state.status), replies=count, words=clean(state.words))
-        )
+        counts = {"replies": count, "answered": state.answered, "failed": state.failed}
+        self.batch.record(Collected(at=time.time(), status=status_of(state.status), **counts, words=clean(state.words)))
 
     def _has_ours(self) -> bool:
         """Return whether a reply is to one of our requests."""
