@@ -47,6 +47,8 @@ class Intent(_Step, frozen=True, kw_only=True, tag="intent"):
     requests: int
     command: tuple[str, ...] = ()
     """What was typed, without its secrets."""
+    first: float | None = None
+    """When it was meant to be submitted for the first time, if the vendor had no room for it then."""
     not_ours: tuple[str, ...] = ()
     """Batches at the vendor that were taken for this one."""
 
