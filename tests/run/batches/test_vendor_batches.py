@@ -284,8 +284,11 @@ def test_compare_names_batches_as_a_difference(project: BatchProject) -> None:
     assert json.loads(ran.stdout)["changed"].get("target", 0) == 0
 
 
-def test_more_trials_than_fit_into_batches_are_refused_before_anything_is_sent(project: BatchProject) -> None:
-    ran = evaluate("cases.jsonl", "--trials", "1000000", expect=2)
+@pytest.mark.parametrize("more", [(), ("--plan",)])
+def test_more_trials_than_fit_into_batches_are_refused_before_anything_is_sent(
+    project: BatchProject, more: tuple[str, ...]
+) -> None:
+    ran = evaluate("cases.jsonl", "--trials", "1000000", *more, expect=2)
     assert "target 'default' would be sent 6,000,000 requests, and 4,500,000 fit into batches" in flat(ran.stderr)
     assert "use fewer --trials, or divide the run with --shard" in flat(ran.stderr)
     assert project.submitted == 0
