@@ -171,7 +171,7 @@ def test_the_cache_costs_nothing(write: Write, server: Server) -> None:
     assert "judge_metrics" not in first
     (_, record) = sorted(Path(".agentv/runs").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
     assert json.loads(record.read_text())["summary"]["spent_usd"] == 0
-    assert "cost $22.00" in ran.stdout
+    assert "cost $22.00\n  $0.00 spent\n" in ran.stdout
 
 
 def test_a_model_that_is_not_in_the_list_is_unknown_and_not_free(write: Write, server: Server) -> None:
