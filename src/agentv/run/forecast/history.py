@@ -142,6 +142,8 @@ def _add_judges(history: History, result: HistoryView, judges: Mapping[str, Targ
 def _cost(
     settings: TargetSettings | None, usage: TokenUsage | None, then: float | None, *, batch: bool
 ) -> float | None:
-    """Return what tokens cost by the prices of today, else what they cost `then`."""
+    """Return what tokens cost by the prices of today; what they cost `then`, if the target itself may have told it."""
     pricing = own_pricing(settings) if settings is not None else None
+    if pricing is None and settings is not None and not settings.may_report_cost:
+        return None  # by a price that nobody names any more
     return then if pricing is None or usage is None else pricing.cost(usage, batch=batch)
