@@ -76,6 +76,9 @@ def test_cancel_ends_a_batch_and_keeps_what_was_answered(project: BatchProject) 
     assert ran.returncode == 0
     (batch,) = project.server.state()["batches"]
     assert batch["is_cancelled"]
+    for action in ("status", "collect", "status"):  # what is said of it does not change when it is collected
+        said = agentv("batch", action).stdout
+    assert "4 requests, collected, 2 answered, 2 failed (cancelled)" in said
     found = project.run("--resume")
     assert [id_ for id_, result in found.items() if is_batch(result)] == ["a", "b"]
     assert project.live == 2

@@ -11,7 +11,7 @@ import pytest
 from agentv import evaluate as evaluate_here
 from agentv.errors import ConfigError
 from tests.kits.model_servers import Reply, Server, completion, model_server
-from tests.kits.project import Write, a_case, agentv
+from tests.kits.project import Write, a_case, agentv, flat
 from tests.kits.runs import ANY, MOCK, evaluate, results
 
 MEAN = 1000
@@ -150,6 +150,17 @@ def test_an_unknown_price_is_named_before_the_run(write: Write) -> None:
 
 
 REPORTS = 'def answer(request):\n    return {"text": "hello", "cost_usd": 0.25}\n'
+
+
+def test_a_price_of_earlier_runs_is_not_known_any_more(write: Write) -> None:
+    with model_server(lambda _: "Paris") as server:
+        write("targets.yaml", json.dumps({"targets": [server.target("anthropic", model="m")]}))
+        write("prices.json", json.dumps({"m": {"input_cost_per_token": 1e-6, "output_cost_per_token": 1e-6}}))
+        write("a.jsonl", [a_case(f"c{number}", evaluators=[ANY]) for number in range(8)])
+        evaluate("a.jsonl", "--prices", "prices.json")
+        ran = evaluate("a.jsonl", "--max-cost", "1", expect=2)
+        assert "--max-cost: what target 'default' costs is not known: it has no 'pricing'" in flat(ran.stderr)
+        assert len(server.asked) == 8
 
 
 def test_a_target_that_reports_its_cost_is_known_from_earlier_results(write: Write) -> None:

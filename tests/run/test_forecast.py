@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.kits.batch_servers import batch_server
 from tests.kits.model_servers import Reply, Server, completion, model_server
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case, flat
 from tests.kits.runs import ANY, MOCK, evaluate, results
@@ -180,6 +181,28 @@ def test_batches_cost_half_and_may_take_a_day(write: Write) -> None:
         batch = plan(*ARGS)
         assert batch["cost_usd"]["expected"] == pytest.approx(live["cost_usd"]["expected"] / 2)
         assert batch["duration_seconds"]["high"] >= 86_400 > live["duration_seconds"]["high"]
+
+
+def test_checks_of_a_judge_that_is_asked_in_batches_have_the_full_price(write: Write) -> None:
+    score = json.dumps({"score": 1.0, "reasoning": "so it is"})
+    with batch_server() as server:
+        price = {"input": 2, "output": 8}
+        judge = server.target("openai", name="judge", batch_api=True, batch_poll_seconds=0.05, pricing=price)
+        write("targets.yaml", json.dumps({"targets": [server.target("openai", pricing=price), judge]}))
+        judging = {"type": "llm_judge", "judge_target": "judge", "prompt": f"{{{{ candidate_answer }}}} {score}"}
+        write("a.jsonl", [a_case(f"c{number}", evaluators=[judging]) for number in range(6)])
+        guessed = plan("a.jsonl", "--check-judge")
+        (judged,), checked = guessed["judges"], guessed["checks"]
+        assert checked["cost_usd"]["expected"] / checked["calls"]["expected"] == pytest.approx(
+            2 * judged["cost_usd"]["expected"] / judged["calls"]["expected"]
+        )
+        evaluate("a.jsonl")
+        known = plan("a.jsonl", "--check-judge")
+        evaluate("a.jsonl", "--check-judge", "--out", "out.jsonl")
+        newest = max(Path(".agentv/runs").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+        took = json.loads(newest.read_text())["summary"]["spent_usd"]
+        assert known["cost_usd"]["basis"] == "history"
+        assert known["cost_usd"]["expected"] == pytest.approx(took, rel=0.1)
 
 
 def test_time_is_no_shorter_than_limits_allow(write: Write) -> None:

@@ -13,7 +13,7 @@ from agentv.providers import settings_type
 from agentv.providers.pricing import Pricing
 from agentv.records import TokenUsage
 from agentv.targets.prices import PriceList
-from tests.kits.model_servers import Server, model_server
+from tests.kits.model_servers import RESPONSES, VENDORS, Says, Server, model_server
 from tests.kits.project import Write, a_case, agentv
 from tests.kits.runs import evaluate, results
 
@@ -160,6 +160,29 @@ def test_the_config_names_a_list_and_the_flag_wins(write: Write, server: Server)
     assert digests[0] == digests[1]  # a price decides nothing of an answer
 
 
+@pytest.mark.parametrize("vendor", [*VENDORS, *RESPONSES])
+@pytest.mark.parametrize("said", [Says(text="", stop="length"), Says(refusal="I will not")])
+def test_answers_that_are_none_are_paid_for(write: Write, vendor: str, said: Says) -> None:
+    """As those of a model that has used up its tokens while it thought."""
+    with model_server(lambda _: said) as server:
+        target = server.target(vendor, pricing={"output": 1_000_000})
+        write("targets.yaml", json.dumps({"targets": [target]}))
+        write("a.jsonl", [a_case(f"c{number}") for number in range(9)])
+        ran = evaluate("a.jsonl", "--max-cost", "2500", "--out", "out.jsonl", expect=1)
+    found = results("out.jsonl")
+    assert all(result["error"] for result in found)
+    assert {result["execution_metrics"]["cost_usd"] for result in found} == {7.0}
+    assert "$63.00 spent" in ran.stderr
+
+
+def test_judgements_that_are_none_are_paid_for(write: Write) -> None:
+    with model_server(lambda asked: Says(text="" if asked["model"] == "judge-1" else "Paris")) as server:
+        project(write, server, cases=1)
+        evaluate("a.jsonl", "--target", "mine", "--prices", "prices.json", "--out", "out.jsonl")
+    judged = results("out.jsonl")[0]["judge_metrics"]["judge"]
+    assert judged["cost_usd"] == pytest.approx(judged["calls"] * JUDGEMENT)
+
+
 def test_the_cache_costs_nothing(write: Write, server: Server) -> None:
     project(write, server, pricing={"input": 1_000_000})
     args = ("a.jsonl", "--target", "mine", "--prices", "prices.json", "--cache", "--out", "out.jsonl")
@@ -171,7 +194,7 @@ def test_the_cache_costs_nothing(write: Write, server: Server) -> None:
     assert "judge_metrics" not in first
     (_, record) = sorted(Path(".agentv/runs").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
     assert json.loads(record.read_text())["summary"]["spent_usd"] == 0
-    assert "cost $22.00" in ran.stdout
+    assert "cost $22.00\n  $0.00 spent\n" in ran.stdout
 
 
 def test_a_model_that_is_not_in_the_list_is_unknown_and_not_free(write: Write, server: Server) -> None:

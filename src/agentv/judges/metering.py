@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from agentv.errors import ProviderError
 from agentv.protocols import Provider
 from agentv.records import JudgeMetrics, ProviderRequest, ProviderResponse, TokenUsage
 
@@ -88,6 +89,10 @@ class _Counted:
         start = time.perf_counter()
         try:
             response = await self._provider.invoke(request)
+        except ProviderError as error:
+            if error.partial is not None:  # which is paid for
+                self._meter.answered(self._name, error.partial)
+            raise
         finally:
             self._meter.took(self._name, time.perf_counter() - start)
         self._meter.answered(self._name, response)

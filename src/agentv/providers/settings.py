@@ -104,6 +104,11 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return f"{type(self).__name__}({', '.join(shown)})"
 
     @property
+    def may_report_cost(self) -> bool:
+        """Whether the target may say itself what an answer costs: then earlier answers tell it. Models have prices."""
+        return "pricing" not in self.__struct_fields__
+
+    @property
     def answers_at_once(self) -> bool:
         """Whether all the cases of a file are asked before any of them is answered."""
         return (self.answers_batches and self.provider_batching is True) or (

@@ -98,8 +98,10 @@ def _answer_lines(summary: Summary) -> Iterator[str]:
         yield f"  tokens {', '.join(known)}{of_which}{_known_of(answers, usage.answers)}"
     if usage.cost_usd.answers:
         yield f"  cost {format_money(usage.cost_usd.sum)}{_known_of(usage.cost_usd.answers, usage.answers)}"
-    if summary.spending.usd is not None and (len(summary.spending.parts) > 1 or not usage.cost_usd.answers):
-        yield from wrap(f"  {spent_text(summary.spending)}")
+    spending, cost = summary.spending, usage.cost_usd
+    is_more = len(spending.parts) > 1 or not cost.answers  # than what the answers cost, which stands above
+    if spending.usd is not None and (is_more or not math.isclose(spending.usd, cost.sum)):
+        yield from wrap(f"  {spent_text(spending)}")
     if (quantiles := usage.duration_quantiles) is not None:
         p50, p95 = map(format_duration, quantiles)
         yield f"  duration p50 {p50}, p95 {p95}{_known_of(len(usage.durations), usage.answers)}"

@@ -48,7 +48,7 @@ from agentv.run.plan import Plan, RunOptions, Selection
 from agentv.run.planner import PlanOptions, make_plan
 from agentv.run.record import start_record
 from agentv.run.resume import ResumeOptions, failed_cases
-from agentv.run.targets import OpenTargets, RunJudges
+from agentv.run.targets import OpenTargets, RunJudges, check_batches
 from agentv.run.watcher import Watcher
 from agentv.system.compact_sets import HashSet
 from agentv.system.dotenv import load_env
@@ -334,11 +334,11 @@ def plan_evaluation(options: EvalOptions) -> Plan:
         for dataset, eval_id in options.only:
             only.add((clean(dataset), clean(eval_id)))
     selection = Selection(options.target, options.ids, options.limit, only, shard)
-    dry_run = options.dry_run is not None
-    stand_in = _stand_in(options)
-    asked = PlanOptions(selection, options.targets, stand_in, dry_run, options.trials, options.strict, options.prices)
+    dry_run, own = options.dry_run is not None, _stand_in(options)
+    asked = PlanOptions(selection, options.targets, own, dry_run, options.trials, options.strict, options.prices)
     plan, secrets = make_plan(paths, asked)
     clean.learn(secrets)
+    check_batches(plan, options.trials)
     return plan
 
 

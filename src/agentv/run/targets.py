@@ -124,22 +124,8 @@ class OpenTargets:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    def _check_batches(self) -> None:
-        """Raise `ConfigError` for a target that is to be asked more than fits into batches."""
-        counts: dict[OpenTarget, int] = {}
-        for file in self._plan.files:
-            for planned in file.targets.values():
-                target = self.target(file, planned)
-                counts[target] = counts.get(target, 0) + file.cases * self.options.trials
-        for target, count in counts.items():
-            batch = target.vendor_batch
-            if batch is not None and count > (most := max_requests(batch.model.batches())):
-                message = f"target {target.name!r} would be sent {count:,} requests, and {most:,} fit into batches"
-                raise ConfigError(message, hint="use fewer --trials, or divide the run with --shard")
-
     async def check(self) -> None:
         """Raise `ConfigError` for a target that is not ready, or if traces cannot be collected."""
-        self._check_batches()
         if self.options.collect is not None and self.collector is None:
             from agentv.telemetry.collector import Collector
 
@@ -214,6 +200,22 @@ class OpenTargets:
                 vendor_batch = _vendor_batch(settings, provider, policy, file.targets_file)
             self._open[key] = OpenTarget(name, provider, policy, vendor_batch)
         return self._open[key]
+
+
+def check_batches(plan: Plan, trials: int) -> None:
+    """Raise `ConfigError` for a target that is to be asked more than fits into batches."""
+    found: dict[tuple[Path | None, str], TargetSettings] = {}
+    counts: dict[tuple[Path | None, str], int] = {}
+    for file in plan.files if plan.stand_in is None else ():
+        for target in file.targets.values():
+            if target.settings is not None and target.settings.batch_api is True:
+                key = file.targets_file, target.name
+                found[key], counts[key] = target.settings, counts.get(key, 0) + file.cases * trials
+    for (targets_file, name), count in counts.items():
+        model = open_provider(name, found[targets_file, name], plan.folder, targets_file)
+        if isinstance(model, BatchModel) and count > (most := max_requests(model.batches())):
+            message = f"target {name!r} would be sent {count:,} requests, and {most:,} fit into batches"
+            raise ConfigError(message, hint="use fewer --trials, or divide the run with --shard")
 
 
 def _vendor_batch(

@@ -128,6 +128,33 @@ def test_a_batch_has_one_owner_at_a_time(journal: Journal) -> None:
     assert second.lock()
 
 
+def test_who_gets_a_batch_knows_what_others_have_done_with_it(journal: Journal) -> None:
+    """Else it would look for a batch at the vendor that it takes for one of others, and submit it again."""
+    a_batch(journal)
+    (early,) = journal.batches()
+    (other,) = journal.batches()
+    assert other.lock()
+    other.record(Uploaded(at=1, file="file-1"))
+    other.record(Created(at=2, batch="batch-1"))
+    other.release()
+    assert early.created is None
+    assert early.lock()
+    assert early.name == "batch-1"
+    early.release()
+
+
+def test_a_batch_that_another_process_has_forgotten_cannot_be_had(journal: Journal, stack: ExitStack) -> None:
+    a_batch(journal)
+    (early,) = journal.batches()
+    (other,) = journal.batches()
+    assert other.lock()
+    other.remove()
+    assert not early.lock()
+    places = ReplyPlaces(stack)
+    places.add(early)
+    assert not places.use(ONE)
+
+
 def test_replies_are_found_by_the_ids_of_their_requests_in_any_order(journal: Journal, stack: ExitStack) -> None:
     batch = a_batch(journal, ONE, TWO, THREE)
     strange = BatchReply(f"{9:040x}", b"{}")

@@ -143,6 +143,26 @@ def test_a_batch_that_the_vendor_has_no_room_for_is_submitted_later(project: Bat
     assert project.live == 0
 
 
+def test_a_batch_that_the_vendor_never_has_room_for_is_asked_live_at_the_deadline(project: BatchProject) -> None:
+    project.server.set(queue_full=10_000_000)
+    found = project.run("--batch-deadline", "1")
+    assert not any(map(is_batch, found.values()))
+    assert (project.submitted, project.live) == (0, 6)
+    assert not journaled()
+
+
+def test_a_batch_that_cannot_be_asked_for_is_cancelled_at_the_deadline(project: BatchProject) -> None:
+    project.server.set(polls=10_000_000, failing_polls=10_000_000)
+    run = start("cases.jsonl", "--out", "out.jsonl", "--batch-deadline", "1")
+    wait_until(lambda: any(batch["is_cancelled"] for batch in project.server.state()["batches"]))
+    project.server.set(failing_polls=0)
+    run.communicate()
+    assert run.returncode == 0
+    found = {result["eval_id"]: is_batch(result) for result in results("out.jsonl")}
+    assert found == dict.fromkeys("abc", True) | dict.fromkeys("def", False)
+    assert (project.submitted, project.live) == (6, 3)
+
+
 def test_a_batch_that_was_created_without_our_knowing_is_found(project: BatchProject) -> None:
     project.server.set(lost_creates=1)
     found = project.run()
@@ -265,8 +285,11 @@ def test_compare_names_batches_as_a_difference(project: BatchProject) -> None:
     assert json.loads(ran.stdout)["changed"].get("target", 0) == 0
 
 
-def test_more_trials_than_fit_into_batches_are_refused_before_anything_is_sent(project: BatchProject) -> None:
-    ran = evaluate("cases.jsonl", "--trials", "1000000", expect=2)
+@pytest.mark.parametrize("more", [(), ("--plan",)])
+def test_more_trials_than_fit_into_batches_are_refused_before_anything_is_sent(
+    project: BatchProject, more: tuple[str, ...]
+) -> None:
+    ran = evaluate("cases.jsonl", "--trials", "1000000", *more, expect=2)
     assert "target 'default' would be sent 6,000,000 requests, and 4,500,000 fit into batches" in flat(ran.stderr)
     assert "use fewer --trials, or divide the run with --shard" in flat(ran.stderr)
     assert project.submitted == 0

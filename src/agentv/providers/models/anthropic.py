@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from agentv.errors import ProviderError
 from agentv.protocols import Provider
 from agentv.providers.models.batches.anthropic import AnthropicBatches
 from agentv.providers.models.batches.api import BatchApi
@@ -88,10 +87,10 @@ class Messages:
         """Return the completion in a reply. The outputs of tools that the vendor runs are in it as well."""
         answer = decode(reply, _Answer)
         text = "".join(block.text for block in answer.content if block.type == "text")
+        refusal = ""
         if answer.stop_reason == "refusal":
             details = answer.stop_details or _Details()
-            why = details.explanation or details.category or text or "no reason given"
-            raise ProviderError(f"the model refused: {why}")
+            refusal = f"the model refused: {details.explanation or details.category or text or 'no reason given'}"
         outputs = {block.tool_use_id: block.content for block in answer.content if block.tool_use_id}
         return Completion(
             text=text,
@@ -103,6 +102,7 @@ class Messages:
             reasoning="\n\n".join(block.thinking for block in answer.content if block.thinking),
             usage=None if answer.usage is None else _tokens(answer.usage),
             stop_reason=answer.stop_reason or "",
+            refusal=refusal,
         )
 
     def reader(self) -> "_EventReader":

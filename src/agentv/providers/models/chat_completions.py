@@ -35,16 +35,15 @@ class ChatCompletions:
         return body
 
     def completion(self, reply: bytes) -> Completion:
-        """Return the completion in a reply; raise `ProviderError` for a refusal or if a filter stopped it."""
+        """Return the completion in a reply; raise `ProviderError` if there is none."""
         found = decode(reply, _Reply)
         if not found.choices:
             raise ProviderError(f"the model gave no answer: its list of choices is empty: {server_message(reply)}")
         message, stop_reason = found.choices[0].message, found.choices[0].finish_reason or ""
-        if message.refusal:
-            raise ProviderError(f"the model refused: {message.refusal}")
         text, reasoning = _texts(message)
-        if stop_reason == "content_filter":
-            raise ProviderError(f"the model refused: a content filter stopped it{f' after {text!r}' if text else ''}")
+        refusal = f"the model refused: {message.refusal}" if message.refusal else ""
+        if stop_reason == "content_filter" and not refusal:
+            refusal = f"the model refused: a content filter stopped it{f' after {text!r}' if text else ''}"
         usage = found.usage
         return Completion(
             text=text,
@@ -53,6 +52,7 @@ class ChatCompletions:
             usage=None if usage is None else _tokens(usage),
             cost_usd=None if usage is None else usage.cost,
             stop_reason=stop_reason,
+            refusal=refusal,
         )
 
     def reader(self) -> "_ChunkReader":

@@ -49,6 +49,8 @@ class Completion(NamedTuple):
     cost_usd: float | None = None
     stop_reason: str = ""
     """Why it went no further, in the vendor's words."""
+    refusal: str = ""
+    """Why it is no answer, though its tokens are paid for."""
     first_token_at: float | None = None
     """When the first piece of it came, by `time.perf_counter`; only known of an answer that was streamed."""
 

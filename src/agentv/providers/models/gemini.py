@@ -272,7 +272,7 @@ def _object(value: Any, name: str) -> Json:
 
 
 def _completion(answer: Any) -> Completion:
-    """Return the completion in the first candidate; raise `ProviderError` if there is none or it was broken off."""
+    """Return the completion in the first candidate; raise `ProviderError` if there is none."""
     feedback = answer.prompt_feedback
     if feedback is not None and feedback.block_reason is not None:
         why = f": {feedback.block_reason_message}" if feedback.block_reason_message else ""
@@ -281,11 +281,10 @@ def _completion(answer: Any) -> Completion:
         raise ProviderError("the model gave no answer: its list of candidates is empty")
     candidate = answer.candidates[0]
     stop_reason = _name(candidate.finish_reason)
+    refusal = ""
     if stop_reason not in GOOD_STOP_REASONS:
         blocked = [_name(rating.category) for rating in candidate.safety_ratings or () if rating.blocked]
-        raise ProviderError(
-            ": ".join(filter(None, ["the model broke off", stop_reason, candidate.finish_message, *blocked]))
-        )
+        refusal = ": ".join(filter(None, ["the model broke off", stop_reason, candidate.finish_message, *blocked]))
     parts = (candidate.content.parts if candidate.content else None) or []
     return Completion(
         text="".join(part.text for part in parts if part.text and not part.thought),
@@ -293,6 +292,7 @@ def _completion(answer: Any) -> Completion:
         reasoning="\n\n".join(part.text for part in parts if part.text and part.thought),
         usage=_tokens(answer.usage_metadata),
         stop_reason=stop_reason,
+        refusal=refusal,
     )
 
 

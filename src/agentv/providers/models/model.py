@@ -82,17 +82,18 @@ class LanguageModel(NetworkProvider, Generic[S]):
         *,
         batch: bool = False,
     ) -> ProviderResponse:
-        if not answer.text.strip() and not answer.calls:
-            why = f" (it stopped for the reason {answer.stop_reason!r})" if answer.stop_reason else ""
-            raise ProviderError(f"the model gave an empty answer{why}")
+        usage, pricing = answer.usage, self.settings.pricing
+        cost = answer.cost_usd if usage is None or pricing is None else pricing.cost(usage, batch=batch)
+        if refusal := answer.refusal or _emptiness(answer):
+            paid = ProviderResponse(text="", token_usage=usage, cost_usd=cost, batch=True if batch else None)
+            raise ProviderError(refusal, partial=None if usage is None and cost is None else paid)
         reasoning = (Message(role="assistant", name=REASONING, content=answer.reasoning),) if answer.reasoning else ()
         message = Message(role="assistant", content=answer.text or None, tool_calls=answer.calls or None)
-        usage, pricing = answer.usage, self.settings.pricing
         return ProviderResponse(
             text=answer.text,
             output_messages=(*reasoning, message),
             token_usage=usage,
-            cost_usd=answer.cost_usd if usage is None or pricing is None else pricing.cost(usage, batch=batch),
+            cost_usd=cost,
             duration_ms=duration_ms,
             ttft_ms=ttft_ms,
             stop_reason=_stop_reason(answer),
@@ -108,6 +109,14 @@ class LanguageModel(NetworkProvider, Generic[S]):
 
 def _milliseconds(start: float, end: float) -> float:
     return round((end - start) * 1000, 3)
+
+
+def _emptiness(answer: Completion) -> str:
+    """Return that an answer is empty; nothing if it is not."""
+    if answer.text.strip() or answer.calls:
+        return ""
+    why = f" (it stopped for the reason {answer.stop_reason!r})" if answer.stop_reason else ""
+    return f"the model gave an empty answer{why}"
 
 
 def _stop_reason(answer: Completion) -> str | None:

@@ -41,6 +41,11 @@ class OpenAISettings(OpenAIFamilySettings, frozen=True, kw_only=True, forbid_unk
     model: Annotated[Text, Meta(description="The model's name, as the vendor calls it.")]
     base_url: Annotated[Text | None, Meta(description="A compatible server, with its /v1.")] = None
 
+    @property
+    def may_report_cost(self) -> bool:
+        """Whether it is another server than OpenAI's: some of those say what an answer costs."""
+        return self.base_url is not None
+
     def open(self, folder: Path) -> Provider:
         return OpenAI(self, self.format())
 

@@ -48,14 +48,16 @@ class Responses:
         if found.incomplete_details is not None:
             stop_reason = found.incomplete_details.reason or stop_reason
         text = _text(found.output or ())
-        if stop_reason == "content_filter":
-            raise ProviderError(f"the model refused: a content filter stopped it{f' after {text!r}' if text else ''}")
+        refusal = _refusal(found.output or ())
+        if stop_reason == "content_filter" and not refusal:
+            refusal = f"the model refused: a content filter stopped it{f' after {text!r}' if text else ''}"
         return Completion(
             text=text,
             calls=tuple(_calls(found.output or ())),
             reasoning="\n\n".join(_thoughts(found.output or ())),
             usage=None if found.usage is None else _tokens(found.usage),
             stop_reason=stop_reason,
+            refusal=refusal,
         )
 
     def reader(self) -> "_EventReader":
@@ -168,11 +170,14 @@ def _convert(item: Json) -> _Item:
 def _text(output: Sequence[Json]) -> str:
     """Return the answer; what the model said on the way to it counts only if there is no other."""
     messages = [_convert(item) for item in output if item.get("type") == "message"]
-    pieces = [piece for message in messages for piece in message.content or ()]
-    if refusal := next((piece.refusal for piece in pieces if piece.refusal), None):
-        raise ProviderError(f"the model refused: {refusal}")
     final = [message for message in messages if message.phase != "commentary"] or messages
     return "".join(piece.text or "" for message in final for piece in message.content or ())
+
+
+def _refusal(output: Sequence[Json]) -> str:
+    messages = [_convert(item) for item in output if item.get("type") == "message"]
+    refusals = (piece.refusal for message in messages for piece in message.content or () if piece.refusal)
+    return f"the model refused: {refusal}" if (refusal := next(refusals, None)) else ""
 
 
 def _thoughts(output: Sequence[Json]) -> Iterator[str]:

@@ -95,12 +95,10 @@ async def _each(
     for batch in batches:
         if names and batch.name not in names:
             continue
-        if batch.collected is not None:
-            yield _report(batch, None)
-            continue
         try:
-            if needs_lock and not batch.lock():
-                yield _report(batch, None, error=BUSY)
+            is_busy = batch.collected is None and needs_lock and not batch.lock()
+            if is_busy or batch.collected is not None:
+                yield _report(batch, None, error=BUSY if is_busy else None)
                 continue
             async with _opened(batch) as api:
                 yield _report(batch, await act(api, batch, journal))
@@ -139,15 +137,15 @@ def _report(batch: JournaledBatch, state: BatchState | None, error: str | None =
         status, words = "collected", collected.words
     elif state is not None:
         status, words = state.status.value, state.words
-    began = batch.created or intent
+    began, counts = batch.created or intent, collected or state
     return BatchReport(
         batch=batch.name,
         target=intent.target,
         role=intent.role,
         status=status,
         requests=intent.requests,
-        answered=state.answered if state is not None else collected.replies if collected is not None else None,
-        failed=state.failed if state is not None else None,
+        answered=counts.answered if counts is not None else None,
+        failed=counts.failed if counts is not None else None,
         words=clean(words) or None,
         submitted=time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began.at)),
         command=resume_command(intent.command) or None,

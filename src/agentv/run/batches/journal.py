@@ -47,6 +47,8 @@ class Intent(_Step, frozen=True, kw_only=True, tag="intent"):
     requests: int
     command: tuple[str, ...] = ()
     """What was typed, without its secrets."""
+    first: float | None = None
+    """When it was meant to be submitted for the first time, if the vendor had no room for it then."""
     not_ours: tuple[str, ...] = ()
     """Batches at the vendor that were taken for this one."""
 
@@ -74,6 +76,9 @@ class Collected(_Step, frozen=True, kw_only=True, tag="collected"):
 
     status: Literal["ended", "failed", "gone"]
     replies: int = 0
+    answered: int = 0
+    failed: int = 0
+    """These are the vendor's counts."""
     words: str = ""
     """What the vendor said."""
 
@@ -107,7 +112,10 @@ class JournaledBatch:
         self.collected: Collected | None = None
         self._lock: int | None = None
         self._delivered: int | None = None
-        for step in _read_steps(folder / JOURNAL):
+        self._read()
+
+    def _read(self) -> None:
+        for step in _read_steps(self.folder / JOURNAL):
             self._take(step)
 
     def __repr__(self) -> str:
@@ -203,9 +211,15 @@ class JournaledBatch:
         return count
 
     def lock(self) -> bool:
-        """Return whether this process has the batch for itself now; another one may be at work on it."""
+        """Return whether this process has the batch for itself now; another one may be at work on it, or be done.
+
+        What others have done with it until now is known from here on.
+        """
         if self._lock is None:
-            self._lock = _try_lock(self.folder / _LOCK)
+            with contextlib.suppress(FileNotFoundError):  # all of its requests have got their results
+                self._lock = _try_lock(self.folder / _LOCK)
+            if self._lock is not None:
+                self._read()
         return self._lock is not None
 
     def release(self) -> None:

@@ -194,6 +194,8 @@ class JudgeRounds:
                 if is_new and got is not None:
                     judging.meter.called(target.name)
                 if isinstance(got, FailedCall):
+                    if is_new and got.partial is not None:
+                        judging.meter.answered(target.name, got.partial)
                     raise ProviderError(got.error)
                 if got is not None:
                     if is_new:

@@ -1,7 +1,7 @@
 """Where the answer to each request is: in which batch, and where in the file of its replies. A few bytes a request."""
 
 from array import array
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import BinaryIO
 
 from agentv.run.batches.journal import REPLIES, JournaledBatch, StoredReply, decode_reply
@@ -27,9 +27,10 @@ class ReplyPlaces:
         delivered, number = HashSet(), self.begin()
         for id_ in batch.delivered():
             delivered.add(id_)
-        for id_ in batch.ids():
-            if id_ not in delivered:
-                self.add_request(id_)
+        with suppress(FileNotFoundError):  # another process is done with it just now
+            for id_ in batch.ids():
+                if id_ not in delivered:
+                    self.add_request(id_)
         self._batches[number] = batch
 
     def begin(self) -> int:

@@ -60,6 +60,8 @@ class Submission:
 
     def __init__(self, api: BatchApi, batch: JournaledBatch, times: BatchTimes, on_state: OnState = lambda _: None):
         self._api, self.batch, self._times, self._on_state = api, batch, times, on_state
+        self._later = times.waits()
+        """The seconds before the requests are submitted once more."""
 
     async def finish(self, turn: asyncio.Lock, journal: Journal, *, is_new: bool) -> None:
         """Store the replies. `turn` lets one batch after another be submitted; a new one is at no vendor yet.
@@ -74,7 +76,7 @@ class Submission:
                 continue
             state = await self._wait()
             if state.status is BatchStatus.FAILED and state.may_pass:
-                await self._submit_later()
+                await self._submit_later(state)
                 is_new = True
             else:
                 await self._collect(state)
@@ -131,13 +133,17 @@ class Submission:
         self.batch.record(Created(at=intent.at, batch=name, is_found=True))
         return True
 
-    async def _submit_later(self) -> None:
-        """Start again with a batch that the vendor had no room for."""
+    async def _submit_later(self, state: BatchState) -> None:
+        """Start again with a batch that the vendor had no room for, or give it up at the deadline."""
         intent = self.batch.intent
         assert intent is not None
+        first = intent.first or intent.at
+        if self._is_late(first):
+            await self._collect(state._replace(status=BatchStatus.GONE))
+            return
         self._on_state(BatchState(BatchStatus.RUNNING, words="not taken yet: the vendor has no room for it"))
-        await asyncio.sleep(next(self._times.waits()))
-        self.batch.record(msgspec.structs.replace(intent, at=time.time(), key=new_key()))
+        await asyncio.sleep(next(self._later))
+        self.batch.record(msgspec.structs.replace(intent, at=time.time(), key=new_key(), first=first))
 
     async def _wait(self) -> BatchState:
         """Return the last state of the batch: it has ended, or was cancelled at the deadline."""
@@ -155,7 +161,7 @@ class Submission:
             await asyncio.sleep(self._until_deadline(next(waits)))
 
     async def _ask_state(self) -> BatchState:
-        """Return how far the batch is; wait as long as the vendor cannot tell."""
+        """Return how far the batch is; wait as long as the vendor cannot tell, but not beyond the deadline."""
         created, waits = self.batch.created, self._times.waits()
         assert created is not None
         while True:
@@ -164,9 +170,10 @@ class Submission:
             except ProviderError as error:
                 if not error.may_pass:
                     raise self._unknown(error) from error
-                if self.batch.cancel_asked is not None and self._is_late(self.batch.cancel_asked.at):
-                    return BatchState(BatchStatus.GONE, words=error.message)
-                self._on_state(BatchState(BatchStatus.RUNNING, words=f"cannot be asked: {error.message}"))
+                unknown = BatchState(BatchStatus.RUNNING, words=f"cannot be asked: {error.message}")
+                if self._is_late(created.at):
+                    return unknown
+                self._on_state(unknown)
                 await asyncio.sleep(max(next(waits), error.retry_after or 0))
 
     async def _cancel(self) -> None:
@@ -199,9 +206,8 @@ class Submission:
         if count and self.batch.created.is_found and not self._has_ours():
             self._let_go()
             return
-        self.batch.record(
-            Collected(at=time.time(), status=status_of(state.status), replies=count, words=clean(state.words))
-        )
+        counts = {"replies": count, "answered": state.answered, "failed": state.failed}
+        self.batch.record(Collected(at=time.time(), status=status_of(state.status), **counts, words=clean(state.words)))
 
     def _has_ours(self) -> bool:
         """Return whether a reply is to one of our requests."""

@@ -208,7 +208,7 @@ class VendorBatch:
         if isinstance(got, ProviderResponse):
             caller.keep(policy, request, got)
         elif got is not None:
-            got = got._replace(partial=IN_A_BATCH)
+            got = got._replace(partial=got.partial or IN_A_BATCH)
         return None if got is None else (1, got, False)
 
     def has(self, id_: str) -> bool:
@@ -235,7 +235,7 @@ class VendorBatch:
             try:
                 return self.target.model.response_to(bytes(reply.body))
             except ProviderError as error:
-                return FailedCall(error.message)
+                return FailedCall(error.message, partial=error.partial)
         if collected is not None and collected.status == "failed":
             return FailedCall(f"the batch was refused: {collected.words or 'no reason given'}")
         if self._options.has_fallback:

@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from agentv.calls.caller import TIMEOUT_SECONDS
 from agentv.providers.settings import RetrySettings
@@ -33,7 +36,7 @@ def make_forecast(plan: Plan, options: ForecastOptions, is_done: IsDone | None =
     history = read_history(demand, options.runs) if options.runs is not None and options.has_runs else History()
     targets = {key: _target(plan, target, history, options) for key, target in demand.targets.items()}
     judges = {key: _judge(judge, history.judges.get(judge.name), options) for key, judge in demand.judges.items()}
-    checks = _checks(demand.judges, judges) if options.check_judge and judges else None
+    checks = _checks(demand.judges, history, options) if options.check_judge and judges else None
     parts = [*targets.values(), *judges.values(), *([checks] if checks is not None else [])]
     variance = max(history.scores.variance, LEAST_VARIANCE) if history.scores.count > 1 else VARIANCE
     unit = variance * (BETWEEN + 2 * WITHIN / options.trials)
@@ -95,11 +98,12 @@ def _part(  # noqa: PLR0913
     )
 
 
-def _checks(demand: Mapping[Key, JudgeDemand], judges: Mapping[Key, PartForecast]) -> PartForecast:
-    """Return what `--check-judge` takes: as many calls as it makes, each as dear as the others of its judge."""
+def _checks(demand: Mapping[Key, JudgeDemand], history: History, options: ForecastOptions) -> PartForecast:
+    """Return what `--check-judge` takes: as many calls as it makes, each as dear as one outside of batches."""
     parts = []
-    for key, judge in judges.items():
-        checks = demand[key].checks
+    for asked in demand.values():
+        taken, checks = history.judges.get(asked.name), asked.checks
+        judge = _judge(_live(asked), taken.live() if taken is not None else None, options)
         shares = [Range(0, checks / max(judge.calls.expected, 1), 3 * checks / max(judge.calls.expected, 1))]
         figures: dict[str, Any] = {}
         for name in ("calls", "tokens", "cost_usd", "duration_seconds"):
@@ -117,6 +121,10 @@ def _checks(demand: Mapping[Key, JudgeDemand], judges: Mapping[Key, PartForecast
         duration_seconds=_total(parts, "duration_seconds"),
         unknown=unknown,
     )
+
+
+def _live(judge: JudgeDemand) -> JudgeDemand:
+    return replace(judge, settings=msgspec.structs.replace(judge.settings, batch_api=False))
 
 
 def _total(parts: Sequence[PartForecast], name: str) -> Figure | None:

@@ -5,7 +5,7 @@ bounded.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -52,7 +52,13 @@ class Taken:
     input: Sample = field(default_factory=Sample)
     output: Sample = field(default_factory=Sample)
     cost: Sample = field(default_factory=Sample)
+    live_cost: Sample = field(default_factory=Sample)
+    """What they would have cost outside of batches."""
     seconds: Sample = field(default_factory=Sample)
+
+    def live(self) -> "Taken":
+        """Return the same at the prices outside of batches."""
+        return replace(self, cost=self.live_cost)
 
 
 @dataclass
@@ -115,7 +121,7 @@ def _add_answer(history: History, result: HistoryView, target: TargetDemand) -> 
     taken.input.add(usage.input if usage else None)
     taken.output.add(usage.output if usage else None)
     taken.seconds.add(metrics.duration_ms / 1000 if metrics.duration_ms is not None else None)
-    taken.cost.add(_cost(target.settings, usage, metrics.cost_usd))
+    taken.cost.add(_cost(target.settings, usage, metrics.cost_usd, batch=is_batch(target.settings)))
 
 
 def _add_judges(history: History, result: HistoryView, judges: Mapping[str, TargetSettings]) -> None:
@@ -129,10 +135,15 @@ def _add_judges(history: History, result: HistoryView, judges: Mapping[str, Targ
         taken.input.add(usage.input if usage else None)
         taken.output.add(usage.output if usage else None)
         taken.seconds.add(judge.duration_ms / 1000 if judge.duration_ms is not None else None)
-        taken.cost.add(_cost(judges[name], usage, judge.cost_usd))
+        taken.cost.add(_cost(judges[name], usage, judge.cost_usd, batch=is_batch(judges[name])))
+        taken.live_cost.add(_cost(judges[name], usage, judge.cost_usd, batch=False))
 
 
-def _cost(settings: TargetSettings | None, usage: TokenUsage | None, then: float | None) -> float | None:
-    """Return what tokens cost by the prices of today, else what they cost `then`."""
+def _cost(
+    settings: TargetSettings | None, usage: TokenUsage | None, then: float | None, *, batch: bool
+) -> float | None:
+    """Return what tokens cost by the prices of today; what they cost `then`, if the target itself may have told it."""
     pricing = own_pricing(settings) if settings is not None else None
-    return then if pricing is None or usage is None else pricing.cost(usage, batch=is_batch(settings))
+    if pricing is None and settings is not None and not settings.may_report_cost:
+        return None  # by a price that nobody names any more
+    return then if pricing is None or usage is None else pricing.cost(usage, batch=batch)

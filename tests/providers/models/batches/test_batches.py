@@ -36,6 +36,21 @@ def said_of(words: str, *numbers: int) -> dict[str, str]:
     return dict.fromkeys(echoes(*numbers), words)
 
 
+def test_an_empty_answer_in_a_batch_is_paid_for_at_the_price_of_batches() -> None:
+    body = {"choices": [{"message": {"content": ""}, "finish_reason": "length"}]}
+    usage = {"prompt_tokens": 0, "completion_tokens": 7, "total_tokens": 7}
+    target = {"name": "default", "provider": "openai", "model": "m", "api_key": "k", "pricing": {"output": 1_000_000}}
+
+    async def read(model: BatchModel) -> ProviderError:
+        with pytest.raises(ProviderError, match="the model gave an empty answer") as caught:
+            model.response_to(json.dumps(body | {"usage": usage}).encode())
+        return caught.value
+
+    partial = with_model(target, read).partial
+    assert partial is not None
+    assert (partial.cost_usd, partial.batch) == (3.5, True)
+
+
 @all_vendors
 @pytest.mark.parametrize("order", ["same", "reversed"])
 def test_each_answer_finds_its_request(vendor: str, order: str, path: Path) -> None:
