@@ -101,6 +101,25 @@ def test_repeats_and_panels_are_in_the_summary(write: Write) -> None:
     assert [each["judge"] for each in first["evaluator_results"][1]["details"]["judges"]] == ["grader", "other"]
 
 
+def test_judges_that_disagree_do_not_contradict_themselves(write: Write) -> None:
+    project(write, "return say(1, ['right'], ())")
+    cases = [json.loads(line) for line in Path("cases.jsonl").read_text().splitlines()]
+    targets = json.loads(Path("targets.yaml").read_text())["targets"]
+    says_no = (
+        "import json\ndef grade(question):\n    return json.dumps({'reasoning': 'no', 'misses': ['bad'], 'score': 0})\n"
+    )
+    write("no.py", says_no)
+    no = {"name": "no", "provider": "python", "function": "no.py:grade"}
+    write("targets.yaml", json.dumps({"targets": [*targets, no]}))
+    write(
+        "cases.jsonl",
+        [{**case, "evaluators": [{"type": "llm_judge", "judge_target": ["grader", "no"]}]} for case in cases],
+    )
+    found = judge_section(evaluate("cases.jsonl", "--out", "out.jsonl").stdout)
+    assert "contradict" not in found, found
+    assert "verdict: not checked" in found
+
+
 def test_the_fence_differs_in_every_call_and_is_no_part_of_a_cache_key(write: Write) -> None:
     note = "open('fences.log', 'a').write(question.rsplit('<<<', 1)[-1].partition('\\n')[0] + ' ')"
     project(write, f"{note}; return say(fair(question)) if number % 2 else 'no JSON'")

@@ -31,9 +31,12 @@ class ScriptedJudge(NoJudge):
         super().__init__(name)
         self._said = said
         self.attempts: list[int] = []
+        self.fences: list[str] = []
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         self.attempts.append(request.attempt)
+        self.fences.append(request.fence)
+        assert request.question.count(request.fence) >= 2
         said = next(self._said)
         if isinstance(said, ProviderError):
             raise said
@@ -61,6 +64,13 @@ def result(judges: Judges, **config: Any) -> EvaluatorResult:
     exchange = Exchange(case=case, request=request, response=ProviderResponse(text="an answer"))
     (found,) = asyncio.run(EvaluatorBuilder(judges).build(case, "t").results(exchange))
     return found
+
+
+def test_each_call_has_a_fence_of_its_own() -> None:
+    judges = Judges(a=[1.0, "no JSON", 1.0], b=[1.0, 1.0])
+    result(judges, judge_target=["a", "b"], judge_repeats=2)
+    fences = [fence for judge in judges.by_name.values() for fence in judge.fences]
+    assert len(set(fences)) == len(fences) == 5
 
 
 def test_repeats_are_a_mean_and_each_is_in_the_details() -> None:

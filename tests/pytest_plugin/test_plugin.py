@@ -215,6 +215,16 @@ def test_worse(agentv, evals):
 def test_no_such_target(agentv, evals):
     agentv(evals, target="nobody", targets=".")
 
+def test_no_number(agentv, evals):
+    agentv(evals, target=answers(1)).check(mean="0.8")
+
+def test_no_base(agentv, evals):
+    agentv(evals, target=answers(1), out=None).not_worse_than("base.jsonl")
+
+def test_few(agentv, evals):
+    base = agentv(evals, target=answers(1), limit=4, out=None).path
+    agentv(evals, target=answers(0), limit=4).not_worse_than(base)
+
 async def run_inside(agentv, evals):
     return agentv(evals, target=answers(1), trials=2).summary.trials
 
@@ -236,6 +246,9 @@ def test_the_fixture_passes_fails_or_says_that_it_cannot_tell(project: Write) ->
         "test_bad_bar": "FAILED",
         "test_worse": "FAILED",
         "test_no_such_target": "FAILED",
+        "test_no_number": "FAILED",
+        "test_no_base": "FAILED",
+        "test_few": "FAILED",
         "test_in_a_running_loop": "PASSED",
     }
     assert "mean 0.500 (95%: 0.338 to 0.662) of 40 cases, bar 0.8: it is under the bar" in printed
@@ -248,6 +261,11 @@ def test_the_fixture_passes_fails_or_says_that_it_cannot_tell(project: Write) ->
     assert "the bar for the mean is 80" in printed
     assert "worse: the mean changed by -0.700 (95%: " in flat(printed)
     assert "unknown target 'nobody'" in printed
+    assert "the bar for the mean is '0.8'" in printed
+    assert "base.jsonl: no such file" in printed
+    assert "4 cases: 4 pairs cannot support a claim: at least 10 are needed" in flat(printed)
+    assert "During handling" not in printed
+    assert "agentv/run/" not in printed  # what is shown is the line of the test
 
 
 @pytest.mark.parametrize(("setting", "verdict"), [("warn", "PASSED"), ("pass", "PASSED"), ("fail", "FAILED")])
@@ -273,9 +291,12 @@ def test_what_an_undecided_check_does_is_a_setting(project: Write, setting: str,
             "agentv_files = evals/*.yaml\nagentv_workers = 99",
             "agentv_workers = 99: it must be a whole number from 1 to 50",
         ),
+        ("agentv_undecided = maybe", "agentv_undecided = maybe: it must be one of fail, warn, pass"),
+        ("agentv_files = empty", "agentv_files: no eval file in the folder empty (in "),
     ],
 )
 def test_settings_that_cannot_be_used(project: Write, ini: str, message: str) -> None:
+    Path("empty").mkdir()
     project("pytest.ini", f"[pytest]\n{ini}\n")
     assert message in run(code=4)
     assert calls() == []
@@ -291,6 +312,32 @@ def test_errors_of_eval_files_are_told_with_file_and_line(project: Write) -> Non
     printed = run("-v", "evals/wrong.yaml::france", code=1)
     assert outcomes(printed) == {"evals/wrong.yaml::france": "ERROR"}
     assert "unknown target 'nobody'" in printed
+    assert "During handling" not in printed
+
+
+def test_evaluators_that_cannot_be_used_are_errors_of_the_collection(project: Write) -> None:
+    project("evals/wrong.yaml", EVALS.replace("contains", "contans"))
+    printed = run("evals/wrong.yaml", code=2)
+    assert "ERROR collecting evals/wrong.yaml" in printed
+    assert re.search(r"evals/wrong\.yaml: Line 3: .*unknown evaluator type 'contans'", printed)
+    assert printed.count("unknown evaluator type") == 1
+    assert "did you mean 'contains'?" in printed
+
+
+def test_files_beside_the_eval_files_are_not_collected(project: Write) -> None:
+    Path("targets.yaml").rename("evals/targets.yaml")
+    assert outcomes(run("-v", "-k", "france")) == {"evals/capitals.yaml::france": "PASSED"}
+    project("pytest.ini", "[pytest]\nagentv_files = evals\n")
+    assert outcomes(run("-v", "-k", "france")) == {"evals/capitals.yaml::france": "PASSED"}
+
+
+def test_the_paths_of_the_option_are_relative_to_the_current_folder(
+    project: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project("pytest.ini", "[pytest]\n")
+    monkeypatch.chdir("tests")
+    printed = run("-v", "--agentv", "../evals/capitals.yaml", "-k", "france")
+    assert list(outcomes(printed).values()) == ["PASSED"]
 
 
 def test_an_option_names_files_as_well(project: Write) -> None:

@@ -14,6 +14,7 @@ import pytest
 import agentv
 import agentv.cli.eval as eval_command
 from agentv import AgentvError, EvalReport, EvalResult, evaluate, stream
+from agentv.errors import ConfigError
 from agentv.run.api import Options
 from tests.kits.project import Write, a_case
 
@@ -84,6 +85,39 @@ def test_what_makes_no_sense_is_said(project: Write) -> None:
         run(junit="junit.xml")
     with pytest.raises(TypeError, match="unknown option 'worker'"):
         run(worker=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trials": 0}, "trials is 0"),
+        ({"trials": 1.5}, "trials is 1.5"),
+        ({"limit": -1}, "limit is -1"),
+        ({"workers": "3"}, "workers is '3'"),
+        ({"timeout_seconds": 0}, "timeout_seconds is 0"),
+        ({"max_retries": -1}, "max_retries is -1"),
+        ({"max_errors": 0}, "max_errors is 0"),
+        ({"max_duration": "x"}, "max_duration is 'x'"),
+        ({"max_cost": float("nan")}, "max_cost is nan"),
+        ({"batch_deadline": 0}, "batch_deadline is 0"),
+        ({"collect_traces": True, "collect_grace": -1}, "collect_grace is -1"),
+        ({"target": 42}, "target is 42"),
+    ],
+)
+def test_values_that_options_cannot_have(write: Write, options: Any, message: str) -> None:
+    write("e.yaml", "evaluators: [{type: contains, value: hi}]\nevalcases: [{id: a, expected_outcome: x, input: hi}]\n")
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}\n?"):
+        asyncio.run(evaluate("e.yaml", **{"target": str.lower} | options))
+
+
+def test_one_id_is_an_id_and_no_paths_are_an_error(write: Write) -> None:
+    write(
+        "e.yaml", "evaluators: [{type: contains, value: hi}]\nevalcases: [{id: abc, expected_outcome: x, input: hi}]\n"
+    )
+    report = asyncio.run(evaluate("e.yaml", target=str.lower, ids="abc"))
+    assert [result.eval_id for result in report.results] == ["abc"]
+    with pytest.raises(ConfigError, match="no eval files are named"):
+        asyncio.run(evaluate([], target=str.lower))
 
 
 def test_records_are_plain_dictionaries(project: Write) -> None:

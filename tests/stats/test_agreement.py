@@ -113,6 +113,18 @@ def test_the_interval_of_kappa_covers_it(truth: float, judge: tuple[float, float
     assert hits / runs >= 0.92 - 2 * math.sqrt(0.92 * 0.08 / runs)
 
 
+def test_a_rater_who_always_says_the_same_leaves_room_for_as_much_as_few_cases_do() -> None:
+    """Drawing anew gives 0 each time; that is no proof."""
+    few = kappa(one_by_one({("pass", "pass"): 7, ("pass", "fail"): 1}))
+    assert few.value == 0.0
+    assert few.ci_lower == -1.0
+    assert few.ci_upper == pytest.approx((wilson(7, 8)[1] - 7 / 8) / (1 / 8))
+    assert few.method == "Wilson, at the chance agreement observed"
+    many = kappa(one_by_one({("pass", "pass"): 100, ("fail", "pass"): 100}))
+    assert many.ci_lower == pytest.approx(-0.138, abs=1e-3)
+    assert many.ci_upper == pytest.approx(0.138, abs=1e-3)
+
+
 @pytest.mark.parametrize("label", ["pass", "fail"])
 def test_kappa_of_raters_who_give_one_label_is_undefined_in_words(label: str) -> None:
     words = f"undefined: both say '{label}' every time, so that chance alone would agree as well"

@@ -14,7 +14,7 @@ from msgspec import Meta
 from agentv.errors import SettingError
 from agentv.formats.yaml import Steps
 from agentv.judges.deferral import settle
-from agentv.judges.prompt import prompts_of
+from agentv.judges.prompt import prompts_of, with_new_fence
 from agentv.judges.reply import BadJudgement, JudgeReply, ask_judge
 from agentv.protocols import EvaluatorContext, JudgeTarget
 from agentv.records import ProviderRequest, Score, Verdict
@@ -56,8 +56,11 @@ class JudgePanel:
         if len(self.judges) == self.repeats == 1:
             judgements = [await _ask(self.judges[0], request, parse, 1)]
         else:
+            requests = [request, *(with_new_fence(request) for _ in self.judges[1:])]
             judgements = await settle(
-                _ask(judge, request, parse, number) for judge in self.judges for number in range(1, self.repeats + 1)
+                _ask(judge, sent, parse, number)
+                for judge, sent in zip(self.judges, requests, strict=True)
+                for number in range(1, self.repeats + 1)
             )
         score = _combine(judgements, has_panel=len(self.judges) > 1, has_repeats=self.repeats > 1)
         return msgspec.structs.replace(score, evaluator_provider_request=prompts_of(request))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agentv.pytest_plugin.keys import FILES, RUNS, WANTED
+from agentv.pytest_plugin.keys import FILES, RUNS, UNDECIDED, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the ini file and of the command line."""
     group = parser.getgroup("agentv", "eval cases")
-    group.addoption("--agentv", action="append", default=[], metavar="PATH", help="eval file, or glob, to collect")
-    parser.addini(FILES, "eval files, or globs of them, whose cases are tests", type="args", default=[])
+    group.addoption("--agentv", action="append", default=[], metavar="PATH", help="eval file, folder or glob")
+    parser.addini(FILES, "eval files, folders or globs of them, whose cases are tests", type="args", default=[])
     parser.addini("agentv_target", "the target to use, in the place of what cases and files say")
     parser.addini("agentv_workers", "how many cases are in flight at once")
     parser.addini("agentv_trials", "how often each case is run")
@@ -33,14 +33,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Add the eval files to what is collected, unless somebody has named what to collect."""
+    if (undecided := str(config.getini("agentv_undecided"))) not in UNDECIDED:
+        raise pytest.UsageError(f"agentv_undecided = {undecided}: it must be one of {', '.join(UNDECIDED)}")
     asked, listed = config.getoption("--agentv"), config.getini(FILES)
     if not asked and not listed:
         return
     is_named = config.args_source is config.ArgsSource.ARGS
-    needed = {*_find(config, "--agentv", asked), *_find(config, FILES, listed, may_be_missing=is_named)}
+    named = set(_find("--agentv", asked, config.invocation_params.dir))
+    needed = named | set(_find(FILES, listed, config.rootpath, may_be_missing=is_named))
     config.stash[WANTED] = frozenset(needed)
     folders = [Path(config.invocation_params.dir, arg.partition("::")[0]).resolve() for arg in config.args]
-    for path in sorted(needed if not is_named else _find(config, "--agentv", asked)):
+    for path in sorted(named if is_named else needed):
         if not any(path == folder or folder in path.parents for folder in folders):
             config.args.append(str(path))
     from agentv.pytest_plugin.runs import Runs
@@ -48,14 +51,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUNS] = Runs(config)
 
 
-def _find(config: pytest.Config, option: str, names: list[str], *, may_be_missing: bool = False) -> Iterator[Path]:
-    """Yield the files that paths and globs stand for; raise `pytest.UsageError` for one that stands for none."""
+def _find(option: str, names: list[str], folder: Path, *, may_be_missing: bool = False) -> Iterator[Path]:
+    """Yield the eval files that paths, folders and globs stand for, as `agentv eval` finds them.
+
+    Raise `pytest.UsageError` for a name that stands for none.
+    """
+    from agentv.errors import AgentvError
+    from agentv.project.discovery import NothingFound, eval_files
+
     for name in names:
-        paths = sorted(glob.glob(str(config.rootpath / name), recursive=True))
-        if not paths and not may_be_missing:
-            what = "no eval file fits" if glob.has_magic(name) else "no such eval file:"
-            raise pytest.UsageError(f"{option}: {what} {name} (in {config.rootpath})")
-        yield from (Path(path).resolve() for path in paths)
+        path = folder / name
+        try:
+            found = eval_files([str(path) if path.exists() else str(Path(glob.escape(str(folder)), name))])
+        except NothingFound as error:
+            if may_be_missing:
+                continue
+            what = "no eval file in the folder" if path.is_dir() else "no such eval file:"
+            what = "no eval file fits" if glob.has_magic(name) else what
+            raise pytest.UsageError(f"{option}: {what} {name} (in {folder})") from error
+        except AgentvError as error:
+            raise pytest.UsageError(f"{option}: {error}") from error
+        yield from (path.resolve() for path in found)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,7 +8,7 @@ import pytest
 
 from agentv.compare.compare import compare_results
 from agentv.compare.gate import CANNOT_TELL, PASS, exit_code
-from agentv.errors import ConfigError
+from agentv.errors import AgentvError, ConfigError
 from agentv.pytest_plugin.runs import wait_for
 from agentv.records import EvalResult
 from agentv.results.runs import new_run_id
@@ -16,7 +16,6 @@ from agentv.results.summary import Summary
 from agentv.run.api import EvalReport, Options, Paths, evaluate
 from agentv.stats.decisions import Decision, decide
 
-UNDECIDED = ("fail", "warn", "pass")
 MANY = 10_000
 """Nobody writes more cases than that to decide a check."""
 
@@ -27,16 +26,19 @@ class Runner:
     def __init__(self, config: pytest.Config):
         self._root = config.rootpath
         self._undecided = str(config.getini("agentv_undecided"))
-        if self._undecided not in UNDECIDED:
-            raise pytest.UsageError(f"agentv_undecided = {self._undecided}: it must be one of {', '.join(UNDECIDED)}")
 
     def __call__(self, paths: Paths, **options: Unpack[Options]) -> "CheckedRun":
         """Run eval files, which are relative to pytest's root; the options are those of `agentv.evaluate`."""
+        __tracebackhide__ = True
         listed = [paths] if isinstance(paths, str | Path) else paths
         rooted = [str(self._root / path) for path in listed]
-        out = Path(options.setdefault("out", self._root / ".agentv" / "results" / f"eval_{new_run_id()}.jsonl") or "")
+        out = Path(options.get("out") or self._root / ".agentv" / "results" / f"eval_{new_run_id()}.jsonl")
+        options["out"] = out
         out.parent.mkdir(parents=True, exist_ok=True)
-        report = wait_for(lambda: evaluate(rooted, **options))
+        try:
+            report = wait_for(lambda: evaluate(rooted, **options))
+        except AgentvError as error:
+            raise error.with_traceback(None) from error.__cause__  # the line of the test is what is wrong, not ours
         return CheckedRun(report, out, self._root, self._undecided)
 
 
@@ -61,7 +63,7 @@ class CheckedRun:
         for what, bar in (("mean", mean), ("pass rate", pass_rate)):
             if bar is None:
                 continue
-            if not 0 <= bar <= 1:
+            if not _is_bar(bar):
                 raise ConfigError(f"the bar for the {what} is {bar!r}", hint="a bar is a number from 0 to 1")
             self._demand(self._decide(what, bar), what, bar)
 
@@ -94,7 +96,10 @@ class CheckedRun:
     def not_worse_than(self, base: str | Path, *, margin: float = 0.02) -> None:
         """Demand that this run is not worse than the results in `base` by more than the margin."""
         __tracebackhide__ = True
-        comparison = compare_results(self._root / base, self.path, margin=margin)
+        try:
+            comparison = compare_results(self._root / base, self.path, margin=margin)
+        except AgentvError as error:
+            raise error.with_traceback(None) from error.__cause__
         found = comparison.statistics
         code = exit_code(comparison, "noninferior")
         if code == PASS:
@@ -104,9 +109,14 @@ class CheckedRun:
         change = f"the mean changed by {comparison.summary.meanDelta:+.3f}{between} from {base}"
         text = f"{change}, margin {margin:g}, {_count(found.pairs)}"
         if code == CANNOT_TELL:
-            self._undecide(f"undecided: {text}: the cases in both are too few to tell, or one run lacks some")
+            why = "; ".join(found.notes) or "the cases in both are too few to tell, or one run lacks some"
+            self._undecide(f"undecided: {text}: {why}")
         else:
             pytest.fail(f"worse: {text}; see: agentv compare {base} {self.path}", pytrace=False)
+
+
+def _is_bar(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= 1
 
 
 def _needed(found: Decision) -> str:

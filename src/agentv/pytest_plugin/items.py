@@ -9,6 +9,7 @@ import pytest
 
 from agentv.cases.read import read_eval_file
 from agentv.errors import AgentvError
+from agentv.evaluators.build import EvaluatorBuilder
 from agentv.pytest_plugin.keys import RUNS
 from agentv.records import Problem
 from agentv.report.case import case_lines
@@ -27,8 +28,10 @@ class EvalFile(pytest.File):
         try:
             cases = list(read_eval_file(self.path, problems.append))
         except AgentvError as error:
-            raise self.CollectError(str(error)) from error
-        if errors := [str(AgentvError.of(problem)) for problem in problems if problem.severity == "error"]:
+            raise self.CollectError(_told(error)) from error
+        builder = EvaluatorBuilder(only_check=True, warn=lambda _problem: None)
+        problems += [problem for case in cases for problem in builder.problems(case, case.target)]
+        if errors := {_told(AgentvError.of(problem)): None for problem in problems if problem.severity == "error"}:
             raise self.CollectError("\n".join(errors))
         for problem in problems:
             self.warn(pytest.PytestWarning(str(AgentvError.of(problem))))
@@ -48,10 +51,10 @@ class EvalItem(pytest.Item):
 
     def setup(self) -> None:
         """Get the result. What is no judgement of an answer is an error of the test, and not a failure."""
-        try:
-            self._result = self.config.stash[RUNS].result(self.path, self.key)
-        except AgentvError as error:
-            pytest.fail(f"{error}\nhint: {error.hint}" if error.hint else str(error), pytrace=False)
+        found = self.config.stash[RUNS].result(self.path, self.key)
+        if isinstance(found, AgentvError):
+            pytest.fail(_told(found), pytrace=False)
+        self._result = found
         if self._result.get("error") is not None or self._result.get("failure") is not None:
             self._fail()
 
@@ -66,3 +69,8 @@ class EvalItem(pytest.Item):
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
         path: Path = self.path
         return path, max(self._line - 1, 0), self.name
+
+
+def _told(error: AgentvError) -> str:
+    """Return what is wrong, where, and what to do."""
+    return f"{error}\nhint: {error.hint}" if error.hint else str(error)

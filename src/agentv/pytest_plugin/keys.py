@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 FILES = "agentv_files"
 """The setting of the ini file."""
+UNDECIDED = ("fail", "warn", "pass")
+"""What a check that cannot tell may do."""
 WANTED = pytest.StashKey[frozenset[Path]]()
 """The eval files whose cases are tests."""
 RUNS: pytest.StashKey[Runs] = pytest.StashKey()

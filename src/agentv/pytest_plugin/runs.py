@@ -55,10 +55,10 @@ class Runs:
             if (key := getattr(item, "key", None)) is not None:
                 self._selected.setdefault(item.path, set()).add(key[:2])
 
-    def result(self, path: Path, key: Key) -> dict[str, Any]:
+    def result(self, path: Path, key: Key) -> dict[str, Any] | AgentvError:
         """Return the result of a trial of a case, which is run now, with all others of its file, if it was not yet.
 
-        Raise `AgentvError` if the file cannot be run.
+        If the file cannot be run, return why not.
         """
         if path not in self._found:
             try:
@@ -67,9 +67,9 @@ class Runs:
                 self._found[path] = error
         found = self._found[path]
         if isinstance(found, AgentvError):
-            raise found
+            return found
         if key not in found:
-            raise AgentvError(f"there is no result of {key[1]!r}: the run was stopped")
+            return AgentvError(f"there is no result of {key[1]!r}: the run was stopped")
         result: dict[str, Any] = msgspec.json.decode(found[key])
         return result
 
@@ -124,9 +124,7 @@ def number(config: pytest.Config, name: str, *, most: int | None) -> int | None:
 
 def wait_for(start: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Return what a coroutine gives; where a loop is running already, it runs in a thread of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_loop_running():
         return asyncio.run(start())
     results: list[T] = []
     errors: list[BaseException] = []
@@ -143,3 +141,11 @@ def wait_for(start: Callable[[], Coroutine[Any, Any, T]]) -> T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

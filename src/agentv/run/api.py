@@ -1,6 +1,7 @@
 """Evaluating from Python: the one use case, with results in memory, or one by one as they arrive."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack
@@ -20,6 +21,10 @@ from agentv.system.atomic_files import write_atomically
 
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 _DELAYS = {"dry_run_delay": 0.0, "dry_run_delay_min": None, "dry_run_delay_max": None}
+_COUNTS = {"trials": 1, "limit": 1, "max_errors": 1, "max_retries": 0}
+"""The least that options which count something may be."""
+_AMOUNTS = ("timeout_seconds", "max_cost", "max_duration", "batch_deadline")
+_DELAYS_AND_WORKERS = ("collect_grace", "workers", *_DELAYS)
 Paths = str | Path | Sequence[str | Path]
 
 
@@ -32,8 +37,8 @@ class Options(TypedDict, total=False):
     """The targets file, or a folder that has one."""
     prices: str | Path | None
     """The price list: what the tokens of targets without a `pricing` cost."""
-    ids: Sequence[str]
-    """Run only the cases with these ids, which may be globs."""
+    ids: str | Sequence[str]
+    """Run only the cases with this id, or these, which may be globs."""
     limit: int | None
     trials: int
     shard: str | None
@@ -166,13 +171,12 @@ def _write_pages(given: Options) -> None:
 def _eval_options(paths: Paths, given: Options) -> EvalOptions:
     """Return the options of the use case; raise `ConfigError` for one that makes no sense."""
     fields: dict[str, Any] = dict(given)
-    target, trials = fields.pop("target", None), fields.get("trials", 1)
+    target = fields.pop("target", None)
     if unknown := fields.keys() - Options.__annotations__.keys():
         raise TypeError(f"unknown option {min(unknown)!r}")
-    if trials < 1:
-        raise ConfigError(f"trials is {trials}", hint="every case is run at least once")
-    if not 0 < (deadline := fields.get("batch_deadline", 1)) < float("inf"):
-        raise ConfigError(f"batch_deadline is {deadline!r}", hint="it is a number of seconds above 0")
+    _check_numbers(fields)
+    if not (target is None or isinstance(target, str) or callable(target)):
+        raise ConfigError(f"target is {target!r}", hint="it is a function, or the name of a target")
     if fields.get("resume") and fields.get("out") is None:
         raise ConfigError("resume=True needs out, the results file to go on with")
     for name in ("collect_port", "collect_grace"):
@@ -183,6 +187,9 @@ def _eval_options(paths: Paths, given: Options) -> EvalOptions:
             raise ConfigError(f"{name} needs out, the results file that it is made of")
     delays = [fields.pop(name, default) for name, default in _DELAYS.items()]
     listed = [paths] if isinstance(paths, str | Path) else paths
+    ids = fields.pop("ids", ())
+    if not listed:
+        raise ConfigError("no eval files are named", hint="name eval files, folders or globs")
     for name in ("targets", "prices", "out", "failed_in", "dump_prompts", "dump_traces"):
         if fields.get(name) is not None:
             fields[name] = Path(fields[name])
@@ -190,8 +197,25 @@ def _eval_options(paths: Paths, given: Options) -> EvalOptions:
         paths=tuple(str(path) for path in listed),
         target=target if isinstance(target, str) else None,
         function=target if callable(target) else None,
-        **fields | {"ids": tuple(fields.get("ids", ())), "dry_run": DryRun(*delays) if fields.get("dry_run") else None},
+        ids=(ids,) if isinstance(ids, str) else tuple(ids),
+        **fields | {"dry_run": DryRun(*delays) if fields.get("dry_run") else None},
     )
+
+
+def _check_numbers(fields: dict[str, Any]) -> None:
+    """Raise `ConfigError` for a number that the command line would not take either."""
+    for name, least in _COUNTS.items():
+        value = fields.get(name)
+        if value is not None and not (isinstance(value, int) and value >= least):
+            raise ConfigError(f"{name} is {value!r}", hint=f"it is a whole number from {least} on")
+    for name in (*_AMOUNTS, *_DELAYS_AND_WORKERS):
+        value = fields.get(name)
+        if value is None:
+            continue
+        if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
+            raise ConfigError(f"{name} is {value!r}", hint="it is a finite number from 0 on")
+        if value == 0 and name in _AMOUNTS:
+            raise ConfigError(f"{name} is {value!r}", hint="it is a finite number above 0")
 
 
 class _Sink:

@@ -68,7 +68,8 @@ def kappa(clusters: Iterable[Table]) -> Figure:
     """Return Cohen's kappa of two raters, with an interval by drawing the cases anew.
 
     Each table is a case, or several that belong together. Drawing anew tells nothing if the raters always agree, or
-    never: the interval is then that of their agreement (Wilson), at the chance agreement that was observed.
+    never, or if one of them always says the same, whose kappa is 0 in each draw: the interval is then that of their
+    agreement (Wilson), at the chance agreement that was observed.
     """
     kinds = Counter(frozenset(table.items()) for table in clusters)
     tables = [dict(kind) for kind in kinds]
@@ -77,11 +78,11 @@ def kappa(clusters: Iterable[Table]) -> Figure:
     if value is None:
         return Figure(note=_why_no_kappa(whole))
     agreed, chance = _agreement(whole)
-    if agreed in (0.0, 1.0):
+    if agreed in (0.0, 1.0) or any(len(+labels) == 1 for labels in _margins(whole)):
         groups = kinds.total()
         low, high = ((side - chance) / (1 - chance) for side in wilson(agreed * groups, groups))
         method = "Wilson, at the chance agreement observed"
-        return Figure(value=value, ci_lower=max(-1.0, low), ci_upper=high, method=method)
+        return Figure(value=value, ci_lower=max(-1.0, low), ci_upper=min(1.0, high), method=method)
     if len(tables) == 1:
         return Figure(value=value, note="no interval: all that belongs together is alike")
     interval = _bootstrap(list(kinds.values()), lambda counts: _kappa_of(_add_up(tables, counts)))

@@ -94,7 +94,7 @@ class _EvaluatorTally:
             return
         self._lengths.append(length)
         self._means.append(result.score)
-        passed = result.score if result.verdict != "fail" else 0.0
+        passed = _described_score(result, details or {})
         only_misses, only_hits = result.misses and not result.hits, result.hits and not result.misses
         self._contradictions += bool(only_misses if verdict_of(passed) == "pass" else only_hits and passed < 0.5)
 
@@ -138,6 +138,21 @@ def _repeats(details: Mapping[str, Any]) -> Iterator[list[float]]:
     for holder in (details, *(judges if isinstance(judges, list) else ())):
         if isinstance(scores := holder.get("repeats"), list):
             yield [score for score in scores if score is not None]
+
+
+def _described_score(result: Any, details: Mapping[str, Any]) -> float:
+    """Return the score that hits and misses are about: of several judgements, that of the one whose words they are.
+
+    A verdict of `fail` that the score alone would not have counts as 0.
+    """
+    judges = details.get("judges")
+    single = [judge["score"] for judge in judges if "score" in judge] if isinstance(judges, list) else []
+    scores = [*chain.from_iterable(_repeats(details))] or single
+    if len(scores) < 2:
+        return result.score if result.verdict != "fail" else 0.0
+    if result.verdict == "fail" and verdict_of(result.score) != "fail":
+        return 0.0
+    return min(scores, key=lambda score: abs(score - result.score))
 
 
 def _units(counts: Mapping[tuple[Any, ...], int]) -> Iterator[tuple[Any, ...]]:
