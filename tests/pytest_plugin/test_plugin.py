@@ -221,6 +221,9 @@ def test_no_number(agentv, evals):
 def test_no_base(agentv, evals):
     agentv(evals, target=answers(1), out=None).not_worse_than("base.jsonl")
 
+def test_errors(agentv, evals):
+    agentv(evals, target=lambda question: 1 / 0).check(mean=0.8)
+
 def test_few(agentv, evals):
     base = agentv(evals, target=answers(1), limit=4, out=None).path
     agentv(evals, target=answers(0), limit=4).not_worse_than(base)
@@ -248,6 +251,7 @@ def test_the_fixture_passes_fails_or_says_that_it_cannot_tell(project: Write) ->
         "test_no_such_target": "FAILED",
         "test_no_number": "FAILED",
         "test_no_base": "FAILED",
+        "test_errors": "FAILED",
         "test_few": "FAILED",
         "test_in_a_running_loop": "PASSED",
     }
@@ -263,6 +267,7 @@ def test_the_fixture_passes_fails_or_says_that_it_cannot_tell(project: Write) ->
     assert "unknown target 'nobody'" in printed
     assert "the bar for the mean is '0.8'" in printed
     assert "base.jsonl: no such file" in printed
+    assert "of 40 cases (results that are errors: 40), bar 0.8: it is under the bar" in printed
     assert "4 cases: 4 pairs cannot support a claim: at least 10 are needed" in flat(printed)
     assert "During handling" not in printed
     assert "agentv/run/" not in printed  # what is shown is the line of the test

@@ -79,7 +79,9 @@ class CheckedRun:
     def _demand(self, found: Decision, what: str, bar: float) -> None:
         __tracebackhide__ = True
         low, high = found.interval
-        text = f"{what} {found.estimate:.3f} (95%: {low:.3f} to {high:.3f}) of {_count(found.cases)}, bar {bar:g}"
+        errors = sum(result.error is not None for result in self.results)
+        cases = _count(found.cases) + (f" (results that are errors: {errors})" if errors else "")
+        text = f"{what} {found.estimate:.3f} (95%: {low:.3f} to {high:.3f}) of {cases}, bar {bar:g}"
         if found.verdict == "missed":
             pytest.fail(f"{text}: it is under the bar; results are in {self.path}", pytrace=False)
         elif found.verdict == "undecided":
