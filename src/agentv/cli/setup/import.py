@@ -91,6 +91,7 @@ def command(**values: Any) -> None:
     promptfoo           prompts and tests -> eval file
     inspect, lm-eval    logs -> results
     claude-code, codex  transcripts -> answers
+    otlp                traces of OpenTelemetry -> answers
 
     Exit code 0; 1 if nothing in the source could be imported; 2 for a source that
     cannot be read or is not what it should be.
