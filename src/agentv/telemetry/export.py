@@ -32,6 +32,7 @@ QUEUE_SIZE = 16_384
 """How many spans may wait to be sent, unless OTEL_BSP_MAX_QUEUE_SIZE says otherwise."""
 FLUSH_SECONDS = 5.0
 """How long the end of a run waits for spans to be sent."""
+LOOK_SECONDS = 0.05
 OURS = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
 """The loggers that tell of the end of an exporter."""
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -56,9 +57,13 @@ class Exporter:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await run_in_thread(lambda: self._sdk.stop(FLUSH_SECONDS, self._log.end))
+        await run_in_thread(lambda: self._sdk.stop(FLUSH_SECONDS, self._is_hopeless, self._log.end))
         logging.getLogger("opentelemetry").removeHandler(self._log)
         self._tell()
+
+    def _is_hopeless(self) -> bool:
+        """Return whether the collector has never taken anything, and has failed to."""
+        return bool(self._log.last) and not self._sdk.sent
 
     def stamp(self, result: EvalResult) -> str:
         """Return the id of the trace of a result: that which its target knows, else a new one."""
@@ -150,14 +155,15 @@ class _Sdk:
         self._processors.append(processor(_Counting(exporter, self), max_queue_size=size))
         return self._processors[-1]
 
-    def stop(self, seconds: float, on_giving_up: Callable[[], None]) -> None:
-        """Send what is left, for so long at most. It blocks."""
+    def stop(self, seconds: float, is_hopeless: Callable[[], bool], on_giving_up: Callable[[], None]) -> None:
+        """Send what is left, for so long at most, and only as long as there is hope. It blocks."""
         threads = [threading.Thread(target=processor.shutdown, daemon=True) for processor in self._processors]
         end = time.monotonic() + seconds
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(max(0.0, end - time.monotonic()))
+            while thread.is_alive() and time.monotonic() < end and not is_hopeless():
+                thread.join(LOOK_SECONDS)
         if any(thread.is_alive() for thread in threads):
             on_giving_up()
             for exporter in self._exporters:
