@@ -18,7 +18,7 @@ from agentv.run.evaluate import EvalOptions, plan_evaluation
 from agentv.run.executors.local import LocalExecutor
 from agentv.run.plan import Plan, RunOptions
 from agentv.run.targets import OpenTargets, RunJudges
-from agentv.run.watcher import Silence
+from agentv.run.watching.watcher import Silence
 from tests.kits.model_servers import Reply, model_server
 from tests.kits.project import Write, a_case
 from tests.kits.project import agentv as command_line

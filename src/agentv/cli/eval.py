@@ -25,7 +25,7 @@ from agentv.run.batches.batch_files import break_off_batches
 from agentv.run.batches.submission import DEADLINE_SECONDS
 from agentv.run.evaluate import DryRun, EvalOptions, RunEnd, evaluate
 from agentv.run.output import STDOUT
-from agentv.run.watcher import Silence
+from agentv.run.watching.watcher import Silence
 from agentv.system.temporary import remove_all
 from agentv.view.beside import NoViewer, ViewerProcess, viewer_beside
 

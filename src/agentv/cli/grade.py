@@ -22,7 +22,7 @@ from agentv.redact import clean
 from agentv.report.progress import progress_for
 from agentv.results.runs import RUNS
 from agentv.run.evaluate import EvalOptions
-from agentv.run.watcher import Silence
+from agentv.run.watching.watcher import Silence
 from agentv.system.temporary import remove_all
 
 what_is_graded, how_it_runs = options("What is graded"), options("How it runs")

@@ -13,7 +13,7 @@ from agentv.notices import warn
 from agentv.project.discovery import eval_files
 from agentv.records import Problem
 from agentv.run.evaluate import EvalOptions, RunReport, evaluate
-from agentv.run.watcher import Watcher
+from agentv.run.watching.watcher import Watcher
 
 
 class GradeOptions(NamedTuple):

@@ -23,7 +23,7 @@ from agentv.results.read import read_records
 from agentv.results.runs import new_run_id
 from agentv.results.views import TrialView
 from agentv.run.evaluate import EvalOptions, evaluate
-from agentv.run.watcher import Silence
+from agentv.run.watching.watcher import Silence
 from agentv.system.atomic_files import write_atomically
 
 T = TypeVar("T")

@@ -1,80 +1,13 @@
 """What a run would take -> the lines that `agentv eval --plan` prints."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator
 
 from agentv.report.layout import table, wrap
 from agentv.report.quantities import format_count, format_duration, format_money
+from agentv.results.forecast import Figure, Forecast, PartForecast
 
 
-class HasRange(Protocol):
-    """A figure that is not known yet."""
-
-    @property
-    def low(self) -> float: ...
-    @property
-    def expected(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-    @property
-    def basis(self) -> str: ...
-
-
-class HasAmounts(Protocol):
-    """What one target, or one judge, would take."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def called(self) -> str: ...
-    @property
-    def cached(self) -> int: ...
-    @property
-    def calls(self) -> HasRange: ...
-    @property
-    def tokens(self) -> HasRange | None: ...
-    @property
-    def cost_usd(self) -> HasRange | None: ...
-
-
-class HasForecast(Protocol):
-    """What a run would take."""
-
-    @property
-    def cases(self) -> int: ...
-    @property
-    def trials(self) -> int: ...
-    @property
-    def jobs(self) -> int: ...
-    @property
-    def workers(self) -> int: ...
-    @property
-    def results(self) -> int: ...
-    @property
-    def calls(self) -> HasRange: ...
-    @property
-    def tokens(self) -> HasRange | None: ...
-    @property
-    def cost_usd(self) -> HasRange | None: ...
-    @property
-    def duration_seconds(self) -> HasRange: ...
-    @property
-    def detectable_effect(self) -> float | None: ...
-    @property
-    def cases_for(self) -> dict[str, int]: ...
-    @property
-    def effect_basis(self) -> str: ...
-    @property
-    def targets(self) -> Sequence[HasAmounts]: ...
-    @property
-    def judges(self) -> Sequence[HasAmounts]: ...
-    @property
-    def checks(self) -> HasAmounts | None: ...
-    @property
-    def unknown(self) -> Sequence[str]: ...
-
-
-def forecast_lines(forecast: HasForecast) -> Iterator[str]:
+def forecast_lines(forecast: Forecast) -> Iterator[str]:
     """Yield what a run would do and take, and what it could find."""
     yield "PLAN"
     cases, workers = _count(forecast.cases, "case"), _count(forecast.workers, "worker")
@@ -108,7 +41,7 @@ def forecast_lines(forecast: HasForecast) -> Iterator[str]:
     yield from map("  {}".format, _effect_lines(forecast))
 
 
-def _effect_lines(forecast: HasForecast) -> Iterator[str]:
+def _effect_lines(forecast: Forecast) -> Iterator[str]:
     basis = "by the scores of earlier results" if forecast.effect_basis == "history" else "by the usual assumptions"
     if forecast.detectable_effect is not None:
         effect = f"{forecast.detectable_effect:.3f}" if forecast.detectable_effect < 1 else "none, with so few cases"
@@ -118,7 +51,7 @@ def _effect_lines(forecast: HasForecast) -> Iterator[str]:
         yield f"to find {effect} it takes {_count(cases, 'case')}"
 
 
-def _row(name: str, figure: HasRange | None, text: Callable[[float], str]) -> tuple[str, str, str, str]:
+def _row(name: str, figure: Figure | None, text: Callable[[float], str]) -> tuple[str, str, str, str]:
     if figure is None:
         return name, "unknown", "", ""
     between = f"{text(figure.low)} to {text(figure.high)}" if figure.low < figure.high else "exactly"
@@ -134,7 +67,7 @@ def _time(seconds: float) -> str:
     )
 
 
-def _amounts(part: HasAmounts) -> tuple[str, str, str]:
+def _amounts(part: PartForecast) -> tuple[str, str, str]:
     calls = format_count(part.calls.expected)
     if part.calls.low < part.calls.high:
         calls += f" ({format_count(part.calls.low)} to {format_count(part.calls.high)})"

@@ -11,12 +11,12 @@ import msgspec
 from agentv.errors import ConfigError
 from agentv.records import EvalResult
 from agentv.redact import clean
+from agentv.results.forecast import Forecast
 from agentv.results.health.record import JudgeHealth
 from agentv.results.summary import Summary
 from agentv.run.evaluate import DryRun, EvalOptions, forecast_evaluation
 from agentv.run.evaluate import evaluate as run_evaluation
-from agentv.run.forecast.record import Forecast
-from agentv.run.watcher import Silence
+from agentv.run.watching.watcher import Silence
 from agentv.system.atomic_files import write_atomically
 
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode

@@ -18,12 +18,12 @@ from agentv.records import Digests, EvalResult, Exchange, ProviderRequest
 from agentv.redact import clean
 from agentv.run.batches.batch import Batch
 from agentv.run.batches.judging import JudgeRounds, PendingCase, pending_key
-from agentv.run.dumps import CaseDumps
 from agentv.run.jobs import Job
 from agentv.run.outcome import Outcome, ResultContext, Scored, outcome_of, result_of, timestamp_now
 from agentv.run.plan import Plan, PlannedFile
 from agentv.run.targets import OpenTarget, OpenTargets
-from agentv.run.watcher import Watcher
+from agentv.run.watching.dumps import CaseDumps
+from agentv.run.watching.watcher import Watcher
 from agentv.scoring import SCORING
 from agentv.system.dumps import Dumps
 

@@ -25,6 +25,7 @@ from agentv.providers.mock import Mock, MockSettings
 from agentv.providers.python import PythonFunction
 from agentv.records import EvalResult, Problem
 from agentv.redact import clean, secrets_in
+from agentv.results.forecast import Forecast
 from agentv.results.health.record import JudgeHealth
 from agentv.results.health.tally import JudgeTally
 from agentv.results.runs import RUNS, RunLog, new_run_id
@@ -36,11 +37,9 @@ from agentv.run.case import CaseRunner
 from agentv.run.executors.address import Address, parse_address
 from agentv.run.executors.executor import Executor
 from agentv.run.executors.local import LocalExecutor
-from agentv.run.exported import export_results, open_exporter
 from agentv.run.forecast.budget import Budget, Limits, budget_of
 from agentv.run.forecast.demand import ForecastOptions, NamedJudges
 from agentv.run.forecast.forecast import make_forecast
-from agentv.run.forecast.record import Forecast
 from agentv.run.jobs import IsDone
 from agentv.run.judging import Judging
 from agentv.run.output import STDOUT, Output, OutputOptions, earlier_results, mask_result, open_output
@@ -49,7 +48,8 @@ from agentv.run.planner import PlanOptions, make_plan
 from agentv.run.record import start_record
 from agentv.run.resume import ResumeOptions, failed_cases
 from agentv.run.targets import OpenTargets, RunJudges, check_batches
-from agentv.run.watcher import Watcher
+from agentv.run.watching.exported import export_results, open_exporter
+from agentv.run.watching.watcher import Watcher
 from agentv.system.compact_sets import HashSet
 from agentv.system.dotenv import load_env
 from agentv.telemetry.options import CollectOptions

@@ -22,7 +22,7 @@ from agentv.run.output import Output
 from agentv.run.plan import Plan
 from agentv.run.record import same_models
 from agentv.run.targets import OpenTargets, RunJudges
-from agentv.run.watcher import Watcher
+from agentv.run.watching.watcher import Watcher
 
 
 class Judging:

@@ -12,7 +12,7 @@ from agentv.run.forecast.budget import Budget
 from agentv.run.jobs import Job
 from agentv.run.outcome import unwritable_result
 from agentv.run.plan import RunOptions
-from agentv.run.watcher import Watcher
+from agentv.run.watching.watcher import Watcher
 
 YIELD_SECONDS = 0.01
 

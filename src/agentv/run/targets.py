@@ -31,7 +31,7 @@ from agentv.run.batches.judging import JudgeRounds, judge_request_id
 from agentv.run.batches.vendor import BatchTarget, max_requests
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget, RunOptions
 from agentv.run.planner import open_provider
-from agentv.run.watcher import Watcher
+from agentv.run.watching.watcher import Watcher
 
 if TYPE_CHECKING:  # a server, which few runs need
     from agentv.telemetry.collector import Collector

@@ -24,7 +24,7 @@ from agentv.run.jobs import IsDone
 from agentv.run.plan import Plan
 from agentv.run.planner import PlanOptions
 from agentv.run.targets import OpenTargets
-from agentv.run.watcher import Watcher
+from agentv.run.watching.watcher import Watcher
 
 BUSY_SECONDS = 30.0
 PREPARE_POLL_SECONDS = 0.5

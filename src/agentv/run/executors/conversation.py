@@ -17,7 +17,7 @@ from agentv.run.executors.numbering import Numbering
 from agentv.run.jobs import IsDone, JobStream
 from agentv.run.plan import Plan
 from agentv.run.targets import OpenTargets, most_workers
-from agentv.run.watcher import ClusterView, Watcher
+from agentv.run.watching.watcher import ClusterView, Watcher
 
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 1.0

@@ -6,7 +6,7 @@ from typing import Protocol
 from agentv.protocols import ResultSink
 from agentv.run.case import CaseRunner
 from agentv.run.jobs import IsDone
-from agentv.run.watcher import Watcher
+from agentv.run.watching.watcher import Watcher
 
 
 class Executor(AbstractAsyncContextManager["Executor"], Protocol):

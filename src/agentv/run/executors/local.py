@@ -19,7 +19,7 @@ from agentv.run.jobs import IsDone, JobStream, Lane, divide
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget
 from agentv.run.runner import JobRunner
 from agentv.run.targets import OpenTarget, OpenTargets
-from agentv.run.watcher import Watcher
+from agentv.run.watching.watcher import Watcher
 from agentv.system.temporary import remove_stale
 
 Work = Callable[[Lane, int], Coroutine[Any, Any, None]]

@@ -31,7 +31,7 @@ from agentv.run.output import mask_result
 from agentv.run.plan import Plan
 from agentv.run.runner import JobRunner
 from agentv.run.targets import OpenTargets, RunJudges
-from agentv.run.watcher import Silence
+from agentv.run.watching.watcher import Silence
 from agentv.system.temporary import remove_stale
 
 LEASE_SECONDS = 10.0

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from agentv.errors import ConfigError
 from agentv.records import EvalResult
+from agentv.results.forecast import Forecast, PartForecast
 from agentv.run.forecast.demand import ForecastOptions
 from agentv.run.forecast.forecast import make_forecast
-from agentv.run.forecast.record import Forecast, PartForecast
 from agentv.run.plan import Plan
 
 ROUNDING = 1e-12

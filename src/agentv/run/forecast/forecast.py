@@ -9,11 +9,11 @@ import msgspec
 
 from agentv.calls.caller import TIMEOUT_SECONDS
 from agentv.providers.settings import RetrySettings
+from agentv.results.forecast import Basis, Figure, Forecast, PartForecast
 from agentv.run.forecast.amounts import NOTHING, Range
 from agentv.run.forecast.demand import Demand, ForecastOptions, JudgeDemand, Key, TargetDemand, demand_of, is_batch
 from agentv.run.forecast.estimate import Amounts, answer_amounts, judge_amounts, retries_of
 from agentv.run.forecast.history import History, Taken, read_history
-from agentv.run.forecast.record import Basis, Figure, Forecast, PartForecast
 from agentv.run.jobs import IsDone
 from agentv.run.plan import Plan
 from agentv.stats.inference import POWER_Z

@@ -218,15 +218,17 @@ def test_a_batch_that_is_cancelled_has_the_answers_until_then(vendor: str, path:
 
 @each_vendor
 def test_cancelling_what_has_ended_or_is_gone_is_no_error(vendor: str, path: Path) -> None:
-    async def run(model: BatchModel) -> None:
+    async def run(model: BatchModel) -> list[BatchStatus]:
         api, batch = model.batches(), await submit(model, path)
         await wait(api, batch)
         await api.cancel(batch)
+        ended = await api.state(batch)
         server.set(batches_gone=True)
         await api.cancel(batch)
+        return [ended.status, (await api.state(batch)).status]
 
     with batch_server() as server:
-        with_model(server.target(vendor), run)
+        assert with_model(server.target(vendor), run) == [BatchStatus.ENDED, BatchStatus.GONE]
 
 
 @each_vendor
