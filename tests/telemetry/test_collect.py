@@ -200,17 +200,23 @@ print("hello")
 
 
 def test_a_server_that_is_slow_to_send(write: Write) -> None:
-    write("server.py", SERVER.replace("schedule_delay_millis=200", "schedule_delay_millis=1500"))
+    (result,) = sent_after(write, milliseconds=1500)
+    assert result["score"] == 1.0, result
+
+
+def test_a_server_that_sends_after_the_grace(write: Write) -> None:
+    (result,) = sent_after(write, "--collect-grace", "0.05", milliseconds=3_600_000)
+    assert result["misses"] == ["No trace available for evaluation"]
+    assert result["score"] == 0.0
+
+
+def sent_after(write: Write, *args: str, milliseconds: int) -> list[dict[str, Any]]:
+    """The results of a case whose server sends its spans so often."""
+    write("server.py", SERVER.replace("schedule_delay_millis=200", f"schedule_delay_millis={milliseconds}"))
     port = str(free_port())
-    path = write("cases.jsonl", [traced_case("one")])
     with server(port) as url:
         write("targets.yaml", json.dumps({"targets": [{"name": "default", "provider": "http", "url": url}]}))
-        (result,) = run(path, "--collect-port", port)
-        assert result["score"] == 1.0
-        ran = evaluate(path, *COLLECT, "--collect-port", port, "--collect-grace", "0.05")
-    (result,) = results("out.jsonl")
-    assert result["misses"] == ["No trace available for evaluation"]
-    assert result["score"] == 0.0, ran.stderr
+        return run(write("cases.jsonl", [traced_case("one")]), "--collect-port", port, *args)
 
 
 def test_a_trace_without_a_parent_is_not_complete_and_tool_trajectory_no_judgement(write: Write) -> None:
