@@ -1,10 +1,11 @@
 """A project folder, a case as it is written, and the command line as a user has it."""
 
 import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.kits.commands import run_agentv
 
 Write = Callable[..., Path]
 
@@ -26,7 +27,8 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def agentv(*args: str | Path, cwd: Path | None = None, **options: Any) -> "subprocess.CompletedProcess[str]":
+def agentv(
+    *args: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
     """The command line in a process of its own."""
-    command = [sys.executable, "-m", "agentv", *map(str, args)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=120, **options)
+    return run_agentv(list(map(str, args)), cwd, env)
