@@ -7,6 +7,8 @@ request is JSON (`argv`, `cwd`, `env`, `umask`) with the child's three streams; 
 and, when the child has ended, by its status as `os.waitpid` has it. The first request that is empty is the end.
 """
 
+import atexit
+import contextlib
 import gc
 import importlib
 import json
@@ -23,7 +25,9 @@ LONGEST = 1 << 20
 APART = ("agentv.__main__", "agentv.pytest_plugin", "agentv.run.executors.worker", "agentv.project.templates")
 """What is run by its name, and what other programs import: pytest, Dask's workers and users."""
 OTHERS = ("dotenv", "fastjsonschema", "httpx2", "json_repair", "openai", "rich.console", "yaml")
-"""What agentv imports when it is used; of the vendors' packages only the one that most tests use."""
+"""What agentv imports when it is used, and many tests use."""
+LARGE = ("anthropic", "google.genai")
+"""What is imported when a child has imported it: the next one probably does so, too."""
 
 
 def prepare() -> None:
@@ -42,6 +46,7 @@ def prepare() -> None:
 
 def next_request(asker: socket.socket) -> dict[str, Any]:
     """Fork a child for each request, and wait for it; return the request, in the child."""
+    told, tell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     while True:
         data, streams, _, _ = socket.recv_fds(asker, LONGEST, 3)
         if not data:
@@ -50,14 +55,22 @@ def next_request(asker: socket.socket) -> dict[str, Any]:
         if pid == 0:
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
+                os.close(stream)
             asker.close()
-            os.closerange(3, max(streams) + 1)
+            os.close(told)
+            atexit.register(
+                lambda: os.write(tell, "".join(f"{name} " for name in LARGE if name in sys.modules).encode())
+            )
             request: dict[str, Any] = json.loads(data)
             return request
         for stream in streams:
             os.close(stream)
         asker.send(str(pid).encode())
         asker.send(str(os.waitpid(pid, 0)[1]).encode())
+        with contextlib.suppress(BlockingIOError):  # it was killed
+            for name in os.read(told, LONGEST).decode().split():
+                importlib.import_module(name)
+            gc.freeze()
 
 
 def become(request: dict[str, Any]) -> None:

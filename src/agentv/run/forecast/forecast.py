@@ -104,12 +104,12 @@ def _checks(demand: Mapping[Key, JudgeDemand], history: History, options: Foreca
     for asked in demand.values():
         taken, checks = history.judges.get(asked.name), asked.checks
         judge = _judge(_live(asked), taken.live() if taken is not None else None, options)
-        shares = [Range(0, checks / max(judge.calls.expected, 1), 3 * checks / max(judge.calls.expected, 1))]
+        share = checks / max(judge.calls.expected, 1)
         figures: dict[str, Any] = {}
         for name in ("calls", "tokens", "cost_usd", "duration_seconds"):
             figure = getattr(judge, name)
             if figure is not None:
-                whole = Range(figure.expected, figure.expected, figure.high).times(*shares[0])
+                whole = Range(0, figure.expected * share, figure.high * 3 * share)
                 figures[name] = (_whole if name in ("calls", "tokens") else _figure)(whole, figure.basis)
         parts.append(PartForecast(name=judge.name, unknown=judge.unknown, **figures))
     unknown = next((part.unknown for part in parts if part.cost_usd is None), "")
