@@ -232,6 +232,18 @@ def test_a_text_search_finds_what_comes_later(shown: Shown) -> None:
     assert page.ids == ["found"]
 
 
+def test_a_text_search_that_is_slow_finds_what_comes_later_once(shown: Shown) -> None:
+    path = shown.write("eval_1", a_run(20))
+    page = shown.open(shown.run("eval_1"))
+    page.filter("needle")
+    page.wait("document.querySelector('.status').innerText === '0 of 20 cases'")
+    page.js("(() => { let now = 0; performance.now = () => (now += 1000); })()")  # a second passes at each look
+    append(path, [a_result("found", candidate_answer="a needle")])
+    page.wait("document.querySelector('.rows .row .id')")
+    assert page.ids == ["found"]
+    assert page.text(".status").startswith("1 of 21 cases")
+
+
 def test_a_run_in_progress_begins_empty_and_says_so(shown: Shown) -> None:
     path = shown.write("eval_1", [])
     record = {"run_id": "20261101-100000-ab12", "status": "running", "results": "results/eval_1.jsonl"}

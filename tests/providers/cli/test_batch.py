@@ -141,7 +141,7 @@ def test_nothing_is_asked_when_there_is_nothing_to_ask(write: Write) -> None:
 def test_the_first_of_two_batches_is_scored_while_the_second_is_at_work(write: Write) -> None:
     project(write)
     slow = {"name": "slow", "provider": "cli", "provider_batching": True}
-    slow["command_template"] = f"while ! grep -q c4 out.jsonl; do sleep 0.05; done; {COUNTED}"
+    slow["command_template"] = f"while ! grep -q 'eval_id...c4' out.jsonl; do sleep 0.05; done; {COUNTED}"
     alone = {"name": "alone", "provider": "cli", "command_template": "echo {PROMPT}"}
     targets = json.loads(Path("targets.yaml").read_text())["targets"]
     write("targets.yaml", json.dumps({"targets": [slow, *targets, alone]}))

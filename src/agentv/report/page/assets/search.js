@@ -20,7 +20,7 @@ export async function searchTexts(model, terms, candidates, signal, progress) {
     const lines = await run.results.lines(block);
     if (signal.stopped) return;
     searchBlock(run, lines, run.results.starts[block], terms, hits, wanted);
-    if (performance.now() - reported > 150) {
+    if (performance.now() - reported > 150 && done + 1 < jobs.length) {
       progress(combine(terms, hits, wanted, false), (done + 1) / jobs.length);
       await breathe();
       reported = performance.now();
