@@ -120,7 +120,7 @@ def test_new_runs_appear_in_the_list(shown: Shown) -> None:
 def test_from_the_list_to_a_run_to_a_case_and_back(shown: Shown) -> None:
     shown.write("eval_1", [a_result("good"), a_result("bad", 0.1, candidate_answer="Lyon, I think")])
     page = shown.open()
-    page.wait("document.querySelector('.runs a')")
+    page.wait("document.querySelector('.r-mean .mean-bar')")  # the list is drawn again when it knows the mean
     page.click(".runs .r-run a")
     page.wait("document.querySelectorAll('.rows .row').length === 2")
     page.wait("document.querySelector('.rows').innerText.includes('Lyon')")
@@ -155,7 +155,7 @@ def test_two_runs_are_chosen_and_compared(shown: Shown) -> None:
     shown.write("eval_2", dated([a_result("same"), a_result("fixed", 1.0), a_result("broken", 0.2)], 2))
     shown.write("eval_3", dated(a_run(3), 3))
     page = shown.open()
-    page.wait("document.querySelectorAll('.runs tbody tr').length === 3")
+    page.wait("document.querySelectorAll('.r-mean .mean-bar').length === 3")
     assert page.js("document.querySelector('.compare').disabled")
     page.click(".runs tbody tr:nth-child(3) input")
     assert page.text(".compare") == "Choose one more"
@@ -192,7 +192,7 @@ def test_a_run_grows_in_the_page_and_nothing_moves(shown: Shown) -> None:
     page.js("scrollTo(0, 3000)")
     page.click(".rows .row:nth-child(12) .id")
     page.wait("document.querySelector('.case h1')")
-    time.sleep(0.3)
+    page.wait("[...document.querySelectorAll('.rows .c-answer')].every((each) => each.innerText)")
     place = "[scrollY, location.hash, document.getElementById('filter').value, document.querySelector('.case h1').innerText]"
     rows = (
         "[...document.querySelectorAll('.rows .row')].map((each) => [each.innerText, each.getBoundingClientRect().top])"
@@ -210,6 +210,20 @@ def test_a_run_grows_in_the_page_and_nothing_moves(shown: Shown) -> None:
     worst = sorted(results, key=lambda each: (each.get("error") is None, each["verdict"] != "fail", each["score"]))
     page.js("scrollTo(0, 0)")
     page.wait(f"document.querySelector('.rows .id').innerText === {json.dumps(worst[0]['eval_id'])}")
+
+
+def test_a_click_is_not_lost_when_answers_come_in_the_middle_of_it(shown: Shown) -> None:
+    shown.write("eval_1", [a_result("one"), a_result("two")])
+    shown.page.send("Fetch.enable", patterns=[{"urlPattern": "*/snippets/*"}])
+    page = shown.open(shown.run("eval_1"))
+    waiting = page.paused_request()
+    box = "document.querySelector('.rows .row .id').getBoundingClientRect()"
+    place = page.js(f"(({{left, top, height}}) => [left + 5, top + height / 2])({box})")
+    page.mouse("mousePressed", *place)
+    page.send("Fetch.continueRequest", requestId=waiting["requestId"])
+    page.wait("document.querySelector('.rows .c-answer').innerText")
+    page.mouse("mouseReleased", *place)
+    page.wait("document.querySelector('.case h1')?.innerText === 'one'")
 
 
 def test_a_new_trial_changes_the_row_that_is_there(shown: Shown) -> None:
@@ -375,7 +389,7 @@ def test_the_list_can_be_used_without_a_mouse(shown: Shown) -> None:
     for day in (1, 2):
         shown.write(f"eval_{day}", dated(a_run(5, day), day))
     page = shown.open()
-    page.wait("document.querySelectorAll('.runs tbody tr').length === 2")
+    page.wait("document.querySelectorAll('.r-mean .mean-bar').length === 2")
     page.press("/")
     page.wait("document.activeElement.id === 'filter'")
     page.press("Escape")

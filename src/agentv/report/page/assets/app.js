@@ -266,7 +266,7 @@ export class App {
     return run.rowStates[row] === ABSENT ? "–" : [stateMark(run.rowStates[row], false), ` ${scoreText(run.rowScores[row])}`];
   }
 
-  /** Returns the line of the answer; if it is not at hand, it is loaded and the row is drawn again. */
+  /** Returns the line of the answer; if it is not at hand, it is loaded and put into the row then. */
   snippet(run, row, index) {
     const result = run.resultsOf(row)[0];
     const text = run.snippets.peek(result);
@@ -289,7 +289,13 @@ export class App {
     } catch {
       return; // the page says elsewhere that the results are gone
     }
-    for (const { index, row } of places) if (this.view[index] === row) this.list.redraw(index);
+    for (const { index, row } of places) if (this.view[index] === row) this.showSnippet(index, row);
+  }
+
+  /** Puts the line of an answer into its row, which stays the element that it is: somebody may be clicking on it. */
+  showSnippet(index, row) {
+    const cell = this.list.shown.get(index)?.querySelector(".c-answer");
+    if (cell) fill(cell, this.snippet(this.model.runOf(row), row, index));
   }
 
   // a case
