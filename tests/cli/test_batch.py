@@ -23,7 +23,7 @@ def server() -> Iterator[BatchServer]:
 @pytest.fixture
 def project(write: Write, server: BatchServer) -> BatchProject:
     """A project whose run was killed when its batch was running."""
-    project = BatchProject(write, server, batch_poll_seconds=30)
+    project = BatchProject(write, server, batch_poll_seconds=600)
     project.write_cases(*IDS)
     run = start("cases.jsonl", "--out", "out.jsonl")
     wait_until(lambda: any(b"created" in (folder / "journal.jsonl").read_bytes() for folder in journaled()))
@@ -108,9 +108,9 @@ def test_a_vendor_that_cannot_be_asked_is_said(project: BatchProject) -> None:
 
 
 def test_a_batch_of_a_run_that_goes_on_is_left_to_it(project: BatchProject) -> None:
-    project.set_target(batch_poll_seconds=30)
-    run = start("cases.jsonl", "--out", "out.jsonl", "--resume")
+    project.set_target(batch_poll_seconds=600)
     before = project.server.state()["asked"]["poll"]
+    run = start("cases.jsonl", "--out", "out.jsonl", "--resume")
     wait_until(lambda: project.server.state()["asked"]["poll"] > before)
     for action in ("collect", "cancel"):
         ran = agentv("batch", action)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.kits.comparisons import compared, line, save
 from tests.kits.project import Write, agentv
+from tests.kits.terminal import read_terminal
 
 MANY = {f"c{number}": 0.5 + number % 3 / 10 for number in range(20)}
 BETTER = {name: score + 0.1 + (name == "c3") / 10 for name, score in MANY.items()}
@@ -156,8 +157,7 @@ def test_a_narrow_terminal_breaks_no_number(write: Write) -> None:
     command = [sys.executable, "-m", "agentv", "compare", "a.jsonl", "b.jsonl", "--format", "table", "--by", "dataset"]
     subprocess.run(command, stdout=theirs, env={**os.environ, "COLUMNS": "60"}, check=True, timeout=120)
     os.close(theirs)
-    lines = os.read(ours, 100_000).decode().replace("\r", "").splitlines()
-    os.close(ours)
+    lines = read_terminal(ours).replace("\r", "").splitlines()
     assert [text for text in lines if len(text) > 60] == []
     at = lines.index("one")
     assert lines[at + 1].startswith("  pairs 20, mean A ")

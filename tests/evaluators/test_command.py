@@ -13,7 +13,7 @@ from agentv.errors import SettingError
 from agentv.evaluators.command import Command
 from agentv.records import Exchange, Score
 from tests.kits.evaluators import an_exchange, made, misfit
-from tests.kits.processes import living
+from tests.kits.processes import living, wait_until
 from tests.kits.project import Write, agentv
 from tests.kits.workspaces import Project, command
 
@@ -63,7 +63,7 @@ def test_a_command_that_does_not_end_is_a_miss_and_leaves_no_child(write: Write,
     found = score(write, f"{nap} & {nap}", timeout_seconds=0.5)
     assert (found.score, found.failed) == (0.0, False)
     assert found.misses[0].endswith("did not end within 0.5 s")
-    assert living(nap) == []
+    wait_until(lambda: living(nap) == [])
 
 
 def test_the_answer_is_on_stdin_and_the_rest_in_the_environment(write: Write) -> None:

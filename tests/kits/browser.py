@@ -60,9 +60,11 @@ def start_browser(profile: Path) -> Iterator["Browser"]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         port = profile / "DevToolsActivePort"
-        wait_until(lambda: port.exists() and port.read_text().count("\n") >= 1, "the browser did not start")
-        number, path = port.read_text().split("\n")[:2]
-        with connect(f"ws://127.0.0.1:{number}{path}", max_size=None) as connection:
+        wait_until(lambda: port.exists() and "/devtools/" in port.read_text(), "the browser did not start")
+        number, path = port.read_text().split()
+        address = f"ws://127.0.0.1:{number}{path}"
+        # nobody reads while a test does something else, and then no pong is seen either
+        with connect(address, max_size=None, open_timeout=PATIENCE_SECONDS, ping_interval=None) as connection:
             yield Browser(connection)
     finally:
         process.terminate()
@@ -155,9 +157,9 @@ class Page:
         try:
             got = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         except AssertionError as error:
-            if "navigated" not in str(error):
+            if not any(word in str(error) for word in ("navigated", "execution context", "Execution context")):
                 raise
-            return self.js(expression)  # the page has just become another
+            return self.js(expression)  # the page has just become another, or is about to
         if "exceptionDetails" in got:
             raise AssertionError(f"{expression}: {got['exceptionDetails']}")
         return got["result"].get("value")

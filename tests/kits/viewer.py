@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from tests.kits.processes import start_process
+from tests.kits.processes import PATIENCE_SECONDS, start_process
 
 
 class Address(NamedTuple):
@@ -49,7 +49,7 @@ class Reply(NamedTuple):
 
 def exchange(port: int, data: bytes) -> bytes:
     """What comes back for these bytes, until the connection is closed."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
         with contextlib.suppress(OSError):  # it may answer, and close, before it has read all
             connection.sendall(data)
         received = b""

@@ -18,12 +18,29 @@ def cases(write: Write) -> Path:
     return write("a.jsonl", [a_case(f"case-{n}", evaluators=[HELLO]) for n in range(6)])
 
 
-def test_in_a_terminal_there_is_a_live_view(cases: Path) -> None:
-    shown = in_terminal(cases, "--workers", "2")
-    assert "━" in shown
-    assert re.search(r"2/6 done, mean 1\.000, 0:0\d elapsed, 0:\d\d left", shown)
-    assert "   1 case-" in shown
-    assert "   2 case-" in shown
+WAITING = """
+import time
+from pathlib import Path
+
+def answer(eval_id):
+    while eval_id not in ("case-0", "case-1") and not Path("go").exists():
+        time.sleep(0.02)
+    return "hello"
+"""
+"""Two cases are answered at once; the others when a file is there."""
+
+
+def test_in_a_terminal_there_is_a_live_view(cases: Path, write: Write) -> None:
+    write("agent.py", WAITING)
+    write("targets.yaml", "targets: [{name: default, provider: python, function: agent.py:answer}]\n")
+    expected = ("━", r"2/6 done, mean 1\.000, \d:\d\d elapsed, \d:\d\d left", "   1 case-[23]", "   2 case-[23]")
+
+    def go_on(shown: str) -> None:
+        if all(re.search(each, shown) for each in expected):
+            Path("go").touch()
+
+    assert "━" in in_terminal(cases, "--workers", "2", seen=go_on)
+    assert Path("go").exists()
 
 
 def test_no_colour_is_honoured(cases: Path) -> None:

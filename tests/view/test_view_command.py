@@ -77,12 +77,14 @@ def test_bad_ports_are_told() -> None:
 
 def test_a_port_can_be_chosen_and_is_free_again_at_once() -> None:
     save_results(Path("a.jsonl"), [a_result("one")])
-    with socket.create_server(("127.0.0.1", 0)) as free:
+    with socket.socket() as free:  # it stays bound, so that nobody else is given it
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    for _ in range(2):
-        with viewer("a.jsonl", "--port", str(port)) as (_, at):
-            assert at.port == port
-            assert request(at, "/").status == 200
+        for _ in range(2):
+            with viewer("a.jsonl", "--port", str(port)) as (_, at):
+                assert at.port == port
+                assert request(at, "/").status == 200
 
 
 def test_one_file_is_opened_at_once() -> None:
@@ -167,9 +169,24 @@ def project(write: Write, count: int = 4) -> None:
     write("cases.jsonl", [a_case(f"case-{number}", evaluators=[check]) for number in range(count)])
 
 
+WAITING = """
+import time
+from pathlib import Path
+
+def answer(question):
+    while not Path("go").exists():
+        time.sleep(0.02)
+    return "hello"
+"""
+
+
 def test_eval_with_view_shows_the_run_and_changes_nothing_about_it(write: Write) -> None:
     project(write)
+    write("agent.py", WAITING)
+    write("targets.yaml", "targets: [{name: default, provider: python, function: agent.py:answer}]\n")
+    write("go", "")
     plain = agentv("eval", "cases.jsonl", "--quiet", "--out", "plain.jsonl")
+    Path("go").unlink()
     command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--quiet", "--out", "out.jsonl", "--view"]
     process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     line = process.stderr.readline()
@@ -177,6 +194,7 @@ def test_eval_with_view_shows_the_run_and_changes_nothing_about_it(write: Write)
     assert line.startswith("Viewer: http://127.0.0.1:")
     (run,) = runs_at(at)
     assert (run["name"], run["status"]) == ("out.jsonl", "running")
+    write("go", "")
     out, _ = process.communicate(timeout=120)
     assert process.returncode == plain.returncode == 0
     same = [text.replace("plain.jsonl", "out.jsonl") for text in (plain.stdout, out)]
@@ -196,11 +214,9 @@ def test_at_a_terminal_the_viewer_goes_on_until_ctrl_c_and_the_exit_code_is_that
     said = b""
     while b"until Ctrl-C" not in said:
         said += os.read(ours, 4096)
-    while b"token=" not in said:
+    while (found := re.search(rb"(http://\S+token=\S+)\s", said)) is None:
         said += os.read(ours, 4096)
-    found = re.search(rb"http://\S+", said)
-    assert found is not None
-    at = Address(found[0].decode())
+    at = Address(found[1].decode())
     (run,) = runs_at(at)
     assert run["status"] == "done"
     process.send_signal(signal.SIGINT)

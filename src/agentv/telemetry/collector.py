@@ -46,7 +46,7 @@ class Collector:
     def __init__(self, options: CollectOptions):
         self._options = options
         self.inbox = Inbox()
-        self._was_told_of_grpc = False
+        self._was_told_of_grpc = threading.Lock()
         self._server: _Server | None = None
         self.base = ""
 
@@ -85,8 +85,7 @@ class Collector:
 
     def tell_of_grpc(self) -> None:
         """Warn, once, that spans come in a way that is not understood."""
-        if not self._was_told_of_grpc:
-            self._was_told_of_grpc = True
+        if self._was_told_of_grpc.acquire(blocking=False):  # by the first of several threads
             warn(Problem(message=GRPC[0], severity="warning", hint=GRPC[1]))
 
 
