@@ -92,7 +92,7 @@ def viewer(*args: str | Path, **options: Any) -> Iterator[Viewer]:
         assert process.stderr.readline() == "Ctrl-C ends it\n"
         yield Viewer(process, Address(line.split()[-1]))
         process.send_signal(2)
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 0
         assert complaints == ""
     finally:
