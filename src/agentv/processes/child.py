@@ -31,6 +31,15 @@ _guardian = guardian.Guardian(GRACE_SECONDS)
 _numbers = itertools.count(1)
 
 
+def _begin_anew() -> None:
+    """Be a process of its own, with children of its own: those of the process that was forked are not ours."""
+    global _guardian  # noqa: PLW0603 - nobody else in the fork knows it
+    _guardian = guardian.Guardian(GRACE_SECONDS)
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
 class ProcessResult(NamedTuple):
     """How a child ended: its exit code, negative for a signal, and what was kept of its output."""
 
