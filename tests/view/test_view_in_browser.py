@@ -111,10 +111,12 @@ def test_the_figures_are_those_of_a_report(shown: Shown, tmp_path: Path) -> None
 def test_new_runs_appear_in_the_list(shown: Shown) -> None:
     shown.write("eval_1", dated(a_run(5), 1))
     page = shown.open()
-    page.wait("document.querySelectorAll('.runs tbody tr').length === 1")
+    page.wait("document.querySelectorAll('.r-mean .mean-bar').length === 1")
+    page.js("document.querySelector('.runs tbody tr').isClickedOn = true")
     shown.write("eval_2", dated(a_run(5), 2))
-    page.wait("document.querySelectorAll('.runs tbody tr').length === 2")
+    page.wait("document.querySelectorAll('.r-mean .mean-bar').length === 2")
     assert page.texts(".runs .r-run a") == ["eval_2.jsonl", "eval_1.jsonl"]
+    assert page.js("document.querySelector('.runs tbody tr:nth-child(2)').isClickedOn")
 
 
 def test_from_the_list_to_a_run_to_a_case_and_back(shown: Shown) -> None:

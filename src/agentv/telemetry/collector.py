@@ -235,7 +235,7 @@ class _Handler(BaseHTTPRequestHandler):
         if rest == "metrics":
             return b"{}" if is_json else b""
         if token and not inbox.knows(token):
-            inbox.strays += 1
+            inbox.add_strays(1)
             raise _Refused(HTTPStatus.NOT_FOUND, "no case that is under way has this endpoint")
         refused = inbox.take(token, rest, data, is_json=is_json)
         if not refused:

@@ -104,7 +104,13 @@ class Inbox:
         self._by_trace: dict[str, Attempt] = {}
         self.strays = 0
         """How many spans and events have arrived that are no attempt's: they were late, or somebody else's."""
+        self._lock = threading.Lock()
         _open.add(self)
+
+    def add_strays(self, count: int) -> None:
+        """Count spans and events that are no attempt's; they arrive in several threads."""
+        with self._lock:
+            self.strays += count
 
     def take_span(self, span: Span) -> None:
         """Keep a span if its trace is that of an attempt."""
@@ -145,7 +151,7 @@ class Inbox:
             if attempt is not None:
                 refused += attempt.add(own_spans, own_events, len(data))
             else:
-                self.strays += len(own_spans) + len(own_events)
+                self.add_strays(len(own_spans) + len(own_events))
                 refused += len(own_spans) + len(own_events)
         return refused
 

@@ -13,6 +13,7 @@ export class RunsPage {
   constructor(root) {
     this.root = root;
     this.runs = [];
+    this.drawn = new Map();
     this.all = false;
     this.build();
     addEventListener("hashchange", () => this.draw());
@@ -84,7 +85,7 @@ export class RunsPage {
     this.sayTitle(found);
     fill(this.plot, trend(found, this.plot.clientWidth));
     const focused = document.activeElement?.closest?.(".runs [data-run]")?.dataset.run, kind = document.activeElement?.tagName;
-    fill(this.body, shown.map((run) => this.row(run, chosen)));
+    this.drawRows(shown, chosen);
     for (const [name, known] of [["commit", (run) => run.commit], ["cost", (run) => Number.isFinite(run.cost)], ["status", (run) => run.status]]) this.table.classList.toggle(`no-${name}`, !found.some(known));
     if (focused) [...this.body.querySelectorAll(kind)].find((each) => each.closest("[data-run]").dataset.run === focused)?.focus({ preventScroll: true });
     fill(this.more, found.length > shown.length && el("button", { type: "button", class: "more", on: { click: () => { this.all = true; this.draw(); } } }, `show all ${found.length}`),
@@ -92,6 +93,22 @@ export class RunsPage {
     this.status.textContent = found.length === this.runs.length ? countText(found.length, "run") : `${found.length} of ${countText(this.runs.length, "run")}`;
     this.compare.disabled = chosen.length !== 2;
     this.compare.textContent = chosen.length === 1 ? "Choose one more" : chosen.length === 2 ? "Compare these two" : "Choose two to compare";
+  }
+
+  /** Draws the rows that have changed. The others stay the elements that they are: somebody may be clicking on one. */
+  drawRows(shown, chosen) {
+    const before = this.drawn;
+    this.drawn = new Map(shown.map((run) => {
+      const key = JSON.stringify([run, chosen.includes(run.id)]);
+      return [key, before.get(key) ?? this.row(run, chosen)];
+    }));
+    const rows = new Set(this.drawn.values());
+    for (const row of [...this.body.children]) if (!rows.has(row)) row.remove();
+    let next = this.body.firstChild;
+    for (const row of rows) {
+      if (row === next) next = next.nextSibling;
+      else this.body.insertBefore(row, next);
+    }
   }
 
   sayTitle(found) {
