@@ -62,7 +62,9 @@ def start_browser(profile: Path) -> Iterator["Browser"]:
         port = profile / "DevToolsActivePort"
         wait_until(lambda: port.exists() and port.read_text().count("\n") >= 1, "the browser did not start")
         number, path = port.read_text().split("\n")[:2]
-        with connect(f"ws://127.0.0.1:{number}{path}", max_size=None) as connection:
+        address = f"ws://127.0.0.1:{number}{path}"
+        # a busy browser is slow to answer a ping, too: `send` has a limit of its own
+        with connect(address, max_size=None, open_timeout=PATIENCE_SECONDS, ping_interval=None) as connection:
             yield Browser(connection)
     finally:
         process.terminate()

@@ -15,6 +15,7 @@ from agentv.formats.conversion import convert
 from agentv.providers import settings_type
 from agentv.records import Message, ProviderRequest, ProviderResponse
 from tests.kits.model_streams import event_stream
+from tests.kits.processes import PATIENCE_SECONDS
 
 VENDORS = ("openai", "azure", "anthropic", "gemini")
 RESPONSES = ("openai-responses", "azure-responses")
@@ -132,7 +133,7 @@ def model_server(answer: Callable[[dict[str, Any]], Answer], seconds: float = 0.
             if reply.pause is not None:
                 self.wfile.write(data[: len(data) // 2])
                 data = data[len(data) // 2 :]
-                reply.pause.wait(30)
+                reply.pause.wait(PATIENCE_SECONDS)
             self.wfile.write(data)
             self.close_connection = reply.cut
 

@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.kits.processes import start_process
+from tests.kits.processes import PATIENCE_SECONDS, start_process
 
 
-def in_terminal(*args: str | Path, **environment: str) -> str:
-    """What the command shows on a terminal of 60 columns."""
+def in_terminal(*args: str | Path, on_sight: tuple[str, Path] | None = None, **environment: str) -> str:
+    """What the command shows on a terminal of 60 columns.
+
+    `on_sight` is a text, and a file that is made once the text is shown: the command may wait for it.
+    """
     master, slave = pty.openpty()
     env = {**os.environ, "COLUMNS": "60", "LINES": "20", "TERM": "xterm-256color", **environment}
     command: list[Any] = [sys.executable, "-m", "agentv", "eval", *args]
@@ -26,6 +29,8 @@ def in_terminal(*args: str | Path, **environment: str) -> str:
         if not data:
             break
         shown += data
+        if on_sight is not None and on_sight[0].encode() in shown:
+            on_sight[1].touch()
     os.close(master)
-    assert run.wait(timeout=30) == 0
+    assert run.wait(timeout=PATIENCE_SECONDS) == 0
     return shown.decode()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from tests.kits.processes import start_process
+from tests.kits.processes import PATIENCE_SECONDS, start_process
 
 
 class Address(NamedTuple):
@@ -49,7 +49,7 @@ class Reply(NamedTuple):
 
 def exchange(port: int, data: bytes) -> bytes:
     """What comes back for these bytes, until the connection is closed."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
         with contextlib.suppress(OSError):  # it may answer, and close, before it has read all
             connection.sendall(data)
         received = b""
@@ -92,7 +92,7 @@ def viewer(*args: str | Path, **options: Any) -> Iterator[Viewer]:
         assert process.stderr.readline() == "Ctrl-C ends it\n"
         yield Viewer(process, Address(line.split()[-1]))
         process.send_signal(2)
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 0
         assert complaints == ""
     finally:
