@@ -72,8 +72,8 @@ class Cluster:
         places = ("--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0")
         file = ("--scheduler-file", str(self.file))
         self.scheduler = self._start("dask_scheduler", "scheduler", *places, *file, *args, env=env)
-        wait_until(lambda: self.file.exists() and bool(self.file.read_text().strip()))
-        found = json.loads(self.file.read_text())
+        wait_until(lambda: _read(self.file) is not None)
+        found: Any = _read(self.file)
         self.url: str = found["address"]
         self.pages = f"http://127.0.0.1:{found['services']['dashboard']}"
 
@@ -97,6 +97,14 @@ class Cluster:
         with (self.folder / f"{name}.log").open("wb") as log:
             command = [sys.executable, "-m", f"distributed.cli.{module}", *args]
             return start_process(command, stdout=log, stderr=log, **options)
+
+
+def _read(file: Path) -> Any:
+    """What a scheduler has written of itself; None while it is writing."""
+    try:
+        return json.loads(file.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def an_environment(**variables: str) -> dict[str, str]:

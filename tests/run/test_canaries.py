@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,9 +166,12 @@ def results_in(text: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", [*VENDORS, "http"])
 def test_nothing_of_a_server_that_is_not_there(kind: str, write: Write, tmp_path: Path) -> None:
-    with model_server(lambda _: "") as server:
+    with socket.socket() as silent:  # it has the port, so that nobody else gets it, and does not listen
+        silent.bind(("127.0.0.1", 0))
+        server = Server(lambda _: "", 0)
+        server.url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         target = with_secrets(server, kind, "gone")
-    assert "the connection failed" in run(write, tmp_path, [target], code=1)
+        assert "the connection failed" in run(write, tmp_path, [target], code=1)
 
 
 @pytest.mark.parametrize("how", ["said", "status", "no-json"])

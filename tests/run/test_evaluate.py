@@ -125,9 +125,13 @@ COUNTING = """
 import asyncio
 at_work = {}
 
-def counting(name):
+def counting(name, meet):
+    have_met = asyncio.Event()
     async def answer(question):
         at_work[name] = at_work.get(name, 0) + 1
+        if at_work[name] == meet:
+            have_met.set()
+        await asyncio.wait_for(have_met.wait(), 60)
         await asyncio.sleep(0.02)
         try:
             return f"hello {at_work[name]}"
@@ -135,7 +139,7 @@ def counting(name):
             at_work[name] -= 1
     return answer
 
-one, two = counting("one"), counting("two")
+one, two = counting("one", 1), counting("two", 2)
 """
 
 

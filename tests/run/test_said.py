@@ -2,14 +2,16 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.kits.processes import PATIENCE_SECONDS
 from tests.kits.project import Write, a_case
-from tests.kits.runs import HELLO, MOCK, evaluate, results
+from tests.kits.runs import HELLO, MOCK, evaluate, results, start
 
 AGENT = "def answer(question):\n    return 'hello'\n"
 PYTHON = "targets:\n  - {name: default, provider: python, function: agent.py:answer}\n"
@@ -62,9 +64,14 @@ def test_a_dumb_terminal_gets_plain_lines(project: Write) -> None:
 
 
 def test_a_pipe_hears_something_while_the_first_case_runs(project: Write) -> None:
-    project("agent.py", "import time\ndef answer(question):\n    time.sleep(6)\n    return 'hello'\n")
-    ran = evaluate("a.jsonl", "--limit", "1")
-    assert "0/1 done, 0:05 elapsed, running: a" in ran.stderr
+    wait = "while not os.path.exists('heard'):\n        time.sleep(0.02)"
+    project("agent.py", f"import os, time\ndef answer(question):\n    {wait}\n    return 'hello'\n")
+    run = start("a.jsonl", "--limit", "1")
+    assert run.stderr is not None
+    assert any(re.match(r"0/1 done, 0:\d\d elapsed, running: a\n", line) for line in run.stderr)
+    project("heard", "")
+    run.communicate(timeout=PATIENCE_SECONDS)
+    assert run.returncode == 0
 
 
 # 2. Dry runs are marked

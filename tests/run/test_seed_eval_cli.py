@@ -38,6 +38,8 @@ async def counted(question):
     global at_work, most
     at_work += 1
     most = max(most, at_work)
+    while most < int(os.environ.get("MEET", "1")):
+        await asyncio.sleep(0.01)
     await asyncio.sleep(0.02)
     at_work -= 1
     return str(most)
@@ -169,16 +171,17 @@ def test_dry_run_mode(project: Write) -> None:
 
 
 @pytest.mark.parametrize("count", ["0", "51", "-1"])
-def test_worker_limits_and_validation(project: Write, count: str) -> None:
+def test_worker_limits_and_validation(project: Write, count: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = project("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(6)])
     ran = evaluate(path, "--workers", count, expect=2)
     assert f"{count} is not in the range from 1 to 50" in ran.stderr
     for workers, most in ((["--workers", "abc"], 1), ([], 1), (["--workers", "3"], 3)):
+        monkeypatch.setenv("MEET", str(most))  # so many wait for each other, however slow they are to start
         evaluate(path, "--target", "counted", *workers, "--out", "o.jsonl")
         assert max(int(result["candidate_answer"]) for result in results("o.jsonl")) == most
 
 
-def test_file_level_worker_balancing(project: Write) -> None:
+def test_file_level_worker_balancing(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     from agentv.run.jobs import divide
 
     assert divide(1, 3) == [1]
@@ -189,6 +192,7 @@ def test_file_level_worker_balancing(project: Write) -> None:
     for name in ("a", "b", "c"):
         project(f"evals/{name}.jsonl", [a_case(f"{name}{n}", evaluators=[HELLO]) for n in range(6)])
     project("evals/agent.py", AGENT)
+    monkeypatch.setenv("MEET", "4")
     evaluate("evals", "--target", "counted", "--workers", "4", "--out", "o.jsonl")
     found = results("o.jsonl")
     assert len({result["eval_id"] for result in found}) == 18

@@ -24,6 +24,7 @@ from agentv.results.summary import Summary
 from agentv.results.tally import Tally
 from agentv.stats.pass_rates import bootstrap_interval, pass_all, pass_at, wilson
 from tests.kits.batches import COUNTED, project, runs
+from tests.kits.processes import PATIENCE_SECONDS
 from tests.kits.project import Write, a_case, agentv, flat
 from tests.kits.runs import HELLO, SLOW, evaluate, results, start, target, wait_for_results
 from tests.kits.terminal import in_terminal
@@ -204,8 +205,24 @@ def test_retries_and_the_live_view_name_the_trial(write: Write) -> None:
     path = flaky(write, a="+!+")
     ran = evaluate(path, "--trials", "3", "--max-retries", "1", expect=1)
     assert "a, trial 2: attempt 1 failed, trying again: agent.py:12 in answer: ValueError: not today" in ran.stderr
-    write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 400}\n")
-    assert "a, trial 2" in in_terminal(path, "--trials", "2")
+    write("agent.py", SEEN)
+
+    def go_on(shown: str) -> None:
+        if "a, trial 2" in shown:
+            Path("seen").touch()
+
+    assert "a, trial 2" in in_terminal(path, "--trials", "2", seen=go_on)
+
+
+SEEN = """
+import asyncio
+from pathlib import Path
+
+async def answer(request):
+    while request.trial == 2 and not Path("seen").exists():
+        await asyncio.sleep(0.02)
+    return "hello"
+"""
 
 
 # What is resumed
@@ -371,7 +388,7 @@ def test_a_case_without_all_its_trials_is_left_out_and_that_is_said(write: Write
     run = start(str(path), "--trials", "3", "--out", "o.jsonl", "--quiet")
     wait_for_results(Path("o.jsonl"), 4)
     run.send_signal(signal.SIGINT)
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate(timeout=PATIENCE_SECONDS)
     assert run.returncode == 130
     assert "9 runs planned (3 cases, 3 trials each) = 4 scored" in out
     assert "5 not run" in out

@@ -131,12 +131,21 @@ def test_without_the_fallback_they_are_failures_of_the_judge(project: BatchProje
     assert "there is no answer in the batch" in found["b"]["misses"][0]
 
 
-def test_a_paid_answer_is_not_asked_again_after_a_kill(project: BatchProject, server: BatchServer) -> None:
+def kill_while_judging(project: BatchProject) -> None:
+    """Kill a run when its batch of judgements has been created, which does not end by itself."""
+    server = project.server
     server.set(polls=20)
+    slow, fast = (server.target("openai", name="judge", batch_api=True, batch_poll_seconds=s) for s in (600, 0.05))
+    project.set_target(slow, batch_api=False)
     run = start("cases.jsonl", "--out", "out.jsonl")
     wait_until(lambda: any(b"created" in (folder / "journal.jsonl").read_bytes() for folder in journaled()))
     run.kill()
     run.communicate()
+    project.set_target(fast, batch_api=False)
+
+
+def test_a_paid_answer_is_not_asked_again_after_a_kill(project: BatchProject) -> None:
+    kill_while_judging(project)
     assert not results("out.jsonl")
     (folder,) = journaled()
     sent = (folder / "requests.jsonl").read_text()
@@ -153,12 +162,8 @@ def test_a_paid_answer_is_not_asked_again_after_a_kill(project: BatchProject, se
     assert not journaled()
 
 
-def test_other_evaluators_score_again_what_was_answered(project: BatchProject, server: BatchServer) -> None:
-    server.set(polls=20)
-    run = start("cases.jsonl", "--out", "out.jsonl")
-    wait_until(lambda: any(b"created" in (folder / "journal.jsonl").read_bytes() for folder in journaled()))
-    run.kill()
-    run.communicate()
+def test_other_evaluators_score_again_what_was_answered(project: BatchProject) -> None:
+    kill_while_judging(project)
     project.write_cases(*IDS, evaluators=[judge(), {"type": "contains", "value": "nothing of the kind"}])
     found = project.run("--resume")
     assert {result["score"] for result in found.values()} == {0.375}
@@ -190,7 +195,7 @@ def test_a_cluster_has_no_batches_of_judgements(project: BatchProject) -> None:
 def test_a_target_in_batches_is_not_asked_again_for_cases_that_wait_for_their_judges(
     project: BatchProject, server: BatchServer
 ) -> None:
-    project.set_target(server.target("openai", name="judge", batch_api=True, batch_poll_seconds=30))
+    project.set_target(server.target("openai", name="judge", batch_api=True, batch_poll_seconds=600))
     run = start("cases.jsonl", "--out", "out.jsonl")
     wait_until(lambda: len(server.state()["batches"]) == 2)
     run.kill()

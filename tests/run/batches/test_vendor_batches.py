@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.kits.batch_servers import BatchServer, batch_server
-from tests.kits.processes import wait_until
+from tests.kits.processes import PATIENCE_SECONDS, wait_until
 from tests.kits.project import Write, agentv, flat
 from tests.kits.runs import evaluate, results, start
 from tests.kits.vendor_batches import BatchProject, is_batch, journaled
@@ -177,7 +177,7 @@ def test_an_interrupt_leaves_the_batch_running_and_says_how_to_go_on(project: Ba
     wait_until(lambda: bool(project.server.state()["batches"]))
     wait_until(lambda: any(b"created" in (folder / "journal.jsonl").read_bytes() for folder in journaled()))
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=60)
+    _, said = run.communicate(timeout=PATIENCE_SECONDS)
     assert run.returncode == 130
     assert (
         "1 batch is still at the vendor: go on with --resume, or fetch the answers with 'agentv batch collect'" in said
@@ -192,10 +192,12 @@ def test_an_interrupt_leaves_the_batch_running_and_says_how_to_go_on(project: Ba
 
 def test_resume_after_an_interrupt_waits_for_the_same_batch(project: BatchProject) -> None:
     project.server.set(polls=20)
+    project.set_target(batch_poll_seconds=600)  # it does not end by itself
     run = start("cases.jsonl", "--out", "out.jsonl")
     wait_until(lambda: any(b"created" in (folder / "journal.jsonl").read_bytes() for folder in journaled()))
     run.kill()
     run.communicate()
+    project.set_target()
     found = project.run("--resume")
     assert all(map(is_batch, found.values()))
     assert project.submitted == 6

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.kits.clusters import Cluster, a_project, calls, children, is_living
+from tests.kits.clusters import Cluster, a_project, an_environment, calls, children, is_living
 from tests.kits.processes import wait_until
 from tests.kits.project import Write
 from tests.kits.runs import evaluate, results, start, wait_for_results
@@ -33,23 +33,35 @@ def ended(run: "subprocess.Popen[str]", expect: int = 0) -> tuple[str, str]:
 
 def test_workers_that_are_killed_cost_no_case_and_pay_twice_only_for_what_was_in_flight(write: Write) -> None:
     cases = KILLS * 80
-    path = a_project(write, cases, "time.sleep(0.1)")
+    path = a_project(write, cases, ALLOWED)
+    allow(0)
     run = start(str(path), "--cluster", "local:2", "--workers", "4", "--out", "out.jsonl")
     dice = random.Random(3)
-    kills = 0
-    while kills < KILLS and run.poll() is None:
-        wait_until(lambda: len(children(run)) == 2 or run.poll() is not None)
-        wait_for_results(Path("out.jsonl"), min(cases, 20 + kills * 40))
+    for kills in range(KILLS):
+        allow(20 + kills * 60)  # calls, some of which are lost with their workers, and never all
+        wait_until(lambda: len(children(run)) == 2)
+        wait_for_results(Path("out.jsonl"), 10 + kills * 40)
         time.sleep(dice.random() * 0.2)
-        if workers := children(run):
-            os.kill(dice.choice(workers), signal.SIGKILL)
-            kills += 1
+        os.kill(dice.choice(children(run)), signal.SIGKILL)
+    allow(10 * cases)
     _, err = ended(run)
-    assert kills == KILLS
+    kills = KILLS
     assert ids() == Counter(f"c{n}" for n in range(cases))
     lost, twice = map(int, re.findall(r"(\d+) workers? (?:was|were) lost, and (\d+) cases? w", err)[0])
     assert 1 <= lost <= kills  # one that was not ready yet had no cases
     assert len(calls()) - cases <= twice <= kills * 4
+
+
+ALLOWED = """mine = len(open("calls").read().split())
+    time.sleep(0.1)
+    while mine > int(open("allowed").read()):
+        time.sleep(0.02)"""
+"""Calls go on as long as there are no more of them than a test allows: a run ends when it should."""
+
+
+def allow(count: int) -> None:
+    Path("allowed.new").write_text(str(count))
+    Path("allowed.new").replace("allowed")
 
 
 def test_a_worker_that_hangs_is_done_without_and_comes_back(write: Write, tmp_path: Path) -> None:
@@ -79,14 +91,16 @@ def wait_for_line(run: "subprocess.Popen[str]", text: str) -> str:
 def test_workers_may_come_and_go(write: Write, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     first = cluster.add()
-    path = a_project(write, 300, "time.sleep(0.1); open('pid-%d' % os.getpid(), 'w').close()")
+    path = a_project(write, 200, "open('pid-%d' % os.getpid(), 'w').close()\n    " + ALLOWED)
+    allow(20)
     run = start(str(path), "--cluster", cluster.url, "--workers", "2", "--out", "out.jsonl")
     wait_for_results(Path("out.jsonl"), 10)
     second = cluster.add()
     wait_until(lambda: Path(f"pid-{second.pid}").exists())
+    allow(10_000)
     first.terminate()
     ended(run)
-    assert ids() == Counter(f"c{n}" for n in range(300))
+    assert ids() == Counter(f"c{n}" for n in range(200))
 
 
 def test_a_driver_that_is_killed_is_gone_on_with(write: Write, tmp_path: Path) -> None:
@@ -196,9 +210,26 @@ def test_a_full_disk_stops_the_run_cleanly(write: Write) -> None:
     assert ids() == Counter(f"c{n}" for n in range(100))
 
 
+NEVER_READY = """
+import sys, time
+
+class Held:
+    def find_spec(self, name, path=None, target=None):
+        if name == "distributed":
+            time.sleep(600)
+
+if any("local_cluster" in word for word in sys.orig_argv):
+    sys.meta_path.insert(0, Held())
+"""
+"""Workers that import for as long as a test takes."""
+
+
 def test_a_run_that_is_interrupted_before_it_starts_leaves_nothing_behind(write: Write) -> None:
     path = a_project(write, 4)
-    run = start(str(path), "--cluster", "local:2", "--out", "out.jsonl")
+    held = write("held/sitecustomize.py", NEVER_READY).parent
+    run = start(
+        str(path), "--cluster", "local:2", "--out", "out.jsonl", env=an_environment(PYTHONPATH=str(held.absolute()))
+    )
     wait_until(lambda: len(children(run)) == 2)
     interrupted(run)
     assert calls() == []

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -148,8 +149,14 @@ def test_rate_limits_hold_for_all_workers(write: Write, provider: str, limit: di
         path = write("cases.jsonl", [cluster_case(n, evaluators=[ANY]) for n in range(80)])
         evaluate(path, "--cluster", "local:2", "--workers", "10", "--out", "out.jsonl")
     assert len(moments) == 80
+    assert rate(moments) <= 10 * 1.05
+
+
+def rate(moments: list[float]) -> float:
+    """How many came in a second, in most stretches of so many: a few of them come late and close on a busy machine."""
     later = sorted(moments)[4:]  # each worker sends its first ones at once
-    assert (len(later) - 1) / (later[-1] - later[0]) <= 10 * 1.05
+    count = len(later) // 2
+    return count / statistics.median(end - start for start, end in zip(later, later[count:], strict=False))
 
 
 def test_a_limit_holds_when_a_worker_is_lost(write: Write) -> None:
@@ -167,8 +174,7 @@ def test_a_limit_holds_when_a_worker_is_lost(write: Write) -> None:
         os.kill(children(run)[0], signal.SIGKILL)
         wait_until(lambda: run.poll() is not None)
         assert run.returncode == 0
-    later = sorted(moments)[4:]
-    assert (len(later) - 1) / (later[-1] - later[0]) <= 10 * 1.05
+    assert rate(moments) <= 10 * 1.05
 
 
 def test_a_command_in_a_worker_is_ended_with_the_run(write: Write, nap: str) -> None:
@@ -254,9 +260,15 @@ def listening(pid: int) -> list[str]:
     return found
 
 
+LOOKED_AT = """time.sleep(0.2)
+    while int(question[1:]) > 5 and not os.path.exists("looked-at"):
+        time.sleep(0.02)"""
+"""All but the first cases wait for a look at the process."""
+
+
 def test_a_local_cluster_is_silent_and_open_to_nobody_else(write: Write) -> None:
     """Not even where another cluster has the port that Dask's pages have unless told otherwise."""
-    path = a_project(write, 40, "time.sleep(0.2)")
+    path = a_project(write, 40, LOOKED_AT)
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with suppress(OSError):  # somebody has it already
@@ -265,6 +277,7 @@ def test_a_local_cluster_is_silent_and_open_to_nobody_else(write: Write) -> None
         run = start(str(path), "--cluster", "local:2", "--workers", "1", "--out", "out.jsonl")
         wait_for_results(Path("out.jsonl"), 2)
         assert set(listening(run.pid)) == {"0100007F"}  # 127.0.0.1
+        write("looked-at", "")
         _, said = run.communicate(timeout=120)
     assert run.returncode == 0
     assert len(results("out.jsonl")) == 40

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.kits.clusters import Cluster, a_project, an_environment, cluster_case
+from tests.kits.processes import PATIENCE_SECONDS
 from tests.kits.project import Write, agentv
 from tests.kits.runs import ANY, results, start, target, wait_for_results
 
@@ -143,7 +144,7 @@ def read_pages(cluster: Cluster) -> dict[str, str]:
 
 def page(cluster: Cluster, name: str) -> str:
     try:
-        with urllib.request.urlopen(f"{cluster.pages}/{name}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{cluster.pages}/{name}", timeout=PATIENCE_SECONDS) as answer:
             text: str = answer.read().decode()
             return text
     except urllib.error.HTTPError as error:
