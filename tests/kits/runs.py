@@ -3,11 +3,10 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-from tests.kits.processes import start_process
+from tests.kits.processes import start_process, wait_until
 from tests.kits.project import Write, a_case, agentv
 
 MOCK = "targets:\n  - {name: default, provider: mock, response: hello from default}\n"
@@ -44,11 +43,7 @@ def start(*args: str, **options: Any) -> "subprocess.Popen[str]":
 
 def wait_for_results(path: Path, count: int) -> None:
     """Until that many results are in the file."""
-    for _ in range(2000):
-        if path.exists() and path.read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{path} never had {count} results")
+    wait_until(lambda: path.exists() and path.read_bytes().count(b"\n") >= count)
 
 
 def target(command: str, **settings: Any) -> str:

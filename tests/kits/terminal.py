@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.kits.processes import start_process
+from tests.kits.processes import PATIENCE_SECONDS, start_process
 
 
 def in_terminal(*args: str | Path, **environment: str) -> str:
@@ -27,5 +27,5 @@ def in_terminal(*args: str | Path, **environment: str) -> str:
             break
         shown += data
     os.close(master)
-    assert run.wait(timeout=30) == 0
+    assert run.wait(timeout=PATIENCE_SECONDS) == 0
     return shown.decode()
