@@ -66,4 +66,4 @@ class Asyncio:
 if sys.orig_argv[1:3] == ["-m", "agentv"] and REACHED in os.environ:
     import agentv.calls.timeout
 
-    agentv.calls.timeout.asyncio = Asyncio()  # type: ignore[assignment]
+    vars(agentv.calls.timeout)["asyncio"] = Asyncio()
