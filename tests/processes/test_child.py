@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from agentv.processes import guardian
 from agentv.processes.child import ProcessResult, end_orphans, run_process
 from agentv.processes.streams import Capture, Output
 from tests.kits.naps import sleeping
@@ -88,6 +89,33 @@ def test_what_has_left_the_group_is_found_by_its_environment(nap: str) -> None:
     assert living(nap) == []
     cancelled(f"trap '' TERM; setsid {nap} & {nap}; {nap}", nap)
     assert living(nap) == []
+
+
+def test_a_process_that_is_just_starting_a_program_is_found_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it does, its environment is empty."""
+    tmp_path.joinpath("7").mkdir()
+    tmp_path.joinpath("7/stat").write_text("7 (sh) R 1 7 7 0")
+    environment = tmp_path / "7/environ"
+    environment.touch()
+    monkeypatch.setattr(guardian, "_PROC", str(tmp_path))
+    monkeypatch.setattr(time, "sleep", lambda _: environment.write_bytes(b"HOME=/\0AGENTV_PROCESS=/x-1/\0"))
+    assert guardian.list_processes() == [guardian.Process(7, 7, b"/x-1/")]
+
+
+@pytest.mark.parametrize(("group", "looks"), [(7, 5), (0, 0)], ids=["without an environment", "of the kernel"])
+def test_a_process_without_an_environment_is_not_looked_at_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int, looks: int
+) -> None:
+    tmp_path.joinpath("7").mkdir()
+    tmp_path.joinpath("7/stat").write_text(f"7 (sh) S 1 {group} 7 0")
+    tmp_path.joinpath("7/environ").touch()
+    pauses: list[float] = []
+    monkeypatch.setattr(guardian, "_PROC", str(tmp_path))
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    assert guardian.list_processes() == [guardian.Process(7, group, b"")]
+    assert len(pauses) == looks
 
 
 def test_what_still_belongs_to_a_running_child_is_left_alone(nap: str) -> None:
