@@ -32,6 +32,7 @@ from tests.kits.model_servers import (
     model_server,
     nobody_there,
 )
+from tests.kits.processes import PATIENCE_SECONDS
 from tests.kits.project import Write, a_case, agentv
 from tests.kits.runs import evaluate, results
 
@@ -261,7 +262,7 @@ def test_fifty_workers_share_the_connections_of_one_client(vendor: str, write: W
     together = threading.Barrier(50)
 
     def answer(_: Any) -> str:
-        together.wait(60)
+        together.wait(PATIENCE_SECONDS)
         return "Paris"
 
     with model_server(answer) as server:
