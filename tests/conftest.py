@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.kits.processes import end_processes, kill_living, unique_nap
 from tests.kits.project import Write
+from tests.kits.time_limits import end_limits_when_reached
 
 ROOT = Path(__file__).parent.parent
 
@@ -72,6 +73,12 @@ def nap() -> Iterator[str]:
     command = unique_nap()
     yield command
     kill_living(command)
+
+
+@pytest.fixture
+def reached(write: Write, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A command by which a target says that it is where its time is to be up: time limits do not go by the clock."""
+    return end_limits_when_reached(monkeypatch)
 
 
 @pytest.fixture(scope="session")

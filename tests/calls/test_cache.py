@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.kits.model_servers import VENDORS, Says, model_server
-from tests.kits.processes import start_process
+from tests.kits.processes import PATIENCE_SECONDS, start_process
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case, agentv
 
 
@@ -178,7 +178,7 @@ def test_two_runs_at_once_do_each_other_no_harm(write: Write) -> None:
         project(write, server.target("http"), cases=60)
         line = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--cache", "--workers", "10", "--out"]
         runs = [start_process([*line, f"{name}.jsonl"], stdout=subprocess.DEVNULL) for name in "ab"]
-        assert [process.wait(60) for process in runs] == [0, 0]
+        assert [process.wait(PATIENCE_SECONDS) for process in runs] == [0, 0]
         before = len(server.asked)
         results, _ = run("--workers", "10")
         assert len(server.asked) == before

@@ -19,6 +19,8 @@ with open(HERE / "calls.jsonl", "a") as notes:
     notes.write(json.dumps({{"args": sys.argv[1:], "prompt": prompt, "cwd": os.getcwd(), "files": files}}) + "\\n")
 number = (HERE / "calls.jsonl").read_text().count("\\n")
 def hang():
+    if "TESTS_REACHED" in os.environ:
+        with open(os.environ["TESTS_REACHED"], "a") as reached: reached.write("\\n")
     while True: time.sleep(1)
 def replay(name="events"):
     sys.stdout.buffer.write((HERE / name).read_bytes())

@@ -8,7 +8,9 @@ from tests.kits.project import Write
 
 CASES = 16
 START = """
-import hashlib, json, time
+import hashlib, json, threading
+
+one_at_a_time = threading.Lock()
 
 def answer_in(question):
     return question.rsplit("<<<", 1)[-1].partition("\\n")[2].rpartition("\\n")[0]
@@ -17,10 +19,10 @@ def reference_in(question):
     return question.partition("if one is known:\\n")[2].partition("\\n")[0]
 
 def count():
-    with open("calls.log", "a") as file:
+    with one_at_a_time, open("calls.log", "a+") as file:
         file.write("x")
-    with open("calls.log") as file:
-        return len(file.read())
+        file.flush()
+        return file.tell()
 
 def say(score, hits=(), misses=(), reasoning="so it is"):
     return json.dumps({"reasoning": reasoning, "hits": hits, "misses": misses, "score": score})

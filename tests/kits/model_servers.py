@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -156,6 +157,16 @@ def model_server(answer: Callable[[dict[str, Any]], Answer], seconds: float = 0.
         yield state
         server.shutdown()
         thread.join()
+
+
+@contextmanager
+def nobody_there() -> Iterator[Server]:
+    """A server that is not there, and no other in its place: the port is taken, and nobody listens."""
+    state = Server(lambda _: "never", 0.0)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        state.url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        yield state
 
 
 def _reply(path: str, said: Answer) -> Reply:

@@ -108,8 +108,8 @@ def test_without_a_duration_of_its_own_the_process_is_timed(write: Write) -> Non
     assert result["execution_metrics"]["duration_ms"] >= 200
 
 
-def test_a_timeout_is_tried_again_with_the_next_attempt_s_number(write: Write) -> None:
-    command = "[ {ATTEMPT} = 2 ] || sleep 60; echo attempt {ATTEMPT}"
+def test_a_timeout_is_tried_again_with_the_next_attempt_s_number(write: Write, reached: str) -> None:
+    command = f"[ {{ATTEMPT}} = 2 ] || {{ {reached}; sleep 60; }}; echo attempt {{ATTEMPT}}"
     result = one_case(write, command, "--max-retries", "3", "--dump-traces", timeout_seconds=3, expect=0)
     assert (result["attempt"], result["candidate_answer"]) == (2, "attempt 2\n")
     dumps = sorted(Path(".agentv/traces").iterdir())
@@ -182,10 +182,10 @@ def two_files(write: Write, **settings: object) -> None:
 
 
 def test_a_healthcheck_is_made_once_before_the_first_case(write: Write, server: str) -> None:
-    two_files(write, healthcheck={"type": "http", "url": f"{server}/moved"})
+    two_files(write, healthcheck={"type": "http", "url": f"{server}/moved", "timeout_seconds": 100})
     evaluate("a.jsonl", "b.jsonl", "--workers", "4")
     assert Ready.calls == ["/moved", "/ok"]
-    two_files(write, healthcheck={"type": "command", "command_template": "echo checked >> ran"})
+    two_files(write, healthcheck={"type": "command", "command_template": "echo checked >> ran", "timeout_seconds": 100})
     Path("ran").unlink()
     evaluate("a.jsonl", "b.jsonl", "--workers", "4")
     assert Path("ran").read_text().split() == ["checked", *["run"] * 6]
@@ -215,7 +215,7 @@ def test_a_target_that_is_not_ready_stops_the_run_before_it_starts(
         write,
         healthcheck={
             name: str(value).replace("SERVER", server) if isinstance(value, str) else value
-            for name, value in check.items()
+            for name, value in {"timeout_seconds": 100, **check}.items()
         },
     )
     out = write("out.jsonl", "what was there before")

@@ -189,7 +189,8 @@ def answer(question, eval_id):
     return f"hello after {calls[eval_id]}"
 
 def hang(question):
-    import time
+    import os, time
+    with open(os.environ["TESTS_REACHED"], "a") as reached: reached.write("\\n")
     time.sleep(60)
 """
 
@@ -209,7 +210,7 @@ def test_retries_are_counted(write: Write) -> None:
     ]
 
 
-def test_a_timeout_ends_a_case_and_nothing_else(write: Write) -> None:
+def test_a_timeout_ends_a_case_and_nothing_else(write: Write, reached: str) -> None:
     write("agent.py", FLAKY)
     write(
         "targets.yaml",

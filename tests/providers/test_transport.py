@@ -141,14 +141,18 @@ def test_a_connection_that_the_server_has_closed_is_not_used_again() -> None:
     connections = []
 
     def serve(connection: socket.socket) -> None:
-        connections.append(receive(connection))
+        request = receive(connection)
         connection.sendall(REPLY)
+        connection.shutdown(socket.SHUT_RDWR)
+        connections.append(request)
 
     async def pausing(url: str) -> None:
         async with httpx2.AsyncClient(timeout=None, transport=make_transport(httpx2)) as client:
-            for _ in range(3):
+            for number in range(3):
                 assert (await client.post(url, content=b"hm")).content == b"ok"
-                await asyncio.sleep(0.05)
+                while len(connections) <= number:  # until the server has closed it
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # which the client sees when it looks next
 
     with server(serve) as url:
         asyncio.run(pausing(url))
@@ -210,7 +214,8 @@ def test_timeouts_of_a_client_hold() -> None:
         receive(connection)  # until the client gives up
 
     async def impatient(url: str) -> None:
-        async with httpx2.AsyncClient(timeout=0.1, transport=make_transport(httpx2)) as client:
+        timeout = httpx2.Timeout(None, read=0.1)  # connecting may take its time
+        async with httpx2.AsyncClient(timeout=timeout, transport=make_transport(httpx2)) as client:
             await client.post(url)
 
     with server(serve) as url, pytest.raises(httpx2.ReadTimeout):

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from agentv.system.temporary import keep_folder, make_folder, remove_all, remove_folder, remove_stale
-from tests.kits.processes import living, start_process, wait_until
+from tests.kits.naps import sleeping
+from tests.kits.processes import PATIENCE_SECONDS, living, start_process, wait_until
 from tests.kits.project import Write, a_case
 from tests.kits.runs import ANY, evaluate, start, target
 
@@ -128,7 +129,7 @@ def test_a_kill_leaves_folders_that_the_next_run_removes(write: Write, temporary
     write("targets.yaml", target(f"cat {{PROMPT_FILE}} > {{OUTPUT_FILE}}; {nap}"))
     write("cases.jsonl", [a_case("a", evaluators=[ANY])])
     run = start("cases.jsonl", "--out", "killed.jsonl")
-    wait_until(lambda: living(nap) != [])
+    wait_until(lambda: sleeping(nap) != 0)
     write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello}\n")
     evaluate("cases.jsonl", "--out", "beside.jsonl")
     assert len([path for path in temporary.rglob("*") if path.suffix == ".output"]) == 1
@@ -144,11 +145,11 @@ def test_a_second_interruption_leaves_no_folder(write: Write, temporary: Path, n
     write("targets.yaml", target(command))
     write("cases.jsonl", [a_case("a", evaluators=[ANY])])
     run = start("cases.jsonl", "--out", "out.jsonl")
-    wait_until(lambda: living(nap) != [])
+    wait_until(lambda: sleeping(nap) != 0)
     assert list(temporary.iterdir()) != []
     run.send_signal(signal.SIGINT)
     wait_until(Path("asked").exists)
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=60)
+    run.communicate(timeout=PATIENCE_SECONDS)
     assert (run.returncode, living(nap)) == (130, [])
     assert list(temporary.iterdir()) == []

@@ -24,6 +24,8 @@ _TABLE = 3
 """The descriptor of the table in the guardian process."""
 _ENTRY_BYTES = 8
 _PROC = "/proc"
+_LOOKS, _LOOK_SECONDS = 5, 0.001
+"""How often, and after how long, an empty environment is read again."""
 _CHUNK_BYTES = 1 << 20
 
 
@@ -127,12 +129,25 @@ def list_processes() -> list[Process]:
 
 
 def _read_process(pid: int) -> Process | None:
-    fields = _read(f"{_PROC}/{pid}/stat").rpartition(b")")[2].split()[:3]
-    if len(fields) < 3 or fields[0] in (b"Z", b"X"):
-        return None
-    environment = b"\0" + _read(f"{_PROC}/{pid}/environ")
-    marks = environment.partition(f"\0{MARK_VARIABLE}=".encode())[2].partition(b"\0")[0]
+    """Return a process, None if it is gone; one that starts another program has no environment for a moment."""
+    for look in range(_LOOKS + 1):
+        fields = _read(f"{_PROC}/{pid}/stat").rpartition(b")")[2].split()[:3]
+        if len(fields) < 3 or fields[0] in (b"Z", b"X"):
+            return None
+        environment = _read(f"{_PROC}/{pid}/environ")
+        if environment or look == _LOOKS or fields[2] == b"0" or not _is_own(pid):  # the kernel's have no group
+            break
+        time.sleep(_LOOK_SECONDS)
+    marks = (b"\0" + environment).partition(f"\0{MARK_VARIABLE}=".encode())[2].partition(b"\0")[0]
     return Process(pid, int(fields[2]), marks)
+
+
+def _is_own(pid: int) -> bool:
+    """Return whether it is a process of this user, whose environment we may read."""
+    try:
+        return os.stat(f"{_PROC}/{pid}").st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def _read(path: str) -> bytes:

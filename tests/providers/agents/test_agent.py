@@ -28,7 +28,7 @@ from tests.kits.claude_events import (
     tool_use,
 )
 from tests.kits.codex_events import COMPLETED, STARTED, item, message, reconnecting
-from tests.kits.processes import living, start_process, wait_until
+from tests.kits.processes import PATIENCE_SECONDS, living, start_process, wait_until
 from tests.kits.project import Write, agentv
 
 SECRET = 'canary "quoted" \\ é/?'
@@ -91,7 +91,7 @@ def test_an_interrupted_run_leaves_no_workspace_and_no_agent(codex: Agents, nap:
     run = start_process(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_until(lambda: living(nap) != [])
     run.send_signal(signal.SIGINT)
-    assert run.wait(60) == 130
+    assert run.wait(PATIENCE_SECONDS) == 130
     assert living(nap) == []
     assert not Path(codex.calls[0]["cwd"]).exists()
 
@@ -213,8 +213,7 @@ def test_a_summary_is_one_short_line_an_event(claude: Agents, codex: Agents) -> 
     ]
 
 
-def test_a_log_is_written_as_events_come_and_stays_when_time_is_up(codex: Agents) -> None:
-    codex.settings |= {"timeout_seconds": 20}
+def test_a_log_is_written_as_events_come_and_stays_when_time_is_up(codex: Agents, reached: str) -> None:
     wait = "logs = HERE / '.agentv/logs/codex'\nwhile b'thread.started' not in next(logs.iterdir()).read_bytes(): "
     codex.does(
         f"replay()\n{wait}time.sleep(0.01)\nprint(json.dumps({message()!r}))\nprint(json.dumps({COMPLETED!r}))",
@@ -224,7 +223,7 @@ def test_a_log_is_written_as_events_come_and_stays_when_time_is_up(codex: Agents
     (found,) = codex.run()
     assert found["candidate_answer"] == "Paris"
     codex.settings |= {"timeout_seconds": 3, "log_dir": "late"}
-    codex.does("replay()\nprint('still at it', file=sys.stderr, flush=True)\ntime.sleep(60)", *STARTED, "")
+    codex.does("replay()\nprint('still at it', file=sys.stderr, flush=True)\nhang()", *STARTED, "")
     (found,) = codex.run(expect=1)
     assert (found["error"], found["failure"]) == ("timed out after 3 s: still at it", "timeout")
     ((_, log),) = codex.logs("late").items()
@@ -249,11 +248,11 @@ def test_a_log_that_cannot_be_written_is_told_once_and_survived(claude: Agents) 
 # Programs that misbehave
 
 
-def test_a_timeout_ends_the_whole_group_of_an_agent_that_ignores_it(codex: Agents, nap: str) -> None:
+def test_a_timeout_ends_the_whole_group_of_an_agent_that_ignores_it(codex: Agents, nap: str, reached: str) -> None:
     codex.settings |= {"timeout_seconds": 3}
     codex.does(
         f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsubprocess.Popen({nap.split()!r})\n"
-        f"subprocess.run({['setsid', *nap.split()]!r})"
+        f"subprocess.Popen({['setsid', *nap.split()]!r})\nhang()"
     )
     (found,) = codex.run(expect=1)
     assert found["failure"] == "timeout"

@@ -1,5 +1,6 @@
 """VS Code, as far as a program in the place of its command can tell."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from agentv.providers.agents.vscode import VscodeSettings
 from tests.kits.agents import Agents
+from tests.kits.model_servers import a_request
 from tests.kits.processes import living, wait_until
 from tests.kits.project import Write, a_case, agentv
 from tests.kits.runs import results
@@ -112,7 +115,7 @@ def test_an_answer_that_does_not_come_is_a_timeout_and_the_command_is_ended(vsco
     edits(vscode, f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsubprocess.run({nap.split()!r})")
     (found,) = vscode.run(expect=1)
     assert (found["error"], found["failure"]) == ("timed out after 0.5 s", "timeout")
-    assert living(nap) == []
+    wait_until(lambda: living(nap) == [])  # it was killed, and nobody has waited for it to be gone
     vscode.settings |= {"executable": "./gone"}
     edits(vscode, "")
     Path("stand-in").rename("gone")
@@ -156,10 +159,21 @@ def test_dumped_prompts_have_the_document_that_is_opened(vscode: Agents) -> None
     assert document.startswith("Be brief.\n\nQuery\n\n")
 
 
-def test_an_answer_that_is_still_being_written_is_waited_for(vscode: Agents) -> None:
-    slowly = "file = open(response, 'w')\ntime.sleep(0.5)\nfile.write('first half, ')\nfile.flush()\n"
-    (found,) = edits(vscode, slowly + "time.sleep(0.1)\nfile.write('second half')\nfile.close()").run()
-    assert found["candidate_answer"] == "first half, second half"
+def test_an_answer_that_is_still_being_written_is_waited_for(vscode: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever somebody has looked, a piece of it is written."""
+    pieces = ["", "first half, ", "second half"]
+
+    async def write_piece(_seconds: float) -> None:
+        if pieces:
+            (folder,) = Path("work").glob(".agentv-*")
+            with (folder / "response.md").open("a") as file:
+                file.write(pieces.pop(0))
+
+    vscode.write("work/kept.txt", "kept")
+    vscode.does("")
+    monkeypatch.setattr("agentv.providers.agents.vscode.asyncio.sleep", write_piece)
+    settings = VscodeSettings(name="default", provider="vscode", executable="./stand-in", cwd="work")
+    assert asyncio.run(settings.open(Path.cwd()).invoke(a_request())).text == "first half, second half"
 
 
 def test_editors_that_judge_are_not_opened_side_by_side(vscode: Agents) -> None:

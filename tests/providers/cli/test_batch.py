@@ -11,7 +11,8 @@ import pytest
 
 from agentv.calls.caller import TIMEOUT_SECONDS, Caller, CallPolicy
 from tests.kits.batches import COUNTED, PYTHON, project, runs
-from tests.kits.processes import living, wait_until
+from tests.kits.naps import sleeping
+from tests.kits.processes import PATIENCE_SECONDS, living, wait_until
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case
 from tests.kits.runs import ANY, ECHO, Batch, evaluate, results, start, target
 
@@ -151,7 +152,7 @@ def test_the_first_of_two_batches_is_scored_while_the_second_is_at_work(write: W
     ]
     lines = "".join(json.dumps(case) + "\n" for case in first)
     write("cases.jsonl", lines + Path("cases.jsonl").read_text())
-    evaluate("cases.jsonl", "--out", "out.jsonl", "--agent-timeout", "60")
+    evaluate("cases.jsonl", "--out", "out.jsonl", "--agent-timeout", "100")
     assert [result["eval_id"] for result in results("out.jsonl")] == ["o", "c0", "c1", "c2", "c3", "c4", "s"]
 
 
@@ -247,16 +248,18 @@ def test_a_resumed_batch_asks_for_what_is_missing_only(write: Write) -> None:
     assert runs() == 2
 
 
-def test_a_batch_that_takes_too_long_is_tried_again_and_then_failed(write: Write) -> None:
+def test_a_batch_that_takes_too_long_is_tried_again_and_then_failed(write: Write, reached: str) -> None:
+    late = f"{{ {reached}; sleep 60; }}"
     project(
         write,
-        command=f"echo run >> count; [ {{ATTEMPT}} = 2 ] || sleep 60; {PYTHON} all.py {{BATCH_FILE}} {{OUTPUT_FILE}}",
+        command=f"echo run >> count; [ {{ATTEMPT}} = 2 ] || {late}; {PYTHON} all.py {{BATCH_FILE}} {{OUTPUT_FILE}}",
         timeout_seconds=5,
     )
     ran = evaluate("cases.jsonl", "--out", "out.jsonl", "--max-retries", "1")
     assert "target default: attempt 1 failed, trying again: timed out after 5 s" in ran.stderr
     assert {result["attempt"] for result in results("out.jsonl")} == {2}
-    project(write, command="echo '{\"half' > {OUTPUT_FILE}; sleep 60", timeout_seconds=2)
+    Path("reached").unlink()
+    project(write, command=f"echo '{{\"half' > {{OUTPUT_FILE}}; {late}", timeout_seconds=2)
     evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
     (error,) = {result["error"] for result in results("out.jsonl")}
     assert error.startswith("timed out after 2 s; its raw output is kept: /")
@@ -274,9 +277,9 @@ def test_without_a_limit_of_its_own_a_batch_has_the_time_of_all_its_cases() -> N
 def test_an_interrupted_batch_keeps_what_was_written(write: Write, nap: str) -> None:
     project(write, command=f'echo \'{{"id": "c1"}}\' > {{OUTPUT_FILE}}; exec {nap}')
     run = start("cases.jsonl", "--out", "out.jsonl")
-    wait_until(lambda: bool(living(nap)))
+    wait_until(lambda: sleeping(nap) > 0)
     run.send_signal(signal.SIGINT)
-    _, err = run.communicate(timeout=60)
+    _, err = run.communicate(timeout=PATIENCE_SECONDS)
     assert (run.returncode, living(nap)) == (130, [])
     path = err.partition("a batch was broken off; its raw output is kept: ")[2].split("\n")[0]
     assert Path(path).read_text() == '{"id": "c1"}\n'
@@ -351,11 +354,11 @@ def test_the_output_of_a_batch_that_is_interrupted_twice_is_masked(
     command = f"trap 'touch asked' TERM; echo key $MY_API_KEY > {{OUTPUT_FILE}}; {nap} & while :; do wait; done"
     project(write, command=command)
     run = start("cases.jsonl", "--out", "out.jsonl")
-    wait_until(lambda: living(nap) != [])
+    wait_until(lambda: sleeping(nap) > 0)
     run.send_signal(signal.SIGINT)
     wait_until(Path("asked").exists)
     run.send_signal(signal.SIGINT)
-    _, err = run.communicate(timeout=60)
+    _, err = run.communicate(timeout=PATIENCE_SECONDS)
     assert (run.returncode, living(nap)) == (130, [])
     assert (kept_folder() / "output.jsonl").read_text() == "key ***\n"
     assert "a batch was broken off; its raw output is kept: " in err

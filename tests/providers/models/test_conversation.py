@@ -30,7 +30,9 @@ from tests.kits.model_servers import (
     completion,
     failing,
     model_server,
+    nobody_there,
 )
+from tests.kits.processes import PATIENCE_SECONDS
 from tests.kits.project import Write, a_case, agentv
 from tests.kits.runs import evaluate, results
 
@@ -205,9 +207,8 @@ def test_a_cut_connection_may_pass(vendor: str) -> None:
 
 @every_target
 def test_nobody_there_may_pass(vendor: str) -> None:
-    with model_server(lambda _: "Paris") as server:
-        target = server.target(vendor)
-    error = failing(target)
+    with nobody_there() as server:
+        error = failing(server.target(vendor))
     assert error.message.startswith("the connection failed: ")
     assert error.may_pass
 
@@ -261,7 +262,7 @@ def test_fifty_workers_share_the_connections_of_one_client(vendor: str, write: W
     together = threading.Barrier(50)
 
     def answer(_: Any) -> str:
-        together.wait(60)
+        together.wait(PATIENCE_SECONDS)
         return "Paris"
 
     with model_server(answer) as server:

@@ -12,9 +12,9 @@ from agentv.errors import ProviderError
 from agentv.providers.models.batches.api import BatchModel, BatchReply, BatchStatus
 from agentv.records import FileBlock, Media, Message, ProviderRequest, TextBlock, ToolCall
 from tests.kits.batch_runs import KEY, collect, custom_ids, run_batch, submit, wait, with_model, write_requests
-from tests.kits.batch_servers import batch_server, start_batch_server
+from tests.kits.batch_servers import BatchServer, batch_server, start_batch_server
 from tests.kits.media import PNG
-from tests.kits.model_servers import a_request, ask, model_server
+from tests.kits.model_servers import a_request, ask, model_server, nobody_there
 
 VENDORS = ("openai", "openai-responses", "azure", "azure-responses", "anthropic", "gemini")
 FAMILIES = ("openai", "azure", "anthropic", "gemini")
@@ -295,9 +295,8 @@ def test_a_server_that_is_not_there_may_come_back(vendor: str, path: Path) -> No
         assert failed.value.may_pass
         assert failed.value.message.startswith("the connection failed: ")
 
-    with batch_server() as server:
-        target = server.target(vendor)
-    with_model(target, run)
+    with nobody_there() as server:
+        with_model(BatchServer(server.url).target(vendor), run)
 
 
 @each_vendor
