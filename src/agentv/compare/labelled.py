@@ -195,9 +195,13 @@ class _Tally:
             "carried over": "an answer was labelled before its run, while other labels of that time are stale",
         }
         for why, count in self.unfit.items():
-            yield f"{_cases(count)} with labels of both runs not used: {texts[why]}"
+            cases = (
+                "1 case with labels of both runs is" if count == 1 else f"{count} cases with labels of both runs are"
+            )
+            yield f"{cases} not used: {texts[why]}"
         if self.repeated:
-            yield f"{_cases(self.repeated)} left out: several results of a run have the same id and trial"
+            cases = "1 case is" if self.repeated == 1 else f"{self.repeated} cases are"
+            yield f"{cases} left out: several results of a run have the same id and trial"
 
 
 def _compare(first: RunAnswers, second: RunAnswers) -> LabelDifference | None:
@@ -273,10 +277,6 @@ def _why_no_figure(found: _Tally) -> str:
         answers = f"1 answer of {name} has" if count == 1 else f"{count} answers of {name} have"
         return f"{answers} labels and none of {other}: label answers of both runs to the same cases"
     return f"no case has labels of both runs that can be used (A {a}, B {b}): label both answers to the same cases"
-
-
-def _cases(count: int) -> str:
-    return "1 case is" if count == 1 else f"{count} cases are"
 
 
 def _figure(figure: Figure) -> LabelFigure:

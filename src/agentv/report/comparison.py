@@ -114,7 +114,8 @@ def labels_line(comparison: Comparison) -> str:
         return f"labels: {alone.note}"
     cases = "1 case" if labels.cases == 1 else f"{labels.cases} cases"
     by_all = f"corrected {_label_figure(corrected)}" if corrected.value is not None else corrected.note
-    return f"labels: pass rate {_label_figure(alone)} by {cases} labelled in both, {by_all}"
+    same = f" ({labels.same_answers} of {labels.of} cases have the same answer)" if labels.same_answers else ""
+    return f"labels: pass rate {_label_figure(alone)} by {cases} labelled in both, {by_all}{same}"
 
 
 def _label_figure(found: LabelFigure) -> str:

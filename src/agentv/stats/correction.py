@@ -9,7 +9,7 @@ The first is also there for the difference of two runs (`powered_difference`), a
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from agentv.stats.agreement import Clusters, Figure, effective_size
@@ -26,9 +26,10 @@ SHARED_BY = 5
 """Where nobody says which answers belong together, so many answers are taken to share each error of the judge."""
 Labelled = Mapping[tuple[int, float, float], int]
 """Of answers that belong together: how many, the sums of labels and of the judge's values -> how many such clusters."""
-_PSEUDO = {(1, label, judge): 1.0 for label in (0.0, 1.0) for judge in (0.0, 1.0)}
+_Groups = Labelled | Mapping[tuple[float, float, float], int]
+_PSEUDO = ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0))
 """Four labels that nobody gave: with them, few labels that are all alike do not look certain."""
-_PSEUDO_DIFFERENCES = {(1, label, judge): 1.0 for label in (-1.0, 1.0) for judge in (-1.0, 1.0)}
+_PSEUDO_DIFFERENCES = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
 """The same of differences. Weaker ones let intervals of rare differences that all have one sign cover too little."""
 
 
@@ -90,23 +91,10 @@ def powered_difference(groups: Mapping[PairedCases, int]) -> Figure:
     labelled = _labelled(groups)
     if not labelled:
         return Figure(note=NOT_IN_BOTH)
-    others: Counter[tuple[int, float]] = Counter()
-    for group, times in groups.items():
-        others.update({(group.changed - group.labelled, group.rest): times} if group.changed > group.labelled else {})
-    if not others:
+    if all(group.changed == group.labelled for group in groups):
         return Figure(note="every case that can differ has labels: the labels alone are the difference")
-    label, judge = _means(labelled)
-    mean, variance = _mean(others, low=-1.0)
-    with_label = with_judge = 0.0
-    for group, times in groups.items():
-        if group.labelled and group.changed > group.labelled:
-            from_rest = times * (group.rest - (group.changed - group.labelled) * mean)
-            with_label += from_rest * (group.label - group.labelled * label)
-            with_judge += from_rest * (group.judge - group.labelled * judge)
-    scale = 1 / _size(labelled) / sum(n * times for (n, _), times in others.items())
-    moments = _moments(labelled, _PSEUDO_DIFFERENCES)._replace(label=label, judge=judge)
-    value, variance = _powered(moments, _Rest(mean, variance, with_label * scale, with_judge * scale))
-    return _among_all(value, variance, groups, POWERED_DIFFERENCE)
+    moments = _difference_moments(labelled)
+    return _among_all(*_powered(moments, _rest(groups, moments)), groups, POWERED_DIFFERENCE)
 
 
 def labelled_difference(groups: Mapping[PairedCases, int]) -> Figure:
@@ -114,8 +102,30 @@ def labelled_difference(groups: Mapping[PairedCases, int]) -> Figure:
     labelled = _labelled(groups)
     if not labelled:
         return Figure(note=NOT_IN_BOTH)
-    variance = _moments(labelled, _PSEUDO_DIFFERENCES).label_variance
-    return _among_all(_means(labelled)[0], variance, groups, LABELLED_DIFFERENCE)
+    moments = _difference_moments(labelled)
+    return _among_all(moments.label, moments.label_variance, groups, LABELLED_DIFFERENCE)
+
+
+def _difference_moments(labelled: Labelled) -> _Moments:
+    """Return the moments of differences: the means without, the variances with pseudo-labels of the usual size."""
+    label, judge = _means(labelled)
+    moments = _moments(labelled, _PSEUDO_DIFFERENCES, _size(labelled) / sum(labelled.values()))
+    return moments._replace(label=label, judge=judge)
+
+
+def _rest(groups: Mapping[PairedCases, int], moments: _Moments) -> _Rest:
+    """Return what the judge says of cases without labels; some of them may belong together with labelled ones."""
+    others: Counter[tuple[int, float]] = Counter()
+    for group, times in groups.items():
+        others.update({(group.changed - group.labelled, group.rest): times} if group.changed > group.labelled else {})
+    mean, variance = _mean(others, low=-1.0)
+    with_label = with_judge = 0.0
+    for group, times in groups.items():
+        from_rest = times * (group.rest - (group.changed - group.labelled) * mean)
+        with_label += from_rest * (group.label - group.labelled * moments.label)
+        with_judge += from_rest * (group.judge - group.labelled * moments.judge)
+    size = sum(n * times for (n, _), times in others.items()) * _size(_labelled(groups))
+    return _Rest(mean, variance, with_label / size, with_judge / size)
 
 
 def _labelled(groups: Mapping[PairedCases, int]) -> Labelled:
@@ -163,22 +173,25 @@ def _mean(clusters: Clusters, low: float = 0.0) -> tuple[float, float]:
     return mean, groups / (groups - 1) * spread / size / size
 
 
-def _means(labelled: Mapping[tuple[int, float, float], float]) -> tuple[float, float]:
+def _means(labelled: _Groups) -> tuple[float, float]:
     """Return the means of labels and of the judge's values."""
     size = _size(labelled)
     label = sum(y * times for (_, y, _), times in labelled.items()) / size
     return label, sum(f * times for (_, _, f), times in labelled.items()) / size
 
 
-def _size(labelled: Mapping[tuple[int, float, float], float]) -> float:
+def _size(labelled: _Groups) -> float:
     return sum(n * times for (n, *_), times in labelled.items())
 
 
-def _moments(labelled: Labelled, pseudo: Mapping[tuple[int, float, float], float]) -> _Moments:
-    """Return the moments of the labelled answers and the pseudo-labels; of the latter, none is counted in divisors."""
-    known: dict[tuple[int, float, float], float] = dict(labelled)
-    for pair, times in pseudo.items():
-        known[pair] = known.get(pair, 0) + times
+def _moments(labelled: Labelled, pseudo: Sequence[tuple[float, float]], size: float = 1) -> _Moments:
+    """Return the moments of the labelled answers and the pseudo-labels; of the latter, none is counted in divisors.
+
+    Each pseudo-label stands for `size` answers that belong together.
+    """
+    known = Counter((size, size * label, size * judge) for label, judge in pseudo)
+    for group, times in labelled.items():
+        known[group] += times
     groups = sum(known.values())
     label, judge = _means(known)
     scale = groups / (groups - 1) / _size(known) / _size(labelled)
