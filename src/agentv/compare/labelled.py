@@ -5,7 +5,7 @@ the same answer in both runs does not differ, whatever people say of it. It need
 nothing: a label of one run's answer is then one of the other's too, so that such cases would have labels of both far
 more often than those that differ, and the labelled ones would be no random sample of all.
 
-What is held of a run is about fifty bytes an answer, besides the labels.
+What is held of a run is about a hundred bytes an answer, besides the labels.
 """
 
 import operator
