@@ -48,6 +48,18 @@ class PairedCases(NamedTuple):
     """And over those that are not labelled."""
 
 
+class SplitCluster(NamedTuple):
+    """Answers that belong together, of which some are labelled and others not."""
+
+    labelled: int
+    label: float
+    """The sum of the labels; then that of the judge's values of the same answers."""
+    judge: float
+    others: int
+    rest: float
+    """The sum of the judge's values of the others."""
+
+
 class _Rest(NamedTuple):
     """The mean of the judge's values where there are no labels, its variance, and the covariances with `_Moments`."""
 
@@ -67,17 +79,21 @@ class _Moments(NamedTuple):
     covariance: float
 
 
-def prediction_powered(labelled: Labelled, rest: Clusters) -> Figure:
+def prediction_powered(labelled: Labelled, rest: Clusters, split: Mapping[SplitCluster, int] | None = None) -> Figure:
     """Return the mean label of all answers, given labels of some and the judge's values of all; both from 0 to 1.
 
-    The labelled answers are a random sample; `rest` are the judge's values of the others. The judge counts as much as
-    it has proven to be worth on the labelled ones (PPI++).
+    The labelled answers are a random sample; `rest` are the judge's values of the others. `split` has once more the
+    clusters that have answers of both kinds: what these have in common is no news. The judge counts as much as it has
+    proven to be worth on the labelled ones (PPI++).
     """
     if not labelled:
         return Figure(note="no label is of an answer that was drawn at random from this run")
     if not rest:
         return Figure(note="every answer has a label: the labels alone are the pass rate")
-    value, variance = _powered(_moments(labelled, _PSEUDO), _Rest(*_mean(rest)))
+    means, others = _means(labelled), _mean(rest)
+    sizes = _size(labelled) * sum(n * times for (n, _), times in rest.items())
+    shared = _covariances(split or {}, means, others[0], sizes)
+    value, variance = _powered(_moments(labelled, _PSEUDO), _Rest(*others, *shared))
     half = t_quantile(0.975, sum(labelled.values()) + 3) * math.sqrt(variance)
     return _within(value, value - half, value + half, PREDICTION_POWERED)
 
@@ -107,9 +123,9 @@ def labelled_difference(groups: Mapping[PairedCases, int]) -> Figure:
 
 
 def _difference_moments(labelled: Labelled) -> _Moments:
-    """Return the moments of differences: the means without, the variances with pseudo-labels of the usual size."""
+    """Return the moments of differences: the means without, the variances with pseudo-labels."""
     label, judge = _means(labelled)
-    moments = _moments(labelled, _PSEUDO_DIFFERENCES, _size(labelled) / sum(labelled.values()))
+    moments = _moments(labelled, _PSEUDO_DIFFERENCES)
     return moments._replace(label=label, judge=judge)
 
 
@@ -119,13 +135,28 @@ def _rest(groups: Mapping[PairedCases, int], moments: _Moments) -> _Rest:
     for group, times in groups.items():
         others.update({(group.changed - group.labelled, group.rest): times} if group.changed > group.labelled else {})
     mean, variance = _mean(others, low=-1.0)
+    split = {
+        SplitCluster(group.labelled, group.label, group.judge, group.changed - group.labelled, group.rest): times
+        for group, times in groups.items()
+        if 0 < group.labelled < group.changed
+    }
+    sizes = sum(n * times for (n, _), times in others.items()) * _size(_labelled(groups))
+    return _Rest(mean, variance, *_covariances(split, (moments.label, moments.judge), mean, sizes))
+
+
+def _covariances(
+    split: Mapping[SplitCluster, int], means: tuple[float, float], rest: float, sizes: float
+) -> tuple[float, float]:
+    """Return the covariances of the mean label and of the judge's mean with that of the rest, of which `rest` is it.
+
+    `sizes` is the number of all labelled answers, times that of the others.
+    """
     with_label = with_judge = 0.0
-    for group, times in groups.items():
-        from_rest = times * (group.rest - (group.changed - group.labelled) * mean)
-        with_label += from_rest * (group.label - group.labelled * moments.label)
-        with_judge += from_rest * (group.judge - group.labelled * moments.judge)
-    size = sum(n * times for (n, _), times in others.items()) * _size(_labelled(groups))
-    return _Rest(mean, variance, with_label / size, with_judge / size)
+    for group, times in split.items():
+        from_rest = times * (group.rest - group.others * rest)
+        with_label += from_rest * (group.label - group.labelled * means[0])
+        with_judge += from_rest * (group.judge - group.labelled * means[1])
+    return with_label / sizes, with_judge / sizes
 
 
 def _labelled(groups: Mapping[PairedCases, int]) -> Labelled:
@@ -184,11 +215,12 @@ def _size(labelled: _Groups) -> float:
     return sum(n * times for (n, *_), times in labelled.items())
 
 
-def _moments(labelled: Labelled, pseudo: Sequence[tuple[float, float]], size: float = 1) -> _Moments:
+def _moments(labelled: Labelled, pseudo: Sequence[tuple[float, float]]) -> _Moments:
     """Return the moments of the labelled answers and the pseudo-labels; of the latter, none is counted in divisors.
 
-    Each pseudo-label stands for `size` answers that belong together.
+    Each pseudo-label stands for as many answers as belong together on average: else, it would be lost among clusters.
     """
+    size = _size(labelled) / sum(labelled.values())
     known = Counter((size, size * label, size * judge) for label, judge in pseudo)
     for group, times in labelled.items():
         known[group] += times

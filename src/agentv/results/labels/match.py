@@ -138,6 +138,11 @@ class Verdicts:
         self._sizes[number] += 1
         self._passes[number] += passed
 
+    def of(self, cluster: Cluster) -> tuple[int, int]:
+        """Return how many answers of a cluster there are, and how many of them passed."""
+        number = self._groups.get(cluster)
+        return (self._sizes[number], self._passes[number]) if number >= 0 else (0, 0)
+
     def clusters(self) -> Clusters:
         """Return them by size and number of passes."""
         found: Counter[tuple[int, float]] = Counter()
