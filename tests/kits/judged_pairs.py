@@ -65,30 +65,29 @@ def difference_figures(setting: PairSetting, runs: int) -> Iterator[tuple[Figure
     changed = dice.random((runs, setting.cases), np.float32) >= setting.same
     is_labelled = np.zeros(setting.cases, bool)
     is_labelled[dice.permutation(setting.cases)[: setting.labels]] = True  # which ones they are tells nothing
-    columns = (
-        np.ones(changed.shape, np.int64),
-        changed,
-        changed & is_labelled,
-        deserved * (changed & is_labelled),
-        judged * (changed & is_labelled),
-        judged * (changed & ~is_labelled),
-    )
-    for rows in zip(*columns, strict=True):
-        if setting.told:
-            found = Counter(zip(*(np.bincount(cluster, weights=row).tolist() for row in rows), strict=True))
-        else:
-            found = _count(rows)
+    known, rest = changed & is_labelled, changed & ~is_labelled
+    columns = [np.ones(changed.shape, bool), changed, known, deserved * known, judged * known, judged * rest]
+    for found in _by_cluster(columns, cluster) if setting.told else _alone(columns):
         groups = {PairedCases(*row): times for row, times in found.items()}
         yield labelled_difference(groups), powered_difference(groups)
 
 
-def _count(rows: Sequence[Any]) -> "Counter[tuple[float, ...]]":
-    """How often there is each combination of numbers from -1 to 1."""
-    places = [3**place for place in range(len(rows))]
-    codes = np.bincount(sum((row.astype(np.int64) + 1) * place for row, place in zip(rows, places, strict=True)))
-    return Counter(
-        {tuple(float(code // place % 3 - 1) for place in places): int(codes[code]) for code in np.flatnonzero(codes)}
-    )
+def _by_cluster(columns: Sequence[Any], cluster: Any) -> "Iterator[Counter[Any]]":
+    """How often there are clusters with the same sums, in each run of the simulation."""
+    for rows in zip(*columns, strict=True):
+        yield Counter(zip(*(np.bincount(cluster, weights=row).tolist() for row in rows), strict=True))
+
+
+def _alone(columns: Sequence[Any]) -> "Iterator[Counter[Any]]":
+    """How often there are cases with the same numbers, each from -1 to 1, in each run of the simulation."""
+    places = [3**place for place in range(len(columns))]
+    codes = np.zeros(columns[0].shape, np.int16)
+    for column, place in zip(columns, places, strict=True):
+        codes += (column.astype(np.int16) + 1) * place
+    kinds = [tuple(code // place % 3 - 1 for place in places) for code in range(3 ** len(columns))]
+    for row in codes:
+        counts = np.bincount(row)
+        yield Counter({kinds[code]: int(counts[code]) for code in np.flatnonzero(counts)})
 
 
 def _draw(dice: Any, setting: PairSetting, runs: int) -> tuple[Any, Any, Any]:
