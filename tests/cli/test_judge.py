@@ -91,6 +91,28 @@ def test_a_label_is_for_its_trial_and_dataset(write: Write) -> None:
     assert (found["agreement"]["value"], found["base_rate"]["value"]) == (1.0, 0.0)
 
 
+def test_trials_of_which_one_is_labelled_tell_nothing_new_by_the_other(write: Write) -> None:
+    """The judge is always right, and both trials of a case come out the same: verdicts of the second are no news."""
+    words = ["pass"] * 30 + ["fail"] * 10
+    trials = [a_result(f"c{n}", word, trial=trial) for n, word in enumerate(words) for trial in (1, 2)]
+    labels = [a_label(f"c{n}", word, sampling="random") for n, word in enumerate(words)]
+    write("results.jsonl", trials)
+    write(".agentv/labels.jsonl", labels)
+    together = judged("results.jsonl")["pass_rate"]
+    write(
+        "results.jsonl", [{**trial, "eval_id": f"{trial['eval_id']}{trial['trial']}", "trial": 1} for trial in trials]
+    )
+    write(".agentv/labels.jsonl", [{**label, "eval_id": f"{label['eval_id']}1"} for label in labels])
+    apart = judged("results.jsonl")["pass_rate"]
+
+    def width(figure: dict[str, Any]) -> float:
+        return float(figure["ci_upper"] - figure["ci_lower"])
+
+    assert width(together["labels"]) == pytest.approx(width(apart["labels"]))
+    assert width(apart["corrected"]) < 0.9 * width(apart["labels"])
+    assert width(together["corrected"]) > 0.95 * width(together["labels"])
+
+
 def test_the_last_label_of_a_reviewer_counts_and_the_majority_of_several(write: Write) -> None:
     write("results.jsonl", [a_result("a"), a_result("b", "fail"), a_result("c"), a_result("d")])
     labels = [

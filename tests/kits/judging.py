@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentv.stats.agreement import Figure
-from agentv.stats.correction import prediction_powered, rogan_gladen
+from agentv.stats.correction import SplitCluster, prediction_powered, rogan_gladen
 
 RUNS = 2000
 
@@ -23,14 +23,16 @@ class Setting(NamedTuple):
     """So many answers share the judge's luck."""
     told: bool = False
     """Whether the method is told of the clusters."""
+    alike: bool = False
+    """Whether all answers of a cluster deserve the same, as trials of a case often do."""
     truth_elsewhere: float = 0.5
     """The pass rate of other runs, whose labels are used."""
 
 
 def draw(dice: Any, setting: Setting, answers: int, truth: float) -> tuple[Any, Any, Any]:
     """Whether each answer deserves to pass, whether the judge passes it, and its cluster."""
-    deserved = dice.random(answers) < truth
     cluster = np.arange(answers) // setting.cluster
+    deserved = (dice.random(cluster[-1] + 1)[cluster] if setting.alike else dice.random(answers)) < truth
     luck = dice.random(cluster[-1] + 1)[cluster]
     passed = np.where(deserved, luck < setting.sensitivity, luck >= setting.specificity)
     return deserved, passed, cluster
@@ -60,7 +62,22 @@ def corrected_by_own_labels(dice: Any, setting: Setting) -> Figure:
     chosen[dice.permutation(setting.answers)[: setting.labels]] = True
     labelled = pairs_of(deserved[chosen], passed[chosen], cluster[chosen], setting.told)
     rest = clusters_of(passed[~chosen], cluster[~chosen], setting.told)
-    return prediction_powered(labelled, rest)
+    return prediction_powered(
+        labelled, rest, split_clusters(chosen, deserved, passed, cluster) if setting.told else None
+    )
+
+
+def split_clusters(chosen: Any, deserved: Any, passed: Any, cluster: Any) -> "Counter[SplitCluster]":
+    """The clusters of which some answers are labelled and others not."""
+    sums = [
+        np.bincount(cluster, weights=values)
+        for values in (chosen, deserved & chosen, passed & chosen, ~chosen, passed & ~chosen)
+    ]
+    return Counter(
+        SplitCluster(int(n), y, f, int(others), rest)
+        for n, y, f, others, rest in zip(*sums, strict=True)
+        if n and others
+    )
 
 
 def corrected_by_other_labels(dice: Any, setting: Setting) -> Figure:

@@ -21,6 +21,8 @@ OWN_LABELS = [
     Setting(0.9, *GOOD, 1000, 100, cluster=10),
     Setting(0.5, *GOOD, 500, 100, cluster=5, told=True),
     Setting(0.9, *POOR, 1000, 200, cluster=10, told=True),
+    Setting(0.5, *EXCELLENT, 500, 100, cluster=5, told=True, alike=True),
+    Setting(0.9, *EXCELLENT, 500, 200, cluster=10, told=True, alike=True),
 ]
 OTHER_LABELS = [
     *(Setting(truth, *judge, 200, 100) for truth in (0.3, 0.7, 0.98) for judge in (POOR, EXCELLENT)),

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Sequence
-from itertools import repeat
+from itertools import repeat, zip_longest
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,7 @@ from agentv.compare.changes import find_changes
 from agentv.compare.columns import RunColumns
 from agentv.compare.groups import clusters_of, compare_groups
 from agentv.compare.judges import distrust, find_distrust
+from agentv.compare.labelled import label_differences
 from agentv.compare.pairs import Pairs, in_both, pair_scores
 from agentv.compare.read import RunFiles, Runs, read_runs
 from agentv.compare.records import (
@@ -30,6 +31,8 @@ from agentv.compare.records import (
 from agentv.compare.verdict import paired_statistics
 from agentv.errors import ConfigError, ResultsError, nearest
 from agentv.records import Problem
+from agentv.results.labels.file import read_labels
+from agentv.results.labels.match import LabelBook
 from agentv.results.usage import Usage
 from agentv.stats.agreement import kappa
 from agentv.stats.decimals import mean
@@ -43,10 +46,12 @@ def compare_results(  # noqa: PLR0913  # an argument for each option
     margin: float = MARGIN,
     by: str | None = None,
     cluster: str | None = None,
+    labels: str | Path | None = None,
 ) -> Comparison:
     """Return how the results of the second file compare with those of the first.
 
-    Several files are those of one run: its shards. Raise `AgentvError` if an option or a file is not valid.
+    Several files are those of one run: its shards. `labels` is a file of labels, if these are to be used. Raise
+    `AgentvError` if an option or a file is not valid.
     """
     numbers: dict[str, object] = {"threshold": threshold, "margin": margin}
     for name, value in numbers.items():
@@ -56,14 +61,26 @@ def compare_results(  # noqa: PLR0913  # an argument for each option
         raise ConfigError(f"by must be a key of the metadata, or one of {', '.join(BY)}, not {by!r}")
     options = CompareOptions(threshold=threshold, margin=margin, by=by, cluster=cluster)
     runs = [Path(run) if isinstance(run, str | Path) else [Path(file) for file in run] for run in (first, second)]
-    return compare_files(runs, options)[0]
+    book = LabelBook(read_labels(Path(labels))) if labels is not None else None
+    return compare_files(runs, options, book)[0]
 
 
-def compare_files(files: Sequence[RunFiles], options: CompareOptions) -> list[Comparison]:
-    """Return how each of the other runs compares with the first; raise `ResultsError` if any is not valid."""
+def compare_files(
+    files: Sequence[RunFiles], options: CompareOptions, book: LabelBook | None = None
+) -> list[Comparison]:
+    """Return how each of the other runs compares with the first, by labels too if there are any.
+
+    Raise `ResultsError` if any is not valid.
+    """
     runs = read_runs(files, options)
     distrusted = find_distrust(files)
     found = [_compare_runs(runs.columns[0], run, runs, options) for run in runs.columns[1:]]
+    if book is not None and book.is_of_any(runs.ids):
+        by_labels = label_differences(files, book, options.cluster)
+        found = [
+            comparison if labels is None else msgspec.structs.replace(comparison, labels=labels)
+            for comparison, labels in zip_longest(found, by_labels)
+        ]
     return [
         _distrust(comparison, distrusted[0], why) if distrusted[0] or why else comparison
         for comparison, why in zip(found, distrusted[1:], strict=True)

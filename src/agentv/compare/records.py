@@ -180,6 +180,36 @@ class Grading(Fields, frozen=True, kw_only=True):
     ci_upper: float | None = None
 
 
+class LabelFigure(Fields, frozen=True, kw_only=True):
+    """A difference of pass rates with its 95% interval; `note` says in words why there is none."""
+
+    value: float | None = None
+    ci_lower: float | None = None
+    ci_upper: float | None = None
+    method: str = ""
+    note: str = ""
+
+
+class LabelDifference(Fields, frozen=True, kw_only=True):
+    """By how much the pass rates of two runs differ, as people say who labelled answers of both."""
+
+    used: int
+    """Labels that the figures are made of."""
+    stale: int
+    """Labels of other answers to the cases than those of the two runs."""
+    cases: int
+    """Cases with labels of both answers that the figures are made of."""
+    same_answers: int
+    """Cases with the same answer in both runs: they do not differ, and need no labels."""
+    of: int
+    """All the cases that were judged in both runs."""
+    difference: LabelFigure
+    """By the labels alone."""
+    corrected: LabelFigure
+    """By the labels, and by the verdicts on all cases as far as labels bear these out."""
+    notes: tuple[str, ...] = ()
+
+
 class AnswerCosts(Fields, frozen=True, kw_only=True):
     """What an answer took: the means of tokens and money, and two quantiles of the time; None is unknown."""
 
@@ -227,6 +257,8 @@ class Comparison(Fields, frozen=True, kw_only=True):
     """The same figures for the pairs of which neither the case nor the evaluators have changed, if any have."""
     grading: Grading | None = None
     """How far the scores agree, if one file has the answers of the other, scored again."""
+    labels: LabelDifference | msgspec.UnsetType = msgspec.UNSET
+    """How the runs differ by labels of people; not in the JSON if there are none."""
     by: Mapping[str, tuple[Part, ...]]
     files: tuple[Source, Source]
     threshold: float

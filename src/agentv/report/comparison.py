@@ -6,7 +6,19 @@ import msgspec
 
 from agentv.compare.gate import has_unmatched
 from agentv.compare.pairs import Pairs
-from agentv.compare.records import BY, AnswerCosts, Changed, Comparison, Delta, Grading, Part, Source, Statistics
+from agentv.compare.records import (
+    BY,
+    AnswerCosts,
+    Changed,
+    Comparison,
+    Delta,
+    Grading,
+    LabelDifference,
+    LabelFigure,
+    Part,
+    Source,
+    Statistics,
+)
 from agentv.formats.printable import printable
 from agentv.report.layout import wrap
 from agentv.report.quantities import format_change, format_count, format_duration, format_money
@@ -50,6 +62,7 @@ def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         figures = "" if delta is None else f"Δ {signed(delta.mean)}, {interval_text(delta)}, "
         pairs = "1 pair" if found.pairs == 1 else f"{found.pairs} pairs"
         yield f"{name}{_verdict(comparison)}: {figures}{pairs}, margin {found.margin:g}"
+        yield from filter(None, [labels_line(comparison)])
         yield from changed_lines(comparison)
         costs = [
             f"{what} {a} -> {b}{f' ({change})' if change else ''}" for what, a, b, change in answer_costs(comparison)
@@ -89,6 +102,25 @@ def grading_text(grading: Grading) -> str:
     low, high = grading.ci_lower, grading.ci_upper
     between = "" if low is None or high is None else f" (95%: {low:.2f} to {high:.2f})"
     return f"{text}, Cohen's kappa {grading.kappa:.2f}{between}"
+
+
+def labels_line(comparison: Comparison) -> str:
+    """Return by how much the runs differ by labels, or why nobody knows; empty if there are no labels."""
+    labels = comparison.labels
+    if not isinstance(labels, LabelDifference):
+        return ""
+    alone, corrected = labels.difference, labels.corrected
+    if alone.value is None:
+        return f"labels: {alone.note}"
+    cases = "1 case" if labels.cases == 1 else f"{labels.cases} cases"
+    by_all = f"corrected {_label_figure(corrected)}" if corrected.value is not None else corrected.note
+    same = f" ({labels.same_answers} of {labels.of} cases have the same answer)" if labels.same_answers else ""
+    return f"labels: pass rate {_label_figure(alone)} by {cases} labelled in both, {by_all}{same}"
+
+
+def _label_figure(found: LabelFigure) -> str:
+    value, low, high = found.value or 0.0, found.ci_lower or 0.0, found.ci_upper or 0.0
+    return f"Δ {signed(value)}, 95% CI [{signed(low)}, {signed(high)}]"
 
 
 def answer_costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
@@ -133,6 +165,8 @@ def note_lines(comparison: Comparison) -> Iterator[str]:
     yield from (f"warning: {warning}" for warning in comparison.warnings)
     yield from (f"note: {note}" for note in comparison.notes)
     yield from (f"note: {note}" for note in comparison.statistics.notes)
+    if isinstance(comparison.labels, LabelDifference):
+        yield from (f"note: labels: {note}" for note in comparison.labels.notes)
     for file in dict.fromkeys(comparison.files):
         if file.ambiguous:
             results = "1 result has" if file.ambiguous == 1 else f"{file.ambiguous} results have"
@@ -162,6 +196,7 @@ def extra_lines(comparison: Comparison, width: int | None = None) -> Iterator[st
     """Yield what the line of one of several comparisons has no room for."""
     yield ""
     yield printable(f"{comparison.files[1].path}: {' | '.join(_counts(comparison))}")
+    yield from filter(None, [labels_line(comparison)])
     yield from changed_lines(comparison)
     yield from map(printable, note_lines(comparison))
     yield from _cost_lines(comparison, width)
@@ -202,6 +237,7 @@ def detail_lines(comparison: Comparison, width: int | None = None) -> Iterator[s
     wins = f"wins {summary.wins}  losses {summary.losses}  ties {summary.ties}"
     yield f"{wins}   (threshold {_threshold(comparison.threshold)}: a display rule, not a test)"
     yield from _limits(found)
+    yield from filter(None, [labels_line(comparison)])
     yield from _cost_lines(comparison, width)
     for kind, parts in comparison.by.items():
         yield ""

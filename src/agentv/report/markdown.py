@@ -12,6 +12,7 @@ from agentv.report.comparison import (
     detail_lines,
     extra_lines,
     interval_text,
+    labels_line,
     matrix_rows,
     note_lines,
     pairs_of,
@@ -76,6 +77,8 @@ def _points(comparison: Comparison) -> Iterator[str]:
             shown = ", ".join(_code(pairs_of(comparison)[place].eval_id) for place in places[:SHOWN])
             more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
             yield f"**{len(places)} {title}**: {shown}{more}"
+    if labels := labels_line(comparison):
+        yield _text(labels)
     if price := price_line(comparison):
         yield _text(price)
     yield from map(_text, changed_lines(comparison))

@@ -22,6 +22,8 @@ from agentv.formats.printable import printable
 from agentv.report.comparison import json_blocks, table_lines, verdict_lines
 from agentv.report.layout import terminal_width, wrap
 from agentv.report.markdown import markdown_lines
+from agentv.results.labels.file import LABELS, read_labels
+from agentv.results.labels.match import LabelBook, find_labels
 
 Format = Literal["json", "table", "markdown"]
 
@@ -36,6 +38,7 @@ class Options:
     margin: float
     by: str | None
     cluster: str | None
+    labels: Path | None
     gate: Gate
     form: Format
     out: Path | None
@@ -50,6 +53,10 @@ class Options:
     @property
     def compare(self) -> CompareOptions:
         return CompareOptions(threshold=self.threshold, margin=self.margin, by=self.by, cluster=self.cluster)
+
+    def read_book(self) -> LabelBook | None:
+        """Return the labels, None if there are none; raise `AgentvError` if a file was named that has none."""
+        return find_labels() if self.labels is None else LabelBook(read_labels(self.labels))
 
 
 def _key(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
@@ -84,6 +91,12 @@ what_is_compared, what_counts, the_output = options("What is compared"), options
     help="The same figures for each evaluator, dataset, target, conversation_id, or KEY of metadata.",
 )
 @what_counts("--cluster", metavar="KEY", help="Cases with the same KEY of metadata (or field) belong together.")
+@what_counts(
+    "--labels",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"What people said ({LABELS}): the difference by labels is shown besides.",
+)
 @what_counts(
     "--gate",
     type=OneOf(get_args(Gate)),
@@ -127,7 +140,7 @@ def _compare(options: Options) -> int:
         raise click.UsageError("two results files are needed: the one to compare with comes first")
     _check([path for run in options.runs for path in run], options.out)
     try:
-        comparisons = compare_files(options.runs, options.compare)
+        comparisons = compare_files(options.runs, options.compare, options.read_book())
     except ResultsError as error:
         tell_problems(error.problems)
         return 2
@@ -137,6 +150,8 @@ def _compare(options: Options) -> int:
         for line in map(printable, verdict_lines(comparisons)):
             for part in [line] if width is None else wrap(line, width):
                 tell(part)
+    if options.labels is not None and not any(comparison.labels for comparison in comparisons):
+        tell(printable(f"{options.labels}: no label is of a case of these runs"))
     codes = [exit_code(comparison, options.gate) for comparison in comparisons]
     if CANNOT_TELL in codes and not options.quiet:
         _tell_of_unmatched(comparisons, options.gate)

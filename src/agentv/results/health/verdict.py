@@ -6,12 +6,9 @@ from pathlib import Path
 import msgspec
 
 from agentv.errors import AgentvError
-from agentv.notices import warn
-from agentv.records import Problem
 from agentv.results.health.record import EvaluatorHealth, Flips, JudgeHealth
-from agentv.results.labels.file import NoLabels, read_labels
 from agentv.results.labels.judge import JudgeFigures, judge_figures
-from agentv.results.labels.match import LabelBook
+from agentv.results.labels.match import find_labels
 from agentv.results.runs import RunRecord
 from agentv.stats.agreement import Figure, rate
 
@@ -124,14 +121,10 @@ def health_of(evaluators: tuple[EvaluatorHealth, ...], **known: object) -> Judge
 
 def run_labels(results: Path | None, labels: Path, read_runs: Callable[[], Sequence[RunRecord]]) -> JudgeFigures | None:
     """Return how far the judge of a run agrees with the labels of its answers; None if there are none."""
-    if results is None or not results.is_file() or not labels.is_file() or not results.stat().st_size:
+    if results is None or not results.is_file() or not results.stat().st_size:
         return None
-    try:
-        book = LabelBook(read_labels(labels))
-    except NoLabels:
-        return None
-    except AgentvError as error:
-        warn(msgspec.structs.replace(Problem.of(error), severity="warning"))
+    book = find_labels(labels)
+    if book is None:
         return None
     try:
         return judge_figures(results, book, None, read_runs())

@@ -8,11 +8,11 @@ from typing import Literal
 import msgspec
 
 from agentv.errors import ConfigError
-from agentv.results.labels.match import LabelBook, LabelMatches, match_labels
+from agentv.results.labels.match import LabelBook, LabelMatches, Verdicts, match_labels
 from agentv.results.labels.pairs import JudgedPair, LabelledPairs, OtherRuns, choose_pairs, pairs_of_other_runs
 from agentv.results.runs import RunRecord
 from agentv.stats.agreement import Clusters, Figure, kappa, kappa_large_sample, rate
-from agentv.stats.correction import prediction_powered, rogan_gladen
+from agentv.stats.correction import SplitCluster, prediction_powered, rogan_gladen
 
 NAMED, FEW = 20, 10
 NOT_RANDOM = "no label is of an answer that was drawn at random from this run"
@@ -152,11 +152,7 @@ def _pass_rates(matched: LabelMatches, own: LabelledPairs, others: OtherRuns) ->
         verdicts.add(cluster, passed)
     rest = verdicts.clusters()
     if own.random or not others.pairs:
-        labelled = Counter(
-            (len(group), float(sum(p.deserved for p in group)), float(sum(p.passed for p in group)))
-            for group in _groups(own.random)
-        )
-        corrected = prediction_powered(labelled, rest)
+        corrected = _by_own_labels(own.random, verdicts, rest)
     else:
         known = [[pair for pair in others.pairs if pair.deserved is side] for side in (True, False)]
         right = [_clusters(found, lambda pair: pair.passed == pair.deserved) for found in known]
@@ -168,6 +164,18 @@ def _pass_rates(matched: LabelMatches, own: LabelledPairs, others: OtherRuns) ->
         labels=_rate(own.random, lambda pair: pair.deserved, NOT_RANDOM),
         corrected=corrected,
     )
+
+
+def _by_own_labels(pairs: Sequence[JudgedPair], verdicts: Verdicts, rest: Clusters) -> Figure:
+    """Return the corrected pass rate by labels of this run; `verdicts` are those on answers without labels."""
+    labelled: Counter[tuple[int, float, float]] = Counter()
+    split: Counter[SplitCluster] = Counter()
+    for group in _groups(pairs):
+        found = len(group), float(sum(pair.deserved for pair in group)), float(sum(pair.passed for pair in group))
+        labelled[found] += 1
+        size, passes = verdicts.of(group[0].cluster)
+        split.update([SplitCluster(*found, size, passes)] if size else [])
+    return prediction_powered(labelled, rest, split)
 
 
 def _notes(own: LabelledPairs, others: OtherRuns, evaluator: str | None) -> Iterator[str]:

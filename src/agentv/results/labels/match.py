@@ -11,8 +11,12 @@ from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
 
-from agentv.errors import ConfigError
-from agentv.results.labels.file import Label, LabelKey, answer_digest
+import msgspec
+
+from agentv.errors import AgentvError, ConfigError
+from agentv.notices import warn
+from agentv.records import Problem
+from agentv.results.labels.file import LABELS, Label, LabelKey, NoLabels, answer_digest, read_labels
 from agentv.results.read import read_result_blocks
 from agentv.results.views import EvaluatorView, TrialView
 from agentv.scoring import verdict_of
@@ -76,9 +80,30 @@ class LabelBook:
         found = self._places.get((view.eval_id, view.trial or 1), ())
         return [number for number in found if self.labels[number].dataset in ("", view.dataset)]
 
+    def of(self, numbers: Iterable[int], digest: str) -> list[int]:
+        """Return those of the labels with these numbers that are of the answer with this digest."""
+        return [number for number in numbers if self.labels[number].answer_digest == digest]
+
+    def is_of_any(self, ids: Iterable[str]) -> bool:
+        """Return whether a label is of a case with one of these ids."""
+        return not {label.eval_id for label in self.labels}.isdisjoint(ids)
+
     def has_none(self, views: Sequence[AnswerView]) -> bool:
         """Return whether no label is of any of these cases."""
         return not any((view.eval_id, view.trial or 1) in self._places for view in views)
+
+
+def find_labels(path: Path = LABELS) -> LabelBook | None:
+    """Return the labels of a file that need not be there; None if it has none. One that is wrong is a warning."""
+    if not path.is_file():
+        return None
+    try:
+        return LabelBook(read_labels(path))
+    except NoLabels:
+        return None
+    except AgentvError as error:
+        warn(msgspec.structs.replace(Problem.of(error), severity="warning"))
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +137,11 @@ class Verdicts:
             self._passes.append(0)
         self._sizes[number] += 1
         self._passes[number] += passed
+
+    def of(self, cluster: Cluster) -> tuple[int, int]:
+        """Return how many answers of a cluster there are, and how many of them passed."""
+        number = self._groups.get(cluster)
+        return (self._sizes[number], self._passes[number]) if number >= 0 else (0, 0)
 
     def clusters(self) -> Clusters:
         """Return them by size and number of passes."""
@@ -186,12 +216,11 @@ def _add(found: LabelMatches, view: AnswerView, evaluator: str | None) -> None:
     for number in numbers:
         found.is_seen[number] = 1
     if numbers and answer is not None:
-        digest = answer_digest(answer)
-        numbers = [number for number in numbers if found.book.labels[number].answer_digest == digest]
+        numbers = found.book.of(numbers, answer_digest(answer))
         for number in numbers:
             found.is_used[number] = 1
         if numbers:
-            labels = _last_of_each([found.book.labels[number] for number in numbers])
+            labels = last_of_each([found.book.labels[number] for number in numbers])
             found.answers.append(LabelledAnswer(labels, passed, view.cluster, view.timestamp, view.judge))
             found.judges.add(view.judge)
             return
@@ -202,6 +231,6 @@ def _add(found: LabelMatches, view: AnswerView, evaluator: str | None) -> None:
         found.others.add(view.cluster, passed)
 
 
-def _last_of_each(labels: Iterable[Label]) -> tuple[Label, ...]:
+def last_of_each(labels: Iterable[Label]) -> tuple[Label, ...]:
     """Return the last label of each reviewer: one may have named the dataset in one label, and not in another."""
     return tuple({(label.reviewer, label.evaluator): label for label in labels}.values())

@@ -63,7 +63,7 @@ def choose_pairs(
     """
     is_for_case = all(label.evaluator != evaluator for answer in answers for label in answer.labels)
     wanted = None if is_for_case else evaluator
-    is_depleted = any(label.sampling == "random" and label.evaluator == wanted for label in stale)
+    is_depleted = has_random(label for label in stale if label.evaluator == wanted)
     pairs: list[JudgedPair] = []
     left: list[tuple[Cluster, bool]] = []
     disputed = unjudged = carried_over = 0
@@ -76,8 +76,8 @@ def choose_pairs(
             disputed += bool(labels)
             left.append((answer.cluster, answer.passed))
         else:
-            is_random = any(label.sampling == "random" for label in labels)
-            if is_random and is_depleted and _is_earlier(labels, answer.timestamp):
+            is_random = has_random(labels)
+            if is_random and is_depleted and is_earlier(labels, answer.timestamp):
                 carried_over += 1
                 is_random = False
             pairs.append(_pair(answer, answer.passed, deserved, is_random, labels))
@@ -91,6 +91,11 @@ def choose_pairs(
         is_for_case=is_for_case and evaluator is not None and bool(pairs),
         carried_over=carried_over,
     )
+
+
+def has_random(labels: Iterable[Label]) -> bool:
+    """Return whether one of the labels is of an answer that was drawn at random."""
+    return any(label.sampling == "random" for label in labels)
 
 
 def majority(labels: Sequence[Label]) -> bool | None:
@@ -135,7 +140,7 @@ def _pair(answer: LabelledAnswer, passed: bool, deserved: bool, is_random: bool,
     return JudgedPair(passed=passed, deserved=deserved, cluster=cluster, is_random=is_random, labels=counted)
 
 
-def _is_earlier(labels: Iterable[Label], timestamp: str) -> bool:
+def is_earlier(labels: Iterable[Label], timestamp: str) -> bool:
     """Return whether all random labels are older than the result; they were then drawn from an earlier run."""
     made = _time(timestamp)
     times = [_time(label.at) for label in labels if label.sampling == "random"]
