@@ -65,6 +65,88 @@ def test_bad_names_are_told() -> None:
     assert "error: pipe: this is neither a file nor a folder\n" in refused("pipe")
 
 
+def save_lines(path: Path, *lines: str) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+ONE, TWO = json.dumps(a_result("one")), json.dumps(a_result("two"))
+TORN = "the last line is cut off (Invalid JSON: Unterminated string starting at): it is left out"
+
+
+def test_a_bad_line_in_a_named_file_is_told_with_its_place() -> None:
+    save_results(Path("good.jsonl"), [a_result("one")])
+    save_lines(Path("bad.jsonl"), ONE, "nonsense", TWO)
+    said = (
+        "error: bad.jsonl: Line 2: Invalid JSON: Expecting value\n"
+        "hint: mend the line or take it out; 'agentv view' with the folder shows what can be read\n"
+    )
+    assert refused("bad.jsonl") == refused("good.jsonl", "bad.jsonl") == said
+    save_lines(Path("bad.jsonl"), ONE, '{"prompt": "hi", "score": 1}', TWO)
+    assert refused("bad.jsonl") == (
+        "error: bad.jsonl: Line 2: missing eval_id\n"
+        "hint: this is no result of agentv; 'agentv import' reads what other tools write\n"
+    )
+    Path("bad.yaml").write_text("---\neval_id: a\nscore: 1\n...\n---\neval_id: b\nscore: high\n...\n")
+    assert refused("bad.yaml").startswith("error: bad.yaml: Line 7: score: expected a number, got a string\n")
+
+
+def test_a_large_file_is_shown_at_once_and_its_bad_line_is_told_while_it_is() -> None:
+    good = "---\neval_id: a\nscore: 1\nreasoning: >-\n  " + "words " * 4000 + "\n...\n"
+    Path("large.yaml").write_text(good * 60 + "---\neval_id: b\nscore: high\n...\n" + good)
+    command = [sys.executable, "-m", "agentv", "view", "--no-browser", "large.yaml"]
+    process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    at = Address(process.stdout.readline().split()[-1])
+    said = "Ctrl-C ends it\n"
+    while "hint" not in said:
+        said += process.stderr.readline()
+    assert "error: large.yaml: Line 363: score: expected a number, got a string\n" in said
+    assert request(at, "/").status == 200  # nobody who looks at it is left alone
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 2
+
+
+def test_a_large_file_without_a_bad_line_is_exit_code_0() -> None:
+    Path("large.yaml").write_text(("---\neval_id: a\nscore: 1\nreasoning: >-\n  " + "words " * 4000 + "\n...\n") * 60)
+    with viewer("large.yaml") as (_, at):
+        assert runs_at(at)[0]["cases"] == 1
+
+
+def test_a_torn_last_line_is_a_warning_unless_the_run_is_in_progress() -> None:
+    Path("a.jsonl").write_text(f"{ONE}\n{TWO[:20]}")
+    command = [sys.executable, "-m", "agentv", "view", "--no-browser", "a.jsonl"]
+    process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline().startswith(f"warning: a.jsonl: Line 2: {TORN} (the run was stopped")
+    assert process.stderr.readline() == "Ctrl-C ends it\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    mine = {"pid": os.getpid()}
+    record = {"run_id": "20260101-000000-beef", "status": "running", "results": "a.jsonl", "process": mine}
+    Path(".agentv/runs").mkdir(parents=True)
+    Path(".agentv/runs/20260101-000000-beef.json").write_text(json.dumps(record))
+    with viewer("a.jsonl") as (_, at):  # which does not complain
+        assert [(run["status"], run["cases"]) for run in runs_at(at)] == [("running", 1)]
+
+
+def test_the_list_of_a_folder_tells_which_file_is_wrong(write: Write) -> None:
+    write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}]\n")
+    write("evals/some.jsonl", [a_case("a")])
+    assert agentv("eval", "evals", "--dry-run", "--out", ".agentv/results/eval_1.jsonl").returncode == 0
+    with Path(".agentv/results/eval_1.jsonl").open("a") as file:
+        file.write("nonsense\nmore\n")
+    save_lines(Path(".agentv/results/eval_2.jsonl"), ONE, '{"eval_id": "b"}', TWO)
+    save_results(Path(".agentv/results/eval_3.jsonl"), [a_result("one")])
+    with viewer() as (_, at):
+        runs = {run["name"]: run for run in runs_at(at)}
+        Path(".agentv/results/eval_3.jsonl").write_text(f"nonsense\n{ONE}\n")  # it breaks while it is shown
+        wait_until(lambda: any(run.get("problem", "").startswith("line 1: ") for run in runs_at(at)))
+    assert {name: run.get("problem", "") for name, run in runs.items()} == {
+        "eval_1.jsonl": "line 2: Invalid JSON: Expecting value (and 1 more)",
+        "eval_2.jsonl": "line 2: missing score",
+        "eval_3.jsonl": "",
+    }
+    assert runs["eval_2.jsonl"]["cases"] == 2
+
+
 def test_bad_ports_are_told() -> None:
     save_results(Path("a.jsonl"), [a_result("one")])
     with socket.create_server(("127.0.0.1", 0)) as taken:

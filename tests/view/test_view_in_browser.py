@@ -292,6 +292,9 @@ def test_an_empty_file_a_torn_line_and_results_of_another_tool_are_told(shown: S
     foreign.write_text('{"prompt": "hi", "pass": true}\n')
     page.wait("document.querySelector('.notices').innerText.includes('1 record of this file is no result')")
     assert "missing eval_id" in page.text(".notices")
+    page = shown.open("/")
+    page.wait("document.querySelector('.runs .problem')?.innerText === '✗ line 1: missing eval_id (and 1 more)'")
+    assert page.text(f'[data-run="{shown.run("eval_3").rpartition("/")[2]}"] .r-run').startswith("eval_3.jsonl")
 
 
 def test_a_file_that_is_cut_off_replaced_or_gone_is_told_and_the_viewer_goes_on(shown: Shown) -> None:

@@ -19,6 +19,7 @@ MAX_FILES = 5000
 MAX_FOLDERS = 2000
 """Of a whole disk, not all is searched: the list is made anew every few seconds."""
 _START_BYTES = 1 << 16
+Stamp = tuple[int, int, int]
 _SUFFIXES = tuple(suffix for form in FORMATS.values() for suffix in form.suffixes)
 
 
@@ -56,6 +57,12 @@ class Catalog:
         return None
 
     @property
+    def named_files(self) -> list[ResultsFile]:
+        """The results files that were named themselves, and not the folder that they are in."""
+        named = {id_of(real) for path, real in self._roots if real.is_file()}
+        return [file for file in self.files().values() if file.id in named]
+
+    @property
     def reviewed(self) -> list[ResultsFile]:
         """The results files whose answers are labelled: all that were named, else the newest."""
         files = list(self.files().values())
@@ -91,6 +98,15 @@ class Catalog:
                 return path.name.startswith("eval_")  # nothing is in it yet
             self._is_results[path] = found
         return self._is_results[path]
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return what changes when a file does: inode, time, size; None if it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _written(file: ResultsFile) -> float:

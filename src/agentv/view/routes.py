@@ -17,11 +17,11 @@ from agentv.redact import clean
 from agentv.report.page.figures import CaseSums, run_figures
 from agentv.report.page.meta import comparison_meta, run_meta, with_record
 from agentv.report.page.words import comparison_headline
-from agentv.view.files import Catalog, ResultsFile
+from agentv.view.files import Catalog, ResultsFile, stamp_of
 from agentv.view.growing import Changed, GrowingIndex, result_lines, snippet_lines
 from agentv.view.pages import asset_answer, asset_names, page
 from agentv.view.review import LabelRequest, ReviewDesk, ReviewRequest
-from agentv.view.runs import Runs, stamp_of
+from agentv.view.runs import Runs
 from agentv.view.server import Answer, Request
 
 JSON = "application/json"
@@ -84,6 +84,11 @@ class Site:
             return _problem(f"{error}{f' ({error.hint})' if error.hint else ''}", HTTPStatus.CONFLICT)
         except (msgspec.MsgspecError, ValueError) as error:
             return _problem(f"the request cannot be read: {error}", HTTPStatus.BAD_REQUEST)
+
+    def is_running(self, file: ResultsFile) -> bool:
+        """Whether a run is still writing the file."""
+        record = self._runs.record_of(file)
+        return record is not None and record.current_status == "running"
 
     def close(self) -> None:
         """Drop all indexes."""

@@ -4,7 +4,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentv.errors import ResultsError
+from agentv.records import Problem
 from agentv.redact import clean
 from agentv.report.page.figures import Figures, Totals, case_sums, run_figures
 from agentv.report.page.index import Rows, RunIndex
@@ -19,13 +20,13 @@ from agentv.report.page.masking import masked
 from agentv.results.read import read_results
 from agentv.results.runs import RUNS, RunRecord
 from agentv.results.views import PageView
-from agentv.view.files import DEFAULT, Catalog, ResultsFile
+from agentv.view.check import check_seconds, find_problems
+from agentv.view.files import DEFAULT, Catalog, ResultsFile, Stamp, stamp_of
 
 COUNTED_BYTES = 32 << 20
 """A file without a record is counted for the list if it is at most so large; a larger one is when it is opened."""
 COUNTING_SECONDS = 0.3
 _TIMESTAMP = re.compile(rb'"?timestamp"?: ?["\']?([0-9T:.Z+-]{10,40})')
-_Stamp = tuple[int, int, int]
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,6 +50,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pass_rate: float | None = None
     cost: float | None = None
     note: str = ""
+    problem: str = ""
+    """What is wrong with its results file."""
 
 
 class RunList(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,12 +62,20 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...]
 
 
-class _Counted(NamedTuple):
-    """The figures of a file, as it was when they were counted."""
+class _Count(NamedTuple):
+    """What a file comes to, None if it has no results, and what is wrong with it."""
 
-    stamp: _Stamp
     figures: Figures | None
-    not_before: float
+    problems: Sequence[Problem]
+
+
+class _Counted(NamedTuple):
+    """The figures of a file and what is wrong with it, as it was when it was read."""
+
+    stamp: Stamp | None
+    figures: Figures | None = None
+    problem: str = ""
+    not_before: float = 0.0
     """When a file that grows may be counted again: counting takes a tenth of the time at most."""
 
 
@@ -73,8 +84,8 @@ class Runs:
 
     def __init__(self, catalog: Catalog):
         self._catalog = catalog
-        self._records: dict[Path, tuple[_Stamp, Path, RunRecord | None]] = {}
-        self._counted: dict[Path, _Counted] = {}
+        self._records: dict[Path, tuple[Stamp, Path, RunRecord | None]] = {}
+        self._counted: dict[tuple[Path, bool], _Counted] = {}
         self._lock = threading.Lock()
 
     def list(self) -> RunList:
@@ -85,13 +96,11 @@ class Runs:
             known = {file.real for file in files.values()}
             found = [_absent(record, path) for path, record in records.items() if path not in known]
             for file in files.values():
-                record = records.get(file.real)
-                if record is not None and record.summary:
-                    found.append(_of_record(file, record))
-                    continue
-                is_counted, figures = self._figures(file, may_count=time.monotonic() < end)
-                waits = waits or not is_counted
-                found.append(_of_file(file, record, figures))
+                record, may_read = records.get(file.real), time.monotonic() < end
+                has_figures = record is not None and bool(record.summary)
+                counted = self._count(file, may_read=may_read, only_checks=has_figures)
+                waits = waits or counted is None
+                found.append(_listed(file, record, counted or _Counted(None)))
             found.sort(key=lambda run: run.started, reverse=True)
             shown = tuple(str(path) for path in self._catalog.named)
             return RunList(runs=tuple(found), is_counting=waits, folders=shown)
@@ -128,21 +137,22 @@ class Runs:
             self._records[path] = stamp, path, record
         return self._records[path][2]
 
-    def _figures(self, file: ResultsFile, *, may_count: bool) -> tuple[bool, Figures | None]:
-        """Return whether a file is counted as far as it ever is, and its figures."""
+    def _count(self, file: ResultsFile, *, may_read: bool, only_checks: bool) -> _Counted | None:
+        """Return what is in a file, as far as the list ever tells; None if it is still to be read."""
         stamp = stamp_of(file.real)
-        if stamp is None or stamp[2] > COUNTED_BYTES:
-            return True, None
-        counted = self._counted.get(file.real)
+        if stamp is None or stamp[2] > COUNTED_BYTES or (only_checks and check_seconds(file) > COUNTING_SECONDS):
+            return _Counted(stamp)
+        counted = self._counted.get((file.real, only_checks))
         start = time.monotonic()
         if counted is not None and (counted.stamp == stamp or start < counted.not_before):
-            return True, counted.figures
-        if not may_count:
-            return False, None
-        figures = count_file(file.real)
+            return counted
+        if not may_read:
+            return None
+        count = _check_file(file.real) if only_checks else count_file(file.real)
         end = time.monotonic()
-        self._counted[file.real] = _Counted(stamp, figures, end + 10 * (end - start))
-        return True, figures
+        counted = _Counted(stamp, count.figures, _problem_text(count.problems), end + 10 * (end - start))
+        self._counted[file.real, only_checks] = counted
+        return counted
 
 
 def _absent(record: RunRecord, path: Path) -> Run:
@@ -177,8 +187,20 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _of_record(file: ResultsFile, record: RunRecord) -> Run:
-    return _run(file.path.name, record, id=file.id, file=str(file.path))
+def _listed(file: ResultsFile, record: RunRecord | None, counted: _Counted) -> Run:
+    run = _run(file.path.name, record, id=file.id, file=str(file.path))
+    if record is None or not record.summary:
+        run = _of_file(file, record, counted.figures)
+    return msgspec.structs.replace(run, problem=counted.problem)
+
+
+def _problem_text(problems: Sequence[Problem]) -> str:
+    """Return what is wrong with a file, in a line."""
+    if not problems:
+        return ""
+    first, others = problems[0], len(problems) - 1
+    place = f"line {first.line}: " if first.line else ""
+    return clean(f"{place}{first.message}{f' (and {others} more)' if others else ''}")
 
 
 def _of_file(file: ResultsFile, record: RunRecord | None, figures: Figures | None) -> Run:
@@ -210,27 +232,22 @@ def _first_time(path: Path) -> str:
     return found[1].decode() if found else ""
 
 
-def stamp_of(path: Path) -> _Stamp | None:
-    """Return what changes when a file does: inode, time, size; None if it is not there."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+def _check_file(path: Path) -> _Count:
+    return _Count(None, find_problems(path, on_torn=lambda _: None))
 
 
-def count_file(path: Path) -> Figures | None:
-    """Return the figures of a small results file; None if it has no results."""
+def count_file(path: Path) -> _Count:
+    """Return the figures of a small results file, and what is wrong with it."""
     index, totals, rows = RunIndex(), Totals(), Rows()
+    problems: Sequence[Problem] = ()
     try:
         for view in _views(path):
             index.add(rows.number((view.dataset, view.eval_id, view.target), view.eval_id), view)
             totals.add(view)
-    except ResultsError:
-        pass  # whoever opens it is told what is wrong
-    if not len(index):
-        return None
-    return run_figures(case_sums(index, len(rows)), totals, index.names)
+    except ResultsError as error:
+        problems = error.problems
+    figures = run_figures(case_sums(index, len(rows)), totals, index.names) if len(index) else None
+    return _Count(figures, problems)
 
 
 def _views(path: Path) -> Iterator[PageView]:

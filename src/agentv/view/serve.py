@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from agentv.processes.interrupts import cleanup
+from agentv.view.check import OnProblems, checked
 from agentv.view.files import Catalog
 from agentv.view.review import ReviewDefaults, ReviewDesk
 from agentv.view.routes import Site
@@ -21,16 +22,24 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 @contextmanager
 def serving(
-    named: Sequence[Path], port: int = 0, desk: ReviewDesk | None = None, *, opens_review: bool = False
+    named: Sequence[Path],
+    port: int = 0,
+    desk: ReviewDesk | None = None,
+    *,
+    opens_review: bool = False,
+    on_problems: OnProblems = lambda _: None,
 ) -> Iterator[str]:
     """Serve the results in these files and folders inside this block; the value is the address, with its token.
 
-    Raise `AgentvError` if there are none, or the port is taken, or, with `opens_review`, if nothing can be labelled.
+    Raise `AgentvError` if there are none, or the port is taken, or, with `opens_review`, if nothing can be labelled,
+    and `ResultsError` if a line of a named file is no result. Of a large file, `on_problems` is told that inside the
+    block, from another thread.
     """
     catalog, desk = Catalog(named), desk or ReviewDesk(ReviewDefaults())
     if opens_review:
         desk.check(catalog.reviewed)
-    with closing(Site(catalog, desk)) as site:
+    files = [] if opens_review else catalog.named_files
+    with closing(Site(catalog, desk)) as site, checked(files, site.is_running, on_problems):
         server = Server(port, site.answer)
         server.start()
         only = catalog.only

@@ -2,6 +2,8 @@
 
 import gc
 import getpass
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,10 @@ from typing import Any
 import click
 
 from agentv.cli.help import Command, options
-from agentv.cli.messages import print_lines, print_warnings, tell
+from agentv.cli.messages import print_lines, print_warnings, tell, tell_problems
 from agentv.formats.printable import printable
 from agentv.processes.interrupts import end_on_ctrl_c
+from agentv.records import Problem
 from agentv.results.labels.file import LABELS
 from agentv.view.review import MAX_NAME, ReviewDefaults, ReviewDesk, Selection
 from agentv.view.serve import end_with_stdin, opened_browser, serving
@@ -63,13 +66,20 @@ def command(**values: Any) -> None:
 
     Without a name, the runs in .agentv/results; with --review, the newest of them. The viewer listens on
     127.0.0.1 and needs the token that is in the address. Ctrl-C ends it. Exit code 0; 2: no results, a
-    port that is taken, no answers to label, or a file of labels that is none or cannot be written.
+    line of a named file that is no result, a port that is taken, no answers to label, or a file of
+    labels that is none or cannot be written.
     """
     options = Options(**values)
     print_warnings(options.verbose)
     gc.freeze()
     desk = ReviewDesk(options.review_defaults)
-    site = serving(options.named, options.port, desk, opens_review=options.review)
+    problems: list[Problem] = []
+
+    def tell_late(found: Sequence[Problem]) -> None:
+        problems.extend(found)
+        tell_problems(found)
+
+    site = serving(options.named, options.port, desk, opens_review=options.review, on_problems=tell_late)
     with end_on_ctrl_c() as ending, site as address:
         print_lines([f"Viewer: {address}"])
         if options.review:
@@ -80,11 +90,13 @@ def command(**values: Any) -> None:
             tell("Ctrl-C ends it")
         if options.no_browser:
             ending.wait()
-            return
-        with opened_browser(address) as is_open:
-            if not is_open:
-                tell("no browser was found: open the address in one")
-            ending.wait()
+        else:
+            with opened_browser(address) as is_open:
+                if not is_open:
+                    tell("no browser was found: open the address in one")
+                ending.wait()
+    if problems:
+        sys.exit(2)
 
 
 def _user_name() -> str:

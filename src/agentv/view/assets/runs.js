@@ -126,7 +126,7 @@ export class RunsPage {
     return el("tr", { "data-run": run.id ?? run.run_id, class: run.status === "running" ? "running" : null },
       cell("choose", box),
       cell("when", run.started ? timeText(run.started) : "–"),
-      el("th", { scope: "row", class: "r-run" }, run.id ? el("a", { href: `/run/${run.id}`, title: run.file }, name) : el("span", null, name), el("span", { class: "hint" }, run.note || (name === run.name ? "" : run.name))),
+      el("th", { scope: "row", class: "r-run" }, run.id ? el("a", { href: `/run/${run.id}`, title: run.file }, name) : el("span", null, name), el("span", { class: "hint" }, run.note || (name === run.name ? "" : run.name)), run.problem && el("span", { class: "hint problem" }, `✗ ${run.problem}`)),
       cell("targets", (run.targets ?? []).join(", ")),
       cell("commit", run.commit && el("code", null, run.commit)),
       cell("cases", Number.isFinite(run.cases) ? progress(run) : "–"),
