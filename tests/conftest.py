@@ -18,6 +18,8 @@ from tests.kits.time_limits import end_limits_when_reached
 
 ROOT = Path(__file__).parent.parent
 
+pytest_plugins = ["pytester"]  # which only works here, at the top
+
 # chance finds bugs on the desk of whoever makes a change; a build that was green should stay green
 settings.register_profile("build", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow])
