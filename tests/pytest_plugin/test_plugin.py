@@ -1,5 +1,6 @@
 """The pytest plugin in projects of users: cases as tests, and the fixture `agentv`. pytest runs in this process."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -51,6 +52,37 @@ def test_only_selected_cases_run(project: PytestProject) -> None:
     assert calls() == ["france/1", "norway/1"]
     assert outcomes(project.run("-v", "tests")) == {"tests/test_plain.py::test_plain": "PASSED"}
     assert calls() == ["france/1", "norway/1"]
+
+
+NAMES = ["geo::france", "geo::v1.2", "poems", "geo::a::b[x::y]", "geo", "::odd", "end::"]
+
+
+def test_every_id_can_be_named_on_the_command_line_whatever_signs_it_has(project: PytestProject) -> None:
+    cases = [{"id": name, "expected_outcome": "x", "input": "Paris"} for name in NAMES]
+    checks = {"evaluators": [{"type": "contains", "value": "Paris"}]}
+    project("evals/capitals.yaml", json.dumps({"execution": checks, "evalcases": cases}))
+    every = [f"evals/capitals.yaml::{name}" for name in NAMES]
+    assert list(outcomes(project.run("-v", "evals"))) == every  # in their order
+    for node_id, name in zip(every, NAMES, strict=True):
+        if name != "geo":
+            assert list(outcomes(project.run("-v", node_id))) == [node_id]
+    assert list(outcomes(project.run("-v", "evals/capitals.yaml::geo"))) == [every[0], every[1], every[3], every[4]]
+    assert list(outcomes(project.run("-v", "evals", "-k", "geo::france"))) == [every[0]]
+    assert "not found: " in project.run("evals/capitals.yaml::geo::spain", code=4)
+    project("pytest.ini", "[pytest]\nagentv_files = evals/*.yaml\nagentv_trials = 2\n")
+    assert list(outcomes(project.run("-v", f"{every[0]}[trial-2]"))) == [f"{every[0]}[trial-2]"]
+
+
+def test_a_case_in_a_group_that_failed_runs_again(project: PytestProject) -> None:
+    project("evals/capitals.yaml", EVALS.replace("norway", "geo::norway").replace("france", "geo::france"))
+    printed = project.run("-v", "evals", "--junitxml", "junit.xml", code=1)
+    assert outcomes(printed)["evals/capitals.yaml::geo::norway"] == "FAILED"
+    assert re.search(r"^_+ geo::norway _+$", printed, re.MULTILINE)
+    assert list(outcomes(project.run("-v", "--lf", "evals", "-k", "not broken", code=1))) == [
+        "evals/capitals.yaml::geo::norway"
+    ]
+    names = [(case.get("classname"), case.get("name")) for case in ElementTree.parse("junit.xml").iter("testcase")]
+    assert names[:2] == [("evals.capitals.yaml.geo", "france"), ("evals.capitals.yaml.geo", "norway")]
 
 
 def test_what_failed_last_runs_again_and_the_first_failure_may_end_it(project: PytestProject) -> None:
