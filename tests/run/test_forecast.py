@@ -16,12 +16,15 @@ from tests.kits.runs import ANY, MOCK, evaluate, results
 KEYS = ("cases", "trials", "calls", "tokens", "cost_usd", "duration_seconds", "detectable_effect", "cases_for")
 RANGES = ("calls", "tokens", "cost_usd", "duration_seconds")
 JUDGEMENT = json.dumps({"reasoning": "It names the capital. " * 10, "score": 1.0, "hits": ["right"], "misses": []})
+CHECKED = json.dumps({"checks": [{"id": "rubric-1", "satisfied": True}], "overall_reasoning": ""})
 ANSWER = "The capital of that country is, as far as I know, the city that you mean. " * 8
 
 
 def vendor(asked: dict[str, Any]) -> Reply:
     """A model that counts a token for every four characters."""
     said = JUDGEMENT if asked["model"] == "judge" else ANSWER
+    if "rubric-1" in str(asked["messages"]):
+        said = CHECKED
     sent = sum(len(str(message["content"])) for message in asked["messages"]) // 4
     usage = {"prompt_tokens": sent, "completion_tokens": len(said) // 4, "total_tokens": sent + len(said) // 4}
     return Reply(body=completion(said) | {"usage": usage})
@@ -176,6 +179,41 @@ def test_only_what_is_left_is_counted(write: Write) -> None:
         evaluate(*ARGS, "--resume", "--out", "out.jsonl")
         done = plan(*ARGS, "--resume", "--out", "out.jsonl")
         assert (done["cases"], done["calls"]["high"], done["cost_usd"]["high"]) == (0, 0, 0)
+
+
+SEVERAL = {"type": "llm_judge", "judge_target": ["judge", "other"], "judge_repeats": 2}
+RUBRIC = {"type": "composite", "evaluators": [{"type": "rubric", "rubrics": ["It names a city."]}]}
+
+
+@pytest.mark.parametrize(("judging", "each"), [({"type": "llm_judge"}, 1), (SEVERAL, 4), (RUBRIC, 1)])
+def test_judgements_that_the_cache_has_are_no_calls(write: Write, judging: Any, each: int) -> None:
+    with model_server(vendor) as server:
+        project(write, server, judging=judging)
+        evaluate(*ARGS, "--limit", "4", "--trials", "2", "--cache")
+        for path in Path(".agentv/runs").glob("*.json"):
+            path.unlink()  # without history
+        guessed = plan(*ARGS, "--trials", "2", "--cache")
+        assert [(part["answers"], part["cached"]) for part in guessed["judges"]] == [(24, 8)] * len(guessed["judges"])
+        assert guessed["calls"]["expected"] == 16 + 16 * each
+        before = len(server.asked)
+        evaluate(*ARGS, "--trials", "2", "--cache")
+        assert len(server.asked) - before == guessed["calls"]["expected"]
+        for known in (plan(*ARGS, "--trials", "2", "--cache"), plan(*ARGS, "--limit", "4", "--trials", "2", "--cache")):
+            assert [known[name]["high"] for name in ("calls", "tokens", "cost_usd")] == [0, 0, 0]
+        checked = plan(*ARGS, "--trials", "2", "--cache", "--check-judge")
+        assert checked["calls"]["expected"] == checked["checks"]["calls"]["expected"] > 0
+        assert checked["checks"]["cost_usd"]["expected"] > 0
+        printed = evaluate(*ARGS, "--trials", "2", "--cache", "--plan").stdout
+        assert "the cache has what judge judge says of 24 answers" in printed
+
+
+def test_what_the_model_of_a_composite_is_asked_is_not_known_beforehand(write: Write) -> None:
+    with model_server(vendor) as server:
+        inner = [{"type": "llm_judge"}, {"type": "contains", "value": "capital"}]
+        project(write, server, judging={"type": "composite", "evaluators": inner, "aggregator": {"type": "llm_judge"}})
+        evaluate(*ARGS, "--cache")
+        calls = plan(*ARGS, "--cache")["judges"][0]["calls"]
+        assert (calls["low"], calls["expected"]) == (0, 12)  # of 24: the members' are known, and the cache has them
 
 
 def test_a_target_that_reports_its_cost_is_known_from_earlier_results(write: Write) -> None:

@@ -34,6 +34,9 @@ def forecast_lines(forecast: Forecast) -> Iterator[str]:
     for part in forecast.targets:
         if part.cached:
             yield from wrap(f"  the cache has {_count(part.cached, 'answer')} of target {part.name}")
+    for part in forecast.judges:
+        if part.cached:
+            yield from wrap(f"  the cache has what judge {part.name} says of {_count(part.cached, 'answer')}")
     for what in forecast.unknown:
         yield from wrap(f"  {what}")
     yield ""

@@ -3,8 +3,10 @@
 It is one pass over the cases, as the run makes it; what is held are sums, and with `keys` a few bytes for each case.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +24,9 @@ from agentv.judges.reply import TRIES
 from agentv.judges.target import JudgeRef, NoJudge
 from agentv.protocols import JudgeTarget, Provider
 from agentv.providers.settings import TargetSettings
-from agentv.records import EvalCase, Problem, ProviderRequest
+from agentv.records import EvalCase, Exchange, Problem, ProviderRequest, ProviderResponse
 from agentv.redact import clean
+from agentv.run.forecast.cached_judging import cached_calls
 from agentv.run.jobs import IsDone, build_or_explain
 from agentv.run.plan import Plan, PlannedFile
 from agentv.system.compact_sets import HashSet
@@ -73,6 +76,8 @@ class JudgeDemand:
     name: str
     settings: TargetSettings
     answers: int = 0
+    cached: int = 0
+    """Of those, how many it need not be asked about, since the cache has what it says of them."""
     low: int = 0
     calls: int = 0
     high: int = 0
@@ -81,6 +86,28 @@ class JudgeDemand:
     checks: int = 0
     """How often the checks ask it, at most."""
 
+    planned: int = 0
+    """How many calls there would be without the cache."""
+
+    def add(self, calls: JudgeCalls, characters: int, answers: int = 1, cached: int = 0) -> None:
+        """Count answers, each of which takes these calls, but for those that the cache has.
+
+        What is sent about each has so many characters.
+        """
+        left, most = calls.expected - cached, calls.high - cached * TRIES
+        self.answers += answers
+        self.cached += answers if cached and not most else 0
+        self.low += answers * calls.low
+        self.calls += answers * left
+        self.high += answers * most
+        self.characters += answers * left * characters
+        self.planned += answers * calls.expected
+
+    @property
+    def share(self) -> float:
+        """The part of the calls that the cache is not known to have."""
+        return self.calls / self.planned if self.planned else 1.0
+
 
 @dataclass
 class Demand:
@@ -88,6 +115,8 @@ class Demand:
 
     targets: dict[Key, TargetDemand] = field(default_factory=dict)
     judges: dict[Key, JudgeDemand] = field(default_factory=dict)
+    checked: dict[Key, JudgeDemand] = field(default_factory=dict)
+    """The judges that are checked, as if there were no cache: the checks tell what their calls take from it."""
     cases: int = 0
     """How many cases have anything left to run."""
     jobs: int = 0
@@ -136,7 +165,7 @@ class _Counter:
         self._builder = EvaluatorBuilder(NamedJudges(plan), dry_run=plan.dry_run, warn=_ignore, targets=options.targets)
         self._cache = Cache(options.cache, clean) if options.cache is not None else None
         self._has_runs = options.has_runs
-        self._target_keys: dict[Key, Any] = {}
+        self._target_keys: dict[tuple[Path | None, str, Path], Any] = {}
         self._last: tuple[CaseEvaluators | None, list[JudgeCalls]] = None, []
         self._planted: dict[Key, int] = {}
         """How many calls the planted answers of a case take, of the case that takes the most."""
@@ -155,7 +184,8 @@ class _Counter:
         target.jobs += len(trials)
         if request is None:
             return  # an error of the case, which costs nothing
-        cached = self._cached(file, key, request, trials)
+        known = self._cached(file, planned.name, request, trials)
+        cached = len(known)
         target.cached += cached
         length = len(request.question) + len(request.guidelines)
         target.characters += length * (len(trials) - cached)
@@ -167,24 +197,33 @@ class _Counter:
             demand.scored.add((*names, evaluators.digests["evaluators"]))
         if evaluators.has_judges and not self._plan.dry_run:
             judged = length + len(case.expected_outcome) + len(reference_answer(case))
+            done = [
+                self._cached_calls(file, Exchange(case=case, request=sent, response=got), evaluators)
+                for sent, got in known
+            ]
             for calls in self._judge_calls(evaluators):
-                self._add_judge(file, calls, judged, len(trials))
+                self._add_judge(file, calls, judged, len(trials) - cached, [each[calls.judge] for each in done])
 
-    def _add_judge(self, file: PlannedFile, calls: JudgeCalls, characters: int, answers: int) -> None:
+    def _add_judge(
+        self, file: PlannedFile, calls: JudgeCalls, characters: int, answers: int, cached: Sequence[int]
+    ) -> None:
+        """Count answers, and answers of which the cache has so many of the calls."""
         key = file.targets_file, calls.judge
         judge = self.demand.judges.setdefault(key, JudgeDemand(calls.judge, file.settings[calls.judge]))
-        judge.answers += answers
-        judge.low += 0 if self._cache is not None else answers * calls.low
-        judge.calls += answers * calls.expected
-        judge.high += answers * calls.high
-        judge.characters += answers * calls.expected * characters
-        self._planted[key] = max(self._planted.get(key, 0), calls.expected)
+        asked = calls if self._cache is None else calls._replace(low=0)
+        judge.add(asked, characters, answers)
+        for count in cached:
+            judge.add(asked, characters, cached=count)
+        if self._options.check_judge:
+            checked = self.demand.checked.setdefault(key, JudgeDemand(calls.judge, judge.settings))
+            checked.add(calls, characters, answers + len(cached))
+            self._planted[key] = max(self._planted.get(key, 0), calls.expected)
 
     def add_checks(self) -> None:
         """Count what `--check-judge` asks: planted answers, and some answers once more."""
         planted, again = min(CASES, self.demand.cases) * CANARIES, min(ANSWERS, self.demand.jobs)
         for key, calls in self._planted.items():
-            self.demand.judges[key].checks = calls * (planted + again)
+            self.demand.checked[key].checks = calls * (planted + again)
 
     def _judge_calls(self, evaluators: CaseEvaluators) -> list[JudgeCalls]:
         """Return how often each judge is asked about an answer; most cases share their evaluators."""
@@ -197,16 +236,27 @@ class _Counter:
             self._last = evaluators, list(found.values())
         return self._last[1]
 
-    def _cached(self, file: PlannedFile, key: Key, request: ProviderRequest, trials: list[int]) -> int:
-        """Return how many of the trials the cache can answer."""
-        settings = file.settings.get(key[1])
-        if self._cache is None or settings is None or self._plan.stand_in is not None:
-            return 0
+    def _cached(
+        self, file: PlannedFile, name: str, request: ProviderRequest, trials: list[int]
+    ) -> list[tuple[ProviderRequest, ProviderResponse]]:
+        """Return the trials that the cache can answer: what is sent, and the answer."""
+        if self._cache is None or name not in file.settings or self._plan.stand_in is not None:
+            return []
+        own, sent = self._target_key(file, name), [_for_trial(request, trial) for trial in trials]
+        found = [(each, self._cache.get(cache_key(own, each))) for each in sent]
+        return [(each, answer) for each, answer in found if answer is not None]
+
+    def _cached_calls(self, file: PlannedFile, exchange: Exchange, evaluators: CaseEvaluators) -> Counter[str]:
+        """Return how many calls of each judge about an answer the cache has."""
+        assert self._cache is not None
+        return cached_calls(evaluators, exchange, self._cache, partial(self._target_key, file))
+
+    def _target_key(self, file: PlannedFile, name: str) -> Any:
+        folder = (self._plan.folder / file.path).parent
+        key = file.targets_file, name, folder
         if key not in self._target_keys:
-            folder = (self._plan.folder / file.path).parent
-            self._target_keys[key] = target_key(settings, folder, file.targets_file)
-        own = self._target_keys[key]
-        return sum(self._cache.get(cache_key(own, _for_trial(request, trial))) is not None for trial in trials)
+            self._target_keys[key] = target_key(file.settings[name], folder, file.targets_file)
+        return self._target_keys[key]
 
 
 def _judge_calls(evaluators: CaseEvaluators) -> Iterator[JudgeCalls]:

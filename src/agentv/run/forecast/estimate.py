@@ -68,7 +68,7 @@ def judge_amounts(judge: JudgeDemand, taken: Taken | None, most: int) -> Amounts
     if judge.settings.is_free:
         return Amounts(NOTHING, NOTHING, _mock_seconds(judge.settings).times(judge.low, judge.calls, most))
     if taken is not None:
-        found = _from_history(taken, judge.answers, judge.settings)
+        found = _from_history(taken, judge.answers * judge.share, judge.settings)
         if judge.low == 0:  # the cache may have all of them
             found = found._replace(
                 tokens=found.tokens and found.tokens._replace(low=0.0), cost=found.cost and found.cost._replace(low=0.0)
@@ -86,7 +86,7 @@ def judge_amounts(judge: JudgeDemand, taken: Taken | None, most: int) -> Amounts
     return _priced(sent, _limited(JUDGEMENT, settings).times(low, calls, most), seconds, calls, settings)
 
 
-def _from_history(taken: Taken, more: int, settings: TargetSettings | None) -> Amounts:
+def _from_history(taken: Taken, more: float, settings: TargetSettings | None) -> Amounts:
     tokens = taken.input.sum_of(more) + taken.output.sum_of(more) if taken.input.count or taken.output.count else None
     cost = taken.cost.sum_of(more) if taken.cost.count else None
     whole = taken.seconds.sum_of(more) if taken.seconds.count else _seconds(settings).times(more, more, more)

@@ -36,7 +36,7 @@ def make_forecast(plan: Plan, options: ForecastOptions, is_done: IsDone | None =
     history = read_history(demand, options.runs) if options.runs is not None and options.has_runs else History()
     targets = {key: _target(plan, target, history, options) for key, target in demand.targets.items()}
     judges = {key: _judge(judge, history.judges.get(judge.name), options) for key, judge in demand.judges.items()}
-    checks = _checks(demand.judges, history, options) if options.check_judge and judges else None
+    checks = _checks(demand.checked, history, options) if demand.checked else None
     parts = [*targets.values(), *judges.values(), *([checks] if checks is not None else [])]
     variance = max(history.scores.variance, LEAST_VARIANCE) if history.scores.count > 1 else VARIANCE
     unit = variance * (BETWEEN + 2 * WITHIN / options.trials)
@@ -74,10 +74,11 @@ def _target(plan: Plan, target: TargetDemand, history: History, options: Forecas
 
 def _judge(judge: JudgeDemand, taken: Taken | None, options: ForecastOptions) -> PartForecast:
     most = judge.high * (1 + retries_of(judge.settings, options.max_retries))
-    expected = judge.answers * taken.calls.mean if taken is not None else judge.calls
+    expected = judge.answers * judge.share * taken.calls.mean if taken is not None else judge.calls
     calls = Range(judge.low, min(expected, most), most)
     amounts = judge_amounts(judge, taken, judge.high)
-    return _part(judge.name, judge.settings.describe(), calls, amounts, taken, answers=judge.answers)
+    called = judge.settings.describe()
+    return _part(judge.name, called, calls, amounts, taken, answers=judge.answers, cached=judge.cached)
 
 
 def _part(  # noqa: PLR0913
