@@ -234,8 +234,6 @@ def test_resume_failed_runs_again_what_did_not_pass(project: Write) -> None:
     assert {result["eval_id"]: result["verdict"] for result in results("o.jsonl")} == {"a": "pass", "b": "pass"}
     ran = evaluate("a.jsonl", "--failed", expect=2)
     assert "error: --failed goes with --resume" in ran.stderr
-    ran = evaluate("a.jsonl", "--check-judge", "--cluster", "local:2", expect=2)
-    assert "error: --check-judge does not go with --cluster" in ran.stderr
 
 
 # 14. Equal ids

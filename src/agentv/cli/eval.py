@@ -295,8 +295,6 @@ def _check_flags(flags: dict[str, Any]) -> None:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --collect-traces")
     if flags["collect_port"] is not None and flags["cluster"] is not None:
         raise click.UsageError("--collect-port does not go with --cluster: each worker listens on a port of its own")
-    if flags["check_judge"] and flags["cluster"] is not None:
-        raise click.UsageError("--check-judge does not go with --cluster: its workers judge the answers")
     if flags["cluster"] is not None and (flags["max_cost"] or flags["max_duration"]):
         raise click.UsageError(
             "--max-cost and --max-duration do not go with --cluster: its workers start cases themselves"

@@ -8,7 +8,7 @@ import asyncio
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.evaluators.score import ConfiguredEvaluator
@@ -19,6 +19,7 @@ from agentv.results.health.record import Canaries, FailedCanary, Flips
 from agentv.results.health.tally import FlipTally, judged_results
 from agentv.stats.agreement import rate
 
+T = TypeVar("T")
 CASES, ANSWERS = 12, 40
 """In how many cases answers are planted, and how many answers are judged again."""
 
@@ -37,23 +38,49 @@ class _Answer(NamedTuple):
     results: Sequence[EvaluatorResult]
 
 
+class AnswerTaker(Protocol):
+    """Is offered what was judged, and takes some of it."""
+
+    def offer(self, exchange: Exchange, target: str, results: Sequence[EvaluatorResult]) -> None:
+        """Keep an answer to be judged again, if it is one of those that are taken."""
+        ...
+
+
+class AnswerSample(Generic[T]):
+    """Holds what belongs to the answers that are taken, of all that were added."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[int, int, T]] = []
+        self._added = 0
+
+    def add(self, case: EvalCase, trial: int, results: Sequence[EvaluatorResult], what: T) -> bool:
+        """Return whether an answer is one of those that are taken, as far as is known now."""
+        if not any(True for _ in judged_results(results)):
+            return False
+        self._added += 1
+        entry = -_rank(case, trial), self._added, what
+        if len(self._kept) < ANSWERS:
+            heapq.heappush(self._kept, entry)
+        elif entry > self._kept[0]:
+            heapq.heapreplace(self._kept, entry)
+        else:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[T]:
+        return (what for *_, what in self._kept)
+
+
 class JudgeCheck:
     """Checks the judges of a run. `planting` and `repeating` build evaluators whose judges are asked for the checks."""
 
     def __init__(self, planting: EvaluatorBuilder, repeating: EvaluatorBuilder):
         self._planting, self._repeating = planting, repeating
-        self._answers: list[tuple[int, int, _Answer]] = []
+        self._answers = AnswerSample[_Answer]()
 
     def offer(self, exchange: Exchange, target: str, results: Sequence[EvaluatorResult]) -> None:
         """Keep an answer to be judged again, if it is one of those that are taken."""
-        if not any(True for _ in judged_results(results)):
-            return
-        rank = _rank(exchange.case, exchange.request.trial)
-        entry = -rank, len(self._answers), _Answer(exchange, target, results)
-        if len(self._answers) < ANSWERS:
-            heapq.heappush(self._answers, entry)
-        elif -rank > self._answers[0][0]:
-            heapq.heapreplace(self._answers, entry)
+        self._answers.add(exchange.case, exchange.request.trial, results, _Answer(exchange, target, results))
 
     def choose(self, cases: Iterable[tuple[EvalCase, str]]) -> list[tuple[EvalCase, str]]:
         """Return the cases that answers are planted in, of all that the run has, each with its target."""
@@ -96,7 +123,7 @@ class JudgeCheck:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 (first, group.create_task(evaluator.result(answer.exchange)))
-                for _, _, answer in self._answers
+                for answer in self._answers
                 for first, evaluator in self._pairs(answer)
             ]
         tally = FlipTally()

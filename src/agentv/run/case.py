@@ -8,7 +8,7 @@ from agentv.calls.caller import OnRetry, Preparations
 from agentv.calls.retry import FailedCall
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
-from agentv.evaluators.judge_check import JudgeCheck
+from agentv.evaluators.judge_check import AnswerTaker
 from agentv.evaluators.score import CaseEvaluators
 from agentv.judges.deferral import CaseJudging, DeferredJudgement, current
 from agentv.judges.metering import JudgeMeter, judge_meter
@@ -52,7 +52,7 @@ class CaseRunner:
     ):
         """`names` are the evaluators that score, if it is not all of them."""
         options, self._names, self._targets = targets.options, names, targets
-        self.check: JudgeCheck | None = None
+        self.check: AnswerTaker | None = None
         """Is offered what was judged, if judges are checked."""
         self.rounds: JudgeRounds | None = None
         """Asks judges in batches, if there are such."""

@@ -300,7 +300,8 @@ def _executor(
         return LocalExecutor(plan, targets, budget)
     from agentv.run.executors.cluster import ClusterExecutor, ClusterJob
 
-    job = ClusterJob(cluster, tuple(eval_files(options.paths)), options.targets, options.prices)
+    paths = tuple(eval_files(options.paths))
+    job = ClusterJob(cluster, paths, options.targets, options.prices, options.check_judge)
     return ClusterExecutor(job, plan, targets)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import statistics
@@ -17,6 +18,9 @@ from typing import Any
 import pytest
 
 from tests.kits.clusters import Cluster, a_project, calls, children, cluster_case
+from tests.kits.judges import CASES as JUDGED
+from tests.kits.judges import judge_section
+from tests.kits.judges import project as judged_project
 from tests.kits.model_servers import model_server
 from tests.kits.processes import living, wait_until
 from tests.kits.project import Write, a_case, agentv
@@ -63,6 +67,50 @@ def test_a_cluster_gives_the_same_results_as_a_run_without_one(write: Write) -> 
     evaluate(*paths, *flags, "--out", "there.jsonl", "--cluster", "local:2")
     assert len(stable("there.jsonl")) == 18
     assert stable("there.jsonl") == stable("here.jsonl")
+
+
+CAREFUL = """
+def answer(question):
+    said = f"it is {question.rsplit(' ', 1)[-1]}, my password is hunter2-hunter2"
+    return {"output_messages": [{"role": "assistant", "content": "I look it up"}, {"role": "assistant", "content": said}]}
+"""
+NOTING = """with open("asked.log", "a") as file:
+        file.write(json.dumps(question) + "\\n")
+    return say(fair(question))"""
+
+
+def asked() -> Counter[str]:
+    """What the judge was sent, without the marks that are random; it is forgotten."""
+    found = Counter(re.sub("[0-9a-f]{16}", "", line) for line in Path("asked.log").read_text().splitlines())
+    Path("asked.log").unlink()
+    shutil.rmtree(".agentv/cache")
+    return found
+
+
+def test_judges_are_checked_by_the_driver_with_the_same_answers_as_without_a_cluster(write: Write) -> None:
+    judged_project(write, NOTING)
+    write("agent.py", CAREFUL.replace("hunter2-hunter2", "known"))
+    prompt = "A good answer, if one is known:\n{{ reference_answer }}\nThe steps:\n{{ output_messages }}\nGrade:\n{{ candidate_answer }}"
+    cases = [json.loads(line) for line in Path("cases.jsonl").read_text().splitlines()]
+    write("cases.jsonl", [{**case, "evaluators": [{"type": "llm_judge", "prompt": prompt}]} for case in cases])
+    flags = ["cases.jsonl", "--check-judge", "--trials", "4", "--workers", "4"]
+    here = evaluate(*flags, "--out", "here.jsonl").stdout
+    sent = asked()
+    there = evaluate(*flags, "--out", "there.jsonl", "--cluster", "local:2").stdout
+    assert asked() == sent
+    assert sum(sent.values()) == 4 * JUDGED + 60 + 40  # the answers, the planted ones, and those that are judged again
+    assert judge_section(there) == judge_section(here)
+    assert "0 of 40 verdicts flipped" in judge_section(there)
+    assert len(results("there.jsonl")) == 4 * JUDGED  # nothing that is planted is among them
+
+
+def test_an_answer_that_is_judged_again_travels_without_secrets(write: Write) -> None:
+    judged_project(write, NOTING)
+    write("agent.py", CAREFUL)
+    write(".env", "MY_PASSWORD=hunter2-hunter2\n")
+    evaluate("cases.jsonl", "--check-judge", "--out", "out.jsonl", "--cluster", "local:2")
+    again = Counter("hunter2" in text for text in asked().elements())
+    assert again == {True: JUDGED, False: 60 + JUDGED}  # a worker judges what was said, the driver what it was sent
 
 
 def test_a_dry_run_and_dumps(write: Write) -> None:

@@ -41,6 +41,8 @@ class ClusterJob(NamedTuple):
     """The targets file that was asked for, if one was."""
     prices: Path | None = None
     """The price list that was asked for, if one was."""
+    checks_judges: bool = False
+    """Whether some answers are judged again, by the driver."""
 
 
 class ClusterExecutor:
@@ -107,7 +109,12 @@ class ClusterExecutor:
             plan.selection, self._job.targets, plan.stand_in, plan.dry_run, options.trials, prices=self._job.prices
         )
         self._setup = Setup(
-            self._job.paths, plan.folder, plan_options, options._replace(max_errors=None), manifest_of(plan)
+            self._job.paths,
+            plan.folder,
+            plan_options,
+            options._replace(max_errors=None),
+            manifest_of(plan),
+            checks_judges=self._job.checks_judges,
         )
         self._environment = environment_of(plan)
 

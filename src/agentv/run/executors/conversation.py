@@ -8,12 +8,13 @@ import msgspec
 
 from agentv.notices import say, warn
 from agentv.protocols import ResultSink
-from agentv.records import EvalResult, Problem
+from agentv.records import EvalResult, Exchange, Problem
 from agentv.run.case import CaseRunner
 from agentv.run.executors.connection import SILENT_SECONDS, ClusterError, Connection, Unreachable
 from agentv.run.executors.dispatch import Dispatch, Load
 from agentv.run.executors.local import tell_cache_hits
 from agentv.run.executors.numbering import Numbering
+from agentv.run.executors.offered import decode_answer
 from agentv.run.jobs import IsDone, JobStream
 from agentv.run.plan import Plan
 from agentv.run.targets import OpenTargets, most_workers
@@ -255,8 +256,8 @@ class ClusterRun:
             self._watcher.retried(what, attempt, reason)
         for message in got["warnings"]:
             warn(Problem(message=f"worker {link.name}: {message}", severity="warning"))
-        for number, line in got["results"]:
-            self._take(link.load, number, _DECODER.decode(line))
+        for number, line, answer in got["results"]:
+            self._take(link.load, number, _DECODER.decode(line), answer)
         link.is_idle = not (got["results"] or got["running"] or got["waiting"])
         link.empty_polls = link.empty_polls + 1 if link.is_idle and link.load.chunks else 0
         if link.empty_polls >= EMPTY_POLLS:  # a message with cases got lost
@@ -264,17 +265,25 @@ class ClusterRun:
         self._show()
         self._end_when_done()
 
-    def _take(self, load: Load, number: int, result: EvalResult) -> None:
-        """Hand a result to the sink, if it is the first of its run."""
+    def _take(self, load: Load, number: int, result: EvalResult, answer: bytes = b"") -> None:
+        """Hand a result to the sink, if it is the first of its run; its answer may be wanted by the check of judges."""
         if not self._dispatch.arrive(load, number):
             return
         self._sink.write(result)
+        if answer:
+            self._offer(number, result, answer)
         self._watcher.finished(0, result)
         self._errors += result.error is not None
         if self._max_errors is not None and self._errors >= self._max_errors and not self._is_closing:
             self._is_closing = True  # those in flight are finished
             for link in self._links.values():
                 link.drop = True
+
+    def _offer(self, number: int, result: EvalResult, answer: bytes) -> None:
+        job = self._stream.job(*self._numbering.find(number))
+        if self._cases.check is not None and job.request is not None:
+            exchange = Exchange(case=job.case, request=job.request, response=decode_answer(answer))
+            self._cases.check.offer(exchange, job.planned.name, result.evaluator_results)
 
     async def _deal(self, link: Link) -> None:
         """Give a worker as much as it may have; when there is nothing left, take it from who has the most."""

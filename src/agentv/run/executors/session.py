@@ -25,6 +25,7 @@ from agentv.redact import clean, secrets_in
 from agentv.run.case import CaseRunner
 from agentv.run.executors.dispatch import SHORT_SECONDS, Range
 from agentv.run.executors.numbering import Numbering
+from agentv.run.executors.offered import OfferedAnswers
 from agentv.run.executors.setup import Setup, plan_here
 from agentv.run.jobs import Job, JobStream
 from agentv.run.output import mask_result
@@ -53,7 +54,9 @@ class Session:
         self._lock = threading.Lock()
         self.running: dict[int, int] = {}
         """The number that each slot is on."""
-        self.unsent: deque[tuple[int, bytes]] = deque()
+        self.unsent: deque[tuple[int, bytes, bytes]] = deque()
+        """Of each result its number, the result, and the answer, if that is wanted."""
+        self._offered = OfferedAnswers() if setup.checks_judges else None
         self._written = self._acknowledged = 0
         self._started: dict[int, float] = {}
         self._awaited: dict[int, int] = {}
@@ -170,6 +173,7 @@ class Session:
             judges = RunJudges(plan, targets, self._watcher)
             builder = EvaluatorBuilder(judges, dry_run=plan.dry_run, warn=_ignore, targets=setup.plan_options.targets)
             cases = CaseRunner(plan, targets, builder, self._watcher)
+            cases.check = self._offered
             await targets.start()
             try:
                 await self._work(plan, targets, cases)
@@ -218,7 +222,8 @@ class Session:
 
     def write(self, slot: int, result: EvalResult) -> None:
         """Keep a result until the driver has it."""
-        self.unsent.append((self.running[slot], _encode(mask_result(result, clean))))
+        answer = self._offered.take(result) if self._offered is not None else b""
+        self.unsent.append((self.running[slot], _encode(mask_result(result, clean)), answer))
         self._written += 1
         is_short = time.monotonic() - self._started[slot] < SHORT_SECONDS
         self._awaited[slot] = 0 if is_short else self._written

@@ -31,6 +31,8 @@ class Setup:
     manifest: "Manifest"
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables that the worker may lack; empty unless nobody can listen."""
+    checks_judges: bool = False
+    """Whether the driver wants some answers along with their results, to have them judged again."""
 
 
 @dataclass(frozen=True)

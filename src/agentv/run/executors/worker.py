@@ -122,13 +122,13 @@ class Door:
 
     def _report(self, session: Session) -> dict[str, Any]:
         running = list(session.running.values())
-        results: list[tuple[int, bytes]] = []
+        results: list[tuple[int, bytes, bytes]] = []
         size = 0
-        for number, line in list(session.unsent):
-            size += len(line)
+        for sent in list(session.unsent):
+            size += len(sent[1]) + len(sent[2])
             if results and size > MOST_BYTES:
                 break
-            results.append((number, line))
+            results.append(sent)
         self._sent = len(results)
         warnings = [session.warnings.pop(0) for _ in range(len(session.warnings))] if session.state == "ready" else []
         notes = [session.notes.popleft() for _ in range(len(session.notes))]
