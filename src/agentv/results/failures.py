@@ -50,7 +50,7 @@ class Failures:
         """Count a result that was scored and did not pass, of the case of this dataset and id."""
         self.count += 1
         dataset, eval_id = names
-        if (result.score, eval_id) > self._bar:
+        if result.score > self._bar[0] or (result.score, eval_id) > self._bar:
             return
         place = result.score, eval_id, dataset, result.trial or 0
         before = self._worst.get(names)

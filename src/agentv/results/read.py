@@ -47,8 +47,9 @@ class Block(NamedTuple, Generic[View]):
     raw: bytes
     """Each result as JSON, on a line of its own."""
     offset: int
-    size: int
-    """Where they begin in the file, and how many bytes they have there."""
+    """Where they begin in the file."""
+    ends: Sequence[int]
+    """Where each of them ends there, from `offset` on."""
 
     def records(self) -> Iterable[Record[View]]:
         """Return each result with its bytes."""
@@ -58,12 +59,8 @@ class Block(NamedTuple, Generic[View]):
 
     def places(self) -> Iterator[tuple[View, int, int]]:
         """Yield each result, where it begins in the file and how many bytes it has there."""
-        if len(self.views) == 1:
-            yield self.views[0], self.offset, self.size
-            return
-        start, offset, find = 0, self.offset, self.raw.find
-        for view in self.views:
-            end = find(b"\n", start) + 1
+        start, offset = 0, self.offset
+        for view, end in zip(self.views, self.ends, strict=True):
             yield view, offset + start, end - start
             start = end
 
@@ -149,21 +146,30 @@ def _json_blocks(opened: _Opened, view: type[View], problems: list[Problem], ski
                 continue
         except DECODE_ERRORS:
             views = []
-        count = raw.count(b"\n")
-        if len(views) == count:
-            yield Block(views, raw, start, len(raw))
+        ends = _line_ends(raw)
+        if len(views) == len(ends):
+            yield Block(views, raw, start, ends)
         else:  # something is wrong, a line is empty, or the last one has no end
             first = (_count_lines(file, start) if file.seekable() else lines) + 1
             yield from _read_lines(raw, path, problems, view, first=first, offset=start)
             if len(problems) > MAX_PROBLEMS:
                 return
-        lines += count
+        lines += len(ends)
+
+
+def _line_ends(raw: bytes) -> list[int]:
+    """Return where each line ends; `find` is several times as fast as `count`, as lines are long."""
+    ends: list[int] = []
+    end, find = 0, raw.find
+    while end := find(b"\n", end) + 1:
+        ends.append(end)
+    return ends
 
 
 def _yaml_blocks(opened: _Opened, view: type[View], problems: list[Problem], skip: _Skip) -> Iterator[Block[View]]:
     for found, value, offset, size in _read_yaml(opened.file, opened.path, problems, view, opened.offset):
         if skip is None or not skip([found]):
-            yield Block([found], msgspec.json.encode(value, enc_hook=str), offset, size)
+            yield Block([found], msgspec.json.encode(value, enc_hook=str), offset, [size])
 
 
 def _tolerate_torn(problem: Problem) -> Problem:
@@ -244,7 +250,7 @@ def _read_lines(  # noqa: PLR0913
         if not raw.strip():
             continue
         try:
-            yield Block([decode(raw)], raw, start, len(raw))
+            yield Block([decode(raw)], raw, start, [len(raw)])
         except DECODE_ERRORS as error:
             is_last = number == first + len(lines) - 1
             problems.extend(_find_problems(raw, error, path, number, is_last=is_last, view=view))

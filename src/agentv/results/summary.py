@@ -110,6 +110,27 @@ class Summary:
             names = self._clean(result.dataset), self._clean(result.eval_id)
         self._count(names, result, unscored=failure is not None)
 
+    def add_all(self, results: Sequence[HasNames]) -> None:
+        """Count results of this run, by columns where none is an error and no case has trials: in half the time."""
+        is_plain = self.trials == 1 and self.groups is None
+        if not is_plain or any([result.error is not None or result.failure is not None for result in results]):
+            for result in results:
+                self.add(result)
+            return
+        scores, failed = [result.score for result in results], [each for each in results if each.verdict != "pass"]
+        self._scored += sum(scores)
+        self._tally.add_all([result.eval_id for result in results], scores, len(results) - len(failed))
+        for result in failed:
+            self.failures.add((result.dataset, result.eval_id), result)
+        for result in results:
+            self.spending.add(result)
+            self._evaluators.add(result.evaluator_results)
+        answers, reasons = [each.candidate_answer for each in results], [each.stop_reason for each in results]
+        self.usage.add_all([each.execution_metrics for each in results])
+        self.empty_answers += len([answer for answer in answers if not answer or answer.isspace()])
+        self.cut_off_answers += reasons.count("length")
+        self.noted_results += len([each for each in results if each.note is not None and each.stop_reason != "length"])
+
     def add_earlier(self, names: tuple[str, str], result: HasScore) -> None:
         """Count a result of the run that this one resumes; `names` are the dataset and the id."""
         self.already_done += 1

@@ -3,10 +3,11 @@
 Of a case whose trials are not all in yet a little more is held, by the hash of its name.
 """
 
+import math
 import struct
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
@@ -49,6 +50,8 @@ class Tally:
         self._open: dict[int, bytes] = {}
         self._top: list[tuple[float, str]] = []
         self._bottom: list[tuple[float, str]] = []
+        self._top_bar, self._bottom_bar = -math.inf, math.inf
+        """The means of the last ones there: what is between the two is neither among the best nor among the worst."""
 
     def add(self, names: tuple[str, str], score: float, room: float, *, passed: bool) -> None:
         """Count a run of the case of this dataset and id; `room` is how much higher the score could have been."""
@@ -69,14 +72,28 @@ class Tally:
         else:
             self._open[number] = _FIGURES.pack(*case) + names[1].encode("utf-8", "surrogatepass")
 
+    def add_all(self, eval_ids: Sequence[str], scores: Sequence[float], passes: int) -> None:
+        """Count runs of cases that have one each; so many of them passed."""
+        self.runs += len(scores)
+        self._means.extend(scores)
+        self.passes += Counter({1: passes, 0: len(scores) - passes})
+        for eval_id, score in zip(eval_ids, scores, strict=True):
+            if score >= self._top_bar or score <= self._bottom_bar:
+                self._rank(eval_id, score)
+
     def _close(self, eval_id: str, mean: float, passes: int) -> None:
         """Add the figures of a complete case."""
         self._means.append(mean)
         self.passes[passes] += 1
-        if len(self._top) < SHOWN or (-mean, eval_id) < self._top[-1]:
-            _insert(self._top, (-mean, eval_id))
-        if len(self._bottom) < SHOWN or (mean, eval_id) < self._bottom[-1]:
-            _insert(self._bottom, (mean, eval_id))
+        if mean >= self._top_bar or mean <= self._bottom_bar:
+            self._rank(eval_id, mean)
+
+    def _rank(self, eval_id: str, mean: float) -> None:
+        """Keep a case that is among the best, or among the worst."""
+        if mean >= self._top_bar:
+            self._top_bar = -_insert(self._top, (-mean, eval_id))
+        if mean <= self._bottom_bar:
+            self._bottom_bar = _insert(self._bottom, (mean, eval_id))
 
     def _open_cases(self) -> Iterator[tuple[_Case, str]]:
         for held in self._open.values():
@@ -117,7 +134,10 @@ class Tally:
         return [(eval_id, key) for key, eval_id in nsmallest(SHOWN, (*self._bottom, *others))]
 
 
-def _insert(best: list[tuple[float, str]], entry: tuple[float, str]) -> None:
-    best.append(entry)
-    best.sort()
-    del best[SHOWN:]
+def _insert(best: list[tuple[float, str]], entry: tuple[float, str]) -> float:
+    """Add an entry, if it is among the best; return how good another one must be."""
+    if len(best) < SHOWN or entry < best[-1]:
+        best.append(entry)
+        best.sort()
+        del best[SHOWN:]
+    return best[-1][0] if len(best) == SHOWN else math.inf

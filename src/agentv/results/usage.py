@@ -41,6 +41,11 @@ class Total(NamedTuple):
         """Return the total with one answer more."""
         return Total(self.sum + value, self.answers + 1)
 
+    def plus_all(self, values: Sequence[float | None]) -> "Total":
+        """Return the total with more answers; None is not known."""
+        known = [value for value in values if value is not None]
+        return Total(self.sum + sum(known), self.answers + len(known)) if known else self
+
     @property
     def mean(self) -> float | None:
         return self.sum / self.answers if self.answers else None
@@ -75,11 +80,15 @@ class Usage:
 
     def add_all(self, metrics: Sequence[Metrics | None]) -> None:
         """Count several answers."""
-        if metrics.count(None) == len(metrics):
-            self.answers += len(metrics)
-            return
-        for each in metrics:
-            self.add(each)
+        self.answers += len(metrics)
+        known = [each for each in metrics if each is not None]
+        tokens = [each.token_usage for each in known if each.token_usage is not None]
+        if tokens:
+            self.input_tokens = self.input_tokens.plus_all([each.input for each in tokens])
+            self.output_tokens = self.output_tokens.plus_all([each.output for each in tokens])
+            self.reasoning_tokens = self.reasoning_tokens.plus_all([each.reasoning for each in tokens])
+        self.cost_usd = self.cost_usd.plus_all([each.cost_usd for each in known])
+        self.durations.extend([max(0.0, each.duration_ms) for each in known if each.duration_ms is not None])
 
     @property
     def duration_quantiles(self) -> tuple[float, float] | None:

@@ -120,6 +120,23 @@ class PlacedView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
     plan: ShardPlan | None = None
 
 
+class CountedView(PlacedView, frozen=True, gc=False):
+    """A result with its place among others, and what a summary counts of it."""
+
+    verdict: str | None = None
+    error: Any = None
+    failure: str | None = None
+    stop_reason: str | None = None
+    note: str | None = None
+    misses: tuple[str, ...] = ()
+    candidate_answer: str = ""
+    evaluator_results: tuple[EvaluatorView, ...] = ()
+    execution_metrics: MetricsView | None = None
+    judge_metrics: dict[str, JudgeMetricsView] | None = None
+    graded_from: GradedView | None = None
+    metadata: dict[str, Any] | None = None
+
+
 class PartsView(ResultView, frozen=True, gc=False):
     """A result with the scores of its evaluators and its metadata, by which a comparison may group."""
 

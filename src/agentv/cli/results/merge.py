@@ -19,11 +19,12 @@ from agentv.results.formats import JSONL, ResultFormat, format_for
 from agentv.results.merging.merge import Merge
 from agentv.results.read import read_results
 from agentv.results.summary import Summary
-from agentv.results.views import EarlierView
+from agentv.results.views import CountedView
 from agentv.results.write import keep_backup
 from agentv.system.atomic_files import write_atomically
 
-BATCH = 256
+BATCH = 32
+"""So many results are masked and written at a time: pieces of memory of megabytes cost more than they save."""
 
 
 @click.command(
@@ -81,19 +82,16 @@ class _Counted:
         self._summary = Summary(0, 0, 1, clean)
         self._trials = 1
 
-    def add(self, results: Sequence[EarlierView]) -> None:
-        add = self._summary.add
-        for result in results:
-            add(result)
-            if result.trial is not None and result.trial > self._trials:
-                self._trials = result.trial
+    def add(self, results: Sequence[CountedView]) -> None:
+        self._summary.add_all(results)
+        self._trials = max(self._trials, *[result.trial or 1 for result in results])
 
     def summary(self, merge: Merge, merged: Path) -> Summary:
         """Return the summary of what was merged."""
         summary = self._summary
         if self._trials > 1 or merge.repeated:  # trials belong together, and nothing counts twice
             summary = Summary(0, 0, self._trials, clean)
-            for record in read_results(merged, EarlierView):
+            for record in read_results(merged, CountedView):
                 summary.add(record.view)
         results = merge.results - merge.repeated if merge.plan is None else merge.plan.cases
         summary.cases = -(-results // self._trials)

@@ -24,7 +24,7 @@ from agentv.results.merging.merge_index import MergeIndex, Place
 from agentv.results.merging.shards import check_shards
 from agentv.results.merging.stamps import ShardStamp, StampChange
 from agentv.results.read import Block, Record, View, read_result_blocks, read_results
-from agentv.results.views import EarlierView, PlacedView
+from agentv.results.views import CountedView, PlacedView
 
 MAX_SHOWN = 10
 READ_AHEAD = 1 << 17
@@ -48,7 +48,7 @@ class Merge:
         paths: Sequence[Path],
         *,
         partial: bool = False,
-        on_results: Callable[[Sequence[EarlierView]], None] | None = None,
+        on_results: Callable[[Sequence[CountedView]], None] | None = None,
     ):
         self._index, self._files = MergeIndex(), [_File(path) for path in sorted(paths)]
         self.results = self.repeated = 0
@@ -67,10 +67,10 @@ class Merge:
             raise ResultsError(problems)
 
     def _scan(
-        self, number: int, file: "_File", on_results: Callable[[Sequence[EarlierView]], None] | None
+        self, number: int, file: "_File", on_results: Callable[[Sequence[CountedView]], None] | None
     ) -> list[Problem]:
         """Add the results of a file to the index; return everything that is wrong with it."""
-        view: Any = PlacedView if on_results is None else EarlierView
+        view: Any = PlacedView if on_results is None else CountedView
         try:
             for block in file.blocks(view):
                 self._index.add(number, block.places())

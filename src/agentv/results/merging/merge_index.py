@@ -1,18 +1,25 @@
 """Where the results of several files are, in order: a few bytes for each result, besides its own names.
 
-Results come in any order, and there may be millions. So many of them at a time are sorted and then held as one piece
-of bytes, and these pieces are merged when they are asked for.
+Results come in any order, and there may be millions. So many of them at a time are sorted and packed into chunks. When
+they are asked for, chunks are opened in the order of their first entries, some at a time: what sorts before all that are
+still closed is in its place.
 """
 
-import heapq
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-PIECE = 1 << 15
+import msgspec
+
+PIECE, CHUNK = 1 << 15, 1 << 10
+"""How many entries are sorted at a time, and how many of them are packed together."""
+OPENED = PIECE // CHUNK
+"""How many chunks are opened at a time."""
 _PLACE = struct.Struct(">HQI")
-_LENGTH = struct.Struct(">I")
-_TRIAL = struct.Struct(">I")
+_END = struct.Struct(">IHQI")
+"""What comes behind the names: the trial and the place."""
+_unpack_chunk = msgspec.msgpack.Decoder(list[bytes]).decode
 
 Place = tuple[int, int, int]
 """Where a result is: in which file, from which byte on, and how many bytes."""
@@ -35,58 +42,64 @@ class MergeIndex:
     """The places of results, in the order of dataset, id, target and trial."""
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+        self._chunks: list[tuple[bytes, bytes]] = []
+        """The names in the first entry of each, and the entries."""
         self._new: list[bytes] = []
 
     def add(self, file: int, places: Iterable[tuple[HasPlace, int, int]]) -> None:
         """Add results of a file, each with where it begins there and how many bytes it has."""
-        add, pack, ordered = self._new.append, _PLACE.pack, _ordered
-        dataset, target, trial = None, None, 0
-        before = behind = b""
+        add, pack = self._new.append, _END.pack
         for view, offset, size in places:
-            if view.dataset != dataset:
-                dataset = view.dataset
-                before = ordered(dataset)
-            if view.target != target or (view.trial or 1) != trial:
-                target, trial = view.target, view.trial or 1
-                behind = ordered(target) + _TRIAL.pack(trial)
-            add(before + ordered(view.eval_id) + behind + pack(file, offset, size))
+            names = f"{view.dataset}\0\0{view.eval_id}\0\0{view.target}\0\0"
+            if names.count("\0") > 6:  # a name has one
+                names = "".join(map(_escaped, (view.dataset, view.eval_id, view.target)))
+            add(names.encode("utf-8", "surrogatepass") + pack(view.trial or 1, file, offset, size))
         if len(self._new) >= PIECE:
-            self._close_piece()
+            self._pack()
 
-    def _close_piece(self) -> None:
+    def _pack(self) -> None:
         self._new.sort()
-        self._pieces.append(b"".join([_LENGTH.pack(len(entry)) + entry for entry in self._new]))
+        for start in range(0, len(self._new), CHUNK):
+            entries = self._new[start : start + CHUNK]
+            self._chunks.append((_names(entries[0]), msgspec.msgpack.encode(entries)))
         self._new.clear()
 
     def groups(self) -> Iterator[list[Place]]:
         """Yield the places of each result in order; those that have the same names are together."""
-        self._close_piece()
-        size, unpack = _PLACE.size, _PLACE.unpack_from
-        last = b""
+        unpack, width = _PLACE.unpack_from, _PLACE.size
+        last: bytes | None = None
         group: list[Place] = []
-        for entry in heapq.merge(*map(_entries, self._pieces)):
-            at = len(entry) - size
-            key = entry[:at]
-            if key == last:
-                group.append(unpack(entry, at))
-                continue
-            if group:
-                yield group
-            last, group = key, [unpack(entry, at)]
+        for entries in self._in_order():
+            for entry in entries:
+                names = entry[:-width]
+                if names != last:
+                    if group:
+                        yield group
+                    last, group = names, []
+                group.append(unpack(entry, -width))
         if group:
             yield group
 
+    def _in_order(self) -> Iterator[list[bytes]]:
+        """Yield all entries in order, many at a time."""
+        self._pack()
+        self._chunks.sort()
+        opened: list[bytes] = []
+        for start in range(0, len(self._chunks), OPENED):
+            behind = start + OPENED
+            for _, chunk in self._chunks[start:behind]:
+                opened += _unpack_chunk(chunk)
+            opened.sort()
+            is_last = behind >= len(self._chunks)
+            end = len(opened) if is_last else bisect_left(opened, self._chunks[behind][0])
+            yield opened[:end]
+            del opened[:end]
 
-def _ordered(name: str) -> bytes:
-    """Return bytes that sort as the name does, whatever comes behind them."""
-    data = name.encode("utf-8", "surrogatepass")
-    return (data.replace(b"\0", b"\0\xff") if b"\0" in data else data) + b"\0\0"
+
+def _names(entry: bytes) -> bytes:
+    return entry[: -_PLACE.size]
 
 
-def _entries(piece: bytes) -> Iterator[bytes]:
-    at, end, width, unpack = 0, len(piece), _LENGTH.size, _LENGTH.unpack_from
-    while at < end:
-        start = at + width
-        at = start + unpack(piece, at)[0]
-        yield piece[start:at]
+def _escaped(name: str) -> str:
+    """Return a text that sorts as the name does, whatever comes behind it."""
+    return name.replace("\0", "\0\1") + "\0\0"
