@@ -222,13 +222,8 @@ class NamedEvaluator(Protocol):
         ...
 
 
-class AnswersToGrade(Protocol):
+class AnswersToGrade(Provider, Protocol):
     """Answers that are there already, and are scored again: they stand in for every target."""
-
-    @property
-    def provider(self) -> Provider:
-        """Gives the answers."""
-        ...
 
     @property
     def names(self) -> frozenset[str] | None:
@@ -247,6 +242,10 @@ class AnswersToGrade(Protocol):
 
     def wants(self, case: EvalCase, trial: int) -> bool:
         """Return whether this trial of a case is to be scored; it is asked once for each."""
+        ...
+
+    def answer(self, request: ProviderRequest) -> ProviderResponse:
+        """Do at once what `invoke` does: nobody has to be waited for."""
         ...
 
     def finish(self, result: EvalResult) -> EvalResult:

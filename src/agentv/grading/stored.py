@@ -8,7 +8,6 @@ import msgspec
 from msgspec.structs import replace
 
 from agentv.errors import ProviderError, ResultsError
-from agentv.protocols import Provider
 from agentv.records import (
     Digests,
     EvalCase,
@@ -47,6 +46,8 @@ class StoredRun:
     score, and the scores of the others stay.
     """
 
+    is_stored = True
+
     def __init__(self, path: Path, only: Only | None = None, names: Sequence[str] = (), target: str | None = None):
         """Find all answers of the file; raise `ResultsError` with everything that is wrong with it."""
         self.path, self._only, self._target = path, only, target
@@ -64,7 +65,7 @@ class StoredRun:
         if not self.answers:
             raise ResultsError([Problem(message="there are no answers in this file", file=path, hint=NO_ANSWER)])
         self._decode = self._places.form.decoder(EvalResult)
-        self.provider: Provider = _Answers(self)
+        self.called = f"answers of {path}"
 
     def _keys(self, on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
         """Yield whose answers there are and where each begins; note what else is known of them on the way."""
@@ -73,20 +74,21 @@ class StoredRun:
             for view, offset, _ in block.places():
                 if self._target is not None and view.target != self._target:
                     continue
-                trial = view.trial or 1
                 self._is_graded.append(self._only is None or self._names(view))
-                self.trials = max(self.trials, trial)
+                if view.trial is not None:
+                    self.trials = max(self.trials, view.trial)
                 if view.target not in self.targets:
                     self.targets[view.target] = None
-                yield Key(view.dataset, view.eval_id, trial), offset
+                yield (view.dataset, view.eval_id, view.trial or 1), offset
 
     def _names(self, view: AnswerView) -> bool:
         """Return whether `only` names this result."""
         return view.failure == "judge" if self._only == "judge-failed" else view.error is not None
 
     def _number(self, dataset: str, eval_id: str, trial: int) -> int:
-        """Return the number of an answer; it is negative if there is none."""
-        return self._places.number(Key(clean(dataset), clean(eval_id), trial))
+        """Return the number of an answer; it is negative if there is none. Secrets in names are masked in the file."""
+        found = self._places.exact_number((dataset, eval_id, trial))
+        return found if found >= 0 else self._places.number((clean(dataset), clean(eval_id), trial))
 
     def wants(self, case: EvalCase, trial: int) -> bool:
         """Return whether this trial of a case is to be scored again; it is asked once for each."""
@@ -102,11 +104,14 @@ class StoredRun:
         """How many answers no case has asked for; none, if only some cases are graded."""
         return 0 if self.is_part else self.answers - self._was_used.count(1)
 
+    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
+        return self.answer(request)
+
     def answer(self, request: ProviderRequest) -> ProviderResponse:
         """Return what was answered; raise `ProviderError` if it was an error."""
         stored = self._read(self._number(request.dataset, request.eval_id, request.trial))
-        self._open[Key(request.dataset, request.eval_id, request.trial)] = stored
-        if stored.question is not None and stored.question != clean(request.question):
+        self._open[request.dataset, request.eval_id, request.trial] = stored
+        if stored.question not in (None, request.question) and stored.question != clean(request.question):
             self.changed_questions += 1
         if stored.error is not None:
             raise ProviderError(stored.error)
@@ -126,33 +131,25 @@ class StoredRun:
 
     def finish(self, result: EvalResult) -> EvalResult:
         """Return a new result with all that was stored of the answer, and what it was graded from."""
-        key = Key(result.dataset, result.eval_id, result.trial or 1)
+        key = result.dataset, result.eval_id, result.trial or 1
         stored = self._open.pop(key, None)
         if stored is None:  # the case cannot be sent any more, as a file of it is gone
             stored = self._read(self._number(*key))
             return replace(result, target=stored.target, attempt=stored.attempt, trial=stored.trial)
-        scores = result.evaluator_results
         if stored.error is None and self.names is not None:
-            scores = _merged(stored.evaluator_results, scores)
-        total = combine_scores(scores)
+            result = _rescored(result, _merged(stored.evaluator_results, result.evaluator_results))
         digests, before = result.digests, stored.digests
         if digests is not None and before is not None:
             digests = replace(digests, target=before.target)
-        is_scored = stored.error is None
         return replace(
             result,
             target=stored.target,
             attempt=stored.attempt,
             trial=stored.trial,
-            score=round(total.score, 12) if is_scored else result.score,
-            verdict=("fail" if total.verdict == "fail" else verdict_of(total.score)) if is_scored else result.verdict,
-            hits=total.hits,
-            misses=total.misses,
-            reasoning=total.reasoning or None,
-            evaluator_results=scores,
             question=stored.question if stored.question is not None else result.question,
             stop_reason=stored.stop_reason,
             note=stored.note,
+            file_changes=stored.file_changes if stored.error is None else None,
             trace=stored.trace,
             trace_complete=stored.trace_complete,
             trace_id=stored.trace_id,
@@ -160,7 +157,7 @@ class StoredRun:
             trace_summary=stored.trace_summary,
             execution_metrics=stored.execution_metrics,
             error_details=stored.error_details,
-            failure=stored.failure if not is_scored else "judge" if total.failed else None,
+            failure=result.failure if stored.error is None else stored.failure,
             dry_run=stored.dry_run,
             digests=digests,
             graded_from=GradedFrom(
@@ -190,17 +187,19 @@ class StoredRun:
         self._places.close()
 
 
-class _Answers:
-    """Gives stored answers in the place of every target."""
-
-    is_stored = True
-
-    def __init__(self, stored: StoredRun):
-        self._stored = stored
-        self.called = f"answers of {stored.path}"
-
-    async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        return self._stored.answer(request)
+def _rescored(result: EvalResult, scores: tuple[EvaluatorResult, ...]) -> EvalResult:
+    """Return the result with these scores."""
+    total = combine_scores(scores)
+    return replace(
+        result,
+        score=round(total.score, 12),
+        verdict="fail" if total.verdict == "fail" else verdict_of(total.score),
+        hits=total.hits,
+        misses=total.misses,
+        reasoning=total.reasoning or None,
+        evaluator_results=scores,
+        failure="judge" if total.failed else None,
+    )
 
 
 def _with_defaults(fields: dict[str, Any]) -> EvalResult:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 
@@ -41,14 +41,8 @@ class _BatchRecord(msgspec.Struct, frozen=True, gc=False):
     trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
-class Key(NamedTuple):
-    """Whose answer it is: the dataset, the id and the trial."""
-
-    dataset: str
-    eval_id: str
-    trial: int
-
-
+Key = tuple[str, str, int]
+"""Whose answer it is: the dataset, the id and the trial."""
 OnTorn = Callable[[Problem], None]
 Keys = Callable[[OnTorn], Iterator[tuple[Key, int]]]
 """Yields the key of each answer of a file, and where it begins; tells of a torn one at the end."""
@@ -63,7 +57,7 @@ class AnswerPlaces:
         self._keys = keys
         self._numbers: dict[int, int] = {}
         self._by_id: dict[int, int] | None = None
-        self._offsets = array("Q")
+        self._offsets, self._behind = array("Q"), -1
         for key, offset in keys(warn):
             self._numbers[hash(key)] = len(self._offsets)
             self._offsets.append(offset)
@@ -79,16 +73,21 @@ class AnswerPlaces:
         seen: set[int] = set()
         for key, _ in self._keys(_ignore):
             if hash(key) in seen:
-                named = f"{key.eval_id!r}" if key.trial == 1 else f"{key.eval_id!r}, trial {key.trial}"
+                _, eval_id, trial = key
+                named = f"{eval_id!r}" if trial == 1 else f"{eval_id!r}, trial {trial}"
                 yield Problem(message=f"there are two answers to {named}", file=path, hint=hint)
             seen.add(hash(key))
+
+    def exact_number(self, key: Key) -> int:
+        """Return the number of the answer that has this very key, `NONE` if there is none."""
+        return self._numbers.get(hash(key), NONE)
 
     def number(self, key: Key) -> int:
         """Return the number of the answer to a trial of a case, `NONE` if there is none.
 
         An answer without a dataset, or of another one, is the answer if no other has the id; else it is `SEVERAL`.
         """
-        found = self._numbers.get(hash(key), NONE)
+        found = self.exact_number(key)
         if found >= 0:
             return found
         if self._by_id is None:
@@ -100,8 +99,15 @@ class AnswerPlaces:
 
     def read(self, number: int) -> bytes:
         """Return the record of an answer, as it is written; raise `OSError` or `StopIteration` if it is gone."""
-        self._file.seek(self._offsets[number])
-        return self._file.readline() if self.form is JSONL else next(iter(self.form.split(self._file)))
+        offset = self._offsets[number]
+        if offset != self._behind:  # else the last one is just before it
+            self._file.seek(offset)
+        if self.form is not JSONL:
+            self._behind = -1
+            return next(iter(self.form.split(self._file)))
+        raw = self._file.readline()
+        self._behind = offset + len(raw)
+        return raw
 
     def close(self) -> None:
         self._file.close()
@@ -142,7 +148,7 @@ class StoredAnswers:
 
         Raise `ProviderError` if several datasets have one and this does not, or if it cannot be read any more.
         """
-        number = self._places.number(Key(dataset, eval_id, trial))
+        number = self._places.number((dataset, eval_id, trial))
         if number == SEVERAL:
             names = f"{self._path.name} has answers to {eval_id!r}"
             raise ProviderError(f"{names} of several datasets, and none of {dataset!r}")
@@ -162,7 +168,7 @@ def _ignore(_torn: Problem) -> None:
 def _results(path: Path, on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
     for block in read_result_blocks(path, KeyView, on_torn):
         for view, offset, _ in block.places():
-            yield Key(view.dataset, view.eval_id, view.trial or 1), offset
+            yield (view.dataset, view.eval_id, view.trial or 1), offset
 
 
 def _batch_records(path: Path, _on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
@@ -185,7 +191,7 @@ def _batch_records(path: Path, _on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
                 message, column = explain_json_error(line, error)
                 problems.append(Problem(message=message, file=path, line=number, column=column, hint=NOT_ANSWERS))
             else:
-                yield Key("", record.id, record.trial or 1), start + len(raw) - len(line)
+                yield ("", record.id, record.trial or 1), start + len(raw) - len(line)
             if len(problems) >= MOST_PROBLEMS:
                 break
     if problems:

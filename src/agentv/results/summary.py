@@ -113,7 +113,7 @@ class Summary:
     def add_all(self, results: Sequence[HasNames]) -> None:
         """Count results of this run, by columns where none is an error and no case has trials: in half the time."""
         is_plain = self.trials == 1 and self.groups is None
-        if not is_plain or any([result.error is not None or result.failure is not None for result in results]):
+        if not is_plain or any(result.error is not None or result.failure is not None for result in results):
             for result in results:
                 self.add(result)
             return

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentv import __version__
 from agentv.calls.caller import OnRetry, Preparations
 from agentv.calls.retry import FailedCall
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, ProviderError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.evaluators.judge_check import AnswerTaker
 from agentv.evaluators.score import CaseEvaluators
 from agentv.judges.deferral import CaseJudging, DeferredJudgement, current
 from agentv.judges.metering import JudgeMeter, judge_meter
 from agentv.notices import say
+from agentv.protocols import AnswersToGrade
 from agentv.providers.workspaces.case import CaseWorkspace, KeptPlace
 from agentv.records import Digests, EvalResult, Exchange, ProviderRequest
 from agentv.redact import clean
@@ -48,10 +49,11 @@ class CaseRunner:
         targets: OpenTargets,
         evaluators: EvaluatorBuilder,
         watcher: Watcher,
-        names: frozenset[str] | None = None,
+        stored: AnswersToGrade | None = None,
     ):
-        """`names` are the evaluators that score, if it is not all of them."""
-        options, self._names, self._targets = targets.options, names, targets
+        """`stored` are answers that are scored in the place of asking any target."""
+        options, self._stored, self._targets = targets.options, stored, targets
+        self._names = stored.names if stored is not None else None
         self.check: AnswerTaker | None = None
         """Is offered what was judged, if judges are checked."""
         self.rounds: JudgeRounds | None = None
@@ -63,7 +65,7 @@ class CaseRunner:
         self._trials = options.trials
         self._kept = KeptPlace(plan.folder, options.run_id or "run")
         self._has_cache, self._asked_again = options.cache is not None, set[str]()
-        self._context = ResultContext(options, plan)
+        self._context = ResultContext(options, plan, is_graded=stored is not None)
         self._dumps = CaseDumps(
             Dumps(options.dump_prompts, clean) if options.dump_prompts else None,
             Dumps(options.dump_traces, clean) if options.dump_traces else None,
@@ -120,9 +122,11 @@ class CaseRunner:
             return self._result(job, Outcome(1, error=odd), digests)
 
     def _known_outcome(self, job: Job, request: ProviderRequest, waiting: "_WaitingCase | None") -> Outcome | None:
-        """Return what a case was answered before it waited for its judges, or in a batch; None if it is asked now."""
+        """Return what a case was answered before: in this run, in a batch, in an earlier run; None if it is asked."""
         if waiting is not None and waiting.outcome is not None:
             return waiting.outcome
+        if self._stored is not None:  # there is nothing to wait for, to limit, to repeat or to cache
+            return _stored_outcome(self._stored, request)
         called = job.batch.answer(request, self._caller) if job.batch is not None else None
         return outcome_of(*called) if called is not None else None
 
@@ -253,6 +257,13 @@ class CaseRunner:
 
     def _result(self, job: Job, outcome: Outcome, digests: Digests) -> EvalResult:
         return result_of(self._context, job, outcome, digests)
+
+
+def _stored_outcome(stored: AnswersToGrade, request: ProviderRequest) -> Outcome:
+    try:
+        return Outcome(1, stored.answer(request))
+    except ProviderError as error:
+        return Outcome(1, error=error.message)
 
 
 def label(job: Job, trials: int) -> str:

@@ -232,7 +232,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
             judges, dry_run=plan.dry_run, warn=_ignore, targets=options.targets
         )
         stored, judging = options.stored, Judging(plan, targets, watcher, options.targets, checks=options.check_judge)
-        cases = CaseRunner(plan, targets, evaluators, watcher, stored.names if stored is not None else None)
+        cases = CaseRunner(plan, targets, evaluators, watcher, stored)
         cases.check, cases.rounds = judging.check, judges.open_rounds()
         summary = Summary(plan.cases, plan.invalid, options.trials, clean, options.by)
         with open_output(options.output, plan, evaluators, summary) as output:
@@ -354,7 +354,7 @@ def _stand_in(options: EvalOptions) -> Provider | None:
     if options.dry_run is not None:
         return options.dry_run.provider()
     if options.stored is not None:
-        return options.stored.provider
+        return options.stored
     return PythonFunction(options.function) if options.function is not None else None
 
 

@@ -73,13 +73,15 @@ def outcome_of(
 class ResultContext:
     """What all results of a run share: how they are written."""
 
-    def __init__(self, options: RunOptions, plan: Plan):
+    def __init__(self, options: RunOptions, plan: Plan, *, is_graded: bool = False):
         self.run_id, self.dry_run = options.run_id, plan.dry_run or None
         self.shard, self.plan = str(plan.shard) if plan.shard is not None else None, plan.shard_plan
         self.has_times = options.has_times
         self.has_trials, self.include_trace = options.trials > 1, options.include_trace
         self.include_inputs, self._folder = options.include_inputs, plan.folder
         self._stand_in = plan.stand_in
+        self.is_graded = is_graded
+        """Whether answers are scored again: what is known of them is put in by who has stored it."""
         self._last: tuple[EvalFile | None, str] = None, ""
 
     def is_stored(self, job: Job) -> bool:
@@ -101,7 +103,7 @@ def result_of(
 ) -> EvalResult:
     """Return all that is known of a case. Weights that are all zero give a score of 0."""
     case, request, inputs = job.case, job.request, context.include_inputs
-    response, known = outcome.response, outcome.known
+    response, known = outcome.response, outcome.known if not context.is_graded else None
     trace = build_trace(known) if known else None
     total = combine_scores(scored.results)
     return EvalResult(

@@ -1,8 +1,8 @@
 """Where the results of several files are, in order: a few bytes for each result, besides its own names.
 
 Results come in any order, and there may be millions. So many of them at a time are sorted and packed into chunks. When
-they are asked for, chunks are opened in the order of their first entries, some at a time: what sorts before all that are
-still closed is in its place.
+they are asked for, chunks are opened in the order of their first entries, some at a time: what sorts before all those
+that are still closed is in its place.
 """
 
 import struct
