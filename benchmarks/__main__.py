@@ -13,6 +13,7 @@ NAMES = (
     "batches",
     "comparing",
     "merging",
+    "grading",
     "reporting",
     "viewing",
     "startup",

@@ -250,3 +250,16 @@ def test_the_answers_of_one_target_of_several(project: Write) -> None:
     project("old.jsonl", [stored("one", "Oslo."), stored("one", "Rome.", target="other")])
     grade("--target", "other")
     assert (graded()["one"]["target"], graded()["one"]["score"]) == ("other", 0.5)
+
+
+def test_an_answer_in_the_cache_does_not_take_the_place_of_the_stored_one(project: Write) -> None:
+    judge = """{name: judge, provider: mock, response: '{"score": 1, "hits": [], "misses": []}'}"""
+    target = "{name: default, provider: mock, response: Rome, judge_target: judge}"
+    project("targets.yaml", f"targets:\n- {target}\n- {judge}\n")
+    project("evals/some.yaml", "evaluators:\n- {type: contains, value: Oslo}\n- {type: llm_judge}\n")
+    agentv("eval", "evals", "--cache", "--out", "old.jsonl")
+    Path("old.jsonl").write_text(Path("old.jsonl").read_text().replace("Rome", "Oslo"))
+    grade("--cache")
+    assert {id_: row["candidate_answer"] for id_, row in graded().items()} == dict.fromkeys(graded(), "Oslo")
+    assert {row["score"] for row in graded().values()} == {1.0}
+    assert all("graded_from" in row for row in graded().values())
