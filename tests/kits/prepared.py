@@ -67,7 +67,7 @@ def next_request(asker: socket.socket) -> dict[str, Any]:
             os.close(stream)
         asker.send(str(pid).encode())
         asker.send(str(os.waitpid(pid, 0)[1]).encode())
-        with contextlib.suppress(BlockingIOError):  # it was killed
+        with contextlib.suppress(BlockingIOError):  # it has imported none of them, or was killed
             for name in os.read(told, LONGEST).decode().split():
                 importlib.import_module(name)
             gc.freeze()
