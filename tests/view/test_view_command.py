@@ -70,7 +70,7 @@ def save_lines(path: Path, *lines: str) -> None:
 
 
 ONE, TWO = json.dumps(a_result("one")), json.dumps(a_result("two"))
-TORN = "the last line is cut off (Invalid JSON: Unterminated string starting at): it is left out"
+TORN = "the last line is cut off (Invalid JSON: Unterminated string): it is left out"
 
 
 def test_a_bad_line_in_a_named_file_is_told_with_its_place() -> None:

@@ -40,7 +40,8 @@ def explain_json_error(raw: bytes, reason: Exception) -> tuple[str, int]:
     try:
         json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as problem:
-        return _trailing_comma(text, problem.pos) or (f"Invalid JSON: {problem.msg}", problem.pos + 1)
+        message = problem.msg.removesuffix(" at").removesuffix(" starting")  # the column is told apart from it
+        return _trailing_comma(text, problem.pos) or (f"Invalid JSON: {message}", problem.pos + 1)
     except RecursionError:
         return TOO_DEEP, 1
     except ValueError as problem:

@@ -58,7 +58,7 @@ def test_a_last_line_that_is_cut_off_is_taken_out_before_more_is_written(tmp_pat
         append_labels(path, [made("c")])
     assert [label.eval_id for label in read_labels(path)] == ["a", "c"]
     assert [problem.message for problem in warnings] == [
-        "the last line is cut off (Invalid JSON: Unterminated string starting at): it is left out",
+        "the last line is cut off (Invalid JSON: Unterminated string): it is left out",
         "the last line was cut off: it is taken out",
     ]
 
