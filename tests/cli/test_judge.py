@@ -384,3 +384,24 @@ def test_a_torn_last_line_is_a_warning(write: Write) -> None:
     assert "warning: .agentv/labels.jsonl: Line 2: the last line is cut off" in ran.stderr
     assert "warning: results.jsonl: Line 3: the last line is cut off" in ran.stderr
     assert "1 label of 1 answer" in ran.stdout
+
+
+def test_the_shards_of_a_run_are_judged_as_one(write: Write) -> None:
+    """Several files are merged as they are read, with the checks of `agentv merge`."""
+    write("targets.yaml", MOCK)
+    cases = "".join(f"  - {{id: c{number}, outcome: x, input: q{number}}}\n" for number in range(8))
+    write("evals/a.yaml", f"evaluators: [{{type: contains, value: hello}}]\nevalcases:\n{cases}")
+    for shard in ("1", "2", "3"):
+        run("eval", "evals", "--shard", f"{shard}/3", "--out", f"{shard}.jsonl", "--quiet")
+    run("merge", "1.jsonl", "2.jsonl", "3.jsonl", "--out", "whole.jsonl")
+    rows = "".join(
+        f"c{number},hello from default,{'fail' if number % 3 else 'pass'},ann,random\n" for number in range(6)
+    )
+    write("labels.csv", f"eval_id,answer,label,reviewer,sampling\n{rows}")
+    run("labels", "import", "labels.csv")
+    for command in (("judge",), ("labels", "status")):
+        whole = run(*command, "whole.jsonl")
+        assert "6 labels of 6 answers" in whole.stdout
+        assert run(*command, "3.jsonl", "1.jsonl", "2.jsonl").stdout == whole.stdout
+        assert "of this run is missing" in refused(*command, "1.jsonl", "2.jsonl")
+    assert judged("1.jsonl", "2.jsonl", "3.jsonl")["results"] == "1.jsonl and 2 more"

@@ -14,7 +14,7 @@ from agentv.compare.groups import clusters_of, compare_groups
 from agentv.compare.judges import distrust, find_distrust
 from agentv.compare.labelled import label_differences
 from agentv.compare.pairs import Pairs, in_both, pair_scores
-from agentv.compare.read import RunFiles, Runs, read_runs
+from agentv.compare.read import Runs, read_runs
 from agentv.compare.records import (
     BY,
     MARGIN,
@@ -33,6 +33,7 @@ from agentv.errors import ConfigError, ResultsError, nearest
 from agentv.records import Problem
 from agentv.results.labels.file import read_labels
 from agentv.results.labels.match import LabelBook
+from agentv.results.run_files import RunFiles
 from agentv.results.usage import Usage
 from agentv.stats.agreement import kappa
 from agentv.stats.decimals import mean

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from agentv.compare.read import RunFiles, files_of
 from agentv.compare.records import Statistics
+from agentv.results.run_files import RunFiles, files_of
 from agentv.results.runs import RUNS, read_runs
 
 UNTRUSTED = "untrusted"

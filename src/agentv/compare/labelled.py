@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, Literal
 
-from agentv.compare.read import RunFiles, files_of
 from agentv.compare.records import LabelDifference, LabelFigure
 from agentv.notices import warn
 from agentv.records import Problem
@@ -26,6 +25,7 @@ from agentv.results.labels.match import AnswerView, LabelBook, LabelledAnswer, l
 from agentv.results.labels.pairs import has_random, is_earlier, majority
 from agentv.results.merging.merge import read_run
 from agentv.results.read import read_result_blocks
+from agentv.results.run_files import RunFiles, files_of
 from agentv.stats.agreement import Figure
 from agentv.stats.correction import PairedCases, labelled_difference, powered_difference
 from agentv.system.compact_sets import HashIndex

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from agentv.compare.blocks import make_block
@@ -12,6 +11,7 @@ from agentv.errors import ResultsError
 from agentv.records import Problem
 from agentv.results.merging.merge import open_results
 from agentv.results.read import TORN_HINT, read_blocks, unreadable
+from agentv.results.run_files import RunFiles, files_of, name_of
 from agentv.results.views import PartsView, ResultView
 
 NO_RESULTS = "name a file that 'agentv eval' has written"
@@ -27,21 +27,6 @@ class Runs(NamedTuple):
     """The id of each case."""
     groups: Sequence[str]
     """The dataset or the target of each case, where those with the same id are kept apart."""
-
-
-RunFiles = Path | Sequence[Path]
-"""The results file of a run, or several that are merged."""
-
-
-def files_of(run: RunFiles) -> Sequence[Path]:
-    """Return all the results files of a run."""
-    return [run] if isinstance(run, Path) else run
-
-
-def name_of(run: RunFiles) -> Path:
-    """Return what a run is called: by its file, or by the first of them."""
-    first, *others = files_of(run)
-    return first.with_name(f"{first.name} and {len(others)} more") if others else first
 
 
 def read_runs(files: Sequence[RunFiles], options: CompareOptions) -> Runs:

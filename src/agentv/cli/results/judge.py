@@ -15,6 +15,7 @@ from agentv.report.judge import figure_text, judge_lines
 from agentv.results.labels.file import LABELS, read_labels
 from agentv.results.labels.judge import JudgeFigures, judge_figures, meets_bar
 from agentv.results.labels.match import LabelBook
+from agentv.results.run_files import name_of
 from agentv.results.runs import read_runs
 
 EXIT_CODES = {"reached": 0, "missed": 1, "undecided": 3}
@@ -24,7 +25,7 @@ EXIT_CODES = {"reached": 0, "missed": 1, "undecided": 3}
 class Options:
     """The arguments and options of the command."""
 
-    results: Path
+    results: tuple[Path, ...]
     labels: Path
     evaluator: str | None
     min_kappa: float | None
@@ -37,9 +38,13 @@ what_counts, the_output = options("What counts"), options("The output")
 
 @click.command(
     cls=Command,
-    examples=("agentv judge results.jsonl", "agentv judge results.jsonl --min-kappa 0.6"),
+    examples=(
+        "agentv judge results.jsonl",
+        "agentv judge results.jsonl --min-kappa 0.6",
+        "agentv judge shard-*.jsonl",
+    ),
 )
-@click.argument("results", type=click.Path(path_type=Path))
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
 @what_counts(
     "--labels", type=click.Path(path_type=Path), default=LABELS, metavar="FILE", help=f"What people said ({LABELS})."
 )
@@ -50,7 +55,8 @@ what_counts, the_output = options("What counts"), options("The output")
 def command(**values: Any) -> None:
     """Tell how far a judge agrees with people, and the pass rate that they would give.
 
-    Nobody is asked: verdicts come from RESULTS, labels from a file ('agentv labels').
+    Nobody is asked: verdicts come from RESULTS (several files are the shards
+    of one run), labels from a file ('agentv labels').
 
     \b
     Exit code by --min-kappa:
@@ -73,7 +79,7 @@ def command(**values: Any) -> None:
 
 
 def _json(figures: JudgeFigures, options: Options) -> str:
-    plain = {"results": str(options.results), **msgspec.to_builtins(figures)}
+    plain = {"results": str(name_of(options.results)), **msgspec.to_builtins(figures)}
     if options.min_kappa is not None:
         plain["bar"] = {"min_kappa": options.min_kappa, "verdict": meets_bar(figures.kappa, options.min_kappa)}
     return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()

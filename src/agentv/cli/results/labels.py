@@ -49,12 +49,15 @@ def import_command(file: Path, labels: Path) -> None:
         print_lines(["no label has 'random' for sampling: 'agentv judge' will make no pass rate of these"])
 
 
-@command.command("status", examples=("agentv labels status results.jsonl",))
-@click.argument("results", type=_FILE)
+@command.command("status", examples=("agentv labels status results.jsonl", "agentv labels status shard-*.jsonl"))
+@click.argument("results", nargs=-1, required=True, type=_FILE)
 @click.option("--labels", type=_FILE, default=LABELS, metavar="FILE", help=f"The file of labels ({LABELS}).")
 @click.option("--format", "form", type=OneOf(["text", "json"]), default="text", help="text is the default.")
-def status_command(results: Path, labels: Path, form: str) -> None:
-    """Tell how many answers have labels, by whom, and how far the reviewers agree."""
+def status_command(results: tuple[Path, ...], labels: Path, form: str) -> None:
+    """Tell how many answers have labels, by whom, and how far the reviewers agree.
+
+    Several files are the shards of one run.
+    """
     print_warnings(verbose=False)
     status = label_status(results, LabelBook(read_labels(labels)))
     if form == "json":

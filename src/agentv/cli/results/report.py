@@ -11,10 +11,10 @@ import click
 from agentv.cli.help import options
 from agentv.cli.messages import print_lines, print_warnings
 from agentv.cli.results.run_files import VersusCommand
-from agentv.compare.read import RunFiles
 from agentv.formats.printable import printable
 from agentv.report.page.write import PageOptions, default_path, write_report
 from agentv.results.merging.merge import are_shards
+from agentv.results.run_files import RunFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentv.compare.compare import compare_files
-from agentv.compare.read import RunFiles, files_of, name_of
 from agentv.compare.records import CompareOptions, Comparison
 from agentv.errors import OutputError, ResultsError
 from agentv.notices import warn
@@ -29,6 +28,7 @@ from agentv.report.page.meta import comparison_meta, run_meta, with_record
 from agentv.report.page.words import comparison_headline, title_of
 from agentv.results.merging.merge import read_run
 from agentv.results.read import Record
+from agentv.results.run_files import RunFiles, files_of, name_of
 from agentv.results.views import PageView
 from agentv.system.atomic_files import write_atomically
 

@@ -10,6 +10,7 @@ import msgspec
 from agentv.errors import ConfigError
 from agentv.results.labels.match import LabelBook, LabelMatches, Verdicts, match_labels
 from agentv.results.labels.pairs import JudgedPair, LabelledPairs, OtherRuns, choose_pairs, pairs_of_other_runs
+from agentv.results.run_files import RunFiles, name_of
 from agentv.results.runs import RunRecord
 from agentv.stats.agreement import Clusters, Figure, kappa, kappa_large_sample, rate
 from agentv.stats.correction import SplitCluster, prediction_powered, rogan_gladen
@@ -65,16 +66,19 @@ class JudgeFigures(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def judge_figures(path: Path, book: LabelBook, evaluator: str | None, runs: Sequence[RunRecord] = ()) -> JudgeFigures:
-    """Return how far the judge of a results file agrees with labels.
+def judge_figures(
+    run: RunFiles, book: LabelBook, evaluator: str | None, runs: Sequence[RunRecord] = ()
+) -> JudgeFigures:
+    """Return how far the judge of a run agrees with labels.
 
     If none of its answers was labelled at random, labels of other runs correct its pass rate; `runs` are those to look
     into. Raise `ConfigError` if nothing of this can be used, `ResultsError` for a file that is wrong.
     """
-    matched = match_labels(path, book, evaluator)
+    path = name_of(run)
+    matched = match_labels(run, book, evaluator)
     _check_evaluator(matched, path, evaluator)
     own = choose_pairs(matched.answers, evaluator, matched.stale)
-    others = OtherRuns() if own.random else pairs_of_other_runs(path, matched, evaluator, runs)
+    others = OtherRuns() if own.random else pairs_of_other_runs(run, matched, evaluator, runs)
     if not own.pairs and not others.pairs:
         raise _nothing_to_use(path, matched, own, evaluator)
     return _figures(matched, own, others, evaluator)

@@ -6,9 +6,9 @@ turns of a conversation), two numbers for each such group.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,9 @@ from agentv.errors import AgentvError, ConfigError
 from agentv.notices import warn
 from agentv.records import Problem
 from agentv.results.labels.file import LABELS, Label, LabelKey, NoLabels, answer_digest, read_labels
+from agentv.results.merging.merge import read_run
 from agentv.results.read import read_result_blocks
+from agentv.results.run_files import RunFiles, files_of, name_of
 from agentv.results.views import EvaluatorView, TrialView
 from agentv.scoring import verdict_of
 from agentv.stats.agreement import Clusters
@@ -187,24 +189,29 @@ class LabelMatches:
 
 
 def match_labels(
-    path: Path, book: LabelBook, evaluator: str | None = None, *, only_labelled: bool = False
+    run: RunFiles, book: LabelBook, evaluator: str | None = None, *, only_labelled: bool = False
 ) -> LabelMatches:
-    """Return which labels are of answers in a results file, and the verdicts of an evaluator, or of the cases.
+    """Return which labels are of answers of a run, and the verdicts of an evaluator, or of the cases.
 
-    With `only_labelled`, parts of the file that have no labelled case are passed over, which is quicker. A torn last
-    result is a warning. Raise `ResultsError` with all else that is wrong with the file, `ConfigError` if there is no
-    answer in it.
+    With `only_labelled`, parts of a file that have no labelled case are passed over, which is quicker. A torn last
+    result is a warning; in one of several files it is an error, as `Merge` raises it. Raise `ResultsError` with all
+    else that is wrong with the files, `ConfigError` if there is no answer in them.
     """
     found = LabelMatches(book, is_seen=bytearray(len(book)), is_used=bytearray(len(book)))
-    for block in read_result_blocks(path, AnswerView, skip=book.has_none if only_labelled else None):
-        found.results += len(block.views)
-        for view in block.views:
-            _add(found, view, evaluator)
+    for view in _views(files_of(run), book.has_none if only_labelled else None):
+        found.results += 1
+        _add(found, view, evaluator)
     if not only_labelled and not found.has_answers:
         what = "no result has an answer" if found.results else "there are no results in this file"
         hint = "labels are of answers; 'agentv eval' writes them, as 'candidate_answer'"
-        raise ConfigError(what, file=path, hint=hint)
+        raise ConfigError(what, file=name_of(run), hint=hint)
     return found
+
+
+def _views(paths: Sequence[Path], skip: Callable[[Sequence[AnswerView]], bool] | None) -> Iterator[AnswerView]:
+    if len(paths) > 1:
+        return (record.view for record in read_run(paths, AnswerView))
+    return chain.from_iterable(block.views for block in read_result_blocks(paths[0], AnswerView, skip=skip))
 
 
 def _add(found: LabelMatches, view: AnswerView, evaluator: str | None) -> None:

@@ -12,6 +12,7 @@ from agentv.notices import warn
 from agentv.records import Problem
 from agentv.results.labels.file import Label
 from agentv.results.labels.match import Cluster, LabelledAnswer, LabelMatches, match_labels
+from agentv.results.run_files import RunFiles, files_of
 from agentv.results.runs import RunRecord
 
 
@@ -106,19 +107,19 @@ def majority(labels: Sequence[Label]) -> bool | None:
 
 
 def pairs_of_other_runs(
-    path: Path, matched: LabelMatches, evaluator: str | None, runs: Iterable[RunRecord]
+    run: RunFiles, matched: LabelMatches, evaluator: str | None, runs: Iterable[RunRecord]
 ) -> OtherRuns:
     """Return the labelled answers of other runs; one that several have is that of the first.
 
     Only answers that were drawn at random count, and only those that the same judge has judged as in this run.
     """
     seen = set(matched.used)
-    files = {os.path.realpath(path)}
+    files = set(map(os.path.realpath, files_of(run)))
     pairs: list[JudgedPair] = []
     of_other_judges = 0
-    for run in runs:
-        file = Path(run.results or "")
-        if not run.results or not file.is_file() or (real := os.path.realpath(file)) in files:
+    for other in runs:
+        file = Path(other.results or "")
+        if not other.results or not file.is_file() or (real := os.path.realpath(file)) in files:
             continue
         files.add(real)
         try:

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations
-from pathlib import Path
 
 import msgspec
 
 from agentv.results.labels.file import Label, LabelKey
 from agentv.results.labels.match import LabelBook, match_labels
+from agentv.results.run_files import RunFiles
 from agentv.stats.agreement import Figure, alpha, kappa, rate
 
 MAX_PAIRS = 50
@@ -54,9 +54,9 @@ class LabelStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Of all reviewers, on the answers that two or more have labelled."""
 
 
-def label_status(path: Path, book: LabelBook) -> LabelStatus:
-    """Return what there is of labels for a results file; raise `ConfigError` for one that has no answers."""
-    matched = match_labels(path, book)
+def label_status(run: RunFiles, book: LabelBook) -> LabelStatus:
+    """Return what there is of labels for a run; raise `ConfigError` for one that has no answers."""
+    matched = match_labels(run, book)
     used, stale, unmatched = list(matched.used), Counter(_names(matched.stale)), Counter(_names(matched.unmatched))
     counts, passes = Counter(_names(used)), Counter(_names(label for label in used if label.label == "pass"))
     names = sorted({*counts, *stale, *unmatched}, key=lambda name: (-counts[name], name or ""))
