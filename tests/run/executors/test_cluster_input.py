@@ -42,6 +42,7 @@ def test_an_address_that_is_none(write: Write, address: str, message: str) -> No
 def test_a_cluster_that_does_not_answer(write: Write, address: str) -> None:
     ran = evaluate(a_project(write, 1), "--cluster", address, expect=2)
     assert f"error: no Dask scheduler answers at {address} within 10 s" in ran.stderr
+    assert "Warning" not in ran.stderr  # of Python, for a client that was left open
     assert "hint: is it running, and is this its address?" in ran.stderr
 
 

@@ -168,17 +168,25 @@ def _distributed() -> Any:
 
 @asynccontextmanager
 async def _client(distributed: Any, url: str) -> AsyncIterator[Any]:
+    client = None
     try:
+        client = distributed.Client(url, asynchronous=True, timeout=CONNECT_SECONDS, set_as_default=False)
         async with asyncio.timeout(CONNECT_SECONDS):
-            client = await distributed.Client(url, asynchronous=True, timeout=CONNECT_SECONDS, set_as_default=False)
+            await client
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
         reason = "" if isinstance(error, OSError) else f": {error}"
         hint = "is it running, and is this its address? TLS is set up in Dask's configuration"
         message = f"no Dask scheduler answers at {url} within {CONNECT_SECONDS:g} s{reason}"
+        if client is not None:
+            await _close(client)  # else it would try to when the loop is gone, and Python would warn of that
         raise ConfigError(message, hint=hint) from error
     try:
         yield client
     finally:
-        with suppress(Exception):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await client.close()
+        await _close(client)
+
+
+async def _close(client: Any) -> None:
+    with suppress(Exception):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await client.close()
