@@ -78,6 +78,19 @@ def test_a_worker_that_hangs_is_done_without_and_comes_back(write: Write, tmp_pa
     assert len(calls()) - 500 <= 4
 
 
+def test_a_worker_that_hangs_for_good_does_not_keep_the_run(write: Write, tmp_path: Path) -> None:
+    """The others do what it had, and the run ends with the last result; this scheduler would wait for an hour."""
+    cluster = Cluster(tmp_path / "cluster", env=an_environment(DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="1 hour"))
+    stopped, _ = cluster.add(), cluster.add()
+    path = a_project(write, 100, "time.sleep(0.1)")
+    run = start(str(path), "--cluster", cluster.url, "--workers", "2", "--out", "out.jsonl")
+    wait_for_results(Path("out.jsonl"), 10)
+    stopped.send_signal(signal.SIGSTOP)
+    _, err = ended(run)
+    assert ids() == Counter(f"c{n}" for n in range(100))
+    assert "1 worker was lost" in err
+
+
 def wait_for_line(run: "subprocess.Popen[str]", text: str) -> str:
     assert run.stderr is not None
     seen = ""

@@ -214,24 +214,38 @@ class ClusterRun:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _poll(self, link: Link) -> dict[str, Any]:
-        """Return the worker's report, however long it is silent; then what it has goes to others."""
+        """Return the worker's report, however long it is silent; then what it has goes to others.
+
+        Raise `Unreachable` if it is silent when the run is over.
+        """
         message = {"ack": link.ack, "share": self._share(link), "wait": POLL_SECONDS, "drop": link.drop}
         began = asyncio.get_running_loop().time()
         asked = asyncio.ensure_future(self._connection.ask(link.url, None, run=self._run, do="poll", **message))
         try:
             done, _ = await asyncio.wait({asked}, timeout=SILENT_SECONDS)
             if not done:
-                link.is_silent = True
-                self._lose(link, died=False)
-                await asyncio.wait({asked})
-                link.is_silent, link.drop = False, True
+                if not link.is_silent:  # else it is counted already
+                    link.is_silent = True
+                    self._lose(link, died=False)
+                await self._wait_until_over(asked)
             got = asked.result()
         finally:
             asked.cancel()
-        link.drop = link.drop and not message["drop"]
+        link.drop = link.is_silent or (link.drop and not message["drop"])
+        link.is_silent = False
         if link.load.chunks:
             link.load.busy_seconds += asyncio.get_running_loop().time() - began
         return got
+
+    async def _wait_until_over(self, asked: "asyncio.Future[dict[str, Any]]") -> None:
+        """Wait for the answer of a silent worker; raise `Unreachable` if the run is over before it comes."""
+        over = asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait({asked, over}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+        if not asked.done():
+            raise Unreachable("it is silent, and the run is over")
 
     def _share(self, link: Link) -> tuple[int, int]:
         active = self._active
