@@ -240,8 +240,9 @@ class ClusterRun:
     async def _wait_until_over(self, asked: "asyncio.Future[dict[str, Any]]") -> None:
         """Wait for the answer of a silent worker; raise `Unreachable` if the run is over before it comes."""
         over = asyncio.ensure_future(self._over.wait())
+        futures: set[asyncio.Future[Any]] = {asked, over}
         try:
-            await asyncio.wait({asked, over}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
         finally:
             over.cancel()
         if not asked.done():
