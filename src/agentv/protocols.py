@@ -252,8 +252,8 @@ class AnswersToGrade(Provider, Protocol):
         """Return a new result with all that was stored of the answer."""
         ...
 
-    def untouched(self) -> Iterator[EvalResult]:
-        """Yield the results that stay as they are."""
+    def untouched(self) -> Iterator[tuple[EvalResult, bool]]:
+        """Yield the results that stay as they are, and whether a case of the run has asked for each."""
         ...
 
 

@@ -131,7 +131,7 @@ def test_only_changes_what_it_names_and_writes_all(project: Write) -> None:
     }
     assert [name for name, result in results.items() if "graded_from" in result] == ["two"]
     assert results["one"] | stored("one", "Oslo.") == results["one"]
-    assert "already done" in told
+    assert "3 planned = 1 scored + 2 already done 1 answer is to no case" in told
     grade("--only", "error", code=1)
     three = graded()["three"]
     assert (three["error"], three["failure"], three["graded_from"]["score"]) == ("the agent was killed", "timeout", 0)
@@ -250,6 +250,24 @@ def test_the_answers_of_one_target_of_several(project: Write) -> None:
     project("old.jsonl", [stored("one", "Oslo."), stored("one", "Rome.", target="other")])
     grade("--target", "other")
     assert (graded()["one"]["target"], graded()["one"]["score"]) == ("other", 0.5)
+    told = grade("--target", "othr", code=2)
+    assert "no answer in this file is of the target 'othr'" in told
+    assert "it has answers of" in told
+    assert "'other'" in told
+
+
+def test_the_ledger_adds_up_where_results_of_other_cases_are_written(project: Write) -> None:
+    """With `--only`, all results of the file are written; the ledger is about the cases of the run."""
+    project("old.jsonl", [stored("one", "Oslo."), stored("gone", "Oslo.")])
+    told = grade("--only", "error")
+    assert "3 planned = 1 already done + 2 no answer" in told
+    assert "1 answer is to no case of these eval files" in told
+    assert "not run" not in told
+    assert sorted(graded()) == ["gone", "one"]
+    told = grade("--only", "error", "--eval-id", "one")
+    assert "1 planned = 1 already done" in told
+    assert "not run" not in told
+    assert sorted(graded()) == ["gone", "one"]
 
 
 def test_an_answer_in_the_cache_does_not_take_the_place_of_the_stored_one(project: Write) -> None:

@@ -27,6 +27,7 @@ from agentv.run.outcome import combine_scores
 from agentv.scoring import verdict_of
 
 Only = Literal["judge-failed", "error"]
+NAMED = 20
 NO_ANSWER = "name a results file of 'agentv eval', or import answers with 'agentv import'"
 
 
@@ -54,6 +55,8 @@ class StoredRun:
         self.names = frozenset(names) or None
         self.trials, self.answers, self.is_part = 1, 0, False
         self.targets: dict[str, None] = {}
+        self._others: dict[str, None] = {}
+        """The targets whose answers are left out."""
         self.missing = self.changed_questions = self.without_trace = 0
         """How many trials of cases have no answer, how many were asked something else, how many lack their trace."""
         self._open: dict[Key, EvalResult] = {}
@@ -63,7 +66,7 @@ class StoredRun:
         self.answers = len(self._places)
         self._was_used = bytearray(self.answers)
         if not self.answers:
-            raise ResultsError([Problem(message="there are no answers in this file", file=path, hint=NO_ANSWER)])
+            raise ResultsError([self._no_answers()])
         self._decode = self._places.form.decoder(EvalResult)
         self.called = f"answers of {path}"
 
@@ -73,6 +76,7 @@ class StoredRun:
         for block in read_result_blocks(self.path, AnswerView, on_torn):
             for view, offset, _ in block.places():
                 if self._target is not None and view.target != self._target:
+                    self._others[view.target] = None
                     continue
                 self._is_graded.append(self._only is None or self._names(view))
                 if view.trial is not None:
@@ -80,6 +84,13 @@ class StoredRun:
                 if view.target not in self.targets:
                     self.targets[view.target] = None
                 yield (view.dataset, view.eval_id, view.trial or 1), offset
+
+    def _no_answers(self) -> Problem:
+        if self._others:
+            known = ", ".join(map(repr, list(self._others)[:NAMED]))
+            message = f"no answer in this file is of the target {self._target!r}"
+            return Problem(message=message, file=self.path, hint=f"it has answers of {known}")
+        return Problem(message="there are no answers in this file", file=self.path, hint=NO_ANSWER)
 
     def _names(self, view: AnswerView) -> bool:
         """Return whether `only` names this result."""
@@ -165,12 +176,12 @@ class StoredRun:
             ),
         )
 
-    def untouched(self) -> Iterator[EvalResult]:
-        """Yield the results that stay as they are, if `only` names some."""
+    def untouched(self) -> Iterator[tuple[EvalResult, bool]]:
+        """Yield the results that stay as they are, if `only` names some, and whether a case of the run has asked."""
         if self._only is not None:
             for number, is_graded in enumerate(self._is_graded):
                 if not is_graded or not self._was_used[number]:
-                    yield self._read(number)
+                    yield self._read(number), bool(self._was_used[number])
 
     def _read(self, number: int) -> EvalResult:
         try:

@@ -265,9 +265,8 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
 
 def _start_record(options: EvalOptions, plan: Plan, run_id: str, results: Path | None) -> RunLog | None:
     """Return the record of the run, if it has one; tell who wants to know that the results file is open."""
-    log = None
-    if options.runs_folder is not None:
-        log = start_record(plan, run_id, options.command, results, options.runs_folder)
+    folder = options.runs_folder
+    log = start_record(plan, run_id, options.command, results, folder) if folder is not None else None
     if options.on_open is not None and results is not None:
         options.on_open(results)
     return log
@@ -382,10 +381,11 @@ class _Results:
         """Write the stored results that stay as they are; count what was not there to score."""
         if self._stored is None:
             return
-        for result in self._stored.untouched():
+        for result, is_planned in self._stored.untouched():
             if self._file is not None:
                 self._file.write(result)
-            self._summary.add_earlier((result.dataset, result.eval_id), result)
+            if is_planned:
+                self._summary.add_earlier((result.dataset, result.eval_id), result)
         self._summary.no_answer, self._summary.no_case = self._stored.missing, self._stored.without_case
 
     def write(self, result: EvalResult) -> None:
@@ -395,7 +395,6 @@ class _Results:
             result = self._stored.finish(result)
         if self._file is not None:
             self._file.write(result)
-        masked = mask_result(result, clean) if self._sink is not None else result
         self._summary.add(result)
         if self._sink is not None:
-            self._sink.write(masked)
+            self._sink.write(mask_result(result, clean))
