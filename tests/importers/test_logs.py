@@ -105,6 +105,16 @@ def test_a_sample_that_failed_keeps_its_error(write: Write) -> None:
     assert result["note"] == "the sample was stopped at its limit: token"
 
 
+@pytest.mark.parametrize(
+    "content", ["Rome", [{"type": "reasoning", "reasoning": "x"}, {"type": "text", "text": "Rome"}]]
+)
+def test_an_answer_that_only_the_first_choice_has(write: Write, content: Any) -> None:
+    output = {"choices": [{"message": {"role": "assistant", "content": content}, "stop_reason": "stop"}]}
+    write("log.json", a_log(a_sample("a", output=output)))
+    (result,) = imported("log.json")
+    assert result["candidate_answer"] == "Rome"
+
+
 def test_show_compare_report_and_export_read_what_was_imported(write: Write) -> None:
     for name, value in (("a", "I"), ("b", "C")):
         samples = [

@@ -115,7 +115,7 @@ def _result(sample: LoggedSample, id_: str, eval_: Json, tally: Tally) -> EvalRe
     usage, cost = _usage(sample.model_usage or {})
     took = None if sample.total_time is None else round(sample.total_time * 1000, 3)
     figures = {"token_usage": usage, "cost_usd": cost, "duration_ms": took}
-    response = response_from({"text": _attached(text_of(output.get("completion") or ""), sample), **figures})
+    response = response_from({"text": _attached(_completion(output), sample), **figures})
     error = sample.error if isinstance(sample.error, dict) else None
     total = total_of(_scores(sample, tally) if error is None else ())
     if error is not None:
@@ -235,6 +235,16 @@ def _attached(text: str, sample: LoggedSample) -> str:
 def _reference(target: Any) -> str | None:
     parts = [text_of(part) for part in (target if isinstance(target, list) else [target]) if part not in (None, "")]
     return "\n".join(parts) or None
+
+
+def _completion(output: Json) -> str:
+    """Return the answer; logs of older versions have it in the first choice only."""
+    if completion := output.get("completion"):
+        return text_of(completion)
+    match output:
+        case {"choices": [{"message": {"content": content}}, *_]}:
+            return _text(content)
+    return ""
 
 
 def _stop_reason(output: Json) -> str | None:
