@@ -261,6 +261,7 @@ def test_a_torn_shard(form: str, write: Write) -> None:
     for more in ((), ("--partial",)):
         said = refused("merge", first, f"torn.{form}", "--out", "out.jsonl", *more)
         assert "cut off" in said
+        assert "left out" not in said
         assert "go on with 'agentv eval --resume'" in said
     for command in (("compare", first, f"torn.{form}", "--vs", first), ("report", first, f"torn.{form}")):
         assert "cut off" in refused(*command)

@@ -25,6 +25,8 @@ from agentv.results.views import PartsView, ResultView, ScoreView
 BLOCK_BYTES = 1 << 16
 MAX_PROBLEMS = 10
 _BOM = b"\xef\xbb\xbf"
+LEFT_OUT = ": it is left out"
+"""What a warning of a torn last result says besides."""
 TORN_HINT = "the run was stopped while writing it: go on with 'agentv eval --resume', or take it out"
 FOREIGN_HINT = "this is no result of agentv; 'agentv import' reads what other tools write"
 _START_BYTES = 4096
@@ -176,7 +178,7 @@ def _tolerate_torn(problem: Problem) -> Problem:
     """Return the problem as a warning if it is that a kill has cut off the end of the file."""
     if problem.hint != TORN_HINT:
         return problem
-    return msgspec.structs.replace(problem, severity="warning", message=f"{problem.message}: it is left out")
+    return msgspec.structs.replace(problem, severity="warning", message=f"{problem.message}{LEFT_OUT}")
 
 
 def unreadable(error: OSError, path: Path) -> AgentvError:

@@ -23,7 +23,7 @@ from agentv.results.formats import DECODE_ERRORS, JSONL, ResultFormat, format_fo
 from agentv.results.merging.merge_index import MergeIndex, Place
 from agentv.results.merging.shards import check_shards
 from agentv.results.merging.stamps import ShardStamp, StampChange
-from agentv.results.read import Block, Record, View, read_result_blocks, read_results
+from agentv.results.read import LEFT_OUT, Block, Record, View, read_result_blocks, read_results
 from agentv.results.views import CountedView, PlacedView
 
 MAX_SHOWN = 10
@@ -131,7 +131,7 @@ class _File:
             self._count(block.views)
             yield block
         if torn:
-            raise ResultsError([msgspec.structs.replace(problem, severity="error") for problem in torn])
+            raise ResultsError([_refused(problem) for problem in torn])
         with self.path.open("rb") as file:
             self.form = sniff(file.peek(_START_BYTES)) or self.form
 
@@ -245,6 +245,11 @@ def _conflict(view: PlacedView, first: _File, other: _File) -> Problem:
     where = f"in {first.path} and in {other.path}" if first is not other else f"in {first.path} twice"
     message = f"case {view.eval_id!r} of {view.dataset!r} on {view.target!r}{trial} is {where}, with different content"
     return Problem(message=message, hint="if a shard was run twice, name one of its files only")
+
+
+def _refused(torn: Problem) -> Problem:
+    """Return a torn last result, which is elsewhere a warning, as an error."""
+    return msgspec.structs.replace(torn, severity="error", message=torn.message.removesuffix(LEFT_OUT))
 
 
 def are_shards(paths: Sequence[Path]) -> bool:
