@@ -284,6 +284,7 @@ def test_out_takes_the_place_of_stdout(write: Write) -> None:
     Path("taken").mkdir()
     assert "taken: this is a folder" in refused("a.jsonl", "a.jsonl", "--out", "taken")
     assert "a.jsonl/x: cannot be written" in refused("a.jsonl", "a.jsonl", "--out", "a.jsonl/x")
+    assert agentv("compare", "a.jsonl", "a.jsonl", "--out", "-").stdout.startswith("{\n")
     assert sorted(os.listdir()) == ["a.jsonl", "deep", "taken"]
 
 

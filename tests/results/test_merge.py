@@ -279,6 +279,8 @@ def test_a_file_that_is_none(write: Write) -> None:
     os.mkdir("folder")
     assert "folder: this is a folder, not a results file" in refused("merge", "folder", first, "--out", "out.jsonl")
     assert "--out is a folder" in refused("merge", first, second, "--out", "folder")
+    assert "--out must be a file" in refused("merge", first, second, "--out", "-")
+    assert not Path("-").exists()
     assert f"{first}: --out is one of the files to merge" in refused("merge", first, second, "--out", first)
     os.symlink(first, "link.jsonl")
     assert "--out is one of the files to merge" in refused("merge", first, second, "--out", "link.jsonl")

@@ -65,6 +65,10 @@ def _key(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str
     return value
 
 
+def _stdout(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
+    return None if value == Path("-") else value
+
+
 what_is_compared, what_counts, the_output = options("What is compared"), options("What counts"), options("The output")
 
 
@@ -107,7 +111,7 @@ what_is_compared, what_counts, the_output = options("What is compared"), options
     "--margin", type=Amount(min=0), default=MARGIN, metavar="DELTA", help=f"What is still not worse ({MARGIN})."
 )
 @the_output("--format", "form", type=OneOf(get_args(Format)), default="json", help="json is the default.")
-@the_output("--out", type=click.Path(path_type=Path), help="Write there and not to stdout.")
+@the_output("--out", type=click.Path(path_type=Path), callback=_stdout, help="Write there and not to stdout.")
 @the_output("--quiet", is_flag=True, help="No verdict on stderr.")
 @the_output("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
 def command(**values: Any) -> None:

@@ -71,6 +71,8 @@ def _check_out(out: Path, files: Sequence[Path]) -> None:
     """Raise `OutputError` if the results would be written over one of the files, or cannot be a file."""
     if os.path.realpath(out) in map(os.path.realpath, files):
         raise OutputError("--out is one of the files to merge", file=out, hint="name another file")
+    if out == Path("-"):
+        raise OutputError("--out must be a file: the summary goes to stdout", hint="name a file, such as results.jsonl")
     if out.is_dir():
         raise OutputError("--out is a folder", file=out, hint=f"name a file in it: {out / 'results.jsonl'}")
 
