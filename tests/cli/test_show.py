@@ -92,9 +92,19 @@ def test_show_says_what_is_wrong_with_a_file(project: Write) -> None:
     ran = agentv("show", "o.jsonl", "--format", "json")
     assert (ran.returncode, len(ran.stdout.splitlines())) == (0, 2)
     assert "warning: o.jsonl: Line 3: the last line is cut off" in ran.stderr
+    for torn in (whole[:100], long_results(2) + long_results(1)[:-20]):  # nothing else in the file, or in its block
+        project("o.jsonl", torn)
+        ran = agentv("show", "o.jsonl", "--format", "json")
+        assert (ran.returncode, len(ran.stdout.splitlines())) == (0, torn.count("\n"))
+        assert f"warning: o.jsonl: Line {torn.count(chr(10)) + 1}: the last line is cut off" in ran.stderr
     project("o.jsonl", "nonsense\n" + whole)
     ran = agentv("show", "o.jsonl")
     assert (ran.returncode, "error: o.jsonl: Line 1" in ran.stderr) == (2, True)
+
+
+def long_results(count: int) -> str:
+    line = json.dumps({"timestamp": "t", "eval_id": "x", "score": 0.5, "candidate_answer": "a" * 100_000})
+    return f"{line}\n" * count
 
 
 def test_show_holds_little_of_a_large_file(project: Write) -> None:
@@ -141,7 +151,7 @@ def test_runs_know_the_commit(project: Write) -> None:
     project("evals/agent.py", AGENT + "\n")
     evaluate("evals", "--quiet")
     dirty, tidy = json.loads(agentv("runs", "--format", "json").stdout)
-    assert (tidy["git"]["branch"], tidy["git"].get("dirty", False)) == ("trunk", False)
+    assert (tidy["git"]["branch"], tidy["git"]["dirty"]) == ("trunk", False)
     assert (len(dirty["git"]["commit"]), dirty["git"]["dirty"]) == (40, True)
 
 

@@ -28,7 +28,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     commit: str
     branch: str | None = None
-    dirty: bool = msgspec.field(default=False)
+    dirty: bool | None = None
+    """Whether there were changes that are in no commit; old records leave it out if there were none."""
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
