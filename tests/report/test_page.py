@@ -148,6 +148,8 @@ def test_a_file_that_is_not_there_and_a_folder(write: Write) -> None:
     said = report("folder", code=2)
     assert "error: folder: this is a folder, not a results file" in said
     assert "hint: name a results file in it, such as folder/eval_1.jsonl" in said
+    said = report("folder/eval_1.jsonl", "--out", "folder", code=2)
+    assert said == "error: folder: this is a folder\nhint: name a file in it\n"
 
 
 def test_a_torn_last_line_is_a_warning(write: Write) -> None:

@@ -153,7 +153,8 @@ def test_strict_runs_stop_at_an_invalid_case(project: Write) -> None:
     last = "warning: 1 case was left out as invalid, see the warnings above; --strict stops such a run at the start"
     assert ran.stderr.splitlines()[-1] == last
     project(".agentv/config.yaml", "strict: true\n")
-    evaluate("a.jsonl", "--out", "o.jsonl", expect=2)
+    said = evaluate("a.jsonl", "--out", "o.jsonl", expect=2).stderr
+    assert "hint: mend the case, or take 'strict: true' out of .agentv/config.yaml\n" in said
 
 
 # 7. Backups, and results on stdout

@@ -244,7 +244,10 @@ class _Planner:
         is_selected = not self._selection.ids and self._selection.only is None and self._left != 0
         if problem.severity == "warning" and is_selected:
             if self._is_strict:
-                hint = problem.hint or "mend the case, or run without --strict"
+                how = (
+                    "run without --strict" if self._options.strict else "take 'strict: true' out of .agentv/config.yaml"
+                )
+                hint = problem.hint or f"mend the case, or {how}"
                 message = re.sub("; case .* is left out$", "", problem.message)  # it is not: nothing runs
                 problem = msgspec.structs.replace(problem, severity="error", hint=hint, message=message)
             else:

@@ -15,7 +15,7 @@ def write_atomically(path: Path, blocks: Iterable[bytes]) -> None:
     real = Path(os.path.realpath(path))
     try:
         if real.is_dir():
-            raise OutputError("this is a folder", file=path, hint=f"name a file in it: {path / 'report.txt'}")
+            raise OutputError("this is a folder", file=path, hint="name a file in it")
         real.parent.mkdir(parents=True, exist_ok=True)
         if real.exists() and not real.is_file():
             with real.open("wb") as file:
