@@ -64,6 +64,8 @@ def test_the_documented_stream_becomes_answer_calls_and_tokens(codex: Agents) ->
         {},
         {"agent_tool": "mcp_tool_call", "is_error": True},
     ]
+    timed = [call["id"] for call in found["trace"] if "duration_ms" in call.get("metadata", {})]
+    assert timed == ["item_2", "item_3"]  # nobody knows when the others began, or ended
     assert found["trace_summary"]["errorCount"] == 1
     assert found["execution_metrics"]["token_usage"] == {"input": 1200, "output": 345, "cached": 200}
     assert "note" not in found
@@ -290,6 +292,13 @@ def test_what_tokens_cost_is_reckoned_from_prices(codex: Agents) -> None:
     [
         ("unexpected status 401 Unauthorized: Incorrect API key", "unexpected status 401 Unauthorized: In", 1),
         ("unexpected status 403 Forbidden: no", "unexpected status 403 Forbidden: no", 1),
+        ("401 Unauthorized: no", "401 Unauthorized: no", 1),
+        (
+            "failed to connect to websocket: HTTP error: 403 Forbidden, url: wss://x",
+            "failed to connect to websocket",
+            1,
+        ),
+        ("tool 401 is gone", "tool 401 is gone", 2),
         ('{"error": {"type": "invalid_request_error", "message": "bad request"}}', "bad request", 1),
         ("Quota exceeded. Check your plan and billing details.", "Quota exceeded. Check", 1),
         ("You've hit your usage limit. Try again at 3:00 PM.", "You've hit your usage limit", 1),

@@ -34,7 +34,7 @@ TOKENS = {
 FAILED, DECLINED = "failed", "declined"
 BAD_REQUEST = 400
 _RECONNECTING = re.compile(r"Reconnecting\.\.\. (\d+)/\d+(?: \((.*)\))?\s*", re.DOTALL)
-_STATUS = re.compile(r"(?:unexpected status|last status:) (\d{3})\b")
+_STATUS = re.compile(r"(?:^|unexpected status |last status: |HTTP error: )([45]\d\d)\b")
 _WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
 _QUOTED = re.compile(r"""'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)""", re.DOTALL)
 _SHELL = re.compile(r"(?:\S*/)?(?:ba|z|da|k)?sh")
@@ -151,10 +151,11 @@ class CodexTranscript(Transcript):
         item, is_completed = event["item"], event["type"] == "item.completed"
         status = item.get("status")
         if is_completed or isinstance(item.get("id"), str):
+            is_known = self.has_call(item.get("id"))
             call = self.add_call(tool, input_, item.get("id"), event, **metadata)
             call["output"] = output
             if is_completed:
-                self.end_call(call, output, event, is_error=status in (FAILED, DECLINED))
+                self.end_call(call, output, event if is_known else None, is_error=status in (FAILED, DECLINED))
         if status == DECLINED:
             self.add_denied(item.get("id"), tool, input_)
         return f"{tool}: {text_of(input_)}" + (f" gave: {text_of(output)}" if is_completed else "")

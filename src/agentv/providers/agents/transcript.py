@@ -98,6 +98,10 @@ class Transcript(ABC):
         self._messages.append({"role": "assistant", "tool_calls": [call]})
         return call
 
+    def has_call(self, id_: Any) -> bool:
+        """Return whether a call with this id was added."""
+        return isinstance(id_, str) and id_ in self._calls
+
     def add_output(self, id_: Any, output: Any, event: Json, *, is_error: bool = False) -> str:
         """Add the output of a call; return the name of its tool."""
         call = self._calls.get(id_, {}) if isinstance(id_, str) else {}
@@ -105,11 +109,12 @@ class Transcript(ABC):
             self.end_call(call, output, event, is_error=is_error)
         return str(call.get("tool", "a tool"))
 
-    def end_call(self, call: Json, output: Any, event: Json, *, is_error: bool) -> None:
-        """Add what came of a call."""
+    def end_call(self, call: Json, output: Any, event: Json | None, *, is_error: bool) -> None:
+        """Add what came of a call, and how long it took if `event` is its end, and not its beginning as well."""
         call["output"] = output
         more: Json = {"is_error": True} if is_error else {}
-        if (took := milliseconds_between(call["timestamp"], self._time(event))) is not None and took >= 0:
+        ended = None if event is None else self._time(event)
+        if (took := milliseconds_between(call["timestamp"], ended)) is not None and took >= 0:
             more["duration_ms"] = took
         call["metadata"] = {**(call["metadata"] or {}), **more} or None
 
