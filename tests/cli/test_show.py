@@ -107,6 +107,14 @@ def long_results(count: int) -> str:
     return f"{line}\n" * count
 
 
+def test_results_without_verdict_dataset_and_target_are_shown_by_what_they_have(project: Write) -> None:
+    project("old.jsonl", [{"eval_id": "low", "score": 0.5}, {"eval_id": "high", "score": 1}])
+    assert agentv("show", "old.jsonl").stdout == "low: 0.500 fail\n\nhigh: 1.000 pass\n\n"
+    assert agentv("show", "old.jsonl", "--failed").stdout == "low: 0.500 fail\n\n"
+    table = agentv("export", "old.jsonl", "--to", "csv").stdout.splitlines()
+    assert [row.split(",")[5] for row in table] == ["verdict", "fail", "pass"]
+
+
 def test_show_holds_little_of_a_large_file(project: Write) -> None:
     line = {"eval_id": "x", "score": 0.5, "verdict": "fail", "candidate_answer": "a" * 2000, "timestamp": "t"}
     for name, count in (("small.jsonl", 100), ("large.jsonl", 40_000)):

@@ -5,6 +5,7 @@ from typing import Any
 
 from agentv.formats.printable import printable
 from agentv.formats.wire import text_of
+from agentv.scoring import verdict_of
 
 LABEL = 12
 MAX_TRACE_CHARACTERS = 400
@@ -40,14 +41,14 @@ def case_lines(result: Mapping[str, Any], *, trace: bool = False) -> Iterator[st
 
 def _title(result: Mapping[str, Any]) -> str:
     trial = f", trial {result['trial']}" if result.get("trial") else ""
-    verdict = "error" if result.get("error") is not None else "judge failed" if result.get("failure") else ""
-    where = f", {result['file']}:{result.get('line', 1)}" if result.get("file") else ""
-    dry = ", DRY RUN" if result.get("dry_run") else ""
-    place = f"{result.get('dataset', '')}{where}, target {result.get('target', '')}{dry}"
     score = float(result.get("score", 0.0))
-    return printable(
-        f"{result.get('eval_id', '')}{trial}: {score:.3f} {verdict or result.get('verdict', '')} ({place})"
-    )
+    verdict = "error" if result.get("error") is not None else "judge failed" if result.get("failure") else ""
+    verdict = verdict or result.get("verdict") or verdict_of(score)
+    where = f"{result['file']}:{result.get('line', 1)}" if result.get("file") else ""
+    target = f"target {result['target']}" if result.get("target") else ""
+    dry = "DRY RUN" if result.get("dry_run") else ""
+    known = ", ".join(filter(None, (result.get("dataset"), where, target, dry)))
+    return printable(f"{result.get('eval_id', '')}{trial}: {score:.3f} {verdict}{f' ({known})' if known else ''}")
 
 
 def _text(name: str, text: str) -> Iterator[str]:

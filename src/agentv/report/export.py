@@ -17,6 +17,7 @@ from agentv.formats.table import neutralise
 from agentv.redact import clean
 from agentv.results.read import read_results
 from agentv.results.views import EvaluatorView, ExportView, MetricsView, TokensView
+from agentv.scoring import verdict_of
 
 Form = Literal["csv", "markdown", "jsonl"]
 BEFORE = ("id", "dataset", "target", "trial", "score", "verdict")
@@ -71,7 +72,7 @@ def _row(view: ExportView, columns: Mapping[tuple[str, int], str]) -> list[Cell]
     usage = metrics.token_usage or TokensView()
     used = [count for count in (usage.input, usage.output) if count is not None]
     return [
-        *(view.eval_id, view.dataset, view.target, view.trial, view.score, view.verdict),
+        *(view.eval_id, view.dataset, view.target, view.trial, view.score, view.verdict or verdict_of(view.score)),
         *(scores.get(key) for key in columns),
         *(metrics.cost_usd, round(sum(used)) if used else None, metrics.duration_ms),
         *(None if view.error is None else str(view.error), view.question, view.candidate_answer),

@@ -121,7 +121,7 @@ class RunLog:
         try:
             write_atomically(self._path, [msgspec.json.format(msgspec.json.encode(plain), indent=2), b"\n"])
         except OutputError as error:
-            message = f"the record of this run cannot be written: {error.message}"
+            message = f"the record of this run {error.message}"
             warn(Problem(message=message, severity="warning", file=self._path))
 
 

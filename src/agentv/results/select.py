@@ -59,7 +59,7 @@ def choose(path: Path, ids: Collection[str] = (), *, failed: bool = False) -> Ch
                 found.add(name)
             elif ids and not any(fnmatchcase(name, glob) for glob in globs):
                 continue
-            if not failed or view.verdict != "pass" or view.is_unscored:
+            if not failed or not view.has_passed:
                 offsets.append(offset)
                 sizes.append(size)
                 scores.append(-1.0 if view.is_unscored else view.score)

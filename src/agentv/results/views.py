@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from agentv.records import Fraction, ShardPlan
+from agentv.scoring import verdict_of
 
 
 class DigestsView(msgspec.Struct, frozen=True, gc=False):
@@ -87,6 +88,11 @@ class VerdictView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False)
     def is_unscored(self) -> bool:
         """Whether the score is not a judgement of an answer: the case ended in an error, or a judge failed."""
         return self.error is not None or self.failure is not None
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether the answer was judged and passed: by its score, where the file has no verdict."""
+        return not self.is_unscored and (self.verdict or verdict_of(self.score)) == "pass"
 
 
 class ResultView(VerdictView, frozen=True, gc=False):

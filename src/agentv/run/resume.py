@@ -95,7 +95,7 @@ def failed_cases(path: Path) -> HashSet:
     try:
         for record in read_records(path, TrialView):
             results += 1
-            if record.view.verdict == "pass":
+            if record.view.has_passed:
                 passed += 1
             else:
                 failed.add(record.view.case_key)

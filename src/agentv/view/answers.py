@@ -16,7 +16,6 @@ from agentv.results.formats import DECODE_ERRORS, format_for, sniff
 from agentv.results.labels.file import LabelKey, answer_digest
 from agentv.results.read import read_result_blocks
 from agentv.results.views import VerdictView
-from agentv.scoring import verdict_of
 from agentv.view.growing import Changed
 
 NO_ANSWERS = "labels are of answers; 'agentv eval' writes them, as 'candidate_answer'"
@@ -40,10 +39,6 @@ class AnswerView(VerdictView, frozen=True, gc=False):
         """What a label of the answer is about."""
         digest = answer_digest(self.candidate_answer or "")
         return LabelKey(self.eval_id, self.dataset, self.trial or 1, digest, None)
-
-    @property
-    def has_passed(self) -> bool:
-        return not self.is_unscored and (self.verdict or verdict_of(self.score)) == "pass"
 
 
 class CaseView(AnswerView, frozen=True, gc=False):
