@@ -270,12 +270,15 @@ def test_a_run_in_progress_begins_empty_and_says_so(shown: Shown) -> None:
     (runs / "20261101-100000-ab12.json").write_text(json.dumps(record | {"process": process}))
     page = shown.open(shown.run("eval_1"))
     page.wait("document.querySelector('.notices').innerText.includes('The run has no results yet')")
-    append(path, [a_result("one")])
+    append(path, [a_result("one", run_id="20261101-100000-ab12")])
     page.wait("document.querySelectorAll('.rows .row').length === 1")
     page.wait("document.querySelector('.live-line').innerText === '● in progress, 1 result'")
     assert page.text(".notices") == ""
-    (runs / "20261101-100000-ab12.json").write_text(json.dumps(record | {"status": "interrupted"}))
+    assert "ledger 1 scored" in page.texts(".about div")  # how many are planned is told at the end
+    ended = {"status": "interrupted", "ledger": {"planned": 3, "scored": 1, "not_run": 2}}
+    (runs / "20261101-100000-ab12.json").write_text(json.dumps(record | ended))
     page.wait("document.querySelector('.live-line').innerText === 'this run was interrupted'")
+    page.wait("document.querySelector('.about').innerText.includes('3 planned = 1 scored + 2 not run')")
 
 
 def test_an_empty_file_a_torn_line_and_results_of_another_tool_are_told(shown: Shown) -> None:

@@ -48,6 +48,7 @@ def record_figures(record: RunRecord) -> dict[str, Any]:
         "started": record.started,
         "seconds": _number(record.summary.get("duration_seconds")),
         "planned": ledger.get("planned"),
+        "unfinished": not ledger,
         "skipped": ledger.get("skipped"),
         "not_run": (ledger.get("not_run") or 0) + (ledger.get("not_run_budget") or 0),
         "judge_health": _judge_health(record.judge_health or {}),

@@ -63,11 +63,14 @@ class LivePage {
   isDue() {
     if (this.runs.some((run) => !run.count)) return false;
     if (this.runs.length > 1) return !this.isBehind && !this.app;
-    return this.runs.some((run) => run.hasChanged) && (!this.isBehind || performance.now() >= this.nextUpdate);
+    const [run] = this.runs;
+    if (this.app && run.state.status !== this.shownStatus) return true; // what its record says has changed
+    return run.hasChanged && (!this.isBehind || performance.now() >= this.nextUpdate);
   }
 
   async show() {
     const start = performance.now();
+    this.shownStatus = this.runs[0].state.status;
     const changed = new Uint8Array(this.table.count);
     this.runs.forEach((run) => run.takeChanged(changed));
     const runs = this.runs.map((run) => run.run({ ...run.state }));

@@ -58,8 +58,9 @@ function factList(facts) {
 function ledger(figures) {
   const without = figures.target_errors + figures.timeouts + figures.judge_failures;
   const counts = [[figures.results - without, "scored", "scored"], [figures.target_errors, "target error"], [figures.timeouts, "timeout"], [figures.judge_failures, "judge failure"], [figures.skipped, "skipped", "skipped"], [figures.not_run, "not run", "not run"]];
-  const total = figures.planned ?? figures.results;
-  return `${total.toLocaleString("en")} planned = ${counts.filter(([count], at) => count || at === 0).map((each) => countText(...each)).join(" + ")}`;
+  const said = counts.filter(([count], at) => count || at === 0).map((each) => countText(...each)).join(" + ");
+  if (figures.unfinished) return said; // the record does not tell yet how many were planned
+  return `${(figures.planned ?? figures.results).toLocaleString("en")} planned = ${said}`;
 }
 
 /** Returns the three plots of the run that the table is about. */
