@@ -149,7 +149,7 @@ def _json_blocks(opened: _Opened, view: type[View], problems: list[Problem], ski
         except DECODE_ERRORS:
             views = []
         ends = _line_ends(raw)
-        if len(views) == len(ends):
+        if views and len(views) == len(ends):
             yield Block(views, raw, start, ends)
         else:  # something is wrong, a line is empty, or the last one has no end
             first = (_count_lines(file, start) if file.seekable() else lines) + 1
