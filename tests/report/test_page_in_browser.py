@@ -286,7 +286,7 @@ def test_two_runs_begin_with_the_verdict_and_what_flipped(show: Open) -> None:
     page = show(before, after)
     assert page.text("h1").startswith("Better: +0.")
     assert page.text("h1").endswith("20 cases fixed, 1 broken.")
-    assert "Changed besides the target: the texts or files of 1 cases" in page.text(".notes")
+    assert "Changed besides the target: the texts or files of 1 case" in page.text(".notes")
     assert "only in A" in page.text(".notes") and "only in B" in page.text(".notes")
     assert page.text(".flip.broken").startswith("▼ 1 broken pass → fail\nlost\n1.00 → 0.10")
     assert page.text(".flip.fixed").startswith("▲ 20 fixed fail → pass")

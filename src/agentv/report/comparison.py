@@ -60,7 +60,7 @@ def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         name = f"{comparison.files[1].path}: " if len(comparisons) > 1 else ""
         delta = found.delta
         figures = "" if delta is None else f"Δ {signed(delta.mean)}, {interval_text(delta)}, "
-        pairs = "1 pair" if found.pairs == 1 else f"{found.pairs} pairs"
+        pairs = _counted(found.pairs, "pair")
         yield f"{name}{_verdict(comparison)}: {figures}{pairs}, margin {found.margin:g}"
         yield from filter(None, [labels_line(comparison)])
         yield from changed_lines(comparison)
@@ -112,7 +112,7 @@ def labels_line(comparison: Comparison) -> str:
     alone, corrected = labels.difference, labels.corrected
     if alone.value is None:
         return f"labels: {alone.note}"
-    cases = "1 case" if labels.cases == 1 else f"{labels.cases} cases"
+    cases = _counted(labels.cases, "case")
     by_all = f"corrected {_label_figure(corrected)}" if corrected.value is not None else corrected.note
     same = f" ({labels.same_answers} of {labels.of} cases have the same answer)" if labels.same_answers else ""
     return f"labels: pass rate {_label_figure(alone)} by {cases} labelled in both, {by_all}{same}"
@@ -287,16 +287,20 @@ def _counts(comparison: Comparison) -> Iterator[str]:
 def describe_changes(changed: Changed) -> str:
     """Return what else has changed, as text."""
     texts = {
-        "the texts or files of {} cases": changed.cases,
-        "the judge's prompt or script ({} pairs)": changed.prompts,
-        "the judge ({} pairs)": changed.judges,
-        "the evaluators ({} pairs)": changed.evaluators if not changed.prompts and not changed.judges else 0,
-        "the results of one case in one file ({} pairs)": changed.mixed,
-        "how agentv scores ({} pairs)": changed.scoring,
-        "the version of agentv ({} pairs)": changed.agentv,
-        "answered in a batch on one side only ({} pairs)": changed.batch,
+        "the judge's prompt or script": changed.prompts,
+        "the judge": changed.judges,
+        "the evaluators": changed.evaluators if not changed.prompts and not changed.judges else 0,
+        "the results of one case in one file": changed.mixed,
+        "how agentv scores": changed.scoring,
+        "the version of agentv": changed.agentv,
+        "answered in a batch on one side only": changed.batch,
     }
-    return ", ".join(text.format(count) for text, count in texts.items() if count)
+    cases = [f"the texts or files of {_counted(changed.cases, 'case')}"] if changed.cases else []
+    return ", ".join(cases + [f"{text} ({_counted(count, 'pair')})" for text, count in texts.items() if count])
+
+
+def _counted(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
 def _figures(found: Statistics, indent: str) -> Iterator[str]:

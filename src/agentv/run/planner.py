@@ -113,7 +113,8 @@ def _warn_of_equal_ids(plan: Plan) -> None:
     for file in plan.files:
         for case in plan.cases_of(file):
             if hash(case.id) in hashes and first.setdefault(case.id, file.path) != file.path:
-                others = f", and {len(hashes) - 1} more ids stand twice" if len(hashes) > 1 else ""
+                more = len(hashes) - 1
+                others = f", and {more} more {'id stands' if more == 1 else 'ids stand'} twice" if more else ""
                 message = f"the id {case.id!r} is in {first[case.id]} too{others}"
                 hint = "give each case an id of its own: 'agentv compare' takes equal ids for one case"
                 warn(Problem(message=message, severity="warning", file=file.path, line=case.line, column=1, hint=hint))

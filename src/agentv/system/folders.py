@@ -100,5 +100,6 @@ def existing_folder(base: Path, given: str | None, field: str) -> Path:
     """Return the folder that a setting names, relative to `base`, or `base`; raise `ConfigError` if there is none."""
     folder = base / Path(given or ".").expanduser()
     if not folder.is_dir():
-        raise ConfigError(f"{field}: no such folder: {folder}", hint=f"it is relative to {base}")
+        what = "this is a file, and no folder" if folder.is_file() else "no such folder"
+        raise ConfigError(f"{field}: {what}: {folder}", hint=f"it is relative to {base}")
     return folder

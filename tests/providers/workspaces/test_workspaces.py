@@ -322,7 +322,7 @@ def test_an_answer_whose_evaluators_need_the_workspace_is_asked_again(write: Wri
     ("settings", "words"),
     [
         ({"workspace_template": "nowhere"}, "workspace_template: no such folder: "),
-        ({"workspace_template": "cases.jsonl"}, "workspace_template: no such folder: "),
+        ({"workspace_template": "cases.jsonl"}, "workspace_template: this is a file, and no folder: "),
         ({"cwd": "."}, "workspace_template: cwd is given as well"),
         ({"provider_batching": True}, "workspace_template: provider_batching is given as well"),
         ({"keep_workspaces": "sometimes"}, "unknown keep_workspaces 'sometimes'"),
