@@ -230,7 +230,8 @@ class Page:
             if event.get("method") == "Runtime.exceptionThrown":
                 found.append(json.dumps(params["exceptionDetails"]))
             elif event.get("method") == "Log.entryAdded":
-                found.append(str(params["entry"].get("text")))
+                entry = params["entry"]
+                found.append(f"{entry.get('text')}{f' ({url})' if (url := entry.get('url')) else ''}")
             elif event.get("method") == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
                 found.append(json.dumps(params["args"]))
         return found

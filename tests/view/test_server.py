@@ -129,6 +129,12 @@ def test_a_post_that_is_too_large_or_makes_no_sense_is_refused(at: Address) -> N
         assert (reply.status, reply.text.startswith("the request cannot be read")) == (400, True)
 
 
+def test_a_browser_that_asks_for_an_icon_by_its_old_name_gets_it(at: Address) -> None:
+    reply = request(at, "/favicon.ico")
+    assert (reply.status, reply.headers["content-type"]) == (200, "image/svg+xml; charset=utf-8")
+    assert request(at, "/favicon.ico", Cookie="").status == 403
+
+
 def test_answers_allow_the_browser_nothing_but_the_page_itself(at: Address) -> None:
     for path in ("/", "/assets/view.js", "/api/runs", "/nothing"):
         headers = request(at, path).headers

@@ -119,6 +119,10 @@ class Site:
             raise NotFound("there is no such file")
         return asset_answer(name)
 
+    def icon(self, _request: Request) -> Answer:
+        """Answer a browser that asks for an icon before it has read which one the page has."""
+        return asset_answer("icon.svg")
+
     # data
 
     def list_runs(self, _request: Request) -> Answer:
@@ -252,6 +256,7 @@ ROUTES: tuple[tuple[str, re.Pattern[str], Route], ...] = (
     ("GET", re.compile(rf"/run/{RUN}"), Site.run_page),
     ("GET", re.compile(r"/compare/(?P<first>[0-9a-f]{16})/(?P<second>[0-9a-f]{16})"), Site.compare_page),
     ("GET", re.compile(r"/assets/(?P<name>[a-z]{1,20}\.(js|css|svg))"), Site.asset),
+    ("GET", re.compile(r"/favicon\.ico"), Site.icon),
     ("GET", re.compile(r"/api/runs"), Site.list_runs),
     ("GET", re.compile(rf"/api/run/{RUN}/index"), Site.read_index),
     ("GET", re.compile(rf"/api/run/{RUN}/results/(?P<chunk>\d{{1,9}})"), Site.read_results),
