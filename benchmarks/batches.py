@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.measure import PRINT_PEAK_KB, Figure
+from benchmarks.measure import Figure, run_agentv
 from benchmarks.running import write_project
 
 MANY, FEW, ROUNDS = 50_000, 5_000, 3
@@ -21,21 +21,6 @@ VENDORS = {
     "gemini": ("google.genai", {"model": "bench", "base_url": "{url}/google"}),
 }
 ROOT = Path(__file__).parent.parent
-CODE = f"""
-import importlib, sys, time
-from agentv.__main__ import main
-import agentv.cli.eval
-if sys.argv[1]:
-    importlib.import_module(sys.argv[1])
-start = time.process_time()
-sys.argv = ["agentv", "eval", "cases.jsonl", "--workers", "10", "--quiet", "--out", "out.jsonl"]
-try:
-    main()
-finally:
-    print(time.process_time() - start)
-    {PRINT_PEAK_KB}
-"""
-"""The client's package is imported beforehand: that is paid once a run."""
 
 
 def figures() -> Iterator[Figure]:
@@ -66,10 +51,8 @@ def run(vendor: str, count: int) -> tuple[float, float]:
             target = {"name": "default", "provider": vendor, "api_key": "none", "batch_api": True, **own}
             target["batch_poll_seconds"] = 0.5
             Path(name, "targets.yaml").write_text(json.dumps({"targets": [target]}))
-        command = [sys.executable, "-c", CODE, package]
-        done = subprocess.run(command, cwd=name, stdout=subprocess.PIPE, text=True, check=True)
-        seconds, peak = done.stdout.split()[-2:]
-        return float(seconds), int(peak) / 1024
+        modules = f"agentv.cli.eval, {package}" if package else "agentv.cli.eval"  # its package is paid for once a run
+        return run_agentv(name, "eval", "--out", "out.jsonl", modules=modules)
 
 
 @contextmanager

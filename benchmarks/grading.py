@@ -4,29 +4,16 @@ Time is that of the processor; both take turns, so that a noisy moment hits them
 """
 
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.measure import PRINT_PEAK_KB, Figure
+from benchmarks.measure import Figure, run_agentv
 from benchmarks.running import write_project
 
 CASES, ROUNDS = 100_000, 5
 FEW, MANY = 10_000, 1_000_000
-CODE = f"""
-import sys, time
-from agentv.__main__ import main
-import agentv.cli.eval, agentv.cli.grade
-start = time.process_time()
-sys.argv = ["agentv", *sys.argv[1:], "cases.jsonl", "--workers", "10", "--quiet"]
-try:
-    main()
-finally:
-    print(time.process_time() - start)
-    {PRINT_PEAK_KB}
-"""
+MODULES = "agentv.cli.eval, agentv.cli.grade"
 
 
 def figures() -> Iterator[Figure]:
@@ -44,13 +31,6 @@ def run_and_grade(count: int) -> tuple[float, float, float]:
     """Seconds of the processor that a run and a grading of its answers take, and megabytes at the grading's peak."""
     with tempfile.TemporaryDirectory() as name:
         write_project(Path(name), count)
-        ran, _ = _measure(name, "eval", "--out", "out.jsonl")
-        graded, peak = _measure(name, "grade", "--out", "graded.jsonl", "out.jsonl")
+        ran, _ = run_agentv(name, "eval", "--out", "out.jsonl", modules=MODULES)
+        graded, peak = run_agentv(name, "grade", "--out", "graded.jsonl", "out.jsonl", modules=MODULES)
         return ran, graded, peak
-
-
-def _measure(folder: str, *args: str) -> tuple[float, float]:
-    command = [sys.executable, "-c", CODE, *args]
-    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
-    seconds, peak = done.stdout.split()[-2:]
-    return float(seconds), int(peak) / 1024

@@ -57,6 +57,26 @@ PRINT_PEAK_KB = "print(next(int(line.split()[1]) for line in open('/proc/self/st
 """Not `ru_maxrss`, which a child begins with at the size of the process that started it."""
 
 
+def run_agentv(folder: str, *args: str, modules: str = "agentv.cli.eval") -> tuple[float, float]:
+    """Seconds of the processor that a command takes in a folder once these modules are imported, and its peak in MB."""
+    code = f"""
+import sys, time
+from agentv.__main__ import main
+import {modules}
+start = time.process_time()
+sys.argv = ["agentv", *sys.argv[1:], "cases.jsonl", "--workers", "10", "--quiet"]
+try:
+    main()
+finally:
+    print(time.process_time() - start)
+    {PRINT_PEAK_KB}
+"""
+    command = [sys.executable, "-c", code, *args]
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
+    seconds, peak = done.stdout.split()[-2:]
+    return float(seconds), int(peak) / 1024
+
+
 def peak_mb(code: str, *args: str) -> float:
     """The most memory that a fresh interpreter held while it ran `code`."""
     code += f"\n{PRINT_PEAK_KB}"

@@ -226,7 +226,8 @@ def test_a_click_is_not_lost_when_answers_come_in_the_middle_of_it(shown: Shown)
     page.send("Fetch.continueRequest", requestId=waiting["requestId"])
     page.wait("document.querySelector('.rows .c-answer').innerText")
     page.mouse("mouseReleased", *place)
-    page.wait("document.querySelector('.case h1')?.innerText === 'one'")
+    page.wait("document.querySelector('.case h1')")
+    assert page.text(".case h1") == "one"
 
 
 def test_a_new_trial_changes_the_row_that_is_there(shown: Shown) -> None:

@@ -12,7 +12,7 @@ import operator
 from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import compress
 from typing import Any, Literal
 
@@ -23,8 +23,7 @@ from agentv.results.groups import group_name
 from agentv.results.labels.file import answer_digest
 from agentv.results.labels.match import AnswerView, LabelBook, LabelledAnswer, last_of_each
 from agentv.results.labels.pairs import has_random, is_earlier, majority
-from agentv.results.merging.merge import read_run
-from agentv.results.read import read_result_blocks
+from agentv.results.merging.merge import read_views
 from agentv.results.run_files import RunFiles, files_of
 from agentv.stats.agreement import Figure
 from agentv.stats.correction import PairedCases, labelled_difference, powered_difference
@@ -105,20 +104,10 @@ def label_differences(
 
 def _read_answers(run: RunFiles, book: LabelBook, cluster: str | None) -> RunAnswers:
     found = RunAnswers(book)
-    for view in _views(run, AnswerView if cluster is None else _GroupedView):
+    for view in read_views(run, AnswerView if cluster is None else _GroupedView, _ignore):
         group = None if cluster is None else group_name(view, cluster)
         found.add(view, view.cluster if group is None else group)
     return found
-
-
-def _views(run: RunFiles, view: type[AnswerView]) -> Iterator[AnswerView]:
-    """Yield the results of a run that has been read before, so that all there is to say of it is said."""
-    paths = files_of(run)
-    if len(paths) > 1:
-        yield from (record.view for record in read_run(paths, view, lambda _: None))
-        return
-    for block in read_result_blocks(paths[0], view, lambda _: None):
-        yield from block.views
 
 
 class _Groups:
@@ -280,10 +269,8 @@ def _why_no_figure(found: _Tally) -> str:
 
 
 def _figure(figure: Figure) -> LabelFigure:
-    return LabelFigure(
-        value=figure.value,
-        ci_lower=figure.ci_lower,
-        ci_upper=figure.ci_upper,
-        method=figure.method,
-        note=figure.note,
-    )
+    return LabelFigure(**asdict(figure))
+
+
+def _ignore(_torn: Problem) -> None:
+    """Say nothing: the run was read before, and all there is to say of it was said then."""

@@ -6,9 +6,9 @@ turns of a conversation), two numbers for each such group.
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress
+from itertools import compress
 from pathlib import Path
 
 import msgspec
@@ -17,9 +17,8 @@ from agentv.errors import AgentvError, ConfigError
 from agentv.notices import warn
 from agentv.records import Problem
 from agentv.results.labels.file import LABELS, Label, LabelKey, NoLabels, answer_digest, read_labels
-from agentv.results.merging.merge import read_run
-from agentv.results.read import read_result_blocks
-from agentv.results.run_files import RunFiles, files_of, name_of
+from agentv.results.merging.merge import read_views
+from agentv.results.run_files import RunFiles, name_of
 from agentv.results.views import EvaluatorView, TrialView
 from agentv.scoring import verdict_of
 from agentv.stats.agreement import Clusters
@@ -198,7 +197,7 @@ def match_labels(
     else that is wrong with the files, `ConfigError` if there is no answer in them.
     """
     found = LabelMatches(book, is_seen=bytearray(len(book)), is_used=bytearray(len(book)))
-    for view in _views(files_of(run), book.has_none if only_labelled else None):
+    for view in read_views(run, AnswerView, skip=book.has_none if only_labelled else None):
         found.results += 1
         _add(found, view, evaluator)
     if not only_labelled and not found.has_answers:
@@ -206,12 +205,6 @@ def match_labels(
         hint = "labels are of answers; 'agentv eval' writes them, as 'candidate_answer'"
         raise ConfigError(what, file=name_of(run), hint=hint)
     return found
-
-
-def _views(paths: Sequence[Path], skip: Callable[[Sequence[AnswerView]], bool] | None) -> Iterator[AnswerView]:
-    if len(paths) > 1:
-        return (record.view for record in read_run(paths, AnswerView))
-    return chain.from_iterable(block.views for block in read_result_blocks(paths[0], AnswerView, skip=skip))
 
 
 def _add(found: LabelMatches, view: AnswerView, evaluator: str | None) -> None:

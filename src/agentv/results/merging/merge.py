@@ -24,6 +24,7 @@ from agentv.results.merging.merge_index import MergeIndex, Place
 from agentv.results.merging.shards import check_shards
 from agentv.results.merging.stamps import ShardStamp, StampChange
 from agentv.results.read import LEFT_OUT, Block, Record, View, read_result_blocks, read_results
+from agentv.results.run_files import RunFiles, files_of
 from agentv.results.views import CountedView, PlacedView
 
 MAX_SHOWN = 10
@@ -269,6 +270,22 @@ def open_results(paths: Sequence[Path]) -> BinaryIO:
     if len(paths) == 1:
         return paths[0].open("rb")
     return io.BufferedReader(_Stream(Merge(paths).lines()), READ_AHEAD)
+
+
+def read_views(
+    run: RunFiles,
+    view: type[View],
+    on_torn: Callable[[Problem], None] = warn,
+    *,
+    skip: Callable[[Sequence[View]], bool] | None = None,
+) -> Iterator[View]:
+    """Yield the results of a run, as `read_run` does, without their bytes; `skip` is told of the blocks of one file."""
+    paths = files_of(run)
+    if len(paths) > 1:
+        return (record.view for record in read_run(paths, view, on_torn))
+    return itertools.chain.from_iterable(
+        block.views for block in read_result_blocks(paths[0], view, on_torn, skip=skip)
+    )
 
 
 def read_run(
