@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_CODE = 130
+_MISSED_SECONDS = 1.0
+"""How often a wait without an event loop looks for a signal that did not interrupt it."""
 _cleanups: list[Callable[[], object]] = []
 _runs: list[Stop | EndOnCtrlC] = []
 
@@ -90,7 +92,8 @@ class EndOnCtrlC:
 
     def wait(self) -> None:
         """Return when Ctrl-C is pressed, or somebody calls `end`."""
-        self._event.wait()
+        while not self._event.wait(_MISSED_SECONDS):
+            pass  # a signal that arrived just before the wait is handled here
 
 
 @contextmanager
@@ -110,10 +113,37 @@ def stop_on_signal(task: asyncio.Task[object]) -> Iterator[Stop]:
     stop = Stop(task)
     _runs.append(stop)
     try:
-        yield stop
+        with _wake_up(task.get_loop()):
+            yield stop
     finally:
         stop.is_over = True
         _runs.remove(stop)
+
+
+@contextmanager
+def _wake_up(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Wake the event loop whenever a signal arrives.
+
+    Python runs a handler between two steps of the main thread. A signal that arrives just before the loop starts to
+    wait, or in another thread, does not end that wait: without this its handler would run after the next event,
+    which may never come.
+    """
+    if not any(signal.getsignal(number) is _on_signal for number in SIGNALS):
+        yield  # a program that uses agentv as a library has its own way to handle signals
+        return
+    import socket
+
+    read_end, write_end = socket.socketpair()
+    with read_end, write_end:
+        read_end.setblocking(False)
+        write_end.setblocking(False)
+        previous = signal.set_wakeup_fd(write_end.fileno(), warn_on_full_buffer=False)
+        loop.add_reader(read_end, read_end.recv, 4096)
+        try:
+            yield
+        finally:
+            loop.remove_reader(read_end)
+            signal.set_wakeup_fd(previous)
 
 
 def _on_signal(number: int, _frame: object) -> None:
