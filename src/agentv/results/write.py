@@ -63,17 +63,18 @@ class ResultFile:
 
 def create(path: Path, form: ResultFormat, clean: Redactor) -> tuple[ResultFile, Path | None]:
     """Create a results file; return it, and the new name of a regular file that was there already."""
-    backup = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise OutputError("--out is a folder", file=path, hint=f"name a file in it: {path / 'results.jsonl'}")
-        if path.is_file():
-            backup = _free_backup(path)
-            with path.open("rb") as file:
-                _lock(file.fileno(), path)
-                path.replace(backup)
-        return _open(path, form, clean, os.O_CREAT), backup
+        real = Path(os.path.realpath(path))  # a symlink stays, and so does what else it is the name of
+        if real.is_file():
+            backup = _free_backup(real)
+            with real.open("rb") as file:
+                _lock(file.fileno(), real)
+                real.replace(backup)
+            return _open(real, form, clean, os.O_CREAT, path), path.with_name(backup.name)
+        return _open(path, form, clean, os.O_CREAT, path), None
     except OSError as error:
         raise _cannot_write(error, path) from error
 
@@ -117,7 +118,8 @@ def create_new(folder: Path, stem: str, form: ResultFormat, clean: Redactor) -> 
         for number in range(1, 10_000):
             name = f"{stem if number == 1 else f'{stem}_{number}'}{form.suffixes[0]}"
             with contextlib.suppress(FileExistsError):
-                return _open(folder / name, form, clean, os.O_CREAT | os.O_EXCL)
+                path = folder / name
+                return _open(path, form, clean, os.O_CREAT | os.O_EXCL, path)
     except OSError as error:
         raise _cannot_write(error, folder) from error
     raise OutputError("no free name for a results file", file=folder, hint="name one with --out")
@@ -196,7 +198,8 @@ class EarlierFile:
         return ResultFile(self.path, self.form, self._clean, descriptor), shown
 
 
-def _open(path: Path, form: ResultFormat, clean: Redactor, flags: int) -> ResultFile:
+def _open(path: Path, form: ResultFormat, clean: Redactor, flags: int, shown: Path) -> ResultFile:
+    """Open a results file, which messages call `shown`."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | flags if not _is_pipe(path) else os.O_WRONLY, 0o644)
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -204,7 +207,7 @@ def _open(path: Path, form: ResultFormat, clean: Redactor, flags: int) -> Result
     except OutputError:
         os.close(descriptor)
         raise
-    return ResultFile(path, form, clean, descriptor)
+    return ResultFile(shown, form, clean, descriptor)
 
 
 def _is_pipe(path: Path) -> bool:

@@ -102,10 +102,10 @@ class Workspace:
         """Remember what is in the folder, for `compare`."""
         if self.path is not None:
             try:
-                self._before = before = Snapshot(os.fsencode(self.path))
+                before = Snapshot(os.fsencode(self.path))
                 await run_in_thread(before.take)
+                self._before = before
             except OSError as error:  # no room for temporary files, say
-                self._before = None
                 self.changes = FileChanges("", (f"file_changes: not told: {error.strerror or error}",))
 
     async def compare(self) -> FileChanges | None:
@@ -152,7 +152,8 @@ class Workspace:
     async def remove(self) -> None:
         """Remove the folder."""
         if self._before is not None:
-            self._before = None  # a thread may still be at it, and the file has no name
+            self._before.close()
+            self._before = None
         if (path := self.path) is not None:
             self.path = None
             await run_in_thread(lambda: remove_folder(path))
