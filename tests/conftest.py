@@ -10,20 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests.kits.processes import end_processes, kill_living, unique_nap
 from tests.kits.project import Write
-from tests.kits.time_limits import end_limits_when_reached
+from tests.kits.time_limits import REACHED, JumpingLoop
 
 ROOT = Path(__file__).parent.parent
 
 pytest_plugins = ["pytester"]  # which only works here, at the top
 
-# chance finds bugs on the desk of whoever makes a change; a build that was green should stay green
-settings.register_profile("build", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("build" if os.environ.get("CI") else "desk")
+# The same examples in every build: one that was green stays green. A developer's machine tries others each time.
+settings.register_profile(
+    "quick",
+    max_examples=25,
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("thorough", settings.get_profile("quick"), max_examples=300)
 
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"  # servers of tests are on loopback
 
@@ -33,12 +38,22 @@ sys.dont_write_bytecode = False  # until all tests are read: pytest's rewriting 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the sources, once for all processes.
+    """Choose how many examples property tests try, and compile the sources once for all processes.
 
-    Thousands of children import them, and where PYTHONDONTWRITEBYTECODE is set, each would compile them for itself.
+    Where PYTHONDONTWRITEBYTECODE is set, each child would compile the sources for itself.
     """
+    settings.load_profile("thorough" if "slow" in config.option.markexpr.split() else "quick")
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(ROOT / "src", quiet=2)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark property tests, and the browser tests of the slow tier."""
+    for item in items:
+        if is_hypothesis_test(getattr(item, "function", None)):
+            item.add_marker("prop")
+        if item.path.stem.endswith("_in_browser") and item.get_closest_marker("smoke") is None:
+            item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:
@@ -80,7 +95,10 @@ def nap() -> Iterator[str]:
 @pytest.fixture
 def reached(write: Write, monkeypatch: pytest.MonkeyPatch) -> str:
     """A command by which a target says that it is where its time is to be up: time limits do not go by the clock."""
-    return end_limits_when_reached(monkeypatch)
+    path = Path("reached").absolute()
+    monkeypatch.setenv(REACHED, str(path))
+    monkeypatch.setattr("asyncio.events.new_event_loop", lambda: JumpingLoop(path))
+    return f'echo >> "${REACHED}"'
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,11 @@ class Redactor:
         forms = {form for secret in plain if len(secret) >= MIN_LENGTH for form in _forms(secret)}
         self._forms = tuple(sorted(forms.union(self._forms), key=lambda form: (-form.length, form.part)))
 
+    def start_over(self, secrets: Iterable[str]) -> None:
+        """Mask these values, and none of those before."""
+        self._forms = ()
+        self.learn(secrets)
+
     @property
     def longest(self) -> int:
         """How many bytes the longest secret has in JSON in JSON in JSON."""

@@ -150,7 +150,7 @@ class Page:
         self.send("Page.navigate", url="about:blank")  # else another fragment of the same page is no new page
         self.wait("location.href === 'about:blank'")
         self.send("Page.navigate", url=address)
-        self.wait("document.documentElement.dataset.ready === 'yes'")
+        self.wait("document.documentElement?.dataset.ready === 'yes'")
 
     def js(self, expression: str) -> Any:
         """The value of an expression, or of the promise that it is."""

@@ -11,8 +11,12 @@ from typing import NamedTuple
 import click
 
 from agentv import cli
+from tests.kits.command_line import Ran, run_in_process
 
 ROOT = Path(__file__).parent.parent.parent
+SHELL_SIGNS = frozenset("|<>;&$*?~#`()")
+OWN_PROCESS = frozenset(("--cluster", "--collect-traces", "--otel", "view"))
+"""What uses the process as a whole: OpenTelemetry's global provider, workers, signals."""
 
 
 class Block(NamedTuple):
@@ -31,21 +35,29 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 def run_console(text: str) -> None:
     """Commands must print what stands below them, errors first; a line of `…` stands for the rest of it."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for line, expected in commands(text):
-        ran = subprocess.run(
-            ["/bin/sh", "-c", line],
-            env={**os.environ, "PATH": path, "GITHUB_ACTIONS": ""},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        ran = _run(line)
         printed = undated(ran.stderr + ran.stdout)
         shown, rest, _ = undated(expected).partition("…\n")
         assert printed.startswith(shown) if rest else printed == shown
         into = re.search(r" > ([^\s;]+)", line)
         assert Path(into[1]).read_text() if into else printed
+
+
+def _run(line: str) -> Ran:
+    """Run a line in a shell, or in this process if it is a plain command of agentv."""
+    words = shlex.split(line)
+    if words[0] == "agentv" and SHELL_SIGNS.isdisjoint(line) and OWN_PROCESS.isdisjoint(words):
+        return run_in_process(words[1:])
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return subprocess.run(
+        ["/bin/sh", "-c", line],
+        env={**os.environ, "PATH": path, "GITHUB_ACTIONS": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def undated(text: str) -> str:

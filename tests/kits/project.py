@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.kits.commands import run_agentv
+from tests.kits.command_line import run_apart, run_in_process
 
 Write = Callable[..., Path]
 
@@ -30,5 +30,12 @@ def flat(text: str) -> str:
 def agentv(
     *args: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
+    """The command line, in this process."""
+    return run_in_process(list(map(str, args)), cwd, env)
+
+
+def agentv_process(
+    *args: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
     """The command line in a process of its own."""
-    return run_agentv(list(map(str, args)), cwd, env)
+    return run_apart(list(map(str, args)), cwd, env)

@@ -13,7 +13,7 @@ from tests.kits.pages import a_result, save_results
 from tests.kits.viewer import Address
 
 Results = list[dict[str, Any]]
-IDLE = "document.documentElement.dataset.ready === 'yes' && document.querySelector('main').ariaBusy === 'false'"
+IDLE = "document.documentElement?.dataset.ready === 'yes' && document.querySelector('main').ariaBusy === 'false'"
 
 
 def answered(count: int, **fields: Any) -> Results:

@@ -3,6 +3,7 @@
 One file a command, imported when the command is called: `agentv --help` imports none of them.
 """
 
+import os
 import sys
 from typing import Any
 
@@ -92,6 +93,9 @@ class _Commands(Group):
 @click.version_option(__version__, message="agentv %(version)s")
 def agentv() -> None:
     """Evaluate AI agents: cases in YAML or JSONL in, scores you can compare out."""
+    from agentv.redact import clean, secrets_in
+
+    clean.start_over(secrets_in(os.environ))  # a process may run several commands, each with its own environment
 
 
 def run() -> None:

@@ -27,17 +27,17 @@ _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these, and a child would inherit that."""
 _INHERITED_MARKS = os.environb.get(_MARK_VARIABLE, b"")
 """We may be a child of another run."""
-_guardian = guardian.Guardian(GRACE_SECONDS)
+_guardians: dict[int, guardian.Guardian] = {}
+"""The guardian of this process, by process id: a fork has children of its own, and those of its parent are not its."""
 _numbers = itertools.count(1)
 
 
-def _begin_anew() -> None:
-    """Be a process of its own, with children of its own: those of the process that was forked are not ours."""
-    global _guardian  # noqa: PLW0603 - nobody else in the fork knows it
-    _guardian = guardian.Guardian(GRACE_SECONDS)
-
-
-os.register_at_fork(after_in_child=_begin_anew)
+def _own_guardian() -> guardian.Guardian:
+    """Return the guardian of this process, which is made on first use."""
+    own = _guardians.get(os.getpid())
+    if own is None:
+        own = _guardians[os.getpid()] = guardian.Guardian(GRACE_SECONDS)
+    return own
 
 
 class ProcessResult(NamedTuple):
@@ -68,21 +68,22 @@ async def run_process(
         code = await child.wait()
     finally:
         child.close()
-    _guardian.sweep()
+    _own_guardian().sweep()
     return ProcessResult(code, Output() if isinstance(stdout, int) else stdout.output(), stderr.output())
 
 
 def kill_all() -> None:
     """Kill every child and everything that any of them has left behind, at once."""
-    _guardian.kill_all()
+    _own_guardian().kill_all()
 
 
 async def end_orphans() -> None:
     """End what children that have exited left behind outside of their groups."""
-    if not _guardian.is_started:
+    own = _own_guardian()
+    if not own.is_started:
         return  # there were no children
     end = time.monotonic() + 2 * GRACE_SECONDS
-    while _guardian.end_orphans() and time.monotonic() < end:
+    while own.end_orphans() and time.monotonic() < end:
         await asyncio.sleep(0.02)
 
 
@@ -97,11 +98,12 @@ class _Child:
         destinations: tuple[Destination, Destination],
     ):
         loop = asyncio.get_running_loop()
-        self._mark = _guardian.mark + b"%d/" % next(_numbers)
+        self._guardian = _own_guardian()
+        self._mark = self._guardian.mark + b"%d/" % next(_numbers)
         marks = _INHERITED_MARKS + self._mark
         actions = [_NO_INPUT if stdin is None else (os.POSIX_SPAWN_DUP2, stdin, 0)]
         self._pipes: list[Pipe] = []
-        _guardian.start()
+        self._guardian.start()
         try:
             for descriptor, destination in enumerate(destinations, 1):
                 if not isinstance(destination, int):
@@ -122,7 +124,7 @@ class _Child:
         finally:
             for pipe in self._pipes:
                 os.close(pipe.write_end)
-        _guardian.add(self._pid, self._mark)
+        self._guardian.add(self._pid, self._mark)
         self._is_guarded = True
         self._status: int | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -191,7 +193,7 @@ class _Child:
 
     def _release(self) -> None:
         self._is_guarded = False
-        _guardian.remove(self._pid)
+        self._guardian.remove(self._pid)
 
 
 def _call_on_exit(pid: int, loop: asyncio.AbstractEventLoop, callback: Callable[[int], None]) -> None:
