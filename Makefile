@@ -1,11 +1,12 @@
 # Everything runs in a virtual environment in this folder, made on first use.
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest -q -n logical --dist worksteal
 # The commit that `make bench` compares with; the parent of HEAD if it is empty.
 BASE ?=
 demo_step = @echo '$$ agentv $(1)'; cd .demo && ../$(BIN)/agentv $(1)
 
-.PHONY: demo test lint types collect unit bench bench-peers schemas picture clean
+.PHONY: demo test test-slow test-all lint types collect unit slow coverage bench bench-peers schemas picture clean
 
 demo: .venv/demo.stamp
 	@rm -rf .demo && cp -R examples/first .demo
@@ -23,6 +24,11 @@ test: lint
 	$(MAKE) --no-print-directory -j2 types collect
 	$(MAKE) --no-print-directory unit
 
+test-slow: .venv/dev.stamp .venv/browser.stamp
+	$(PYTEST) -m "slow or prop"
+
+test-all: test test-slow
+
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -30,12 +36,20 @@ lint: .venv/dev.stamp
 types: .venv/dev.stamp
 	$(BIN)/mypy
 
-# pytest rewrites the modules of tests as it reads them: once here, while mypy runs, and not in each process of `unit`
+# pytest rewrites test modules as it reads them: do it once here, while mypy runs, and not in each process of `unit`
 collect: .venv/dev.stamp
-	@$(BIN)/pytest -q --collect-only >/dev/null || true # `unit` tells what is wrong
+	@$(BIN)/pytest -q --collect-only >/dev/null || true # `unit` reports what is wrong
 
 unit: .venv/dev.stamp .venv/browser.stamp
-	$(BIN)/pytest -q -n 6 --dist worksteal
+	$(PYTEST) -m "not slow"
+
+# Both tiers, subprocesses included. Results are in .coverage and htmlcov/.
+coverage: .venv/dev.stamp .venv/browser.stamp
+	$(BIN)/coverage erase
+	-$(BIN)/coverage run -m pytest -q -n logical --dist worksteal -m "not slow"
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+	$(BIN)/coverage html --quiet
 
 bench: .venv/dev.stamp .venv/browser.stamp
 	AGENTV_BENCH_BASE=$(or $(BASE),$(AGENTV_BENCH_BASE)) $(BIN)/python -m benchmarks
@@ -50,7 +64,7 @@ picture: .venv/dev.stamp .venv/browser.stamp
 	$(BIN)/python scripts/picture.py
 
 clean:
-	rm -rf .venv .venv-peers .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-peers .coverage .coverage.* htmlcov .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

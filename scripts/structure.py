@@ -8,6 +8,7 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "agentv"
@@ -51,10 +52,16 @@ def modules() -> dict[str, ast.Module]:
     return {name: ast.parse(path.read_text()) for name, path in zip(names, paths, strict=True)}
 
 
-def imports(tree: ast.Module) -> Iterator[str]:
-    """Yield the modules of ours that a module imports, those aside that only type checkers need."""
-    only_for_types = {node for block in ast.walk(tree) if _is_type_checking(block) for node in ast.walk(block)}
-    for node in ast.walk(tree):
+@cache
+def imports(tree: ast.Module) -> tuple[str, ...]:
+    """Return the modules of ours that a module imports, those aside that only type checkers need."""
+    return tuple(_find_imports(tree))
+
+
+def _find_imports(tree: ast.Module) -> Iterator[str]:
+    statements = [node for node in ast.walk(tree) if isinstance(node, ast.If | ast.ImportFrom)]
+    only_for_types = {node for block in statements if _is_type_checking(block) for node in ast.walk(block)}
+    for node in statements:
         if isinstance(node, ast.ImportFrom) and node not in only_for_types and node.module:
             if node.module == "agentv":
                 yield from (alias.name for alias in node.names if not alias.name.startswith("__"))

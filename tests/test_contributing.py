@@ -52,11 +52,13 @@ def run(folder: Path, *args: str) -> "subprocess.CompletedProcess[str]":
     return ran
 
 
+@pytest.mark.slow
 def test_the_tests_of_what_was_added_pass(copy: Path) -> None:
     ran = run(copy, "-m", "pytest", "-q", "-p", "no:xdist", "tests")
     assert ran.stdout.splitlines()[-1].startswith("4 passed")
 
 
+@pytest.mark.slow
 def test_the_structure_stands(copy: Path) -> None:
     assert "imports that point up: 0\n" in run(copy, "scripts/structure.py").stdout
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.kits.docs import ROOT
 
 COLUMNS = 80
@@ -58,6 +60,7 @@ def test_it_shows_why_cases_fail_and_ends_with_the_comparison(tmp_path: Path) ->
     assert [line for line in wide if not line.startswith("note: ")] == []  # a terminal gets notes in several lines
 
 
+@pytest.mark.slow
 def test_it_can_be_run_again_and_leaves_nothing_that_git_sees(tmp_path: Path) -> None:
     a_checkout(tmp_path)
 

@@ -20,10 +20,13 @@ def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("__pycache__", ".agentv"))
     monkeypatch.chdir(copy)
     if copy.name == "extending":
-        monkeypatch.setenv("PYTHONPATH", str(request.getfixturevalue("extension")))
+        extension: Path = request.getfixturevalue("extension")
+        monkeypatch.setenv("PYTHONPATH", str(extension))
+        monkeypatch.syspath_prepend(extension)
     return copy
 
 
+@pytest.mark.slow
 def test_an_example_prints_what_its_page_says(example: Path) -> None:
     found = [block.text for block in blocks(example / "README.md") if block.language == "console"]
     assert found, "the README has no console block"

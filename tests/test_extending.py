@@ -110,7 +110,7 @@ class Settings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @pytest.fixture
 def installed(extension: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(extension))
+    monkeypatch.syspath_prepend(extension)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def wrong(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     write("site/wrong.py", WRONG)
     write("site/wrong-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: wrong\nVersion: 1.0\n")
     write("site/wrong-1.0.dist-info/entry_points.txt", ENTRY_POINTS)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.syspath_prepend(tmp_path / "site")
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def vault(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     write("site/vault.py", VAULT)
     write("site/vault-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: vault\nVersion: 1.0\n")
     write("site/vault-1.0.dist-info/entry_points.txt", "[agentv.providers]\nvault = vault:Settings\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.syspath_prepend(tmp_path / "site")
 
 
 def vault_run(write: Write, settings: str, **environment: str) -> tuple[dict[str, Any], str, str]:
@@ -336,6 +336,7 @@ def test_settings_of_a_package_say_what_they_pass_on_and_whether_a_model_is_aske
     assert f"{file}:2:3: error: evaluators[0]: wrong: not that" in agentv("validate", file).stdout
 
 
+@pytest.mark.slow
 def test_the_package_passes_its_own_tests(extension: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(extension)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests")]

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentv import AgentvError, EvalCase, Problem, collect_warnings, load_eval_cases
@@ -108,10 +108,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz")
 
 
-lenient = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@lenient
 @given(st.sampled_from([".jsonl", ".yaml"]), st.binary(max_size=200))
 @example(".yaml", b"\x00")
 @example(".yaml", b"a: \xc2\x85 b\n- x")
@@ -122,14 +118,12 @@ def test_random_bytes(folder: Path, suffix: str, data: bytes) -> None:
     assert loading == checking
 
 
-@lenient
 @given(mutated(".jsonl"))
 def test_mutated_jsonl(folder: Path, data: bytes) -> None:
     loading, checking = verdicts(folder, ".jsonl", data)
     assert loading == checking
 
 
-@lenient
 @given(mutated(".yaml"))
 def test_mutated_yaml(folder: Path, data: bytes) -> None:
     loading, checking = verdicts(folder, ".yaml", data)

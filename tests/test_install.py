@@ -3,6 +3,11 @@
 import re
 from importlib.metadata import Distribution, distribution
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
 MOST_DISTRIBUTIONS, MOST_BYTES = 12, 25_000_000
 
 

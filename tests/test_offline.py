@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.kits.project import Write
 
 NO_NETWORK = """
@@ -27,6 +29,7 @@ QUICKSTART = (
 )
 
 
+@pytest.mark.slow
 def test_the_quickstart_needs_no_network(write: Write) -> None:
     folder = write("blocked/sitecustomize.py", NO_NETWORK).parent
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.kits.docs import ROOT, blocks
@@ -97,6 +98,7 @@ def repository(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_workflow_of_the_docs_shards_merges_compares_and_comments(tmp_path: Path) -> None:
     found = [block.text for block in blocks(ROOT / "docs" / "sharding.md") if block.text.startswith("# .github/")]
     workflow = yaml.safe_load(found[0])

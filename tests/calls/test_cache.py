@@ -284,6 +284,7 @@ def test_clear_goes_through_a_link(write: Write) -> None:
     assert Path(".agentv/cache").is_symlink()
 
 
+@pytest.mark.slow
 def test_large_files_that_a_command_names_are_not_read_without_the_cache(write: Write) -> None:
     with Path(write("model.gguf", "")).open("wb") as file:
         file.truncate(400 << 20)

@@ -11,6 +11,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from tests.kits.model_servers import Answer, Reply, Says, model_server
 from tests.kits.processes import PATIENCE_SECONDS
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case
@@ -137,6 +139,7 @@ def run(write: Write, count: int) -> tuple[Server, int, list[dict[str, Any]], fl
     return faulty, most, results, int(ran.stdout.split()[-1]) / 1024
 
 
+@pytest.mark.slow
 def test_fifty_workers_and_two_thousand_requests_with_random_faults(write: Write) -> None:
     _, _, few, little = run(write, 200)
     assert len(few) == 200

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentv import AgentvError, Message, collect_warnings, load_eval_cases
@@ -24,7 +24,6 @@ class Dumper(yaml.SafeDumper):
 Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?$|0o[0-7]+$"), None)
 
 
-@settings(max_examples=150, deadline=None)
 @given(files, st.booleans())
 def test_the_same_content_in_both_formats_gives_equal_cases(
     tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, Any]], flow: bool
@@ -160,6 +159,7 @@ def peak_kb(path: Path, cases: int) -> int:
     return peak
 
 
+@pytest.mark.slow
 def test_memory_stays_flat(tmp_path: Path) -> None:
     small, large = peak_kb(tmp_path / "small.jsonl", 10_000), peak_kb(tmp_path / "large.jsonl", 200_000)
     assert large - small < 10_000

@@ -11,6 +11,9 @@ from tests.kits.project import Write, agentv, flat
 from tests.kits.runs import start
 from tests.kits.vendor_batches import BatchProject, is_batch, journaled
 
+pytestmark = pytest.mark.slow
+
+
 IDS = ("a", "b", "c", "d")
 
 

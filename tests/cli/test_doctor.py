@@ -17,7 +17,7 @@ import pytest
 from agentv import __version__
 from agentv.cli.setup.doctor import EXTRAS
 from tests.kits.processes import start_process
-from tests.kits.project import Write, agentv
+from tests.kits.project import Write, agentv, agentv_process
 
 SECRET = "sk-never-to-be-seen-anywhere"
 EVAL = "evalcases: [{id: a, expected_outcome: b, input: c, evaluators: [{type: contains, value: x}]}]"
@@ -272,6 +272,6 @@ def test_a_target_on_the_network_has_no_healthcheck_and_its_package_is_tried(wri
     ran = agentv("doctor")
     assert (ran.returncode, "healthcheck" in ran.stdout) == (0, False)
     write("openai/__init__.py", "raise RuntimeError('built for another machine')")
-    ran = agentv("doctor", env={**os.environ, "PYTHONPATH": "."})
+    ran = agentv_process("doctor", env={**os.environ, "PYTHONPATH": "."})
     assert ran.returncode == 1
     assert "the 'openai' package cannot be imported: RuntimeError: built for another machine" in ran.stdout

@@ -197,6 +197,7 @@ def test_a_folder_that_cannot_be_one(args: list[str], said: str, write: Write, t
     assert files_in(tmp_path) == {"a.txt": b"mine"}
 
 
+@pytest.mark.slow
 def test_a_project_from_an_installed_wheel(tmp_path: Path) -> None:
     """With nothing of the source tree around: the templates are in the wheel."""
     root = Path(__file__).parent.parent.parent

@@ -115,6 +115,7 @@ def test_results_without_verdict_dataset_and_target_are_shown_by_what_they_have(
     assert [row.split(",")[5] for row in table] == ["verdict", "fail", "pass"]
 
 
+@pytest.mark.slow
 def test_show_holds_little_of_a_large_file(project: Write) -> None:
     line = {"eval_id": "x", "score": 0.5, "verdict": "fail", "candidate_answer": "a" * 2000, "timestamp": "t"}
     for name, count in (("small.jsonl", 100), ("large.jsonl", 40_000)):

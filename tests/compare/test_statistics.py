@@ -561,6 +561,7 @@ except SystemExit:
 """
 
 
+@pytest.mark.slow
 def test_memory_grows_by_less_than_40_mb_from_20_000_to_200_000_pairs(write: Write) -> None:
     peaks = []
     for count in (20_000, 200_000):

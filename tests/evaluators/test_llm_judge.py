@@ -127,6 +127,7 @@ NO_JUDGEMENTS: list[tuple[Answer, str]] = [
 """What a judge may say, and why that is no judgement."""
 
 
+@pytest.mark.slow
 def test_after_three_tries_the_score_is_0_and_says_why(write: Write) -> None:
     replies = [said for said, _ in NO_JUDGEMENTS]
     for (said, reason), (result, asked) in zip(NO_JUDGEMENTS, grade_each(write, *replies), strict=True):
@@ -344,6 +345,7 @@ def test_a_judge_that_is_not_ready_stops_the_run_before_it_starts(write: Write) 
     )
 
 
+@pytest.mark.slow
 def test_waiting_for_the_judges_of_others_is_not_counted_as_the_target_s_time(write: Write) -> None:
     evaluators = [{"type": "llm_judge", "name": f"judge-{n}"} for n in range(6)]
     with openai_server(lambda body: GOOD, seconds=0.5) as server:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentv.cases.guidelines import Config
@@ -22,13 +22,11 @@ def fits(value: Any, type_: Any) -> bool:
     return True
 
 
-@settings(max_examples=250, deadline=None)
 @given(spoiled())
 def test_cases(case: dict[str, Any]) -> None:
     assert fits(case, CaseRecord) == (not list(find_misfits(case, CaseRecord)))
 
 
-@settings(max_examples=250, deadline=None)
 @given(st.data())
 def test_settings(data: st.DataObject) -> None:
     type_ = data.draw(st.sampled_from([FileRecord, Config, *map(settings_type, sorted(BUILT_IN))]))

@@ -67,7 +67,7 @@ def package(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     write("site/notes.py", PACKAGE)
     write("site/notes-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: notes\nVersion: 1.0\n")
     write("site/notes-1.0.dist-info/entry_points.txt", ENTRY_POINTS)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.syspath_prepend(tmp_path / "site")
     write("a.txt", "NOTES\ncapital of France? -> Paris\nnothing\nhigh five? -> yes\n")
 
 
@@ -122,6 +122,6 @@ def test_the_example_in_the_docs(write: Write, tmp_path: Path, monkeypatch: pyte
     write("site/my_package/notes.py", code)
     write("site/my_package-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
     write("site/my_package-1.0.dist-info/entry_points.txt", f"[agentv.importers]\n{name} = {path}\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.syspath_prepend(tmp_path / "site")
     write("a.txt", "NOTES\ncapital of France? -> Paris\n")
     assert imported("a.txt") == [{"id": "note-2", "expected_outcome": "Paris", "input": "capital of France?"}]

@@ -92,6 +92,7 @@ def test_a_row_that_makes_no_case_is_skipped_with_the_reason_and_its_place(write
     assert [(row["id"], row["input"]) for row in rows] == [("row-1", "two\nlines"), ("row-4", "fine")]
 
 
+@pytest.mark.slow
 def test_a_cell_of_50_mb_is_read_and_is_too_long_for_a_line_of_an_eval_file(write: Write) -> None:
     write("a.csv", "question,answer\n" + "x" * 50_000_000 + ",a\n" + "y" * 10_000_000 + ",b\n")
     said = run_import("a.csv")
@@ -253,6 +254,7 @@ def test_nothing_is_overwritten_unless_asked(write: Write) -> None:
     assert len(imported("a.csv")) == 1
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_with_the_number_of_rows(write: Write) -> None:
     program = f"import sys; from agentv.cli import agentv\ntry: agentv()\nexcept SystemExit: pass\n{PRINT_PEAK_KB}"
     peaks = []

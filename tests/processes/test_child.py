@@ -139,6 +139,7 @@ def test_a_child_that_closes_its_output_early_is_waited_for() -> None:
     assert (finished.code, finished.stdout.tail) == (4, b"first\n")
 
 
+@pytest.mark.slow
 def test_a_gigabyte_of_output_does_not_fill_memory(write: Write) -> None:
     code = (
         "import asyncio, os\nfrom agentv.processes.child import run_process\n"
@@ -216,6 +217,7 @@ def start_fifty(write: Write, nap: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.slow
 def test_an_interruption_leaves_none_of_fifty_children(write: Write, nap: str, number: int) -> None:
     run = start_fifty(write, nap)
     run.send_signal(number)
@@ -263,6 +265,7 @@ def test_a_child_without_its_environment_ends_with_agentv_too(write: Write, nap:
     assert run.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_run_inside_of_a_run_leaves_nothing_either(write: Write, nap: str) -> None:
     write("inner/targets.yaml", target(f"setsid {nap} & {nap}"))
     write("inner/cases.jsonl", [a_case("a", evaluators=[ANY])])

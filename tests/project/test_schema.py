@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentv import AgentvError, collect_warnings, load_eval_cases
@@ -32,7 +32,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("schema")
 
 
-@settings(max_examples=250, deadline=None)
 @given(spoiled())
 def test_a_line_of_jsonl_is_accepted_by_both_or_by_none(folder: Path, case: dict[str, Any]) -> None:
     path = folder / "lines.jsonl"
@@ -40,7 +39,6 @@ def test_a_line_of_jsonl_is_accepted_by_both_or_by_none(folder: Path, case: dict
     assert VALIDATORS["case"].is_valid(case) == loads(path)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.fixed_dictionaries({}, optional={"evalcases": files | junk, "execution": junk, "dataset": junk, "x": junk}))
 def test_a_yaml_file_is_accepted_by_both_or_by_none(folder: Path, value: dict[str, Any]) -> None:
     path = folder / "file.yaml"
@@ -59,7 +57,6 @@ good = st.sampled_from(["x", 1, 2.5, {}, ["a"], {"type": "http", "url": "u"}, {"
 BEYOND_A_SCHEMA = ("url: must begin with http://",)
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_a_target_is_accepted_by_both_or_by_none(folder: Path, data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(FIELDS), max_size=4, unique=True))

@@ -57,6 +57,7 @@ def test_only_selected_cases_run(project: PytestProject) -> None:
 NAMES = ["geo::france", "geo::v1.2", "poems", "geo::a::b[x::y]", "geo", "::odd", "end::"]
 
 
+@pytest.mark.slow
 def test_every_id_can_be_named_on_the_command_line_whatever_signs_it_has(project: PytestProject) -> None:
     cases = [{"id": name, "expected_outcome": "x", "input": "Paris"} for name in NAMES]
     checks = {"evaluators": [{"type": "contains", "value": "Paris"}]}
@@ -124,6 +125,7 @@ def test_tests_have_the_place_of_their_case(project: PytestProject) -> None:
     assert "('evals/capitals.yaml', 5, 'norway')" in project.run("--collect-only", "-s")  # lines count from 0 there
 
 
+@pytest.mark.slow
 def test_the_fixture_passes_fails_or_says_that_it_cannot_tell(project: PytestProject) -> None:
     project("tests/test_plain.py", FIXTURE)
     printed = project.run("-v", "tests", code=1)

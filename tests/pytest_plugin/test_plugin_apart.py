@@ -7,6 +7,9 @@ import pytest
 
 from tests.kits.pytest_projects import EVALS, FIXTURE, PytestProject, calls, outcomes, results
 
+pytestmark = pytest.mark.slow
+
+
 PYTEST_8 = Path(sys.prefix) / "pytest-8"
 """Where `make` puts the oldest pytest that the plugin is for."""
 

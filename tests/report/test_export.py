@@ -127,6 +127,7 @@ def test_what_cannot_be_exported(write: Write, content: str | None, args: list[s
     assert before is None or Path("r.jsonl").read_text() == before
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_with_the_number_of_results(write: Write) -> None:
     program = f"import sys; from agentv.cli import agentv\ntry: agentv(standalone_mode=False)\nexcept SystemExit: pass\n{PRINT_PEAK_KB}"
     peaks = []

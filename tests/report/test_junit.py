@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.kits.project import Write, agentv
+from tests.kits.project import Write, agentv_process
 from tests.kits.reports import evaluate, project
 
 
@@ -42,6 +42,6 @@ def test_a_junit_file_that_cannot_be_written_is_said(write: Write) -> None:
     Path("folder").mkdir()
     assert "folder: --junit is a folder" in evaluate("--junit", "folder", code=2)
     assert not Path("out.jsonl").exists()
-    ran = agentv("eval", "evals", "--out", "/dev/stdout", "--junit", "junit.xml")
+    ran = agentv_process("eval", "evals", "--out", "/dev/stdout", "--junit", "junit.xml")
     assert ran.returncode == 2
     assert "--junit needs results in a regular file" in ran.stderr

@@ -295,6 +295,7 @@ write_report([Path(sys.argv[1])], Path(sys.argv[1]).with_suffix(".html"))
 """
 
 
+@pytest.mark.slow
 def test_memory_stays_flat(tmp_path: Path) -> None:
     peaks = []
     for count in (500, 20_000):

@@ -73,6 +73,7 @@ def test_the_health_of_the_judges_is_in_the_page(show: Open, tmp_path: Path) -> 
     )
 
 
+@pytest.mark.smoke
 def test_a_run_at_a_glance(show: Open) -> None:
     page = show(few())
     assert page.text("h1") == "40% passed (95%: 12 to 77%), mean 0.54."
@@ -134,6 +135,7 @@ def test_filters(show: Open, query: str, ids: list[str]) -> None:
     assert page.text(".status").startswith(f"{len(ids)} of 5 cases")
 
 
+@pytest.mark.smoke
 def test_the_filter_says_what_it_understood(show: Open) -> None:
     page = show(few(), fragment="#q=verdict:fail%20score%3C%20verdict:bda%20seine")
     assert page.texts(".chip") == [
@@ -163,6 +165,7 @@ def test_sorting_by_a_column_and_what_the_address_holds(show: Open) -> None:
     assert page.ids[-1] == "broken"  # of which nobody knows
 
 
+@pytest.mark.smoke
 def test_a_case_opens_by_mouse_and_shows_why(show: Open) -> None:
     page = show(few())
     page.click(".rows .row:nth-child(5) .c-answer")
@@ -189,6 +192,7 @@ def test_a_case_opens_by_mouse_and_shows_why(show: Open) -> None:
     page.wait("!document.querySelector('.case').hidden")
 
 
+@pytest.mark.smoke
 def test_keys(show: Open) -> None:
     page = show(few())
 
@@ -231,6 +235,7 @@ def test_keys(show: Open) -> None:
     is_open("judged")
 
 
+@pytest.mark.smoke
 def test_permalinks(show: Open) -> None:
     odd = "a b&c=d#e/%20ü?"
     results = [a_result(odd), a_result("twin", dataset="one"), a_result("twin", 0.2, dataset="two")]
@@ -274,6 +279,7 @@ def test_trials_share_a_row(show: Open) -> None:
     assert page.texts(".trials button") == ["✓ pass trial 1, 1.00", "✗ fail trial 2, 0.00", "✓ pass trial 3, 1.00"]
 
 
+@pytest.mark.smoke
 def test_two_runs_begin_with_the_verdict_and_what_flipped(show: Open) -> None:
     before = [a_result(f"c{n}", 0.2, candidate_answer="I do not know that") for n in range(20)]
     after = [a_result(f"c{n}", 0.9, candidate_answer="I do know that well") for n in range(20)]
@@ -331,6 +337,7 @@ def test_hostile_text_stays_text(show: Open, payload: str) -> None:
     )
 
 
+@pytest.mark.smoke
 def test_a_policy_keeps_out_what_text_alone_would_not(show: Open) -> None:
     page = show(few())
     got = page.js(

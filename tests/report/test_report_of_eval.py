@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.kits.project import Write, agentv
+from tests.kits.project import Write, agentv, agentv_process
 from tests.kits.reports import evaluate, project
 
 
@@ -46,6 +46,7 @@ def test_a_run_that_is_stopped_before_its_first_result_writes_no_page_and_says_s
         "agent.py",
         "import os, signal, time\ndef answer(question):\n    os.kill(os.getpid(), signal.SIGTERM)\n    time.sleep(60)\n",
     )
-    told = evaluate("--report", "page.html", code=130)
-    assert "there are no results, so no report was written\n" in told
+    ran = agentv_process("eval", "evals", "--out", "out.jsonl", "--report", "page.html")
+    assert ran.returncode == 130
+    assert "there are no results, so no report was written\n" in ran.stderr
     assert not Path("page.html").exists()

@@ -372,6 +372,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_size_of_results(write: Write) -> None:
     peaks = []
     for count in (500, 2000):

@@ -44,6 +44,7 @@ def costs(path: str = "out.jsonl") -> list[float]:
 
 
 @pytest.mark.parametrize("workers", [1, 50])
+@pytest.mark.slow
 def test_a_run_ends_within_a_case_per_worker_of_its_budget_and_goes_on(write: Write, workers: int) -> None:
     with model_server(vendor, seconds=0.01) as server:
         project(write, server, cases=300)

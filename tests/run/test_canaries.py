@@ -17,6 +17,9 @@ from tests.kits.agents import NOTES
 from tests.kits.model_servers import VENDORS, Answer, Reply, Says, Server, model_server
 from tests.kits.project import Write, a_case, agentv
 
+pytestmark = pytest.mark.slow
+
+
 FLAGS = ("--dump-prompts", "--dump-traces", "--include-trace", "--cache", "--verbose", "--max-retries", "1")
 ODD = "ca'na\"ry\\of/odd+signs&é-"
 """What a key can look like at worst."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.kits.processes import PATIENCE_SECONDS, start_process, wait_until
-from tests.kits.project import PRINT_PEAK_KB, Write, a_case
+from tests.kits.project import PRINT_PEAK_KB, Write, a_case, agentv_process
 from tests.kits.runs import HELLO, MOCK, SLOW, evaluate, results, start, wait_for_results
 
 
@@ -48,6 +48,7 @@ def some(write: Write, cases: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "yaml"])
+@pytest.mark.slow
 def test_a_run_that_is_killed_many_times_ends_with_every_id_exactly_once(some: Path, form: str) -> None:
     out, end = Path(f"out.{form}"), {"jsonl": b"}\n", "yaml": b"\n...\n"}[form]
     dice = random.Random(7)
@@ -272,6 +273,7 @@ def test_an_interruption_stops_cleanly(some: Path, number: signal.Signals) -> No
     assert f"{300 - done} not run" in out
 
 
+@pytest.mark.slow
 def test_a_target_that_never_waits_does_not_shut_signals_out(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(100_000)])
@@ -309,7 +311,8 @@ def test_a_target_that_will_not_stop_holds_nobody_up(write: Write, source: str) 
     assert run.returncode == 130
     assert "1 not run" in out
     assert "Traceback" not in err
-    ran = evaluate(path, "--out", "o.jsonl", "--agent-timeout", "0.3", expect=1)
+    ran = agentv_process("eval", path, "--out", "o.jsonl", "--agent-timeout", "0.3")
+    assert ran.returncode == 1
     assert "timed out after 0.3 s" in ran.stdout
 
 
@@ -418,6 +421,7 @@ def test_places_that_cannot_be_written_to(write: Write) -> None:
     assert "this folder cannot be made: File exists" in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_when_nobody_listens(write: Write) -> None:
     write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 20}\n")
     path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(10)])
@@ -431,8 +435,20 @@ def test_a_run_goes_on_when_nobody_listens(write: Write) -> None:
 def test_results_may_go_to_a_pipe(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
-    ran = evaluate(path, "--out", "/dev/stdout", "--quiet")
+    ran = agentv_process("eval", path, "--out", "/dev/stdout", "--quiet")
+    assert ran.returncode == 0
     assert json.loads(ran.stdout.splitlines()[0])["eval_id"] == "test-1"
+
+
+def test_a_symlink_stays_when_its_file_becomes_a_backup(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    path = write("a.jsonl", [a_case(evaluators=[HELLO])])
+    write("shared/old.jsonl", "{}\n")
+    Path("o.jsonl").symlink_to("shared/old.jsonl")
+    evaluate(path, "--out", "o.jsonl")
+    assert Path("o.jsonl").is_symlink()
+    assert len(results("shared/old.jsonl")) == 1
+    assert Path("shared/old.jsonl.bak").read_text() == "{}\n"
 
 
 def test_a_reader_who_has_seen_enough(write: Write) -> None:
@@ -467,6 +483,7 @@ def peak_kb(path: Path) -> int:
     return int(run.stdout.split()[-1])
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_whatever_the_answers_size(write: Write) -> None:
     write("agent.py", "def answer(question):\n    return 'hello' * 20_000\n")
     write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
@@ -477,6 +494,7 @@ def test_memory_stays_flat_whatever_the_answers_size(write: Write) -> None:
     assert many - few < 10_000
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_when_each_case_has_evaluators_of_its_own(write: Write) -> None:
     write("targets.yaml", MOCK)
     few, many = (

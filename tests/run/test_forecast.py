@@ -186,6 +186,7 @@ RUBRIC = {"type": "composite", "evaluators": [{"type": "rubric", "rubrics": ["It
 
 
 @pytest.mark.parametrize(("judging", "each"), [({"type": "llm_judge"}, 1), (SEVERAL, 4), (RUBRIC, 1)])
+@pytest.mark.slow
 def test_judgements_that_the_cache_has_are_no_calls(write: Write, judging: Any, each: int) -> None:
     with model_server(vendor) as server:
         project(write, server, judging=judging)
@@ -291,6 +292,7 @@ def test_a_run_that_could_not_start_has_no_plan(write: Write) -> None:
         assert "is less than one case" in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_plan_of_many_cases_takes_no_more_memory(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: openai, model: m, api_key: k, pricing: {output: 1}}]")
     write(".agentv/runs/x.json", json.dumps({"run_id": "x", "status": "done"}))  # so that history is looked for

@@ -212,6 +212,7 @@ CHECKERS = {
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
+@pytest.mark.slow
 def test_users_code_is_checked_by(checker: str, write: Write) -> None:
     """What is right has no error in any checker of types, and what is wrong has one in each line."""
     write("user.py", USERS_CODE)

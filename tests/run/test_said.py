@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kits.processes import PATIENCE_SECONDS
-from tests.kits.project import Write, a_case
+from tests.kits.project import Write, a_case, agentv_process
 from tests.kits.runs import HELLO, MOCK, evaluate, results, start
 
 AGENT = "def answer(question):\n    return 'hello'\n"
@@ -169,7 +169,8 @@ def test_no_backup_is_overwritten(project: Write) -> None:
 
 
 def test_results_on_stdout(project: Write) -> None:
-    ran = evaluate("a.jsonl", "--out", "-")
+    ran = agentv_process("eval", "a.jsonl", "--out", "-")
+    assert ran.returncode == 0, ran.stderr
     assert [json.loads(line)["eval_id"] for line in ran.stdout.splitlines()] == ["a", "b"]
     assert "SUMMARY" in ran.stderr
     assert "Results:" not in ran.stderr

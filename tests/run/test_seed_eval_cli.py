@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.kits.cases import ONE_LINE, SAME_IN_YAML
-from tests.kits.project import Write, a_case, agentv, flat
+from tests.kits.project import Write, a_case, agentv, agentv_process, flat
 from tests.kits.runs import HELLO, MOCK, evaluate, results, run_one
 
 AGENT = """
@@ -122,7 +122,7 @@ def test_lazy_dotenv_loading(project: Write) -> None:
     assert run_one(path, "--target", "key")["candidate_answer"] == "root"
     project("evals/.env", "ONLY_IN_DOTENV=near\n")
     assert run_one(path, "--target", "key")["candidate_answer"] == "near"
-    ran = agentv(
+    ran = agentv_process(
         "eval", path, "--target", "key", "--out", "o.jsonl", "--verbose", env={"ONLY_IN_DOTENV": "set", "PATH": ""}
     )
     assert results("o.jsonl")[0]["candidate_answer"] == "set"

@@ -26,6 +26,7 @@ def _handles(pid: int, number: signal.Signals) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="tells by /proc when a handler is set")
 @pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.slow
 def test_a_signal_at_any_moment_ends_with_130(write: Write, number: signal.Signals) -> None:
     write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 2}\n")
     write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(40)])

@@ -229,6 +229,7 @@ async def answer(request):
 
 
 @pytest.mark.parametrize("form", ["jsonl", "yaml"])
+@pytest.mark.slow
 def test_a_run_with_trials_that_is_killed_ends_with_each_exactly_once(write: Write, form: str) -> None:
     write("targets.yaml", SLOW)
     path = write("a.jsonl", [a_case(f"case-{n}", evaluators=[HELLO]) for n in range(40)])
@@ -457,6 +458,7 @@ def test_the_order_in_which_results_come_in_changes_nothing(scores: list[list[fl
         assert getattr(mixed, name) == getattr(sorted_, name)
 
 
+@pytest.mark.slow
 def test_what_is_held_of_a_case_is_a_number_once_its_trials_are_in() -> None:
     def held(runs_of_cases: list[tuple[int, int]]) -> int:
         """Bytes for each of 20,000 cases."""

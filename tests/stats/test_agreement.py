@@ -103,6 +103,7 @@ def test_cases_that_belong_together_widen_the_interval() -> None:
 
 
 @pytest.mark.parametrize(("truth", "judge", "kappa_there"), [(0.5, (0.9, 0.8), 0.7), (0.8, (0.9, 0.8), 0.6512)])
+@pytest.mark.slow
 def test_the_interval_of_kappa_covers_it(truth: float, judge: tuple[float, float], kappa_there: float) -> None:
     """A hundred labels; 2,000 runs must cover 0.92, and chance has its part in few."""
     dice, runs = random.Random(7), 100

@@ -39,6 +39,7 @@ LEAST = 0.94
 
 
 @pytest.mark.parametrize("setting", OWN_LABELS, ids=str)
+@pytest.mark.slow
 def test_labels_of_the_same_run_cover_the_truth(setting: Setting) -> None:
     found = coverage(corrected_by_own_labels, setting)
     assert found.share >= LEAST
@@ -46,6 +47,7 @@ def test_labels_of_the_same_run_cover_the_truth(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("setting", OTHER_LABELS, ids=str)
+@pytest.mark.slow
 def test_labels_of_other_runs_cover_the_truth(setting: Setting) -> None:
     found = coverage(corrected_by_other_labels, setting)
     assert found.share >= LEAST

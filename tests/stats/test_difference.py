@@ -45,6 +45,7 @@ FEW = "no case has labels of both runs, drawn at random, of answers that differ"
 
 
 @pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.slow
 def test_the_intervals_cover_the_true_difference(name: str) -> None:
     found = pair_coverage(SETTINGS[name])
     assert found.corrected >= LEAST

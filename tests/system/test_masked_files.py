@@ -52,6 +52,7 @@ def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
     assert sorted(path.name for path in ours.iterdir()) == ["below", "link", "same"]
 
 
+@pytest.mark.slow
 def test_memory_stays_flat(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\nfrom agentv.redact import Redactor\n"

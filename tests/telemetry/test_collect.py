@@ -18,7 +18,7 @@ from agentv.telemetry import collector
 from tests.kits.agents import Agents
 from tests.kits.otel import COMMAND, FUNCTION, POST, SERVER, command_project, traced_case
 from tests.kits.processes import start_process
-from tests.kits.project import Write, agentv, flat
+from tests.kits.project import Write, agentv, agentv_process, flat
 from tests.kits.runs import evaluate, results
 
 COLLECT = ("--collect-traces", "--include-trace", "--out", "out.jsonl")
@@ -26,6 +26,13 @@ COLLECT = ("--collect-traces", "--include-trace", "--out", "out.jsonl")
 
 def run(path: Path, *args: str, expect: int = 0) -> list[dict[str, Any]]:
     evaluate(path, *COLLECT, *args, expect=expect)
+    return results("out.jsonl")
+
+
+def run_apart(path: Path, *args: str) -> list[dict[str, Any]]:
+    """The results of a run in a process of its own: functions set OpenTelemetry's global provider, once per process."""
+    ran = agentv_process("eval", path, *COLLECT, *args)
+    assert ran.returncode == 0, ran.stderr
     return results("out.jsonl")
 
 
@@ -116,7 +123,7 @@ def test_functions_see_the_span_of_the_case_and_need_no_exporter(write: Write) -
     write("targets.yaml", json.dumps({"targets": entries}))
     path = write("cases.jsonl", [traced_case(f"c{number}") for number in range(20)])
     for target in ("default", "threaded"):
-        found = run(path, "--target", target, "--workers", "10")
+        found = run_apart(path, "--target", target, "--workers", "10")
         assert [result["score"] for result in found] == [1.0] * 20
         assert {tuple(tools(result)) for result in found} == {("find", "book")}
 
@@ -281,7 +288,7 @@ def told(question):
     write("agent.py", FUNCTION + fails_at_first)
     entry = {"name": "default", "provider": "python", "function": "agent.py:told"}
     write("targets.yaml", json.dumps({"targets": [entry]}))
-    (result,) = run(write("cases.jsonl", [traced_case("one")]), "--max-retries", "1")
+    (result,) = run_apart(write("cases.jsonl", [traced_case("one")]), "--max-retries", "1")
     assert (result["attempt"], result["score"]) == (2, 1.0), result
     assert tools(result) == ["find", "book"]
     assert result["trace_id"] == result["candidate_answer"].strip() != Path("tried").read_text()
@@ -341,6 +348,7 @@ def test_a_cached_answer_is_asked_for_again_if_it_has_no_trace(write: Write) -> 
     assert Path("calls").read_text() == ".."
 
 
+@pytest.mark.slow
 def test_on_a_cluster_each_worker_collects(write: Write) -> None:
     path = command_project(write, *(traced_case(f"c{number}") for number in range(6)), agent=POST + POST_TWO)
     found = run(path, "--cluster", "local:2", "--workers", "2")

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -317,7 +317,6 @@ def test_many_connections_that_say_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert names(collect(send)) == ["t0"]
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(["traces", "logs"]), st.booleans())
 def test_any_bytes_are_telemetry_or_an_error_of_their_own(data: bytes, signal: str, is_json: bool) -> None:
     try:

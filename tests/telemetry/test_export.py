@@ -20,6 +20,8 @@ from tests.kits.processes import PATIENCE_SECONDS
 from tests.kits.project import Write, a_case, flat
 from tests.kits.runs import results
 
+pytestmark = pytest.mark.slow
+
 ERROR = 2
 PASSES, FAILS = (
     {"name": "says", "type": "contains", "value": "hello"},
@@ -376,6 +378,7 @@ def test_the_span_that_a_target_is_told_is_that_of_the_case(write: Write) -> Non
     assert told == f"00-{case.trace_id.hex()}-{case.span_id.hex()}-01"
 
 
+@pytest.mark.slow
 def test_results_of_a_cluster_are_sent_by_the_driver(write: Write) -> None:
     path = a_project(write, *(a_case(f"c{number}", execution={"evaluators": [PASSES]}) for number in range(6)))
     with otlp_server() as server:
@@ -406,6 +409,7 @@ def test_without_the_option_nothing_of_it_is_imported(write: Write) -> None:
     path = a_project(write)
     script = f"""
 import asyncio, sys, agentv
+
 asyncio.run(agentv.evaluate({str(path)!r}, target="agent"))
 print([name for name in sys.modules if name.startswith(("opentelemetry", "agentv.telemetry.")) ])
 """

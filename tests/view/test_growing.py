@@ -170,6 +170,7 @@ print(index.results, next(int(line.split()[1]) for line in open("/proc/self/stat
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     peaks = {}
     for count in (1_000, 200_000):

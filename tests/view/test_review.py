@@ -292,6 +292,7 @@ assert review.show(review.state.count - 1).case.answer
 """
 
 
+@pytest.mark.slow
 def test_memory_is_flat() -> None:
     """Twenty times as many answers take a few numbers each, and not their texts."""
     peaks = []

@@ -64,6 +64,7 @@ def test_undo_of_skips_that_were_shown_again(review: Review) -> None:
     assert found.words == ["pass", "retracted", "fail", "pass"]
 
 
+@pytest.mark.smoke
 def test_a_double_click_labels_one_answer(review: Review) -> None:
     found = review(answered(3))
     found.click(".review-buttons .pass")
@@ -172,6 +173,7 @@ def test_nothing_that_the_page_receives_tells_who_answered_or_what_was_made_of_i
         assert [body for body in data if word in body] == []
 
 
+@pytest.mark.smoke
 def test_a_label_is_on_disk_before_the_next_case_is_asked_for(review: Review) -> None:
     found = review(answered(6))
     found.page.send("Fetch.enable", patterns=[{"urlPattern": "no-such-address"}])

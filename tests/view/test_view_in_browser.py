@@ -73,6 +73,7 @@ def append(path: Path, results: Results) -> None:
     subprocess.run([sys.executable, "-c", code, str(path)], input=text, text=True, check=True)
 
 
+@pytest.mark.smoke
 def test_the_list_of_runs(shown: Shown) -> None:
     for day in (1, 2, 3):
         shown.write(f"eval_{day}", dated(a_run(20, seed=day, better=day / 20), day))
@@ -119,6 +120,7 @@ def test_new_runs_appear_in_the_list(shown: Shown) -> None:
     assert page.js("document.querySelector('.runs tbody tr:nth-child(2)').isClickedOn")
 
 
+@pytest.mark.smoke
 def test_from_the_list_to_a_run_to_a_case_and_back(shown: Shown) -> None:
     shown.write("eval_1", [a_result("good"), a_result("bad", 0.1, candidate_answer="Lyon, I think")])
     page = shown.open()
@@ -186,6 +188,7 @@ def test_runs_without_a_case_in_common_are_told(shown: Shown) -> None:
     page.wait("document.querySelector('.notice.failed')?.innerText.includes('No eval_id is in both')")
 
 
+@pytest.mark.smoke
 def test_a_run_grows_in_the_page_and_nothing_moves(shown: Shown) -> None:
     results = a_run(300)
     path = shown.write("eval_1", results[:200])

@@ -56,8 +56,7 @@ def stopped(agents: Agents, *args: str, **streams: list[dict[str, Any]]) -> dict
     agents.write("targets.yaml", json.dumps({"targets": [entry]}))
     questions = [(name, [{"role": "user", "content": name}]) for name in streams]
     agents.write("cases.jsonl", [a_case(name, input_messages=asked, evaluators=[ANY]) for name, asked in questions])
-    workers = ("--workers", str(len(streams)))
-    agents.ran = evaluate("cases.jsonl", "--out", "out.jsonl", "--include-trace", *workers, *args, expect=1)
+    agents.ran = evaluate("cases.jsonl", "--out", "out.jsonl", "--include-trace", *args, expect=1)
     return {found["eval_id"]: found for found in results("out.jsonl")}
 
 

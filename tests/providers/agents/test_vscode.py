@@ -80,6 +80,7 @@ def test_a_half_written_answer_is_never_read(vscode: Agents) -> None:
     wait_until(Path("alive").exists)
 
 
+@pytest.mark.slow
 def test_cases_run_one_after_another(vscode: Agents) -> None:
     script = "(HERE / 'open').mkdir()\ntime.sleep(0.2)\n(HERE / 'open').rmdir()\nanswer('Paris')"
     found = edits(vscode, script).run("--workers", "3", ids=("a", "b", "c"))
@@ -110,6 +111,7 @@ def test_what_can_go_wrong_is_an_error_of_the_case(vscode: Agents, script: str, 
     assert (found["error"], found["failure"]) == (error, "target")
 
 
+@pytest.mark.slow
 def test_an_answer_that_does_not_come_is_a_timeout_and_the_command_is_ended(vscode: Agents, nap: str) -> None:
     vscode.settings |= {"timeout_seconds": 0.5}
     edits(vscode, f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsubprocess.run({nap.split()!r})")

@@ -309,6 +309,7 @@ def test_a_long_list_of_missing_ids_goes_into_a_file(write: Write) -> None:
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_batch_is_read_as_a_stream(write: Write) -> None:
     """The answers of the longer run take 80 MB on disk."""
     peaks = []

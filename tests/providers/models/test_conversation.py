@@ -33,7 +33,7 @@ from tests.kits.model_servers import (
     nobody_there,
 )
 from tests.kits.processes import PATIENCE_SECONDS
-from tests.kits.project import Write, a_case, agentv
+from tests.kits.project import Write, a_case, agentv, agentv_process
 from tests.kits.runs import evaluate, results
 
 every_vendor = pytest.mark.parametrize("vendor", (*VENDORS, *RESPONSES))
@@ -227,7 +227,7 @@ def test_a_package_that_is_broken_stops_the_run(write: Write) -> None:
     with model_server(lambda _: "Paris") as server:
         write("targets.yaml", json.dumps({"targets": [server.target("openai")]}))
     write("a.jsonl", [a_case("a", evaluators=[{"type": "contains", "value": "Paris"}])])
-    ran = agentv("eval", "a.jsonl", env={**os.environ, "PYTHONPATH": "."})
+    ran = agentv_process("eval", "a.jsonl", env={**os.environ, "PYTHONPATH": "."})
     assert ran.returncode == 2
     assert "the 'openai' package cannot be imported: ModuleNotFoundError: No module named 'nothing_of" in ran.stderr
     assert "pip install --upgrade 'openai>=1.60'" in ran.stderr
@@ -471,6 +471,7 @@ SDKS = {package for _, package in PACKAGES}
 
 
 @pytest.mark.parametrize(("vendor", "package"), PACKAGES)
+@pytest.mark.slow
 def test_only_the_package_of_a_target_that_is_asked_is_imported(vendor: str, package: str, write: Write) -> None:
     """Validating imports none of them, and so does a run that asks others."""
     with model_server(lambda _: "Paris") as server:

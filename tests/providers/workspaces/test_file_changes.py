@@ -260,6 +260,7 @@ def test_a_diff_of_10_mb_is_cut_at_a_line_with_a_note(here: Path) -> None:
     assert found.notes == ("file_changes is cut at 200 kB, in big.txt: it leaves out up to 1 more files",)
 
 
+@pytest.mark.slow
 def test_texts_of_very_many_lines_are_not_held_as_lines(here: Path) -> None:
     write("many", "x\n" * 3_000_000)
     tracemalloc.start()
@@ -303,6 +304,7 @@ def test_texts_that_take_long_to_compare_are_shown_as_changed_as_a_whole(here: P
     assert diff.endswith("\n end\n")
 
 
+@pytest.mark.slow
 def test_50000_files_are_compared(here: Path) -> None:
     for folder in range(50):
         Path(f"{folder}").mkdir()

@@ -410,6 +410,7 @@ def test_ctrl_c_runs_after_each_and_leaves_nothing(write: Write, nap: str, tempo
     assert left(temporary) == []
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_what_the_next_run_removes(write: Write, temporary: Path) -> None:
     """At most the workspaces of the cases in flight are left, and they are gone after the next run."""
     project = Project(write, "echo two > a.txt; sleep 0.05; echo done", keep_workspaces="failed")

@@ -183,6 +183,7 @@ def test_two_targets_may_give_the_same_answer(write: Write) -> None:
     assert list(found.stale) == []
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_results(write: Write) -> None:
     """Forty megabytes of answers, of which two have labels."""
     row = json.dumps(a_result("case-0", answer="x" * 2000))

@@ -27,6 +27,7 @@ PAIRS = [("openai", "anthropic"), ("anthropic", "gemini"), ("gemini", "azure"), 
 
 
 @pytest.mark.parametrize(("vendor", "judge"), PAIRS if KILLS > 10 else PAIRS[:1])
+@pytest.mark.slow
 def test_kills_at_random_moments_neither_lose_nor_repeat_anything(write: Write, vendor: str, judge: str) -> None:
     dice = random.Random(f"{vendor} {os.environ.get('AGENTV_TEST_SEED', '20')}")
     server = start_batch_server(polls=3, seconds=0.02, order="reversed")

@@ -15,6 +15,9 @@ from tests.kits.project import Write, agentv
 from tests.kits.runs import evaluate, results, start
 from tests.kits.vendor_batches import BatchProject, is_batch, journaled
 
+pytestmark = pytest.mark.slow
+
+
 IDS = ("a", "b", "c", "d")
 PENDING = Path(".agentv/batches/pending")
 

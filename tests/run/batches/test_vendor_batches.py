@@ -3,16 +3,20 @@
 import json
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentv.providers.models.batches import openai
+from agentv.providers.models.batches.api import BatchLimits
 from tests.kits.batch_servers import BatchServer, batch_server
 from tests.kits.processes import PATIENCE_SECONDS, wait_until
 from tests.kits.project import Write, agentv, flat
 from tests.kits.runs import evaluate, results, start
 from tests.kits.vendor_batches import BatchProject, is_batch, journaled
+
+pytestmark = pytest.mark.slow
+
 
 VENDORS = ["openai", "openai-responses", "azure", "anthropic", "gemini"]
 IDS = ("a", "b", "c", "d", "e", "f")
@@ -223,12 +227,8 @@ def test_answers_of_the_cache_are_not_submitted(project: BatchProject) -> None:
 
 
 def test_batches_are_split_below_the_limits(project: BatchProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
-    project.write(
-        "sitecustomize.py",
-        "from agentv.providers.models.batches import openai\n"
-        "openai.OpenAIBatches.__init__.__defaults__ = (openai.BatchLimits(requests=3, bytes=200_000_000),)\n",
-    )
+    limits = BatchLimits(requests=3, bytes=200_000_000)
+    monkeypatch.setattr(openai.OpenAIBatches.__init__, "__defaults__", (limits,))
     found = project.run()
     assert all(map(is_batch, found.values()))
     assert sorted(len(batch["custom_ids"]) for batch in project.server.state()["batches"]) == [2, 2, 2]

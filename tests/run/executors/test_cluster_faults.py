@@ -11,10 +11,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.kits.clusters import Cluster, a_project, an_environment, calls, children, is_living
 from tests.kits.processes import wait_until
 from tests.kits.project import Write
 from tests.kits.runs import evaluate, results, start, wait_for_results
+
+pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("AGENTV_TEST_KILLS", "4"))
 """How often a worker is killed; 50 are promised."""
@@ -225,6 +229,7 @@ def test_a_full_disk_stops_the_run_cleanly(write: Write) -> None:
 
 NEVER_READY = """
 import sys, time
+
 
 class Held:
     def find_spec(self, name, path=None, target=None):

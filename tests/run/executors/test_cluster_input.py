@@ -11,6 +11,8 @@ from tests.kits.clusters import Cluster, a_project, an_environment, calls
 from tests.kits.project import Write, a_case, agentv, flat
 from tests.kits.runs import ECHO, evaluate, start, target, wait_for_results
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("address", "message"),

@@ -26,6 +26,8 @@ from tests.kits.processes import living, wait_until
 from tests.kits.project import Write, a_case, agentv
 from tests.kits.runs import ANY, evaluate, results, start, target, wait_for_results
 
+pytestmark = pytest.mark.slow
+
 VOLATILE = ("timestamp", "run_id", "execution_metrics", "trace_summary")
 
 
@@ -237,6 +239,7 @@ def test_a_command_in_a_worker_is_ended_with_the_run(write: Write, nap: str) -> 
 
 FROM_PYTHON = """
 import asyncio, agentv
+
 
 async def main():
     prefix = "hello "

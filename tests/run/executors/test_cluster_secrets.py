@@ -9,10 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from tests.kits.clusters import Cluster, a_project, an_environment, cluster_case
 from tests.kits.processes import PATIENCE_SECONDS
 from tests.kits.project import Write, agentv
 from tests.kits.runs import ANY, results, start, target, wait_for_results
+
+pytestmark = pytest.mark.slow
+
 
 CANARY = "canary-5e3f9a1c7d2b"
 PAGES = (

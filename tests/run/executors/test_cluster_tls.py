@@ -10,6 +10,9 @@ from tests.kits.clusters import Cluster, a_project, an_environment
 from tests.kits.project import Write, agentv
 from tests.kits.runs import results
 
+pytestmark = pytest.mark.slow
+
+
 CANARY = "canary-71c0d9e2ab44"
 
 

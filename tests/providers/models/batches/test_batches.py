@@ -396,6 +396,7 @@ def test_a_file_may_have_all_that_the_vendor_takes_and_no_more(vendor: str, limi
 
 
 @each_vendor
+@pytest.mark.slow
 def test_a_large_batch_is_not_held_in_memory(vendor: str, path: Path) -> None:
     """Neither while it is sent nor while its results are read: 50 MB in 2,000 lines."""
     question = "x" * 25_000
