@@ -1,9 +1,9 @@
-"""For judges in Python that `code_judge` runs: read the case, return a score.
+"""Helper for Python code judges: read the case from stdin, write the score to stdout.
 
 from agentv.judge import main
 
 def score(candidate_answer, expected_outcome):
-    return {"score": 1.0 if "Paris" in candidate_answer else 0.0}
+    return "Paris" in candidate_answer
 
 main(score)
 """
@@ -17,37 +17,63 @@ from typing import Any
 
 
 def main(function: Callable[..., Any]) -> None:
-    """Call the function with those fields of the case that its parameters name, and print what it returns.
+    """Call the function with the fields of the case that its parameters name, and print the score that it returns.
 
-    It may return a number, a bool, or a mapping with `score` and, if you like, `hits`, `misses`, `reasoning` and
-    `details`. A single parameter of another name gets the whole case.
+    It may return a number, a bool, or a mapping with `score` and, optionally, `hits`, `misses`, `reasoning` and
+    `details`. A function with `**kwargs` gets all the fields. A single parameter that is not the name of a field gets
+    the whole case as a mapping.
     """
     payload = json.load(sys.stdin)
-    parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        found = function(**payload)
-    elif len(parameters) == 1 and not set(parameters) & set(payload):
-        found = function(payload)
-    else:
-        found = function(**{name: payload[name] for name in parameters if name in payload})
-    score = found if isinstance(found, dict) else {"score": float(found)}
+    score = _call(function, payload)
+    if not isinstance(score, dict):
+        score = {"score": float(score)}
     json.dump(score, sys.stdout)
 
 
+def _call(function: Callable[..., Any], payload: dict[str, Any]) -> Any:
+    """Call the function with the fields that it asks for and return its result."""
+    parameters = inspect.signature(function).parameters
+    kinds = [parameter.kind for parameter in parameters.values()]
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        return function(**payload)
+    named_fields = [name for name in parameters if name in payload]
+    if len(parameters) == 1 and not named_fields:
+        return function(payload)
+    arguments = {name: payload[name] for name in named_fields}
+    return function(**arguments)
+
+
 def ask(question: str, system_prompt: str | None = None, target: str | None = None) -> str:
-    """Return the judge target's answer to a question; the judge must be set up with `target: {max_calls: …}`."""
+    """Return the judge target's answer to a question.
+
+    The code judge must be configured with `target: {max_calls: …}`. Raise `RuntimeError` if it is not, or if the call
+    fails.
+    """
+    # Imported here: most judges never call a target, and these modules are slow to import.
     from urllib.error import HTTPError
     from urllib.request import ProxyHandler, Request, build_opener
 
-    body = {"question": question, "system_prompt": system_prompt, "target": target}
     try:
-        url, token = os.environ["AGENTV_TARGET_PROXY_URL"], os.environ["AGENTV_TARGET_PROXY_TOKEN"]
+        url = os.environ["AGENTV_TARGET_PROXY_URL"]
+        token = os.environ["AGENTV_TARGET_PROXY_TOKEN"]
     except KeyError:
         raise RuntimeError("set this judge up with 'target: {max_calls: …}', so that it may ask") from None
-    data = json.dumps({name: value for name, value in body.items() if value is not None}).encode()
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    body = {"question": question}
+    if system_prompt is not None:
+        body["system_prompt"] = system_prompt
+    if target is not None:
+        body["target"] = target
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/json",
+    }
+    request = Request(f"{url}/invoke", json.dumps(body).encode(), headers)
+    # The server is on loopback: ignore the HTTP proxies that the environment configures.
+    opener = build_opener(ProxyHandler({}))
     try:
-        with build_opener(ProxyHandler({})).open(Request(f"{url}/invoke", data, headers)) as answer:
-            return str(json.load(answer)["rawText"])
+        with opener.open(request) as response:
+            answer = json.load(response)
     except HTTPError as error:
-        raise RuntimeError(f"{error.code}: {json.load(error).get('error', '')}") from None
+        message = json.load(error).get("error", "")
+        raise RuntimeError(f"{error.code}: {message}") from None
+    return str(answer["rawText"])
