@@ -1,4 +1,4 @@
-"""Planted answers whose verdicts are known: what a judge makes of them tells what its scores are worth."""
+"""Canaries: planted answers whose correct verdict is known, to measure how reliable a judge is."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -29,7 +29,8 @@ WORTHLESS = (
 
 def canaries_of(case: EvalCase, other: str = "") -> Iterator[Canary]:
     """Yield the answers to plant in a case; `other` is the reference answer of another case, if there is one."""
-    if reference := reference_answer(case).strip():
+    reference = reference_answer(case).strip()
+    if reference:
         yield Canary("the reference answer", reference, must_pass=True)
         if other and other != reference:
             yield Canary("the reference answer of another case", other)
@@ -37,5 +38,6 @@ def canaries_of(case: EvalCase, other: str = "") -> Iterator[Canary]:
 
 
 def plant(canary: Canary, case: EvalCase, request: ProviderRequest) -> Exchange:
-    """Return the exchange in which a planted answer is what the target said."""
-    return Exchange(case=case, request=request, response=ProviderResponse(text=canary.text))
+    """Return an exchange in which the canary is the target's answer."""
+    response = ProviderResponse(text=canary.text)
+    return Exchange(case=case, request=request, response=response)

@@ -1,8 +1,9 @@
-"""Calls of judges -> how many they were and what they cost, by judge. What comes from a cache is no call."""
+"""Counts judge calls, and what they cost, per judge. Answers from the cache are not counted."""
 
 import time
 from collections.abc import Iterable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -12,92 +13,120 @@ from agentv.protocols import Provider
 from agentv.records import JudgeMetrics, ProviderRequest, ProviderResponse, TokenUsage
 
 N = TypeVar("N", int, float)
+Expense = tuple[TokenUsage | None, float | None]
+"""The tokens and the cost in US dollars of one answer, as far as they are known."""
 
 
 class MeterState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a meter has counted, by judge."""
+    """The counts of a meter, per judge."""
 
     calls: dict[str, int] = {}
-    answers: dict[str, list[tuple[TokenUsage | None, float | None]]] = {}
+    answers: dict[str, list[Expense]] = {}
     seconds: dict[str, float] = {}
 
 
 class JudgeMeter:
-    """Counts the calls of judges. A call that fails costs nothing, as far as is known."""
+    """Counts judge calls. A failed call is assumed to cost nothing unless it reports a partial answer."""
 
-    def __init__(self, known: "MeterState | None" = None) -> None:
-        """`known` is what was counted before."""
-        self._calls: dict[str, int] = dict(known.calls) if known else {}
-        self._answers: dict[str, list[tuple[TokenUsage | None, float | None]]] = dict(known.answers) if known else {}
-        self._seconds: dict[str, float] = dict(known.seconds) if known else {}
+    def __init__(self, known: MeterState | None = None) -> None:
+        """Continue from the counts in `known`, if given."""
+        start = known or MeterState()
+        self._calls = dict(start.calls)
+        self._answers = dict(start.answers)
+        self._seconds = dict(start.seconds)
 
-    def state(self) -> "MeterState":
-        """Return what was counted so far, to be written down."""
-        return MeterState(calls=self._calls, answers=self._answers, seconds=self._seconds)
+    def state(self) -> MeterState:
+        """Return the current counts, to be saved."""
+        return MeterState(
+            calls=self._calls,
+            answers=self._answers,
+            seconds=self._seconds,
+        )
 
     def wrap(self, name: str, provider: Provider) -> Provider:
-        """Return a judge's provider, whose calls are counted."""
-        return _Counted(name, provider, self)
+        """Return a provider that counts the calls of a judge."""
+        return _MeteredProvider(name, provider, self)
 
     def called(self, name: str) -> None:
         """Count a call of a judge."""
         self._calls[name] = self._calls.get(name, 0) + 1
 
     def took(self, name: str, seconds: float) -> None:
-        """Count the time of a call, whether or not it has failed."""
+        """Add the duration of a call, successful or not."""
         self._seconds[name] = self._seconds.get(name, 0.0) + seconds
 
     def answered(self, name: str, response: ProviderResponse) -> None:
-        """Count what a call has cost."""
-        self._answers.setdefault(name, []).append((response.token_usage, response.cost_usd))
+        """Add the tokens and the cost of an answer."""
+        expenses = self._answers.setdefault(name, [])
+        expenses.append((response.token_usage, response.cost_usd))
 
     @property
     def metrics(self) -> dict[str, JudgeMetrics] | None:
-        """What each judge took; None if none was asked."""
-        return {name: self._metrics(name, calls) for name, calls in self._calls.items()} or None
+        """The totals of each judge; None if no judge was called."""
+        if not self._calls:
+            return None
+        return {name: self._metrics_of(name) for name in self._calls}
 
-    def _metrics(self, name: str, calls: int) -> JudgeMetrics:
-        answers = self._answers.get(name, [])
-        used = [usage for usage, _ in answers if usage is not None]
-        usage = None
-        if used:
-            usage = TokenUsage(input=_sum(each.input for each in used), output=_sum(each.output for each in used))
+    def _metrics_of(self, name: str) -> JudgeMetrics:
+        expenses = self._answers.get(name, [])
+        costs = [cost for _, cost in expenses]
+        usages = [usage for usage, _ in expenses if usage is not None]
+        seconds = self._seconds.get(name, 0.0)
         return JudgeMetrics(
-            calls=calls,
-            token_usage=usage,
-            cost_usd=_sum(cost for _, cost in answers),
-            duration_ms=round(1000 * self._seconds.get(name, 0.0), 3),
+            calls=self._calls[name],
+            token_usage=_total_usage(usages),
+            cost_usd=_sum(costs),
+            duration_ms=round(1000 * seconds, 3),
         )
 
 
+def _total_usage(usages: list[TokenUsage]) -> TokenUsage | None:
+    """Return the sum of the token counts; None if no answer reported any."""
+    if not usages:
+        return None
+    return TokenUsage(
+        input=_sum(usage.input for usage in usages),
+        output=_sum(usage.output for usage in usages),
+    )
+
+
 def _sum(values: Iterable[N | None]) -> N | None:
-    """Return the sum; None if there is nothing to add, or one of the values is not known."""
+    """Return the sum of the values; None if there are none, or if one of them is unknown."""
     total: N | None = None
     for value in values:
         if value is None:
             return None
-        total = value if total is None else total + value
+        if total is None:
+            total = value
+        else:
+            total += value
     return total
 
 
-class _Counted:
-    def __init__(self, name: str, provider: Provider, meter: JudgeMeter):
-        self._name, self._provider, self._meter = name, provider, meter
+@dataclass(frozen=True)
+class _MeteredProvider:
+    """Counts the calls that it forwards to the provider of a judge."""
+
+    name: str
+    provider: Provider
+    meter: JudgeMeter
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        self._meter.called(self._name)
+        self.meter.called(self.name)
         start = time.perf_counter()
         try:
-            response = await self._provider.invoke(request)
+            response = await self.provider.invoke(request)
         except ProviderError as error:
-            if error.partial is not None:  # which is paid for
-                self._meter.answered(self._name, error.partial)
+            if error.partial is not None:
+                # A partial answer is billed although the call failed.
+                self.meter.answered(self.name, error.partial)
             raise
         finally:
-            self._meter.took(self._name, time.perf_counter() - start)
-        self._meter.answered(self._name, response)
+            seconds = time.perf_counter() - start
+            self.meter.took(self.name, seconds)
+        self.meter.answered(self.name, response)
         return response
 
 
 judge_meter: ContextVar[JudgeMeter | None] = ContextVar("judge_meter", default=None)
-"""Counts the calls of judges for the answer that is being scored."""
+"""The meter of the answer that is being scored in this task."""

@@ -1,11 +1,12 @@
-"""The judges of one evaluator: a request -> one score, whoever is asked and however often.
+"""The judges of one evaluator: send a request to each of them and combine their judgements into one score.
 
-Each judge of the panel is asked `repeats` times. Judgements become one score by their mean; what each of them was is
-in `details`, where the health of the judges is read from.
+Each judge of the panel is called `repeats` times. The score is the mean of the judgements. Each single judgement is
+recorded in `details`, from which judge health is computed.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -17,24 +18,24 @@ from agentv.judges.deferral import settle
 from agentv.judges.prompt import prompts_of, with_new_fence
 from agentv.judges.reply import BadJudgement, JudgeReply, ask_judge
 from agentv.protocols import EvaluatorContext, JudgeTarget
-from agentv.records import ProviderRequest, Score, Verdict
+from agentv.records import Json, ProviderRequest, Score, Verdict
 from agentv.scoring import verdict_of
 
 MAX_REPEATS = 100
 Name = Annotated[str, Meta(min_length=1)]
 JudgeNames = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
-"""One target that judges, or several."""
+"""The name of one judge target, or of several."""
 Repeats = Annotated[int, Meta(ge=1, le=MAX_REPEATS)]
 Parse = Callable[[str], Score]
 
 
 class Judgement(NamedTuple):
-    """What one judge said when it was asked once."""
+    """The outcome of calling one judge once."""
 
     judge: str
     score: Score
     reply: JudgeReply | None = None
-    """How its reply was come by; None if there is none that can be used."""
+    """How the reply was obtained; None if no reply was usable."""
 
     @property
     def is_usable(self) -> bool:
@@ -44,110 +45,219 @@ class Judgement(NamedTuple):
     def verdict(self) -> Verdict:
         return self.score.verdict or verdict_of(self.score.score)
 
+    @property
+    def clamped_score(self) -> float:
+        """The score, limited to the range from 0 to 1."""
+        return min(1.0, max(0.0, self.score.score))
 
+
+Judgements = Sequence[Judgement]
+
+
+@dataclass(frozen=True)
 class JudgePanel:
-    """The judges that an evaluator asks, and how often it asks each of them."""
+    """The judges of an evaluator, and how many times each of them is called."""
 
-    def __init__(self, judges: Sequence[JudgeTarget], repeats: int = 1):
-        self.judges, self.repeats = judges, repeats
+    judges: Sequence[JudgeTarget]
+    repeats: int = 1
 
     async def judge(self, request: ProviderRequest, parse: Parse) -> Score:
-        """Return what the judges make of an answer; a score that has failed if none of them gave a judgement."""
-        if len(self.judges) == self.repeats == 1:
-            judgements = [await _ask(self.judges[0], request, parse, 1)]
+        """Return the combined score of the judges; a failed score if no judge gave a usable judgement."""
+        if len(self.judges) == 1 and self.repeats == 1:
+            judgement = await _ask(self.judges[0], request, parse)
+            judgements = [judgement]
         else:
-            requests = [request, *(with_new_fence(request) for _ in self.judges[1:])]
-            judgements = await settle(
-                _ask(judge, sent, parse, number)
-                for judge, sent in zip(self.judges, requests, strict=True)
-                for number in range(1, self.repeats + 1)
-            )
-        score = _combine(judgements, has_panel=len(self.judges) > 1, has_repeats=self.repeats > 1)
+            judgements = await settle(self._calls(request, parse))
+        score = self._combine(judgements)
         return msgspec.structs.replace(score, evaluator_provider_request=prompts_of(request))
+
+    def _calls(self, request: ProviderRequest, parse: Parse) -> Iterator[Coroutine[Any, Any, Judgement]]:
+        """Yield one call per judge and repeat. Each judge gets a fence of its own."""
+        for index, judge in enumerate(self.judges):
+            sent = request
+            if index > 0:
+                sent = with_new_fence(request)
+            for repeat in range(1, self.repeats + 1):
+                yield _ask(judge, sent, parse, repeat)
+
+    def _combine(self, judgements: Judgements) -> Score:
+        """Return the mean of the usable judgements, with the texts of the judgement that is closest to it."""
+        usable = _usable(judgements)
+        details = self._details(judgements)
+        if not usable:
+            failure = judgements[0].score
+            return msgspec.structs.replace(failure, details=details or None)
+        mean = _mean_of_judges(usable)
+        closest = _closest(usable, mean).score
+        return msgspec.structs.replace(
+            closest,
+            score=mean,
+            verdict=_majority_verdict(usable),
+            details=_merge_details(closest.details, details),
+        )
+
+    def _details(self, judgements: Judgements) -> Json:
+        """Return the single judgements and how many replies caused trouble; empty for one clean judgement."""
+        details: Json = {}
+        if len(self.judges) > 1:
+            details["judges"] = self._details_by_judge(judgements)
+        elif self.repeats > 1:
+            details["repeats"] = _scores(judgements)
+        counts = _trouble_counts(judgements)
+        if counts:
+            details["judging"] = counts
+        return details
+
+    def _details_by_judge(self, judgements: Judgements) -> list[Json]:
+        listed = []
+        for name, group in _by_judge(judgements).items():
+            details = _judge_details(name, group)
+            if self.repeats > 1 and "error" not in details:
+                details["repeats"] = _scores(group)
+            listed.append(details)
+        return listed
 
 
 def open_panel(
-    names: JudgeNames | None, repeats: int, context: EvaluatorContext, at: Steps = ("judge_target",)
+    names: JudgeNames | None,
+    repeats: int,
+    context: EvaluatorContext,
+    at: Steps = ("judge_target",),
 ) -> JudgePanel:
-    """Return the panel of these judges; raise `SettingError` if one is named twice. `at` are the steps to the names."""
+    """Return the panel of these judges; without names, the panel of the default judge.
+
+    `at` are the steps to the setting. Raise `SettingError` if a judge is listed twice.
+    """
     if names is None or isinstance(names, str):
         return JudgePanel((context.judge(names),), repeats)
     for index, name in enumerate(names):
         if name in names[:index]:
             hint = "to ask one judge several times, use judge_repeats"
             raise SettingError(f"judge_target: {name!r} stands twice", *at, index, hint=hint)
-    return JudgePanel(tuple(context.judge(name) for name in names), repeats)
+    judges = tuple(context.judge(name) for name in names)
+    return JudgePanel(judges, repeats)
 
 
-async def _ask(judge: JudgeTarget, request: ProviderRequest, parse: Parse, number: int) -> Judgement:
+async def _ask(
+    judge: JudgeTarget,
+    request: ProviderRequest,
+    parse: Parse,
+    repeat: int = 1,
+) -> Judgement:
+    """Call a judge and return its judgement, which has failed if the judge gave no usable reply."""
     try:
-        score, reply = await ask_judge(judge, request, parse, number)
+        score, reply = await ask_judge(judge, request, parse, repeat)
     except BadJudgement as error:
-        return Judgement(judge.name, Score(score=0.0, misses=(str(error),), failed=True))
+        reason = str(error)
+        failure = Score(score=0.0, misses=(reason,), failed=True)
+        return Judgement(judge.name, failure)
     return Judgement(judge.name, score, reply)
 
 
-def _combine(judgements: Sequence[Judgement], *, has_panel: bool, has_repeats: bool) -> Score:
-    """Return the mean of the judgements that can be used, in the words of the one that is nearest to it."""
-    usable = [judgement for judgement in judgements if judgement.is_usable]
-    more = dict(_details(judgements, has_panel=has_panel, has_repeats=has_repeats))
-    if not usable:
-        return msgspec.structs.replace(judgements[0].score, details=more or None)
-    mean = usable[0].score.score
-    if len(usable) > 1:
-        mean = _mean(_mean(map(_score_of, group)) for group in _by_judge(usable).values())
-    nearest = min(usable, key=lambda judgement: abs(judgement.score.score - mean)).score
-    fails = sum(judgement.score.verdict == "fail" for judgement in usable)
-    own = nearest.details
-    if more:
-        details = {**own, **more} if isinstance(own, dict) else more if own is None else {"own": own, **more}
-    else:
-        details = own
-    return msgspec.structs.replace(
-        nearest, score=mean, verdict="fail" if 2 * fails > len(usable) else None, details=details
-    )
+def _mean_of_judges(usable: Judgements) -> float:
+    """Return the mean score. Each judge has the same weight, however many of its replies were usable."""
+    if len(usable) == 1:
+        return usable[0].score.score
+    groups = _by_judge(usable)
+    return _mean(_mean_score(group) for group in groups.values())
 
 
-def _details(judgements: Sequence[Judgement], *, has_panel: bool, has_repeats: bool) -> Iterator[tuple[str, Any]]:
-    """Yield what is to be known of single judgements; nothing if there is one, and it came at once."""
-    if has_panel:
-        groups = _by_judge(judgements)
-        yield "judges", [_judge_details(name, group, has_repeats) for name, group in groups.items()]
-    elif has_repeats:
-        yield "repeats", [_score_of(judgement) for judgement in judgements]
+def _majority_verdict(usable: Judgements) -> Verdict | None:
+    """Return `fail` if most judgements say so explicitly; else None, and the score decides."""
+    verdicts = [judgement.score.verdict for judgement in usable]
+    if verdicts.count("fail") > len(usable) / 2:
+        return "fail"
+    return None
+
+
+def _merge_details(own: Any, panel: Json) -> Any:
+    """Return the details of a judgement together with those of the panel."""
+    if not panel:
+        return own
+    if own is None:
+        return panel
+    if isinstance(own, dict):
+        return {**own, **panel}
+    return {"own": own, **panel}
+
+
+def _trouble_counts(judgements: Judgements) -> dict[str, int]:
+    """Return how many replies were unusable, repaired, or needed a retry; kinds that did not occur are omitted."""
+    unparsable = 0
+    repaired = 0
+    asked_again = 0
+    for judgement in judgements:
+        if judgement.reply is None:
+            unparsable += 1
+            continue
+        if judgement.reply.is_repaired:
+            repaired += 1
+        if judgement.reply.tries > 1:
+            asked_again += 1
     counts = {
-        "unparsable": sum(not judgement.is_usable for judgement in judgements),
-        "repaired": sum(judgement.reply is not None and judgement.reply.is_repaired for judgement in judgements),
-        "asked_again": sum(judgement.reply is not None and judgement.reply.tries > 1 for judgement in judgements),
+        "unparsable": unparsable,
+        "repaired": repaired,
+        "asked_again": asked_again,
     }
-    if any(counts.values()):
-        yield "judging", {name: count for name, count in counts.items() if count}
+    return {kind: count for kind, count in counts.items() if count}
 
 
-def _judge_details(name: str, judgements: Sequence[Judgement], has_repeats: bool) -> dict[str, Any]:
-    usable = [judgement for judgement in judgements if judgement.is_usable]
-    found: dict[str, Any] = {"judge": name}
+def _judge_details(name: str, judgements: Judgements) -> Json:
+    """Return the judgement of one judge of a panel as it is written to the results file."""
+    usable = _usable(judgements)
     if not usable:
-        return {**found, "error": judgements[0].score.misses[0]}
-    mean = _mean(map(_score_of, usable))
-    nearest = min(usable, key=lambda judgement: abs(judgement.score.score - mean))
-    verdict = nearest.verdict if len(usable) == 1 else verdict_of(mean)
-    found |= {"score": mean, "verdict": verdict, "reasoning": nearest.score.reasoning}
-    return {**found, "repeats": [_score_of(judgement) for judgement in judgements]} if has_repeats else found
+        failure = judgements[0].score
+        return {"judge": name, "error": failure.misses[0]}
+    mean = _mean_score(usable)
+    closest = _closest(usable, mean)
+    verdict = verdict_of(mean)
+    if len(usable) == 1:
+        verdict = closest.verdict
+    return {
+        "judge": name,
+        "score": mean,
+        "verdict": verdict,
+        "reasoning": closest.score.reasoning,
+    }
 
 
-def _by_judge(judgements: Sequence[Judgement]) -> dict[str, list[Judgement]]:
+def _usable(judgements: Judgements) -> list[Judgement]:
+    return [judgement for judgement in judgements if judgement.is_usable]
+
+
+def _by_judge(judgements: Judgements) -> dict[str, list[Judgement]]:
     groups: dict[str, list[Judgement]] = {}
     for judgement in judgements:
-        groups.setdefault(judgement.judge, []).append(judgement)
+        group = groups.setdefault(judgement.judge, [])
+        group.append(judgement)
     return groups
 
 
-def _score_of(judgement: Judgement) -> float | None:
-    """Return the score of a judgement, cut to lie between 0 and 1; None if it cannot be used."""
-    return min(1.0, max(0.0, judgement.score.score)) if judgement.is_usable else None
+def _closest(judgements: Judgements, mean: float) -> Judgement:
+    """Return the first judgement whose score is closest to the mean."""
+
+    def distance(judgement: Judgement) -> float:
+        return abs(judgement.score.score - mean)
+
+    return min(judgements, key=distance)
 
 
-def _mean(values: Any) -> float:
-    numbers = [*values]
-    return round(math.fsum(numbers) / len(numbers), 12)
+def _scores(judgements: Judgements) -> list[float | None]:
+    """Return the score of each judgement; None where it is unusable."""
+    scores: list[float | None] = []
+    for judgement in judgements:
+        if judgement.is_usable:
+            scores.append(judgement.clamped_score)
+        else:
+            scores.append(None)
+    return scores
+
+
+def _mean_score(judgements: Judgements) -> float:
+    return _mean(judgement.clamped_score for judgement in judgements)
+
+
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    mean = math.fsum(numbers) / len(numbers)
+    return round(mean, 12)  # the mean of 0.7, 0.8 and 0.9 is 0.8, not slightly less

@@ -1,4 +1,4 @@
-"""A judge that is a program: a payload as JSON on its stdin -> a JSON object on its stdout."""
+"""Runs a judge that is a program: it reads a JSON payload from stdin and writes a JSON object to stdout."""
 
 import os
 import re
@@ -7,9 +7,10 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from agentv.errors import ProviderError, SettingError
 from agentv.formats.yaml import Steps
@@ -18,46 +19,61 @@ from agentv.processes.child import ProcessResult, run_process
 from agentv.processes.command import complete_output, expect_success, output_tail, shell_in
 from agentv.processes.streams import Capture
 from agentv.processes.variables import case_variables
+from agentv.providers.settings import Text
 from agentv.records import Exchange
 
+CommandLine = Text | Annotated[tuple[Text, ...], Meta(min_length=1)]
+"""A command for the shell, or a list of arguments."""
+WORKSPACE = "workspace"
+"""The `cwd` of a program that runs in the agent's workspace. A folder with that name is written `./workspace`."""
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
+MAX_FINGERPRINT_BYTES = 1024 * 1024
+"""Larger files of a program are not part of its fingerprint."""
 _INTERPRETERS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|php|(?:ba|da|z|k)?sh")
 _SOURCES = (".py", ".sh", ".js", ".mjs", ".ts", ".rb", ".pl")
+_SHELL_SYNTAX = re.compile(r"[;&|<>$`()#\n*?{}~]")
 
 
 class MissingProgram(SettingError):
-    """The program of a script is not on this machine; it may be on the one that the script is meant for."""
-
-
-WORKSPACE = "workspace"
-"""The `cwd` of a program that runs in the folder that the agent has worked in; a folder of that name is ./workspace."""
+    """The program of a script is not installed on this machine. It may be on the machine that will run the script."""
 
 
 class Program:
-    """A program of the user's: a list of arguments, or a command for the shell.
+    """A program of the user: a list of arguments, or a command for the shell.
 
-    Raise `SettingError` if its files do not exist, `MissingProgram` if the program itself is not installed; `at`
-    are the steps to the setting that names the program.
-
-    With `in_workspace` it runs in the workspace, if there is one. Its own files are still looked for in `cwd` first,
-    where the agent cannot have changed them; what is not there is expected in the workspace.
+    With `in_workspace`, it runs in the agent's workspace if there is one. Its own files are still resolved in `cwd`
+    first, where the agent cannot have changed them; all others are expected in the workspace.
     """
 
-    def __init__(self, command: str | Sequence[str], cwd: Path, at: Steps = ("script",), *, in_workspace: bool = False):
+    def __init__(
+        self,
+        command: str | Sequence[str],
+        cwd: Path,
+        at: Steps = ("script",),
+        *,
+        in_workspace: bool = False,
+    ):
+        """Check that the program can be run; `at` are the steps to the setting that names it.
+
+        Raise `SettingError` if one of its files does not exist, `MissingProgram` if the program is not installed.
+        """
         if not cwd.is_dir():
             hint = "it is relative to the eval file's folder"
             raise SettingError(f"cwd: no such folder: {cwd}", *at[:-1], "cwd", hint=hint)
         arguments = _split(command)
-        if (missing := _missing_file(arguments, cwd, elsewhere=in_workspace)) is not None:
-            kind, message, hint = missing
-            name = "command" if at[-1] == "command" else "script"
-            raise kind(f"{name}: {message}", *at, hint=hint)
-        line = command if isinstance(command, str) else "exec " + shlex.join(command)
-        self._cwd, self._in_workspace = cwd, in_workspace
-        self.fingerprint = [line, *(_content(cwd / argument) for argument in arguments)]
+        if arguments:
+            _check_files(arguments, cwd, at, in_workspace=in_workspace)
+        line = _shell_line(command)
+        contents = [_read_source(cwd / argument) for argument in arguments]
+        self.fingerprint = [line, *contents]
         """The command and the content of the files that it names."""
-        own = [str(cwd / argument) if in_workspace and _is_own(argument, cwd) else argument for argument in arguments]
-        self._line = line if own == arguments else "exec " + shlex.join(own)
+        self._cwd = cwd
+        self._in_workspace = in_workspace
+        self._line = line
+        if in_workspace:
+            resolved = [_resolve_own_file(argument, cwd) for argument in arguments]
+            if resolved != arguments:
+                self._line = _shell_line(resolved)
 
     async def finish(
         self,
@@ -66,92 +82,141 @@ class Program:
         workspace: Path | None = None,
         streams: tuple[Capture, Capture] | None = None,
     ) -> ProcessResult:
-        """Run the program to its end, with `data` on its stdin; raise `ProviderError` if it cannot be started.
+        """Run the program to completion with `data` on its stdin; raise `ProviderError` if it cannot be started.
 
-        `streams` get its stdout and its stderr, for a caller that wants them when the program does not end.
+        `streams` capture stdout and stderr, for a caller that needs them even if the program does not finish.
         """
         stdout, stderr = streams or output_captures()
-        argv = shell_in(workspace if workspace is not None and self._in_workspace else self._cwd, self._line)
+        folder = self._cwd
+        if self._in_workspace and workspace is not None:
+            folder = workspace
+        argv = shell_in(folder, self._line)
+        environment = {**os.environb, **variables}
+        # A file, not a pipe: a program that does not read its stdin must not block us.
         with tempfile.TemporaryFile() as file:
             file.write(data)
             file.seek(0)
-            environment = {**os.environb, **variables}
             try:
-                return await run_process(argv, environment, stdin=file.fileno(), stdout=stdout, stderr=stderr)
+                return await run_process(
+                    argv,
+                    environment,
+                    stdin=file.fileno(),
+                    stdout=stdout,
+                    stderr=stderr,
+                )
             except OSError as error:
                 raise ProviderError(f"the program cannot be started: {error.strerror}") from error
 
     async def run(
-        self, payload: Mapping[str, Any], variables: Mapping[bytes, bytes], workspace: Path | None = None
+        self,
+        payload: Mapping[str, Any],
+        variables: Mapping[bytes, bytes],
+        workspace: Path | None = None,
     ) -> dict[str, Any]:
-        """Return the JSON object that the program writes; raise `BadJudgement` if it writes none."""
-        finished = await self.finish(msgspec.json.encode(payload, enc_hook=str), variables, workspace)
+        """Return the JSON object that the program writes; raise `BadJudgement` if it writes anything else."""
+        data = msgspec.json.encode(payload, enc_hook=str)
+        finished = await self.finish(data, variables, workspace)
         expect_success(finished)
         try:
             found = msgspec.json.decode(complete_output(finished.stdout, MAX_OUTPUT_BYTES))
         except (msgspec.DecodeError, RecursionError):
-            raise BadJudgement(
-                f"the script wrote no JSON object{output_tail(finished._replace(stderr=finished.stdout))}"
-            ) from None
+            written = stdout_tail(finished)
+            raise BadJudgement(f"the script wrote no JSON object{written}") from None
         if not isinstance(found, dict):
             raise BadJudgement(f"the script wrote no JSON object but {type(found).__name__}")
         return found
 
 
 def output_captures() -> tuple[Capture, Capture]:
-    """Return what keeps the stdout and the stderr of a program that judges."""
-    return Capture(MAX_OUTPUT_BYTES), Capture()
+    """Return captures for the stdout and the stderr of a program that judges."""
+    stdout = Capture(MAX_OUTPUT_BYTES)
+    stderr = Capture()
+    return stdout, stderr
+
+
+def stdout_tail(finished: ProcessResult) -> str:
+    """Return the end of stdout, to be appended to a message."""
+    # `output_tail` prefers stderr, which says nothing about malformed output.
+    return output_tail(finished._replace(stderr=finished.stdout))
 
 
 def exchange_variables(exchange: Exchange) -> dict[bytes, bytes]:
-    """Return what a program that scores an exchange is told in its environment."""
-    return case_variables(exchange.case.id, exchange.case.file.path.parent.absolute(), exchange.workspace)
+    """Return the environment variables for a program that scores an exchange."""
+    case = exchange.case
+    eval_folder = case.file.path.parent.absolute()
+    return case_variables(case.id, eval_folder, exchange.workspace)
+
+
+def _shell_line(command: str | Sequence[str]) -> str:
+    """Return the line that runs a command in a shell."""
+    if isinstance(command, str):
+        return command
+    return "exec " + shlex.join(command)
 
 
 def _split(command: str | Sequence[str]) -> list[str]:
-    """Return the arguments of a command; an empty list if only the shell can tell what they are."""
+    """Return the arguments of a command; an empty list if only a shell can parse it."""
     if not isinstance(command, str):
         return list(command)
-    if re.search(r"[;&|<>$`()#\n*?{}~]", command):
+    if _SHELL_SYNTAX.search(command):
         return []
     try:
         arguments = shlex.split(command)
     except ValueError:
         return []
-    return [] if arguments and "=" in arguments[0] else arguments
+    if arguments and "=" in arguments[0]:
+        return []  # an assignment: VARIABLE=value program
+    return arguments
 
 
-def _is_own(argument: str, cwd: Path) -> bool:
-    """Return whether an argument names a program or a source file that lies in the program's own folder."""
-    is_path = "/" in argument or argument.endswith(_SOURCES)
-    return is_path and not argument.startswith("-") and (cwd / argument).is_file()
+def _check_files(arguments: Sequence[str], cwd: Path, at: Steps, *, in_workspace: bool) -> None:
+    """Raise `SettingError` if the program or its source file does not exist, `MissingProgram` if not installed.
 
-
-def _missing_file(
-    arguments: Sequence[str], cwd: Path, *, elsewhere: bool = False
-) -> tuple[type[SettingError], str, str] | None:
-    """Return the error, its message and a hint if the program, or the source file that it runs, does not exist.
-
-    Files may also be `elsewhere`, where nobody can look yet.
+    Files of a program that runs in the workspace are not checked: the agent may have yet to create them.
     """
-    if not arguments or (elsewhere and ("/" in arguments[0] or shutil.which(arguments[0]))):
-        return None
     program, *rest = arguments
-    if "/" in program and not (cwd / program).exists():
-        return SettingError, f"no such file: {program}", f"it is relative to {cwd}"
-    if "/" not in program and not shutil.which(program):
+    is_path = "/" in program
+    is_installed = not is_path and shutil.which(program) is not None
+    if in_workspace and (is_path or is_installed):
+        return
+    setting = "script"
+    if at[-1] == "command":
+        setting = "command"
+    if is_path and not (cwd / program).exists():
+        raise SettingError(f"{setting}: no such file: {program}", *at, hint=f"it is relative to {cwd}")
+    if not is_path and not is_installed:
+        message = f"{setting}: no such command: {program}"
         if (cwd / program).exists() or "." in program:
-            return SettingError, f"no such command: {program}", f"write ./{program}, or name its interpreter"
-        return MissingProgram, f"no such command: {program}", "install it, or name another program"
-    source = next((argument for argument in rest if not argument.startswith("-")), "")
-    if _INTERPRETERS.fullmatch(Path(program).name) and source.endswith(_SOURCES) and not (cwd / source).exists():
-        return SettingError, f"no such file: {source}", f"it is relative to {cwd}"
-    return None
+            raise SettingError(message, *at, hint=f"write ./{program}, or name its interpreter")
+        raise MissingProgram(message, *at, hint="install it, or name another program")
+    if _INTERPRETERS.fullmatch(Path(program).name):
+        source = _first_operand(rest)
+        if source.endswith(_SOURCES) and not (cwd / source).exists():
+            raise SettingError(f"{setting}: no such file: {source}", *at, hint=f"it is relative to {cwd}")
 
 
-def _content(path: Path) -> str:
-    """Return the text of a file; empty if it is large or cannot be read."""
+def _first_operand(arguments: Sequence[str]) -> str:
+    """Return the first argument that is not an option; empty if there is none."""
+    for argument in arguments:
+        if not argument.startswith("-"):
+            return argument
+    return ""
+
+
+def _resolve_own_file(argument: str, cwd: Path) -> str:
+    """Return the path of a program or source file in `cwd`; any other argument unchanged."""
+    is_path = "/" in argument or argument.endswith(_SOURCES)
+    is_option = argument.startswith("-")
+    if is_path and not is_option and (cwd / argument).is_file():
+        return str(cwd / argument)
+    return argument
+
+
+def _read_source(path: Path) -> str:
+    """Return the text of a file; empty if it is too large, cannot be read, or is not a file."""
     try:
-        return path.read_text(errors="replace") if path.is_file() and path.stat().st_size < 1 << 20 else ""
+        if path.is_file() and path.stat().st_size < MAX_FINGERPRINT_BYTES:
+            return path.read_text(errors="replace")
     except OSError:
-        return ""
+        pass
+    return ""

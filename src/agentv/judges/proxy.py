@@ -1,4 +1,4 @@
-"""Lets a judge's script call its judge target: an HTTP server on loopback, with a token for each script."""
+"""Lets a code judge call its judge target: an HTTP server on loopback, with one token per script."""
 
 import asyncio
 import hmac
@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -19,34 +19,49 @@ import msgspec
 from agentv.errors import ProviderError
 from agentv.formats.wire import response_json
 from agentv.protocols import Provider
-from agentv.records import Message, ProviderRequest
+from agentv.records import Json, Message, ProviderRequest
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-URL, TOKEN = "AGENTV_TARGET_PROXY_URL", "AGENTV_TARGET_PROXY_TOKEN"
+URL = "AGENTV_TARGET_PROXY_URL"
+TOKEN = "AGENTV_TARGET_PROXY_TOKEN"
 
 
 class RequestRefused(Exception):
-    """The proxy does not answer a request; `status` is the HTTP status, `message` says why."""
+    """The proxy rejects a request; `status` is the HTTP status, `message` the reason."""
 
     def __init__(self, status: HTTPStatus, message: str):
         super().__init__(message)
-        self.status, self.message = status, message
+        self.status = status
+        self.message = message
 
 
 class Proxy:
-    """Answers the calls of one script, up to `max_calls`."""
+    """Forwards the calls of one script to its judges, up to `max_calls`."""
 
-    def __init__(self, judges: Mapping[str, Provider], default: str, max_calls: int, request: ProviderRequest):
-        self._judges, self._default, self._scored = judges, default, request
-        self._asked: Counter[tuple[str, str, Any]] = Counter()
-        self._max_calls, self._calls = max_calls, 0
-        self._lock = threading.Lock()
+    def __init__(
+        self,
+        judges: Mapping[str, Provider],
+        default: str,
+        max_calls: int,
+        request: ProviderRequest,
+    ):
+        """Forward calls to `default` unless the script names another judge; `request` is the one being scored."""
+        self._judges = judges
+        self._default = default
+        self._max_calls = max_calls
+        self._scored = request
+        self._calls = 0
+        self._repeats: Counter[tuple[str, str, str]] = Counter()
         self._pending: list[Future[Any]] = []
         self._is_closed = False
-        self._loop, self._context = asyncio.get_running_loop(), copy_context()
+        self._lock = threading.Lock()
+        # Calls arrive in threads of the server, but run in the event loop and with the context variables of the case.
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
         self.token = secrets.token_urlsafe(32)
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> Json:
+        """Return the limits of the script and the judges that it can call."""
         return {
             "targetName": self._default,
             "maxCalls": self._max_calls,
@@ -54,25 +69,21 @@ class Proxy:
             "availableTargets": sorted(self._judges),
         }
 
-    def invoke(self, body: Any) -> dict[str, Any]:
-        """Return a judge's answer to a question; runs in a thread of the server."""
-        question = body.get("question") if isinstance(body, dict) else None
+    def invoke(self, body: Any) -> Json:
+        """Return a judge's answer to the question in the body of a request.
+
+        Runs in a thread of the server. Raise `RequestRefused` if there is no answer.
+        """
+        question = None
+        if isinstance(body, dict):
+            question = body.get("question")
         if not isinstance(question, str):
             raise RequestRefused(HTTPStatus.BAD_REQUEST, "'question' must be a string")
         name = body.get("target") or self._default
         if not isinstance(name, str) or name not in self._judges:
-            raise RequestRefused(
-                HTTPStatus.BAD_REQUEST, f"unknown target {name!r}: known are {', '.join(sorted(self._judges))}"
-            )
-        with self._lock:
-            if self._is_closed:
-                raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "the script has ended")
-            if self._calls >= self._max_calls:
-                raise RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, f"no more than {self._max_calls} calls are allowed")
-            self._calls += 1
-            call = self._judges[name].invoke(self._request(name, question, body.get("system_prompt")))
-            future = self._context.copy().run(asyncio.run_coroutine_threadsafe, _await(call), self._loop)
-            self._pending.append(future)
+            known = ", ".join(sorted(self._judges))
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, f"unknown target {name!r}: known are {known}")
+        future = self._start_call(name, question, body.get("system_prompt"))
         try:
             response = future.result()
         except CancelledError:
@@ -80,24 +91,50 @@ class Proxy:
         except ProviderError as error:
             raise RequestRefused(HTTPStatus.BAD_GATEWAY, error.message) from error
         answer = json.loads(response_json(response))
-        messages = answer.get("outputMessages") or [{"role": "assistant", "content": response.text}]
+        messages = answer.get("outputMessages")
+        if not messages:
+            messages = [{"role": "assistant", "content": response.text}]
         return {"outputMessages": messages, "rawText": response.text}
 
-    def _request(self, name: str, question: str, system: Any) -> ProviderRequest:
-        """Return the request to a judge. A question that is asked again counts as another attempt."""
-        start = [Message(role="system", content=system)] if isinstance(system, str) and system else []
-        call = name, question, system if start else ""
-        self._asked[call] += 1
+    def _start_call(self, name: str, question: str, system_prompt: Any) -> Future[Any]:
+        """Start a call in the event loop of the case; raise `RequestRefused` if no further call is allowed."""
+        with self._lock:
+            if self._is_closed:
+                raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "the script has ended")
+            if self._calls >= self._max_calls:
+                raise RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, f"no more than {self._max_calls} calls are allowed")
+            self._calls += 1
+            request = self._build_request(name, question, system_prompt)
+            call = _await(self._judges[name].invoke(request))
+            # A context can be entered by one thread at a time, and calls may run in parallel.
+            context = self._context.copy()
+            future = context.run(asyncio.run_coroutine_threadsafe, call, self._loop)
+            self._pending.append(future)
+        return future
+
+    def _build_request(self, name: str, question: str, system_prompt: Any) -> ProviderRequest:
+        """Return the request to a judge. A repeated question is another attempt, so that no cache merges the two."""
+        user_message = Message(role="user", content=question)
+        if isinstance(system_prompt, str) and system_prompt:
+            system_message = Message(role="system", content=system_prompt)
+            chat_prompt: tuple[Message, ...] = (system_message, user_message)
+            prompt = f"{system_prompt}\n\n{question}"
+            key = (name, question, system_prompt)
+        else:
+            chat_prompt = (user_message,)
+            prompt = question
+            key = (name, question, "")
+        self._repeats[key] += 1
         return ProviderRequest(
             eval_id=self._scored.eval_id,
-            question=f"{system}\n\n{question}" if start else question,
-            chat_prompt=(*start, Message(role="user", content=question)),
-            attempt=self._asked[call],
+            question=prompt,
+            chat_prompt=chat_prompt,
+            attempt=self._repeats[key],
             trial=self._scored.trial,
         )
 
     def close(self) -> None:
-        """Refuse further calls, and cancel those that are pending."""
+        """Refuse further calls and cancel the pending ones."""
         with self._lock:
             self._is_closed = True
             for future in self._pending:
@@ -105,69 +142,99 @@ class Proxy:
 
 
 async def _await(call: Any) -> Any:
+    """Await any awaitable: `run_coroutine_threadsafe` accepts only coroutines."""
     return await call
 
 
 class _Server(ThreadingHTTPServer):
+    """Serves one proxy on a free port of the loopback interface."""
+
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
 
+    def __init__(self, proxy: Proxy):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.proxy = proxy
+
     def handle_error(self, *_: object) -> None:
         """Ignore the error: a script that has ended does not read its answer."""
+
+    def stop(self) -> None:
+        """Stop serving and close the socket. Blocks until the serving thread notices."""
+        self.shutdown()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers `POST /invoke` and `GET /info` with JSON."""
+
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._respond("/info", lambda _: self.server.proxy.info())
+
+    def do_POST(self) -> None:
+        self._respond("/invoke", self.server.proxy.invoke)
+
+    def _respond(self, path: str, answer: Callable[[Any], Json]) -> None:
+        """Send what `answer` returns for the body of the request, or an error as `{"error": reason}`."""
+        status = HTTPStatus.OK
+        try:
+            self._check_token()
+            if self.path != path:
+                raise RequestRefused(HTTPStatus.NOT_FOUND, "there are POST /invoke and GET /info")
+            content = answer(self._read_body())
+        except RequestRefused as error:
+            status = error.status
+            content = {"error": error.message}
+        except Exception as error:
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            content = {"error": f"{type(error).__name__}: {error}"}
+        data = msgspec.json.encode(content)
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _check_token(self) -> None:
+        given = self.headers.get("Authorization", "")
+        expected = f"Bearer {self.server.proxy.token}"
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode()):
+            raise RequestRefused(HTTPStatus.UNAUTHORIZED, "a bearer token is needed")
+
+    def _read_body(self) -> Any:
+        size = self.headers.get("Content-Length", "0")
+        if not size.isdigit() or int(size) > MAX_BODY_BYTES:
+            raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_BODY_BYTES} bytes, please")
+        try:
+            data = self.rfile.read(int(size))
+            return msgspec.json.decode(data or b"null")
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, f"no JSON: {error}") from error
+
+    def log_message(self, *_: object) -> None:
+        """Do not log requests to the terminal."""
 
 
 @contextmanager
 def serve(proxy: Proxy) -> Iterator[dict[str, str]]:
-    """Serve the proxy, and yield the environment variables that tell a script where it is."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._answer("/info", lambda _: proxy.info())
-
-        def do_POST(self) -> None:
-            self._answer("/invoke", proxy.invoke)
-
-        def _answer(self, path: str, answer: Any) -> None:
-            try:
-                given = self.headers.get("Authorization", "").encode("utf-8", "replace")
-                if not hmac.compare_digest(given, f"Bearer {proxy.token}".encode()):
-                    raise RequestRefused(HTTPStatus.UNAUTHORIZED, "a bearer token is needed")
-                if self.path != path:
-                    raise RequestRefused(HTTPStatus.NOT_FOUND, "there are POST /invoke and GET /info")
-                status, content = HTTPStatus.OK, answer(self._body())
-            except RequestRefused as error:
-                status, content = error.status, {"error": error.message}
-            except Exception as error:
-                status, content = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}"}
-            data = msgspec.json.encode(content)
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def _body(self) -> Any:
-            size = self.headers.get("Content-Length", "0")
-            if not size.isdigit() or int(size) > MAX_BODY_BYTES:
-                raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_BODY_BYTES} bytes, please")
-            try:
-                return msgspec.json.decode(self.rfile.read(int(size)) or b"null")
-            except (msgspec.DecodeError, ValueError, RecursionError) as error:
-                raise RequestRefused(HTTPStatus.BAD_REQUEST, f"no JSON: {error}") from error
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing to the terminal."""
-
-    server = _Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    """Serve the proxy and yield the environment variables with which a script finds it."""
+    server = _Server(proxy)
+    serving = threading.Thread(
+        target=server.serve_forever,
+        kwargs={"poll_interval": 0.05},
+        daemon=True,
+    )
+    serving.start()
     try:
-        yield {URL: f"http://127.0.0.1:{server.server_port}", TOKEN: proxy.token}
+        yield {
+            URL: f"http://127.0.0.1:{server.server_port}",
+            TOKEN: proxy.token,
+        }
     finally:
         proxy.close()
-        threading.Thread(target=_close, args=(server,), daemon=True).start()
-
-
-def _close(server: ThreadingHTTPServer) -> None:
-    server.shutdown()
-    server.server_close()
+        # `stop` waits for the serving thread: in this thread it would hold up the event loop.
+        stopping = threading.Thread(target=server.stop, daemon=True)
+        stopping.start()

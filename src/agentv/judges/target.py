@@ -1,7 +1,7 @@
-"""Who judges: an evaluator's wish to ask a target -> that target, called within the limits of the run.
+"""Resolves which target judges the answers of another target.
 
-Evaluators are built twice: while a run is planned, to find what is wrong with them and which targets they need,
-and when it starts, to be used. What tells the two apart is the `JudgeSource` that they are given.
+Evaluators are built twice: while a run is planned, to find configuration errors and the judges they need, and when the
+run starts, to score answers. The `JudgeSource` that they are built with makes the difference.
 """
 
 from collections.abc import Mapping
@@ -15,55 +15,76 @@ from agentv.records import EvalCase, ProviderRequest, ProviderResponse
 
 
 class JudgeSource(Protocol):
-    """Gives evaluators the targets that they ask to judge."""
+    """Provides evaluators with their judge targets."""
 
     def judge(self, case: EvalCase, target: str, name: str | None) -> JudgeTarget:
-        """Return the target that judges answers of `target`: the one of this name, else the one that is set up."""
+        """Return the judge with this name; without a name, the judge configured for `target`."""
         ...
 
 
 class JudgeRef(NamedTuple):
-    """A judge that the cases of a file need: by the name that an evaluator gives, else by the target of the cases."""
+    """A judge that the cases of a file need: `name` is what the evaluator asks for, `target` what it judges."""
 
     target: str
     name: str | None
 
 
-def judge_name(ref: JudgeRef, settings: Mapping[str, TargetSettings], case: EvalCase) -> str:
-    """Return the name of the target that judges; raise `ConfigError` if nobody does. `case` is the first that asks."""
-    own = settings.get(ref.target)
-    name = ref.name or (own.judge_target if own else None)
-    if name is None and isinstance(own, LanguageModelSettings):
+def judge_name(
+    ref: JudgeRef,
+    settings: Mapping[str, TargetSettings],
+    case: EvalCase,
+) -> str:
+    """Return the name of the target that judges; `case` is the first case that needs it.
+
+    The judge is named by the evaluator or else by the target. A language model without a judge judges itself. Raise
+    `ConfigError` if there is no judge, or if it is not a known target.
+    """
+    judged = settings.get(ref.target)
+    name = ref.name or None
+    if name is None and judged is not None:
+        name = judged.judge_target
+    if name is None and isinstance(judged, LanguageModelSettings):
         name = ref.target
     if name is None:
-        hint = "name a target that judges with 'judge_target', in the target or in the evaluator"
-        is_default = not (case.evaluators or case.rubrics)
-        unasked = "; 'llm_judge' is meant when no evaluators are set up" if is_default else ""
-        message = f"nobody is set up to judge the answers of target {ref.target!r}{unasked}"
-        raise judge_error(case, message, hint)
+        raise _no_judge_error(ref, case)
     if name not in settings:
         raise judge_error(case, f"judge_target: unknown target {name!r}", nearest(name, settings))
     return name
 
 
+def _no_judge_error(ref: JudgeRef, case: EvalCase) -> ConfigError:
+    message = f"nobody is set up to judge the answers of target {ref.target!r}"
+    if not case.evaluators and not case.rubrics:
+        # The user did not ask for a judge: it is the default evaluator that needs one.
+        message += "; 'llm_judge' is meant when no evaluators are set up"
+    hint = "name a target that judges with 'judge_target', in the target or in the evaluator"
+    return judge_error(case, message, hint)
+
+
 def judge_error(case: EvalCase, message: str, hint: str) -> ConfigError:
-    """Return the error for a case whose judge cannot be asked."""
-    return ConfigError(f"case {case.id!r}: {message}", file=case.file.path, line=case.line, hint=hint)
+    """Return the error for a case whose judge cannot be used."""
+    return ConfigError(
+        f"case {case.id!r}: {message}",
+        file=case.file.path,
+        line=case.line,
+        hint=hint,
+    )
 
 
 class NeededJudges:
-    """Notes which judges are needed, each with the first case that needs it. They cannot be asked yet."""
+    """Records which judges are needed, each with the first case that needs it. None of them can be called."""
 
     def __init__(self) -> None:
         self.cases: dict[JudgeRef, EvalCase] = {}
 
     def judge(self, case: EvalCase, target: str, name: str | None) -> JudgeTarget:
-        self.cases.setdefault(JudgeRef(target, name), case)
+        ref = JudgeRef(target, name)
+        self.cases.setdefault(ref, case)
         return NoJudge(name or "")
 
 
 class NoJudge:
-    """A judge that cannot be asked: the run is being planned, or is a dry run."""
+    """A placeholder for a judge while a run is planned, and in a dry run. Calling it is an error."""
 
     settings: TargetSettings | None = None
 
