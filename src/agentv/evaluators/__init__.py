@@ -1,6 +1,7 @@
-"""The types of evaluators: each is a file here, or comes from an installed package by an entry point."""
+"""The evaluator types: built in, one file per family, or provided by installed packages through entry points."""
 
 import pkgutil
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -37,43 +38,54 @@ BUILT_IN = {
 
 
 def evaluator_type(name: str) -> type[EvaluatorSettings]:
-    """Return the settings of a type of evaluator: ours, else an installed package's. Imported now and not before.
+    """Return the settings class of an evaluator type, importing its module. Built-in types take precedence.
 
-    Raise `SettingError` if there is no such type, `ConfigError` if the package cannot be used.
+    Raise `SettingError` if the type is unknown, `ConfigError` if the package that provides it cannot be used.
     """
     if name in BUILT_IN:
-        found: type[EvaluatorSettings] = pkgutil.resolve_name(BUILT_IN[name])
-        return found
-    brought = load_extension(GROUP, name, msgspec.Struct)
-    if brought is None:
-        hint = nearest(name, {*BUILT_IN, *extension_names(GROUP)})
-        raise SettingError(f"unknown evaluator type {name!r}", "type", hint=hint)
-    return brought if issubclass(brought, EvaluatorSettings) else _with_defaults(brought)
+        built_in: type[EvaluatorSettings] = pkgutil.resolve_name(BUILT_IN[name])
+        return built_in
+    extension: type[msgspec.Struct] | None = load_extension(GROUP, name, msgspec.Struct)
+    if extension is None:
+        known = {*BUILT_IN, *extension_names(GROUP)}
+        raise SettingError(f"unknown evaluator type {name!r}", "type", hint=nearest(name, known))
+    if issubclass(extension, EvaluatorSettings):
+        return extension
+    return _with_defaults(extension)
 
 
 def open_evaluator(settings: EvaluatorSettings, context: EvaluatorContext) -> Evaluator:
     """Return the evaluator with these settings; raise `ConfigError` if they cannot be used."""
-    open_ = partial(settings.open, context) if hasattr(settings, "open") else None
-    evaluator = open_settings(settings, open_, "evaluate")
-    return evaluator if isinstance(evaluator, Evaluator) else _Adapter(evaluator)
+    open_with_context = None
+    if hasattr(settings, "open"):
+        open_with_context = partial(settings.open, context)
+    evaluator = open_settings(settings, open_with_context, "evaluate")
+    if isinstance(evaluator, Evaluator):
+        return evaluator
+    return _Adapter(evaluator)
 
 
 @cache
 def _with_defaults(struct: type[msgspec.Struct]) -> type[EvaluatorSettings]:
-    """Return a struct of a package that is no `EvaluatorSettings` as a subclass of both."""
+    """Return a subclass of an extension's struct and of `EvaluatorSettings`, for a struct that is not one itself."""
     config = struct.__struct_config__
-    options: Any = {"frozen": config.frozen, "forbid_unknown_fields": config.forbid_unknown_fields}
-    bases = (struct, EvaluatorSettings)
-    both: Any = msgspec.defstruct(struct.__name__, [], bases=bases, module=struct.__module__, **options)
-    return both  # type: ignore[no-any-return]
+    combined: Any = msgspec.defstruct(
+        struct.__name__,
+        [],
+        bases=(struct, EvaluatorSettings),
+        module=struct.__module__,
+        frozen=config.frozen,
+        forbid_unknown_fields=config.forbid_unknown_fields,
+    )
+    return combined  # type: ignore[no-any-return]
 
 
+@dataclass(frozen=True)
 class _Adapter(Evaluator):
-    """An evaluator of a package that has `evaluate` and nothing else."""
+    """Wraps an extension's evaluator that has `evaluate` and nothing else."""
 
-    def __init__(self, inner: Any):
-        self._inner = inner
+    inner_evaluator: Any
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        score: Score = await self._inner.evaluate(exchange)
+        score: Score = await self.inner_evaluator.evaluate(exchange)
         return score
