@@ -1,17 +1,26 @@
-"""A command scores the answer by how it ends: the tests of what an agent wrote, a linter, a build.
+"""Scores an answer by the exit code of a command: the tests of what an agent wrote, a linter, a build.
 
-The answer is on its stdin; what else it may need to know is in its environment. Nothing of a case is part of the
-command itself, so that no answer and no id is ever run by a shell.
+The command reads the answer from stdin and everything else from its environment. Nothing of a case is inserted into
+the command itself, so that a shell never runs text from an answer or an id.
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
-from agentv.judges.program import MAX_OUTPUT_BYTES, WORKSPACE, Program, exchange_variables, output_captures
+from agentv.judges.program import (
+    MAX_OUTPUT_BYTES,
+    WORKSPACE,
+    CommandLine,
+    Program,
+    exchange_variables,
+    output_captures,
+    stdout_tail,
+)
 from agentv.judges.reply import BadJudgement, finite_number, parse_score
 from agentv.processes.child import ProcessResult
 from agentv.processes.command import (
@@ -24,20 +33,22 @@ from agentv.processes.command import (
 )
 from agentv.processes.streams import Output
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, WorkspaceUse
+from agentv.providers.settings import Text
 from agentv.records import Exchange, Score
 from agentv.redact import clean
 
 TIMEOUT_SECONDS = 300.0
 SHOWN_COMMAND = 60
-CANNOT_RUN, NOT_FOUND, SIGNALS = 126, 127, 128
-"""The exit codes of a shell that say nothing of the answer; those above the last are of signals."""
-Text = Annotated[str, Meta(min_length=1)]
+CANNOT_RUN = 126
+NOT_FOUND = 127
+SIGNALS = 128
+"""A shell adds the number of the signal that ended the command."""
 
 
 class Command(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Runs a command in the workspace; exit code 0 is a score of 1, any other is 0."""
+    """Run a command in the workspace. Exit code 0 scores 1, any other exit code scores 0."""
 
-    command: Text | Annotated[tuple[Text, ...], Meta(min_length=1)]
+    command: CommandLine
     cwd: Text | None = None
     timeout_seconds: Annotated[float, Meta(gt=0)] = TIMEOUT_SECONDS
     score_from: Literal["exit_code", "stdout"] = "exit_code"
@@ -49,87 +60,131 @@ class Command(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_field
         if self.negate and self.score_from == "stdout":
             hint = "negate turns exit codes around; let the command write another score"
             raise SettingError("negate: the score is read from stdout", "negate", hint=hint)
-        in_workspace = self.cwd in (None, WORKSPACE)
-        cwd = context.folder if in_workspace else context.folder / (self.cwd or ".")
-        return _CommandJudge(self, Program(self.command, cwd, ("command",), in_workspace=in_workspace))
+        if self.cwd is None or self.cwd == WORKSPACE:
+            program = Program(self.command, context.folder, ("command",), in_workspace=True)
+        else:
+            program = Program(self.command, context.folder / self.cwd, ("command",))
+        return _CommandJudge(self, program, _shown_command(self.command))
 
     def workspace_use(self) -> WorkspaceUse:
         if self.cwd is None:
             return WorkspaceUse.RUNS_IN_IT
-        return WorkspaceUse.NEEDS_IT if self.cwd == WORKSPACE else WorkspaceUse.NAMES_IT
+        if self.cwd == WORKSPACE:
+            return WorkspaceUse.NEEDS_IT
+        return WorkspaceUse.NAMES_IT
 
 
+@dataclass(frozen=True)
 class _CommandJudge(Evaluator):
+    """Runs the command for each answer."""
+
     waits: ClassVar[bool] = True
 
-    def __init__(self, settings: Command, program: Program):
-        self._settings, self._program = settings, program
-        command = settings.command
-        self._shown = repr(shorten(clean(command if isinstance(command, str) else " ".join(command)), SHOWN_COMMAND))
+    settings: Command
+    program: Program
+    shown_command: str
 
     def fingerprint(self) -> list[str]:
-        return self._program.fingerprint
+        return self.program.fingerprint
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        if self._settings.cwd == WORKSPACE and exchange.workspace is None:
+        if self.settings.cwd == WORKSPACE and exchange.workspace is None:
             raise BadJudgement("there is no workspace to run the command in")
         answer = exchange.response.text.encode("utf-8", "replace")
-        variables, streams = exchange_variables(exchange), output_captures()
-        limit = asyncio.timeout(self._settings.timeout_seconds)
+        variables = exchange_variables(exchange)
+        streams = output_captures()
+        limit = asyncio.timeout(self.settings.timeout_seconds)
         try:
             async with limit:
-                finished = await self._program.finish(answer, variables, exchange.workspace, streams)
+                finished = await self.program.finish(answer, variables, exchange.workspace, streams)
         except TimeoutError:
             if not limit.expired():
                 raise
-            said = _both_tails(*(stream.output() for stream in streams), silence="")
-            miss = f"{self._shown} did not end within {self._settings.timeout_seconds:g} s{said}"
-            return Score(score=0.0, misses=(miss,), failed=self._settings.negate)
-        if self._settings.score_from == "stdout":
+            outputs = [stream.output() for stream in streams]
+            return self._timeout_score(outputs)
+        if self.settings.score_from == "stdout":
             return _written_score(finished)
         return self._exit_score(finished)
 
+    def _timeout_score(self, outputs: list[Output]) -> Score:
+        seconds = self.settings.timeout_seconds
+        miss = f"{self.shown_command} did not end within {seconds:g} s"
+        written = _tails(outputs)
+        if written:
+            miss += f": {written}"
+        # A command that did not finish proves nothing, so a negated one has not passed but failed.
+        return Score(score=0.0, misses=(miss,), failed=self.settings.negate)
+
     def _exit_score(self, finished: ProcessResult) -> Score:
-        if not finished.code:
-            point = f"{self._shown} succeeded"
-        else:
-            point = f"{self._shown} {describe_exit(finished.code)}{_both_tails(finished.stdout, finished.stderr)}"
-        if self._settings.negate and _is_no_verdict(finished.code):
-            return Score(score=0.0, misses=(point,), failed=True)  # which is not what was to be refuted
-        if (finished.code == 0) is not self._settings.negate:
+        negate = self.settings.negate
+        point = self._describe(finished)
+        if negate and _is_no_verdict(finished.code):
+            return Score(score=0.0, misses=(point,), failed=True)
+        has_succeeded = finished.code == 0
+        if has_succeeded is not negate:
             return Score(score=1.0, hits=(point,))
         return Score(score=0.0, misses=(point,))
 
+    def _describe(self, finished: ProcessResult) -> str:
+        """Return how the command ended and, if it failed, the end of its output."""
+        if finished.code == 0:
+            return f"{self.shown_command} succeeded"
+        point = f"{self.shown_command} {describe_exit(finished.code)}"
+        written = _tails([finished.stdout, finished.stderr])
+        if written:
+            return f"{point}: {written}"
+        return f"{point}, and said nothing"
+
+
+def _shown_command(command: CommandLine) -> str:
+    """Return the command for messages: with secrets masked, truncated and quoted."""
+    if not isinstance(command, str):
+        command = " ".join(command)
+    masked = clean(command)
+    return repr(shorten(masked, SHOWN_COMMAND))
+
 
 def _is_no_verdict(code: int) -> bool:
-    """Return whether a command was not found, could not be run, or was ended by a signal."""
+    """Return whether a command was not found, could not be run, or was ended by a signal.
+
+    Such an exit code says nothing about the answer.
+    """
     return code < 0 or code in (CANNOT_RUN, NOT_FOUND) or code > SIGNALS
 
 
-def _both_tails(*streams: Output, silence: str = ", and said nothing") -> str:
-    """Return the ends of what a command wrote, stdout first: tests tell there what went wrong."""
-    tails = [output_tail(ProcessResult(0, stream, stream)) for stream in streams if stream.tail.strip()]
-    text = "\n".join(tail.removeprefix(": ") for tail in tails)
+def _tails(outputs: list[Output]) -> str:
+    """Return the end of each output; empty if nothing was written. Put stdout first: tests report failures there."""
+    tails = []
+    for output in outputs:
+        if output.tail.strip():
+            tail = output_tail(ProcessResult(0, output, output))
+            tails.append(tail.removeprefix(": "))
+    text = "\n".join(tails)
     if len(text) > SHOWN_CHARACTERS:
-        text = f"…{text[-SHOWN_CHARACTERS:]}"
-    return f": {text}" if text else silence
+        return f"…{text[-SHOWN_CHARACTERS:]}"
+    return text
 
 
 def _written_score(finished: ProcessResult) -> Score:
-    """Return the score that a command wrote to stdout, or to its last line; raise `BadJudgement` if there is none."""
+    """Return the score that a command wrote to stdout, as all of it or as its last line.
+
+    Raise `BadJudgement` if there is none, `ProviderError` if the command failed.
+    """
     expect_success(finished)
     text = complete_output(finished.stdout, MAX_OUTPUT_BYTES).strip()
-    for part in (text, text.rpartition(b"\n")[2]):
+    last_line = text.rpartition(b"\n")[2]
+    for part in (text, last_line):
         found = _decode(part)
         if isinstance(found, dict):
             return parse_score(found)
         if isinstance(found, int | float) and not isinstance(found, bool):
             return Score(score=finite_number(found))
-    said = output_tail(finished._replace(stderr=finished.stdout))
-    raise BadJudgement(f"the command wrote no number and no JSON object with a score{said}")
+    written = stdout_tail(finished)
+    raise BadJudgement(f"the command wrote no number and no JSON object with a score{written}")
 
 
 def _decode(data: bytes) -> Any:
+    """Return the value of JSON data; None if it is not valid."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, ValueError):

@@ -1,7 +1,7 @@
-"""`--check-judge`: planted answers are judged besides a run, and some of its answers are judged once more.
+"""`--check-judge`: judges planted answers during a run, and judges some of its answers a second time.
 
-Nothing of this enters a score or a results file. Which cases and which answers are taken is decided by a hash of their
-names: they are spread over the run, and the next run takes the same, whose judgements it finds in the cache.
+None of this affects a score or a results file. A hash of the case decides which cases and which answers are chosen:
+they are spread over the run, and the next run chooses the same ones, whose judgements are then in the cache.
 """
 
 import asyncio
@@ -20,12 +20,17 @@ from agentv.results.health.tally import FlipTally, judged_results
 from agentv.stats.agreement import rate
 
 T = TypeVar("T")
-CASES, ANSWERS = 12, 40
-"""In how many cases answers are planted, and how many answers are judged again."""
+Results = Sequence[EvaluatorResult]
+CaseAndTarget = tuple[EvalCase, str]
+NamedEvaluators = Iterator[tuple[str, ConfiguredEvaluator]]
+CASES = 12
+"""The number of cases in which answers are planted."""
+ANSWERS = 40
+"""The number of answers that are judged a second time."""
 
 
 class JudgedCase(NamedTuple):
-    """A case whose answers are judged, with what is sent for it, and the target that answers."""
+    """A case whose answers are judged, with the request and the name of the target."""
 
     case: EvalCase
     request: ProviderRequest
@@ -33,107 +38,173 @@ class JudgedCase(NamedTuple):
 
 
 class _Answer(NamedTuple):
+    """An answer that is kept to be judged a second time."""
+
     exchange: Exchange
     target: str
-    results: Sequence[EvaluatorResult]
+    results: Results
+
+
+class _Planted(NamedTuple):
+    """A planted answer that is being judged."""
+
+    evaluator: str
+    case: EvalCase
+    canary: Canary
+    task: asyncio.Task[EvaluatorResult]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the judge passed an answer that must pass, or did not pass one that must not."""
+        has_passed = self.task.result().verdict == "pass"
+        return has_passed is self.canary.must_pass
 
 
 class AnswerTaker(Protocol):
-    """Is offered what was judged, and takes some of it."""
+    """Receives every judged answer and keeps some of them."""
 
-    def offer(self, exchange: Exchange, target: str, results: Sequence[EvaluatorResult]) -> None:
-        """Keep an answer to be judged again, if it is one of those that are taken."""
+    def offer(self, exchange: Exchange, target: str, results: Results) -> None:
+        """Keep an answer to be judged a second time, if it belongs to the sample."""
         ...
 
 
 class AnswerSample(Generic[T]):
-    """Holds what belongs to the answers that are taken, of all that were added."""
+    """Keeps a value for each answer of the sample: the `ANSWERS` with the lowest ranks of all that were added."""
 
     def __init__(self) -> None:
+        # A heap whose first entry has the highest rank: ranks are negated.
         self._kept: list[tuple[int, int, T]] = []
         self._added = 0
 
-    def add(self, case: EvalCase, trial: int, results: Sequence[EvaluatorResult], what: T) -> bool:
-        """Return whether an answer is one of those that are taken, as far as is known now."""
-        if not any(True for _ in judged_results(results)):
+    def add(
+        self,
+        case: EvalCase,
+        trial: int,
+        results: Results,
+        what: T,
+    ) -> bool:
+        """Add an answer; return whether it belongs to the sample of the answers added so far."""
+        has_judgement = any(True for _ in judged_results(results))
+        if not has_judgement:
             return False
         self._added += 1
-        entry = -_rank(case, trial), self._added, what
+        # The count makes entries unique, so that values are never compared.
+        entry = (-_rank(case, trial), self._added, what)
         if len(self._kept) < ANSWERS:
             heapq.heappush(self._kept, entry)
-        elif entry > self._kept[0]:
+            return True
+        if entry > self._kept[0]:
             heapq.heapreplace(self._kept, entry)
-        else:
-            return False
-        return True
+            return True
+        return False
 
     def __iter__(self) -> Iterator[T]:
-        return (what for *_, what in self._kept)
+        for _, _, what in self._kept:
+            yield what
 
 
 class JudgeCheck:
-    """Checks the judges of a run. `planting` and `repeating` build evaluators whose judges are asked for the checks."""
+    """Checks the judges of a run."""
 
     def __init__(self, planting: EvaluatorBuilder, repeating: EvaluatorBuilder):
-        self._planting, self._repeating = planting, repeating
+        """Judge planted answers with evaluators from `planting`, and kept answers again with those from `repeating`."""
+        self._planting = planting
+        self._repeating = repeating
         self._answers = AnswerSample[_Answer]()
 
-    def offer(self, exchange: Exchange, target: str, results: Sequence[EvaluatorResult]) -> None:
-        """Keep an answer to be judged again, if it is one of those that are taken."""
-        self._answers.add(exchange.case, exchange.request.trial, results, _Answer(exchange, target, results))
+    def offer(self, exchange: Exchange, target: str, results: Results) -> None:
+        """Keep an answer to be judged a second time, if it belongs to the sample."""
+        answer = _Answer(exchange, target, results)
+        self._answers.add(
+            exchange.case,
+            exchange.request.trial,
+            results,
+            answer,
+        )
 
-    def choose(self, cases: Iterable[tuple[EvalCase, str]]) -> list[tuple[EvalCase, str]]:
-        """Return the cases that answers are planted in, of all that the run has, each with its target."""
-        judged = ((case, target) for case, target in cases if any(True for _ in self._judging(case, target)))
-        return heapq.nsmallest(CASES, judged, key=lambda pair: _rank(pair[0], 1))
+    def choose(self, cases: Iterable[CaseAndTarget]) -> list[CaseAndTarget]:
+        """Return the cases of a run in which answers are planted, each with its target."""
 
-    def _judging(self, case: EvalCase, target: str) -> Iterator[tuple[str, ConfiguredEvaluator]]:
-        return judging_evaluators(self._planting.build(case, target).evaluators)
+        def rank(pair: CaseAndTarget) -> int:
+            case, _ = pair
+            return _rank(case, 1)
+
+        judged = (pair for pair in cases if self._has_judges(*pair))  # lazy: a run may have very many cases
+        return heapq.nsmallest(CASES, judged, key=rank)
+
+    def _has_judges(self, case: EvalCase, target: str) -> bool:
+        return any(True for _ in self._judging(case, target))
+
+    def _judging(self, case: EvalCase, target: str) -> NamedEvaluators:
+        built = self._planting.build(case, target)
+        return judging_evaluators(built.evaluators)
 
     async def plant(self, cases: Sequence[JudgedCase]) -> Canaries:
-        """Return what the judges make of planted answers."""
+        """Have the planted answers of these cases judged, and return how many of the verdicts were right."""
+        planted: list[_Planted] = []
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                (name, judged, canary, group.create_task(evaluator.result(exchange)))
-                for judged, other in zip(cases, _others(cases), strict=True)
-                for name, evaluator in self._judging(judged.case, judged.target)
-                if not evaluator.is_negated  # what it should say of a worthless answer, nobody knows
-                for canary in canaries_of(judged.case, other)
-                for exchange in [plant(canary, judged.case, judged.request)]
-            ]
-        found = [(name, judged, canary, task.result()) for name, judged, canary, task in tasks]
-        failed = tuple(
-            FailedCanary(
-                evaluator=name,
-                eval_id=judged.case.id,
-                canary=canary.name,
-                verdict=result.verdict,
-                score=result.score,
-            )
-            for name, judged, canary, result in found
-            if not result.failed and not _is_right(canary, result)
+            for judged, other in zip(cases, _other_references(cases), strict=True):
+                planted += self._plant_in(judged, other, group)
+        unjudged = 0
+        right = 0
+        failed: list[FailedCanary] = []
+        for each in planted:
+            result = each.task.result()
+            if result.failed:
+                unjudged += 1
+            elif each.is_right:
+                right += 1
+            else:
+                failed.append(_failed_canary(each))
+        # Each judged canary is a cluster of one answer, with a total of 1 if the verdict was right.
+        counts = {
+            (1, 1.0): right,
+            (1, 0.0): len(failed),
+        }
+        return Canaries(
+            planted=len(planted),
+            right=right,
+            unjudged=unjudged,
+            accuracy=rate(counts, "nothing was planted that was judged"),
+            failed=tuple(failed),
         )
-        unjudged = sum(result.failed for *_, result in found)
-        right = len(found) - unjudged - len(failed)
-        accuracy = rate({(1, 1.0): right, (1, 0.0): len(failed)}, "nothing was planted that was judged")
-        return Canaries(planted=len(found), right=right, unjudged=unjudged, accuracy=accuracy, failed=failed)
+
+    def _plant_in(
+        self,
+        judged: JudgedCase,
+        other: str,
+        group: asyncio.TaskGroup,
+    ) -> Iterator[_Planted]:
+        """Start judging the planted answers of a case; `other` is the reference answer of another case."""
+        for name, evaluator in self._judging(judged.case, judged.target):
+            if evaluator.is_negated:
+                continue  # the right verdict on a worthless answer is unknown
+            for canary in canaries_of(judged.case, other):
+                exchange = plant(canary, judged.case, judged.request)
+                task = group.create_task(evaluator.result(exchange))
+                yield _Planted(name, judged.case, canary, task)
 
     async def judge_again(self) -> Flips | None:
-        """Return how far second judgements of answers differ from the first; None if there are none."""
+        """Judge the kept answers again and return how much the second judgements differ; None if there are none."""
+        firsts: list[Any] = []
+        tasks: list[asyncio.Task[EvaluatorResult]] = []
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                (first, group.create_task(evaluator.result(answer.exchange)))
-                for answer in self._answers
-                for first, evaluator in self._pairs(answer)
-            ]
+            for answer in self._answers:
+                for first, evaluator in self._repeatable(answer):
+                    task = group.create_task(evaluator.result(answer.exchange))
+                    firsts.append(first)
+                    tasks.append(task)
         tally = FlipTally()
-        for first, task in tasks:
-            if not (second := task.result()).failed:
-                tally.add((first.score, second.score), (first.verdict, second.verdict))
+        for first, task in zip(firsts, tasks, strict=True):
+            second = task.result()
+            if not second.failed:
+                scores = (first.score, second.score)
+                verdicts = (first.verdict, second.verdict)
+                tally.add(scores, verdicts)
         return tally.flips
 
-    def _pairs(self, answer: _Answer) -> Iterator[tuple[Any, ConfiguredEvaluator]]:
-        """Yield each judgement of an answer, with the evaluator that gives another."""
+    def _repeatable(self, answer: _Answer) -> Iterator[tuple[Any, ConfiguredEvaluator]]:
+        """Yield each usable judgement of an answer with the evaluator that can repeat it."""
         built = self._repeating.build(answer.exchange.case, answer.target)
         evaluators = dict(judging_evaluators(built.evaluators))
         for name, first in judged_results(answer.results):
@@ -141,27 +212,40 @@ class JudgeCheck:
                 yield first, evaluators[name]
 
 
-def _is_right(canary: Canary, result: EvaluatorResult) -> bool:
-    return (result.verdict == "pass") is canary.must_pass
+def _failed_canary(planted: _Planted) -> FailedCanary:
+    result = planted.task.result()
+    return FailedCanary(
+        evaluator=planted.evaluator,
+        eval_id=planted.case.id,
+        canary=planted.canary.name,
+        verdict=result.verdict,
+        score=result.score,
+    )
 
 
-def judging_evaluators(evaluators: Iterable[Any], outer: str = "") -> Iterator[tuple[str, ConfiguredEvaluator]]:
-    """Yield the evaluators that ask judges, those inside of composites too, with their names: `outer/inner`."""
+def judging_evaluators(evaluators: Iterable[Any], outer: str = "") -> NamedEvaluators:
+    """Yield the evaluators that call judges, including those nested in composites, with their names: `outer/inner`."""
     for configured in evaluators:
         name = f"{outer}{configured.name}"
-        if getattr(configured.evaluator, "panel", None) is not None:
+        panel = getattr(configured.evaluator, "panel", None)
+        if panel is not None:
             yield name, configured
-        yield from judging_evaluators(getattr(configured.evaluator, "inner", ()), f"{name}/")
+        inner = getattr(configured.evaluator, "inner", ())
+        yield from judging_evaluators(inner, f"{name}/")
 
 
-def _others(cases: Sequence[JudgedCase]) -> Iterator[str]:
-    """Yield for each case the reference answer of the next one that has another; empty if there is none."""
+def _other_references(cases: Sequence[JudgedCase]) -> Iterator[str]:
+    """Yield for each case the reference answer of the next case that has a different one; empty if there is none."""
     references = [reference_answer(judged.case).strip() for judged in cases]
     for number, own in enumerate(references):
-        following = (*references[number + 1 :], *references[:number])
-        yield next((text for text in following if text and text != own), "")
+        following = references[number + 1 :] + references[:number]
+        others = (text for text in following if text and text != own)
+        yield next(others, "")
 
 
 def _rank(case: EvalCase, trial: int) -> int:
-    name = f"{case.dataset}\0{case.id}\0{trial}".encode("utf-8", "replace")
-    return int.from_bytes(blake2b(name, digest_size=8).digest())
+    """Return a hash of a trial that is the same in every run."""
+    name = f"{case.dataset}\0{case.id}\0{trial}"
+    data = name.encode("utf-8", "replace")
+    hashed = blake2b(data, digest_size=8).digest()
+    return int.from_bytes(hashed)

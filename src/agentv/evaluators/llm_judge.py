@@ -1,12 +1,13 @@
-"""A language model grades the answer."""
+"""Scores an answer with a language model as judge."""
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
 from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, new_fence, read_prompt, with_changes
 from agentv.judges.reply import parse_reply
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
-from agentv.records import Exchange, Score
+from agentv.records import Exchange, Json, Score
 
 SYSTEM = f"""You grade the answer of an AI agent against what was expected of it. {DATA}
 Reply with one JSON object and nothing else:
@@ -27,17 +28,22 @@ The answer to grade:
 {{ candidate_answer }}
 """
 
-_POINTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
-SCHEMA: dict[str, Any] = {
+_POINTS: Json = {"type": "array", "items": {"type": "string"}}
+SCHEMA: Json = {
     "type": "object",
-    "properties": {"reasoning": {"type": "string"}, "hits": _POINTS, "misses": _POINTS, "score": {"type": "number"}},
+    "properties": {
+        "reasoning": {"type": "string"},
+        "hits": _POINTS,
+        "misses": _POINTS,
+        "score": {"type": "number"},
+    },
     "required": ["reasoning", "hits", "misses", "score"],
     "additionalProperties": False,
 }
 
 
 class LlmJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Asks a language model for a score, with the user's own prompt or with ours."""
+    """Ask a language model for a score, with the user's own prompt or with the built-in one."""
 
     asks_model: ClassVar[bool] = True
 
@@ -46,19 +52,35 @@ class LlmJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     judge_repeats: Repeats = 1
 
     def open(self, context: EvaluatorContext) -> Evaluator:
-        template = PROMPT if self.prompt is None else read_prompt(self.prompt, context)
-        return _ModelJudge(template, open_panel(self.judge_target, self.judge_repeats, context))
+        template = PROMPT
+        if self.prompt is not None:
+            template = read_prompt(self.prompt, context)
+        panel = open_panel(self.judge_target, self.judge_repeats, context)
+        return _ModelJudge(template, panel)
 
 
+@dataclass
 class _ModelJudge(Evaluator):
-    def __init__(self, template: str, panel: JudgePanel):
-        self._template, self.panel = template, panel
+    """Asks a panel of judges for a score."""
+
+    template: str
+    panel: JudgePanel
 
     def fingerprint(self) -> str:
-        return self._template
+        return self.template
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        template = with_changes(self._template, exchange) if self._template is PROMPT else self._template
+        template = self.template
+        if template is PROMPT:
+            # A prompt of the user's decides itself whether to show file changes.
+            template = with_changes(template, exchange)
         fence = new_fence()
-        request = build_judge_request(SYSTEM, fill_prompt(template, exchange, fence), exchange, SCHEMA, fence)
+        prompt = fill_prompt(template, exchange, fence)
+        request = build_judge_request(
+            SYSTEM,
+            prompt,
+            exchange,
+            SCHEMA,
+            fence,
+        )
         return await self.panel.judge(request, parse_reply)

@@ -1,7 +1,8 @@
-"""The user's own Python function scores the answer, in agentv's process."""
+"""Scores an answer with the user's own Python function, in agentv's process."""
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
@@ -30,10 +31,14 @@ OFFERED = (
     "file_changes",
     "config",
 )
+"""The fields of the payload, which the parameters of a function may name."""
 
 
 class PythonJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Calls a function with the fields of the payload that its parameters name; a single other one gets the answer."""
+    """Call a function with the fields of the payload that its parameters name.
+
+    A single parameter with another name gets the answer.
+    """
 
     imports_code: ClassVar[bool] = True
 
@@ -43,10 +48,11 @@ class PythonJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_f
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         try:
-            function = load_function(self.function, context.code_folders)
-            return _FunctionJudge(UserFunction(function, OFFERED, "candidate_answer", apart=True), self)
+            loaded = load_function(self.function, context.code_folders)
+            function = UserFunction(loaded, OFFERED, "candidate_answer", apart=True)
         except ConfigError as error:
             raise SettingError(error.message, "function", hint=error.hint) from error
+        return _FunctionJudge(function, self)
 
     def check(self, context: EvaluatorContext) -> None:
         try:
@@ -55,26 +61,34 @@ class PythonJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_f
             raise SettingError(error.message, "function", hint=error.hint) from error
 
 
+@dataclass(frozen=True)
 class _FunctionJudge(Evaluator):
-    def __init__(self, function: UserFunction, settings: PythonJudge):
-        self._function, self._settings = function, settings
+    """Calls the function for each answer."""
+
+    function: UserFunction
+    settings: PythonJudge
 
     def workspace_use(self) -> WorkspaceUse:
-        return WorkspaceUse.NAMES_IT if "workspace_path" in self._function.names else WorkspaceUse.NONE
+        if "workspace_path" in self.function.names:
+            return WorkspaceUse.NAMES_IT
+        return WorkspaceUse.NONE
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        limit = asyncio.timeout(self._settings.timeout_seconds)
+        seconds = self.settings.timeout_seconds
+        limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return as_score(await self._function(build_payload(exchange, self._settings.config)))
+                payload = build_payload(exchange, self.settings.config)
+                returned = await self.function(payload)
+                return as_score(returned)
         except TimeoutError:
-            if not limit.expired():
+            if not limit.expired():  # the function itself raised it
                 raise
-            raise BadJudgement(f"the function timed out after {self._settings.timeout_seconds:g} s") from None
+            raise BadJudgement(f"the function timed out after {seconds:g} s") from None
 
 
 def as_score(value: Any) -> Score:
-    """Return what a function returned as a `Score`; raise `BadJudgement` if it is none of the types allowed."""
+    """Return the value of a function as a `Score`; raise `BadJudgement` if it has none of the allowed types."""
     if isinstance(value, Score):
         return value
     if isinstance(value, bool):

@@ -1,7 +1,8 @@
-"""A language model checks the answer against a list, item by item."""
+"""Scores an answer against a rubric: a language model checks each criterion."""
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -11,7 +12,8 @@ from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
 from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, new_fence, with_changes
 from agentv.judges.reply import BadJudgement, find_object
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
-from agentv.records import Exchange, Score, Weight
+from agentv.providers.settings import Text
+from agentv.records import Exchange, Json, Score, Verdict, Weight
 
 SYSTEM = f"""You check the answer of an AI agent against a list of criteria, each on its own. {DATA}
 Reply with one JSON object and nothing else:
@@ -29,7 +31,7 @@ The answer to check:
 """
 CRITERIA = "\nThe criteria:\n"
 
-SCHEMA: dict[str, Any] = {
+SCHEMA: Json = {
     "type": "object",
     "properties": {
         "checks": {
@@ -51,11 +53,9 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 
-Text = Annotated[str, Meta(min_length=1)]
-
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One criterion. If it is `required`, an answer that misses it fails, whatever its score."""
+    """One criterion. If it is `required`, an answer that does not meet it fails regardless of its score."""
 
     description: Text
     id: Text | None = None
@@ -64,7 +64,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Rubric(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Asks a language model which items of a list an answer meets; the score is their share of the weight."""
+    """Ask a language model which criteria an answer meets; the score is their share of the total weight."""
 
     asks_model: ClassVar[bool] = True
 
@@ -73,75 +73,133 @@ class Rubric(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields
     judge_repeats: Repeats = 1
 
     def open(self, context: EvaluatorContext) -> Evaluator:
-        items = tuple(_items(self.rubrics))
+        items = _items_with_ids(self.rubrics)
         ids = [item.id for item in items]
         for index, id_ in enumerate(ids):
             if id_ in ids[:index]:
                 raise SettingError(f"rubrics: the id {id_!r} stands twice", "rubrics", index, hint="rename one of them")
-        return _Rubric(items, open_panel(self.judge_target, self.judge_repeats, context))
+        panel = open_panel(self.judge_target, self.judge_repeats, context)
+        return _RubricJudge(items, panel)
 
 
-def _items(given: Sequence[str | Item]) -> Iterator[Item]:
+def _items_with_ids(given: Sequence[str | Item]) -> tuple[Item, ...]:
+    """Return the items of a rubric; those without an id are numbered."""
+    items = []
     for number, entry in enumerate(given, 1):
-        item = Item(description=entry) if isinstance(entry, str) else entry
-        yield item if item.id else msgspec.structs.replace(item, id=f"rubric-{number}")
+        own_id = f"rubric-{number}"
+        if isinstance(entry, str):
+            items.append(Item(description=entry, id=own_id))
+        elif not entry.id:
+            items.append(msgspec.structs.replace(entry, id=own_id))
+        else:
+            items.append(entry)
+    return tuple(items)
 
 
 class _Check(NamedTuple):
+    """What the judge says about one item."""
+
     satisfied: bool
     reasoning: str
 
 
-class _Rubric(Evaluator):
-    def __init__(self, items: tuple[Item, ...], panel: JudgePanel):
-        self._items, self.panel = items, panel
+_OMITTED = _Check(False, "the judge left it out")
+
+
+@dataclass
+class _RubricJudge(Evaluator):
+    """Asks a panel of judges which items an answer meets."""
+
+    items: tuple[Item, ...]
+    panel: JudgePanel
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        listed = "\n".join(f"- {item.id}: {item.description}" for item in self._items)
         fence = new_fence()
-        prompt = fill_prompt(with_changes(PROMPT, exchange), exchange, fence) + CRITERIA + listed
-        request = build_judge_request(SYSTEM, prompt, exchange, SCHEMA, fence)
+        template = with_changes(PROMPT, exchange)
+        material = fill_prompt(template, exchange, fence)
+        criteria = "\n".join(f"- {item.id}: {item.description}" for item in self.items)
+        request = build_judge_request(
+            SYSTEM,
+            material + CRITERIA + criteria,
+            exchange,
+            SCHEMA,
+            fence,
+        )
         return await self.panel.judge(request, self._parse)
 
     def _parse(self, text: str) -> Score:
         """Return the score in a judge's reply; raise `BadJudgement` if there is none."""
         checks, reasoning = _parse_checks(text)
-        left_out = _Check(False, "the judge left it out")
-        found = [(item, checks.get(item.id or "", left_out)) for item in self._items]
-        total = sum(item.weight for item in self._items)
-        met = sum(item.weight for item, check in found if check.satisfied)
-        failed = any(item.required and not check.satisfied for item, check in found)
+        met: list[Item] = []
+        hits: list[str] = []
+        misses: list[str] = []
+        details: list[Json] = []
+        verdict: Verdict | None = None
+        for item in self.items:
+            check = checks.get(item.id or "", _OMITTED)
+            details.append(_details(item, check))
+            if check.satisfied:
+                met.append(item)
+                hits.append(item.description)
+                continue
+            misses.append(_miss(item, check))
+            if item.required:
+                verdict = "fail"
         return Score(
-            score=met / total if total else 0.0,
-            verdict="fail" if failed else None,
-            hits=tuple(item.description for item, check in found if check.satisfied),
-            misses=tuple(_missed(item, check) for item, check in found if not check.satisfied),
+            score=_share_of_weight(met, self.items),
+            verdict=verdict,
+            hits=tuple(hits),
+            misses=tuple(misses),
             reasoning=reasoning,
-            details={"checks": [_detail(item, check) for item, check in found]},
+            details={"checks": details},
         )
 
 
-def _missed(item: Item, check: _Check) -> str:
-    start = f"required: {item.description}" if item.required else item.description
-    return f"{start} ({check.reasoning})" if check.reasoning else start
+def _share_of_weight(met: Sequence[Item], items: Sequence[Item]) -> float:
+    """Return the weight of the met items divided by the total weight; 0 if all weights are 0."""
+    total = sum(item.weight for item in items)
+    if not total:
+        return 0.0
+    return sum(item.weight for item in met) / total
 
 
-def _detail(item: Item, check: _Check) -> dict[str, Any]:
-    about = {"id": item.id, "description": item.description, "weight": item.weight, "required": item.required}
-    return {**about, "satisfied": check.satisfied, "reasoning": check.reasoning}
+def _miss(item: Item, check: _Check) -> str:
+    text = item.description
+    if item.required:
+        text = f"required: {text}"
+    if check.reasoning:
+        text = f"{text} ({check.reasoning})"
+    return text
+
+
+def _details(item: Item, check: _Check) -> Json:
+    """Return the check of an item as it is written to the results file."""
+    return {
+        "id": item.id,
+        "description": item.description,
+        "weight": item.weight,
+        "required": item.required,
+        "satisfied": check.satisfied,
+        "reasoning": check.reasoning,
+    }
 
 
 def _parse_checks(text: str) -> tuple[dict[str, _Check], str]:
-    """Return what the judge says of each item, and its reasoning. An item that is named twice must be met twice."""
+    """Return the judge's check of each item and its overall reasoning; raise `BadJudgement` if the reply has no checks.
+
+    An item that is listed twice must be satisfied twice.
+    """
     raw = find_object(text, "checks")
     if not isinstance(raw["checks"], list):
         raise BadJudgement("'checks' is no list")
-    found: dict[str, _Check] = {}
+    checks: dict[str, _Check] = {}
     for entry in raw["checks"]:
         if not isinstance(entry, dict) or not isinstance(entry.get("satisfied"), bool):
             raise BadJudgement("a check does not say whether it is 'satisfied', true or false")
-        check = _Check(entry["satisfied"], str(entry.get("reasoning") or ""))
         id_ = str(entry.get("id"))
-        if id_ not in found or found[id_].satisfied:
-            found[id_] = check
-    return found, str(raw.get("overall_reasoning") or "")
+        reasoning = str(entry.get("reasoning") or "")
+        earlier = checks.get(id_)
+        if earlier is None or earlier.satisfied:
+            checks[id_] = _Check(entry["satisfied"], reasoning)
+    overall_reasoning = str(raw.get("overall_reasoning") or "")
+    return checks, overall_reasoning
