@@ -43,7 +43,11 @@ def _call(function: Callable[..., Any], payload: dict[str, Any]) -> Any:
     return function(**arguments)
 
 
-def ask(question: str, system_prompt: str | None = None, target: str | None = None) -> str:
+def ask(
+    question: str,
+    system_prompt: str | None = None,
+    target: str | None = None,
+) -> str:
     """Return the judge target's answer to a question.
 
     The code judge must be configured with `target: {max_calls: …}`. Raise `RuntimeError` if it is not, or if the call
@@ -67,7 +71,8 @@ def ask(question: str, system_prompt: str | None = None, target: str | None = No
         "Authorization": f"Bearer {token}",
         "Content-Type": "application/json",
     }
-    request = Request(f"{url}/invoke", json.dumps(body).encode(), headers)
+    data = json.dumps(body).encode()
+    request = Request(f"{url}/invoke", data, headers)
     # The server is on loopback: ignore the HTTP proxies that the environment configures.
     opener = build_opener(ProxyHandler({}))
     try:

@@ -116,7 +116,8 @@ class EvaluatorBuilder:
         ):
             return last.built
         configs = _configs(case)
-        key = (msgspec.json.encode(configs), case.file.path, target)
+        encoded = msgspec.json.encode(configs)
+        key = (encoded, case.file.path, target)
         if key in self._failed:
             raise self._failed[key]
         if key not in self._built:
@@ -125,7 +126,12 @@ class EvaluatorBuilder:
                 self._built.clear()
             self._built[key] = built
         if is_plain:
-            self._last = _LastBuilt(evaluators, case.file, target, self._built[key])
+            self._last = _LastBuilt(
+                evaluators,
+                case.file,
+                target,
+                self._built[key],
+            )
         return self._built[key]
 
     def problems(self, case: EvalCase, target: str) -> list[Problem]:
@@ -174,7 +180,13 @@ class EvaluatorBuilder:
         built: list[ConfiguredEvaluator] = []
         errors: list[ConfigError] = []
         is_shared = True
-        dependencies = Dependencies([], [], [], [], [])
+        dependencies = Dependencies(
+            fingerprints=[],
+            judges=[],
+            need_reference=[],
+            use_workspace=[],
+            need_workspace=[],
+        )
         for number, config in enumerate(configs):
             setting = _setting_of(case, number)
             context = _Context(self, case, target, setting, dependencies)
@@ -267,7 +279,12 @@ class _Context:
         self._dependencies.judges.append(judge)
         return judge
 
-    def warn(self, message: str, hint: str = "", at: Steps = ()) -> None:
+    def warn(
+        self,
+        message: str,
+        hint: str = "",
+        at: Steps = (),
+    ) -> None:
         problem = self._problem(message, at, hint, "warning")
         self._builder.warn_once(problem)
 
@@ -317,7 +334,12 @@ class _Context:
             raise self._invalid(converted)
         return converted
 
-    def _add_dependencies(self, name: str, settings: EvaluatorSettings, evaluator: Evaluator) -> None:
+    def _add_dependencies(
+        self,
+        name: str,
+        settings: EvaluatorSettings,
+        evaluator: Evaluator,
+    ) -> None:
         """Record what the scores of an evaluator depend on."""
         # Only some evaluators know more than their settings, such as which parameters a function has.
         knows_use: Any = settings
@@ -347,7 +369,12 @@ class _Context:
         errors = []
         for misfit in misfits:
             steps = (*self._base, *misfit.steps)
-            problem = self.origin.problem(steps, label(steps), misfit.message, misfit.hint)
+            problem = self.origin.problem(
+                steps,
+                label(steps),
+                misfit.message,
+                misfit.hint,
+            )
             errors.append(ConfigError.of(problem))
         return InvalidEvaluators(errors)
 
@@ -370,7 +397,13 @@ class _Context:
     ) -> Problem:
         """Return a problem with this evaluator, located at the setting that the steps `at` lead to."""
         steps = (*self._base, *at)
-        return self.origin.problem(steps, label(self._base), message, hint, severity)
+        return self.origin.problem(
+            steps,
+            label(self._base),
+            message,
+            hint,
+            severity,
+        )
 
     @property
     def _base(self) -> Steps:

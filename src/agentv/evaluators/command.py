@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
+from agentv.evaluators.checks.matching import score_point
 from agentv.judges.program import (
     MAX_OUTPUT_BYTES,
     WORKSPACE,
@@ -21,7 +22,7 @@ from agentv.judges.program import (
     output_captures,
     stdout_tail,
 )
-from agentv.judges.reply import BadJudgement, finite_number, parse_score
+from agentv.judges.reply import BadJudgement, failed_score, finite_number, parse_score
 from agentv.processes.child import ProcessResult
 from agentv.processes.command import (
     SHOWN_CHARACTERS,
@@ -61,9 +62,15 @@ class Command(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_field
             hint = "negate turns exit codes around; let the command write another score"
             raise SettingError("negate: the score is read from stdout", "negate", hint=hint)
         if self.cwd is None or self.cwd == WORKSPACE:
-            program = Program(self.command, context.folder, ("command",), in_workspace=True)
+            program = Program(
+                self.command,
+                context.folder,
+                at=("command",),
+                in_workspace=True,
+            )
         else:
-            program = Program(self.command, context.folder / self.cwd, ("command",))
+            cwd = context.folder / self.cwd
+            program = Program(self.command, cwd, at=("command",))
         return _CommandJudge(self, program, _shown_command(self.command))
 
     def workspace_use(self) -> WorkspaceUse:
@@ -96,7 +103,12 @@ class _CommandJudge(Evaluator):
         limit = asyncio.timeout(self.settings.timeout_seconds)
         try:
             async with limit:
-                finished = await self.program.finish(answer, variables, exchange.workspace, streams)
+                finished = await self.program.finish(
+                    answer,
+                    variables,
+                    exchange.workspace,
+                    streams,
+                )
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -113,17 +125,19 @@ class _CommandJudge(Evaluator):
         if written:
             miss += f": {written}"
         # A command that did not finish proves nothing, so a negated one has not passed but failed.
-        return Score(score=0.0, misses=(miss,), failed=self.settings.negate)
+        return Score(
+            score=0.0,
+            misses=(miss,),
+            failed=self.settings.negate,
+        )
 
     def _exit_score(self, finished: ProcessResult) -> Score:
         negate = self.settings.negate
         point = self._describe(finished)
         if negate and _is_no_verdict(finished.code):
-            return Score(score=0.0, misses=(point,), failed=True)
+            return failed_score(point)
         has_succeeded = finished.code == 0
-        if has_succeeded is not negate:
-            return Score(score=1.0, hits=(point,))
-        return Score(score=0.0, misses=(point,))
+        return score_point(has_succeeded is not negate, point)
 
     def _describe(self, finished: ProcessResult) -> str:
         """Return how the command ended and, if it failed, the end of its output."""

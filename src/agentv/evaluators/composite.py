@@ -112,7 +112,8 @@ class _Composite(Evaluator):
         return self.aggregator.fingerprint()
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        results = tuple(await settle(evaluator.result(exchange) for evaluator in self.inner))
+        settled = await settle(evaluator.result(exchange) for evaluator in self.inner)
+        results = tuple(settled)
         score = await self.aggregator.aggregate(exchange, results)
         any_failed = any(result.failed for result in results)
         any_missing = any(result.missing_data for result in results)

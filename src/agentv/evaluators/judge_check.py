@@ -63,7 +63,12 @@ class _Planted(NamedTuple):
 class AnswerTaker(Protocol):
     """Receives every judged answer and keeps some of them."""
 
-    def offer(self, exchange: Exchange, target: str, results: Results) -> None:
+    def offer(
+        self,
+        exchange: Exchange,
+        target: str,
+        results: Results,
+    ) -> None:
         """Keep an answer to be judged a second time, if it belongs to the sample."""
         ...
 
@@ -112,7 +117,12 @@ class JudgeCheck:
         self._repeating = repeating
         self._answers = AnswerSample[_Answer]()
 
-    def offer(self, exchange: Exchange, target: str, results: Results) -> None:
+    def offer(
+        self,
+        exchange: Exchange,
+        target: str,
+        results: Results,
+    ) -> None:
         """Keep an answer to be judged a second time, if it belongs to the sample."""
         answer = _Answer(exchange, target, results)
         self._answers.add(
@@ -143,7 +153,8 @@ class JudgeCheck:
         """Have the planted answers of these cases judged, and return how many of the verdicts were right."""
         planted: list[_Planted] = []
         async with asyncio.TaskGroup() as group:
-            for judged, other in zip(cases, _other_references(cases), strict=True):
+            other_references = _other_references(cases)
+            for judged, other in zip(cases, other_references, strict=True):
                 planted += self._plant_in(judged, other, group)
         unjudged = 0
         right = 0
@@ -176,7 +187,8 @@ class JudgeCheck:
         group: asyncio.TaskGroup,
     ) -> Iterator[_Planted]:
         """Start judging the planted answers of a case; `other` is the reference answer of another case."""
-        for name, evaluator in self._judging(judged.case, judged.target):
+        evaluators = self._judging(judged.case, judged.target)
+        for name, evaluator in evaluators:
             if evaluator.is_negated:
                 continue  # the right verdict on a worthless answer is unknown
             for canary in canaries_of(judged.case, other):

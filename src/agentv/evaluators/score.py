@@ -11,7 +11,7 @@ from agentv import __version__
 from agentv.errors import AgentvError
 from agentv.formats.fingerprint import digest
 from agentv.judges.deferral import current, once, settle
-from agentv.judges.reply import BadJudgement, check_score, replace_surrogates
+from agentv.judges.reply import BadJudgement, check_score, failed_score, replace_surrogates
 from agentv.notices import note_lines
 from agentv.protocols import Evaluator, JudgeTarget
 from agentv.providers.settings import target_digest
@@ -19,7 +19,10 @@ from agentv.records import Digests, EvaluatorResult, Exchange, Json, Problem, Sc
 from agentv.scoring import SCORING, verdict_of
 from agentv.system.tracebacks import explain_error
 
-OPPOSITE: dict[Verdict | None, Verdict | None] = {"pass": "fail", "fail": "pass"}
+OPPOSITE: dict[Verdict | None, Verdict | None] = {
+    "pass": "fail",
+    "fail": "pass",
+}
 
 
 def negate_score(score: Score) -> Score:
@@ -90,8 +93,8 @@ class ConfiguredEvaluator(msgspec.Struct, frozen=True):
 
 
 def _failure(reason: str) -> Score:
-    message = replace_surrogates(f"the evaluator failed: {reason}")
-    return Score(score=0.0, misses=(message,), failed=True)
+    message = f"the evaluator failed: {reason}"
+    return failed_score(replace_surrogates(message))
 
 
 class Dependencies(NamedTuple):
@@ -161,7 +164,11 @@ class CaseEvaluators:
             )
         return msgspec.structs.replace(self._last_digests, case=case)
 
-    async def results(self, exchange: Exchange, names: frozenset[str] | None = None) -> tuple[EvaluatorResult, ...]:
+    async def results(
+        self,
+        exchange: Exchange,
+        names: frozenset[str] | None = None,
+    ) -> tuple[EvaluatorResult, ...]:
         """Return the result of each evaluator; with `names`, only of those evaluators.
 
         They run in parallel if more than one of them waits for something.
@@ -170,10 +177,9 @@ class CaseEvaluators:
         if names is not None:
             chosen = [configured for configured in self.evaluators if configured.name in names]
         if self._in_parallel:
-            return tuple(await settle(configured.result(exchange) for configured in chosen))
-        results = []
-        for configured in chosen:
-            results.append(await configured.result(exchange))
+            results = await settle(configured.result(exchange) for configured in chosen)
+        else:
+            results = [await configured.result(exchange) for configured in chosen]
         return tuple(results)
 
 
@@ -184,4 +190,8 @@ class DryRunEvaluator(Evaluator):
     miss: str = "dry run: no judge was asked"
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        return Score(score=0.0, misses=(self.miss,), missing_data=True)
+        return Score(
+            score=0.0,
+            misses=(self.miss,),
+            missing_data=True,
+        )

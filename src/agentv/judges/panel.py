@@ -16,7 +16,7 @@ from agentv.errors import SettingError
 from agentv.formats.yaml import Steps
 from agentv.judges.deferral import settle
 from agentv.judges.prompt import prompts_of, with_new_fence
-from agentv.judges.reply import BadJudgement, JudgeReply, ask_judge
+from agentv.judges.reply import BadJudgement, JudgeReply, ask_judge, failed_score
 from agentv.protocols import EvaluatorContext, JudgeTarget
 from agentv.records import Json, ProviderRequest, Score, Verdict
 from agentv.scoring import verdict_of
@@ -52,6 +52,7 @@ class Judgement(NamedTuple):
 
 
 Judgements = Sequence[Judgement]
+JudgeCall = Coroutine[Any, Any, Judgement]
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class JudgePanel:
         score = self._combine(judgements)
         return msgspec.structs.replace(score, evaluator_provider_request=prompts_of(request))
 
-    def _calls(self, request: ProviderRequest, parse: Parse) -> Iterator[Coroutine[Any, Any, Judgement]]:
+    def _calls(self, request: ProviderRequest, parse: Parse) -> Iterator[JudgeCall]:
         """Yield one call per judge and repeat. Each judge gets a fence of its own."""
         for index, judge in enumerate(self.judges):
             sent = request
@@ -148,8 +149,7 @@ async def _ask(
     try:
         score, reply = await ask_judge(judge, request, parse, repeat)
     except BadJudgement as error:
-        reason = str(error)
-        failure = Score(score=0.0, misses=(reason,), failed=True)
+        failure = failed_score(str(error))
         return Judgement(judge.name, failure)
     return Judgement(judge.name, score, reply)
 

@@ -118,7 +118,8 @@ class Program:
         finished = await self.finish(data, variables, workspace)
         expect_success(finished)
         try:
-            found = msgspec.json.decode(complete_output(finished.stdout, MAX_OUTPUT_BYTES))
+            output = complete_output(finished.stdout, MAX_OUTPUT_BYTES)
+            found = msgspec.json.decode(output)
         except (msgspec.DecodeError, RecursionError):
             written = stdout_tail(finished)
             raise BadJudgement(f"the script wrote no JSON object{written}") from None
@@ -169,7 +170,13 @@ def _split(command: str | Sequence[str]) -> list[str]:
     return arguments
 
 
-def _check_files(arguments: Sequence[str], cwd: Path, at: Steps, *, in_workspace: bool) -> None:
+def _check_files(
+    arguments: Sequence[str],
+    cwd: Path,
+    at: Steps,
+    *,
+    in_workspace: bool,
+) -> None:
     """Raise `SettingError` if the program or its source file does not exist, `MissingProgram` if not installed.
 
     Files of a program that runs in the workspace are not checked: the agent may have yet to create them.

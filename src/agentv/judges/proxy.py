@@ -72,7 +72,7 @@ class Proxy:
     def invoke(self, body: Any) -> Json:
         """Return a judge's answer to the question in the body of a request.
 
-        Runs in a thread of the server. Raise `RequestRefused` if there is no answer.
+        Runs in a thread of the server. Raise `RequestRefused` if the judge gives no answer.
         """
         question = None
         if isinstance(body, dict):
@@ -172,10 +172,13 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        self._respond("/info", lambda _: self.server.proxy.info())
+        self._respond("/info", self._info)
 
     def do_POST(self) -> None:
         self._respond("/invoke", self.server.proxy.invoke)
+
+    def _info(self, _body: Any) -> Json:
+        return self.server.proxy.info()
 
     def _respond(self, path: str, answer: Callable[[Any], Json]) -> None:
         """Send what `answer` returns for the body of the request, or an error as `{"error": reason}`."""
@@ -199,9 +202,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _check_token(self) -> None:
-        given = self.headers.get("Authorization", "")
-        expected = f"Bearer {self.server.proxy.token}"
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode()):
+        header = self.headers.get("Authorization", "")
+        given = header.encode("utf-8", "replace")
+        expected = f"Bearer {self.server.proxy.token}".encode()
+        if not hmac.compare_digest(given, expected):
             raise RequestRefused(HTTPStatus.UNAUTHORIZED, "a bearer token is needed")
 
     def _read_body(self) -> Any:

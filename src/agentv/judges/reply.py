@@ -14,7 +14,7 @@ from agentv.formats.wire import text_of
 from agentv.judges.prompt import with_new_fence
 from agentv.processes.command import shorten
 from agentv.protocols import Provider
-from agentv.records import ProviderRequest, Score
+from agentv.records import Json, ProviderRequest, Score
 from agentv.system.cpu_limit import call_with_cpu_limit, can_limit_cpu
 from agentv.system.threads import describe_error
 
@@ -31,6 +31,15 @@ EXCERPT_CHARACTERS = 200
 
 class BadJudgement(ValueError):
     """The reply of a judge is not a usable judgement."""
+
+
+def failed_score(reason: str) -> Score:
+    """Return the score of an answer that could not be judged."""
+    return Score(
+        score=0.0,
+        misses=(reason,),
+        failed=True,
+    )
 
 
 class JudgeReply(NamedTuple):
@@ -56,7 +65,8 @@ async def ask_judge(
         attempt = (repeat - 1) * TRIES + number
         sent = request
         if attempt > 1:
-            sent = msgspec.structs.replace(with_new_fence(request), attempt=attempt)
+            sent = with_new_fence(request)
+            sent = msgspec.structs.replace(sent, attempt=attempt)
         try:
             response = await judge.invoke(sent)
             parsed = parse(response.text)
@@ -71,7 +81,7 @@ async def ask_judge(
     raise BadJudgement(f"the judge gave no judgement in {len(reasons)} of {TRIES} tries: {reasons[-1]}")
 
 
-def find_object(text: str, field: str) -> dict[str, Any]:
+def find_object(text: str, field: str) -> Json:
     """Return the JSON object with this field in a model's reply; raise `BadJudgement` if there is not exactly one.
 
     The object may be the whole reply, or be in a code fence or in prose. Single quotes, trailing commas and the like
@@ -104,10 +114,10 @@ def needs_repair(text: str) -> bool:
     return not is_valid
 
 
-def _find_objects(text: str) -> tuple[list[dict[str, Any]], bool]:
+def _find_objects(text: str) -> tuple[list[Json], bool]:
     """Return the outermost JSON objects in a text, and whether every brace belongs to one of them."""
     decoder = json.JSONDecoder()
-    found: list[dict[str, Any]] = []
+    found: list[Json] = []
     is_valid = True
     start = text.find("{")
     while start >= 0:
@@ -125,7 +135,7 @@ def _find_objects(text: str) -> tuple[list[dict[str, Any]], bool]:
     return found, is_valid
 
 
-def _repair(text: str) -> list[dict[str, Any]]:
+def _repair(text: str) -> list[Json]:
     """Return the object in a text that is almost JSON; an empty list if it cannot be repaired."""
     from json_repair import repair_json
 

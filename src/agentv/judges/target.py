@@ -37,7 +37,7 @@ def judge_name(
     """Return the name of the target that judges; `case` is the first case that needs it.
 
     The judge is named by the evaluator or else by the target. A language model without a judge judges itself. Raise
-    `ConfigError` if there is no judge, or if it is not a known target.
+    `ConfigError` if no judge is configured, or if it is not a known target.
     """
     judged = settings.get(ref.target)
     name = ref.name or None

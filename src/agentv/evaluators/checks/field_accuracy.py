@@ -1,4 +1,4 @@
-"""Compares the fields of an answer that is JSON with those of the expected answer."""
+"""Compares the fields of a JSON answer with those of the expected answer."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,19 +10,22 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
-from agentv.evaluators.checks.matching import parse_json, same, shorten
+from agentv.evaluators.checks.matching import no_data_score, parse_json, same, shorten
 from agentv.formats.written_values import date_format, parse_date, parse_number
 from agentv.judges.payload import reference_answer
+from agentv.judges.reply import failed_score
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Json, Score
 
 MAX_SHOWN = 20
 MISSING: Any = object()
 EACH = -1
-"""The step that stands for every item of a list."""
+"""The step of a path that stands for every item of a list: `[*]`."""
 
 Finite = Annotated[float, Meta(ge=0, le=1e15)]
 Steps = tuple[str | int, ...]
+Pair = tuple[Any, Any]
+"""An expected value and the one in the answer; either may be `MISSING`."""
 Matches = Callable[[Any, Any], bool]
 _STEP = re.compile(r"""(?:^|\.)([^.\[\]"']+)|\[(\d{1,9})\]|\[(\*)\]|\["([^"]*)"\]|\['([^']*)'\]""")
 
@@ -40,32 +43,47 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class FieldAccuracy(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Scores how many of the fields are as they are in the expected answer."""
+    """Score how many of the fields match the expected answer."""
 
     fields: Annotated[tuple[Field, ...], Meta(min_length=1)]
     aggregation: Literal["weighted_average", "all_or_nothing"] = "weighted_average"
 
     def open(self, context: EvaluatorContext) -> Evaluator:
-        checks = tuple(_open_field(index, field) for index, field in enumerate(self.fields))
-        return _Comparison(checks, self.aggregation == "all_or_nothing")
+        checks = [_open_field(index, field) for index, field in enumerate(self.fields)]
+        return _Comparison(
+            checks=tuple(checks),
+            is_all_or_nothing=self.aggregation == "all_or_nothing",
+        )
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """The result of one field; `is_absent` if the answer does not have it at all."""
+    """The result of one field. `is_absent` means that the answer does not have the field at all."""
 
     field: Field
     score: float
-    pairs: Sequence[tuple[Any, Any]]
+    pairs: Sequence[Pair]
     misses: Sequence[str]
     is_absent: bool
 
     def details(self) -> Json:
-        """Return the field as it is written to a results file; the values of a path with `[*]` are lists."""
-        expected: Any = [None if value is MISSING else value for value, _ in self.pairs]
-        actual: Any = [None if value is MISSING else value for _, value in self.pairs]
+        """Return the field as it is written to a results file. The values of a path with `[*]` are lists."""
+        expected: Any = [_none_if_missing(value) for value, _ in self.pairs]
+        actual: Any = [_none_if_missing(value) for _, value in self.pairs]
         if "[*]" not in self.field.path:
-            (expected,), (actual,) = expected, actual
-        return {"path": self.field.path, "score": self.score, "expected": expected, "actual": actual}
+            expected = expected[0]
+            actual = actual[0]
+        return {
+            "path": self.field.path,
+            "score": self.score,
+            "expected": expected,
+            "actual": actual,
+        }
+
+
+def _none_if_missing(value: Any) -> Any:
+    if value is MISSING:
+        return None
+    return value
 
 
 class _Check(msgspec.Struct, frozen=True):
@@ -76,35 +94,58 @@ class _Check(msgspec.Struct, frozen=True):
     matches: Matches
 
     def outcome(self, expected: Any, answer: Any) -> _Outcome | None:
-        """Return the result of the field; None if it is not to be compared."""
+        """Return the result of the field; None if it is optional and the expected answer does not have it."""
         pairs = list(_pairs(self.steps, expected, answer))
         if not self.field.required:
             pairs = [pair for pair in pairs if pair[0] is not MISSING]
             if not pairs:
                 return None
-        misses = [miss for pair in pairs if (miss := self._miss(*pair))]
-        score = 1 - len(misses) / len(pairs) if pairs else 1.0
-        is_absent = bool(pairs) and all(given is MISSING for _, given in pairs)
-        return _Outcome(self.field, score, pairs[:MAX_SHOWN], misses[:MAX_SHOWN], is_absent)
+        misses: list[str] = []
+        is_absent = bool(pairs)
+        for wanted, given in pairs:
+            miss = self._miss(wanted, given)
+            if miss:
+                misses.append(miss)
+            if given is not MISSING:
+                is_absent = False
+        score = 1.0
+        if pairs:
+            score = 1 - len(misses) / len(pairs)
+        return _Outcome(
+            field=self.field,
+            score=score,
+            pairs=pairs[:MAX_SHOWN],
+            misses=misses[:MAX_SHOWN],
+            is_absent=is_absent,
+        )
 
     def _miss(self, expected: Any, given: Any) -> str:
+        """Return why two values do not match; empty if they do."""
         path = self.field.path
         if expected is MISSING:
             return f"{path}: missing in the expected answer"
         if given is MISSING:
             return f"{path}: missing in the answer, expected {shorten(expected)}"
-        return "" if self.matches(expected, given) else f"{path}: expected {shorten(expected)}, got {shorten(given)}"
+        if self.matches(expected, given):
+            return ""
+        return f"{path}: expected {shorten(expected)}, got {shorten(given)}"
 
 
 def _open_field(index: int, field: Field) -> _Check:
+    """Return the check of a field; raise `SettingError` if its settings are invalid."""
     try:
-        return _Check(field, _parse_path(field.path), _matches(field))
+        steps = _parse_path(field.path)
+        matches = _matches(field)
     except SettingError as error:
-        raise SettingError(error.message, "fields", index, *error.steps, hint=error.hint) from None
+        steps_to_field = ("fields", index, *error.steps)
+        raise SettingError(error.message, *steps_to_field, hint=error.hint) from None
+    return _Check(field, steps, matches)
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparison(Evaluator):
+    """Compares the fields of each answer."""
+
     waits: ClassVar[bool] = False
 
     checks: tuple[_Check, ...]
@@ -114,64 +155,98 @@ class _Comparison(Evaluator):
         try:
             expected = parse_json(reference_answer(exchange.case))
         except ValueError as error:
-            return Score(score=0.0, misses=(f"the expected answer is no JSON: {error}",), failed=True)
+            return failed_score(f"the expected answer is no JSON: {error}")
         try:
             answer = parse_json(exchange.response.text)
         except ValueError as error:
-            return Score(score=0.0, misses=(f"the answer is no JSON: {error}",), missing_data=True)
-        outcomes = [outcome for check in self.checks if (outcome := check.outcome(expected, answer))]
-        details = [outcome.details() for outcome in outcomes]
+            return no_data_score(f"the answer is no JSON: {error}")
+        outcomes: list[_Outcome] = []
+        for check in self.checks:
+            outcome = check.outcome(expected, answer)
+            if outcome is not None:
+                outcomes.append(outcome)
         if not outcomes:
-            return Score(score=0.0, misses=("the expected answer has none of the fields",), missing_data=True)
+            return no_data_score("the expected answer has none of the fields")
+        return self._combine(outcomes)
+
+    def _combine(self, outcomes: Sequence[_Outcome]) -> Score:
+        hits: list[str] = []
+        misses: list[str] = []
+        details: list[Json] = []
+        for outcome in outcomes:
+            field = outcome.details()
+            details.append(field)
+            misses += outcome.misses
+            if outcome.score == 1:
+                hits.append(f"{outcome.field.path}: {shorten(field['actual'])}")
+        score = _weighted_average(outcomes)
+        if self.is_all_or_nothing:
+            score = _all_or_nothing(outcomes)
         return Score(
-            score=_all_or_nothing(outcomes) if self.is_all_or_nothing else _weighted_average(outcomes),
-            hits=tuple(f"{field['path']}: {shorten(field['actual'])}" for field in details if field["score"] == 1),
-            misses=tuple(miss for outcome in outcomes for miss in outcome.misses),
+            score=score,
+            hits=tuple(hits),
+            misses=tuple(misses),
             details=details,
         )
 
 
 def _weighted_average(outcomes: Sequence[_Outcome]) -> float:
-    total = sum(outcome.field.weight for outcome in outcomes)
-    return sum(outcome.field.weight * outcome.score for outcome in outcomes) / total if total else 0.0
+    total_weight = sum(outcome.field.weight for outcome in outcomes)
+    if not total_weight:
+        return 0.0
+    weighted = sum(outcome.field.weight * outcome.score for outcome in outcomes)
+    return weighted / total_weight
 
 
 def _all_or_nothing(outcomes: Sequence[_Outcome]) -> float:
-    """Return 1 if all is as expected, else 0; the answer may leave out what is not required."""
-    met = all(not outcome.misses or (outcome.is_absent and not outcome.field.required) for outcome in outcomes)
-    return 1.0 if met else 0.0
+    """Return 1 if every field matches, else 0. The answer may omit fields that are not required."""
+    for outcome in outcomes:
+        may_be_omitted = outcome.is_absent and not outcome.field.required
+        if outcome.misses and not may_be_omitted:
+            return 0.0
+    return 1.0
 
 
-def _pairs(steps: Steps, expected: Any, given: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the values at the end of the path, in the expected answer and in the given one."""
+def _pairs(steps: Steps, expected: Any, given: Any) -> Iterator[Pair]:
+    """Yield the values at the end of a path, in the expected answer and in the given one."""
     for number, step in enumerate(steps):
         if step == EACH:
-            yield from _paired_items(steps[number + 1 :], expected, given)
+            rest = steps[number + 1 :]
+            yield from _item_pairs(rest, expected, given)
             return
-        expected, given = _at(expected, step), _at(given, step)
+        expected = _at(expected, step)
+        given = _at(given, step)
     yield expected, given
 
 
-def _paired_items(steps: Steps, expected: Any, given: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the same for every item of two lists; what has no partner is paired with `MISSING`."""
+def _item_pairs(steps: Steps, expected: Any, given: Any) -> Iterator[Pair]:
+    """Yield the pairs for every item of two lists. An item without a counterpart is paired with `MISSING`."""
     if not isinstance(expected, list):
         yield MISSING, given
-    elif not isinstance(given, list) and not expected:
+        return
+    given_count = 0
+    if isinstance(given, list):
+        given_count = len(given)
+    elif not expected:
+        # Nothing to compare item by item, but an empty list was expected.
         yield expected, MISSING
-    else:
-        count = len(given) if isinstance(given, list) else 0
-        for index in range(max(len(expected), count)):
-            yield from _pairs(steps, _at(expected, index), _at(given, index))
+        return
+    for index in range(max(len(expected), given_count)):
+        yield from _pairs(steps, _at(expected, index), _at(given, index))
 
 
 def _at(value: Any, step: str | int) -> Any:
-    if isinstance(step, int):
-        return value[step] if isinstance(value, list) and step < len(value) else MISSING
-    return value.get(step, MISSING) if isinstance(value, dict) else MISSING
+    """Return the value that a step leads to; `MISSING` if there is none."""
+    if isinstance(step, str):
+        if isinstance(value, dict):
+            return value.get(step, MISSING)
+    elif isinstance(value, list) and step < len(value):
+        return value[step]
+    return MISSING
 
 
 def _parse_path(path: str) -> Steps:
-    """Return the steps of a path; raise `SettingError` if it is not valid."""
+    """Return the steps of a path; raise `SettingError` if it is invalid."""
     steps: list[str | int] = []
     end = 0
     while end < len(path):
@@ -180,36 +255,56 @@ def _parse_path(path: str) -> Steps:
             hint = """paths look like invoice.lines[0].amount, lines[*].amount or a["odd key"]"""
             raise SettingError(f"invalid path {path!r}", "path", hint=hint)
         end = found.end()
-        name, index, each, *quoted = found.groups()
-        steps.append(EACH if each else int(index) if index else name or next(filter(None, quoted), ""))
+        steps.append(_parse_step(found))
     return tuple(steps)
 
 
+def _parse_step(found: re.Match[str]) -> str | int:
+    """Return the step that one match of `_STEP` describes."""
+    name, index, each, in_double_quotes, in_single_quotes = found.groups()
+    if each:
+        return EACH
+    if index:
+        return int(index)
+    return name or in_double_quotes or in_single_quotes or ""
+
+
 def _matches(field: Field) -> Matches:
-    """Return the function that compares the values of a field; raise `SettingError` if other settings do not fit it."""
+    """Return the function that compares two values of a field; raise `SettingError` if its settings conflict."""
     if field.match != "numeric_tolerance" and (field.tolerance or field.relative):
-        setting, hint = "tolerance" if field.tolerance else "relative", "set match: numeric_tolerance"
-        raise SettingError(f"{field.path}: tolerance needs a match of its own", setting, hint=hint)
+        setting = "relative"
+        if field.tolerance:
+            setting = "tolerance"
+        message = f"{field.path}: tolerance needs a match of its own"
+        raise SettingError(message, setting, hint="set match: numeric_tolerance")
     if field.match != "date" and field.formats:
         raise SettingError(f"{field.path}: formats need a match of their own", "formats", hint="set match: date")
-    if field.match == "exact":
-        return same
-    return _same_day(field) if field.match == "date" else _close(field)
+    if field.match == "numeric_tolerance":
+        return _within_tolerance(field)
+    if field.match == "date":
+        return _same_day(field)
+    return same
 
 
-def _close(field: Field) -> Matches:
+def _within_tolerance(field: Field) -> Matches:
+    """Return a function that compares two numbers."""
     tolerance = Decimal(repr(field.tolerance))
 
     def matches(expected: Any, given: Any) -> bool:
-        wanted, number = parse_number(expected), parse_number(given)
+        wanted = parse_number(expected)
+        number = parse_number(given)
         if wanted is None or number is None:
             return False
-        return abs(wanted - number) <= (tolerance * abs(wanted) if field.relative else tolerance)
+        allowed = tolerance
+        if field.relative:
+            allowed = tolerance * abs(wanted)
+        return abs(wanted - number) <= allowed
 
     return matches
 
 
 def _same_day(field: Field) -> Matches:
+    """Return a function that compares two dates; raise `SettingError` if a format is invalid."""
     try:
         formats = tuple(map(date_format, field.formats))
     except ValueError as error:

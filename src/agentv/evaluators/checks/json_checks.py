@@ -1,32 +1,36 @@
-"""Checks on answers that should be JSON.
+"""Checks answers that should be JSON.
 
-The validator would silently pass over what came after draft 7 of JSON Schema, and fetch what a `$ref` names from the
-network. Both are refused before anything is run.
+The validator would silently ignore keywords that JSON Schema added after draft 7, and fetch a remote `$ref` from the
+network. Both are rejected before anything is run.
 """
 
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import msgspec
 
 from agentv.errors import AgentvError, ConfigError, SettingError
-from agentv.evaluators.checks.matching import parse_json
+from agentv.evaluators.checks.matching import parse_json, score_point
 from agentv.formats.conversion import label
 from agentv.formats.schema_keywords import schema_misfits
 from agentv.formats.yaml import Steps, read_bytes, read_yaml
+from agentv.processes.command import shorten
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Json, Score
 from agentv.system.cpu_limit import call_with_cpu_limit, can_limit_cpu
 
 SECONDS = 1.0
 MAX_CHARACTERS = 500
+Validate = Callable[[Any], Any]
+"""Takes a value and raises `JsonSchemaValueException` if it does not fit the schema."""
 
 
 class IsJson(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Passes when the answer is JSON, or has JSON in its only code fence."""
+    """Pass if the answer is JSON, or has JSON in its only code fence."""
 
     waits: ClassVar[bool] = False
 
@@ -36,45 +40,53 @@ class IsJson(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields
         try:
             parse_json(exchange.response.text)
         except ValueError as error:
-            return _score(self.negate, f"is no JSON: {error}")
-        return _score(not self.negate, "is JSON")
+            return score_point(self.negate, f"is no JSON: {error}")
+        return score_point(not self.negate, "is JSON")
 
 
 class JsonSchema(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Passes when the answer is JSON that fits the schema: an object, or the path of a JSON or YAML file."""
+    """Pass if the answer is JSON that fits the schema: an object, or the path of a JSON or YAML file."""
 
     schema: str | Json
     negate: bool = False
 
     def open(self, context: EvaluatorContext) -> Evaluator:
-        if not isinstance(self.schema, str):
-            return _Validator(_compile(self.schema, None), self.negate)
-        path = context.folder / self.schema
-        return _Validator(_compile(_read(path), path), self.negate)
+        file = None
+        schema: Any = self.schema
+        if isinstance(schema, str):
+            file = context.folder / schema
+            schema = _read(file)
+        validate = _compile(schema, file)
+        return _Validator(validate, self.negate)
 
 
 @dataclass(frozen=True, slots=True)
 class _Validator(Evaluator):
+    """Validates each answer with a compiled schema."""
+
     waits: ClassVar[bool] = False
 
-    validate: Callable[[Any], Any]
+    validate: Validate
     negate: bool
 
     async def evaluate(self, exchange: Exchange) -> Score:
         try:
             value = parse_json(exchange.response.text)
         except ValueError as error:
-            return _score(self.negate, f"is no JSON: {error}")
+            return score_point(self.negate, f"is no JSON: {error}")
         misfit = self._misfit(value)
-        return _score((misfit is None) is not self.negate, misfit or "fits the schema")
+        if misfit is None:
+            return score_point(not self.negate, "fits the schema")
+        return score_point(self.negate, misfit)
 
     def _misfit(self, value: Any) -> str | None:
-        """Return what does not fit the schema."""
+        """Return why a value does not fit the schema; None if it does. Raise `AgentvError` if that takes too long."""
         import fastjsonschema
 
         try:
+            # A pattern in the schema may take exponential time.
             if can_limit_cpu():
-                call_with_cpu_limit(SECONDS, lambda: self.validate(value))
+                call_with_cpu_limit(SECONDS, partial(self.validate, value))
             else:
                 self.validate(value)
         except fastjsonschema.JsonSchemaValueException as error:
@@ -87,16 +99,15 @@ class _Validator(Evaluator):
 def _explain(error: Any) -> str:
     """Return what does not fit and where: `items[0].price must be number (type)`."""
     path = error.name.removeprefix("data").removeprefix(".")
-    message = f"{path or 'the answer'}{error.message.removeprefix(error.name)}"
-    cut = message if len(message) <= MAX_CHARACTERS else message[:MAX_CHARACTERS] + "…"
-    return f"{cut} ({error.rule})"
-
-
-def _score(passed: bool, message: str) -> Score:
-    return Score(score=1.0, hits=(message,)) if passed else Score(score=0.0, misses=(message,))
+    if not path:
+        path = "the answer"
+    reason = error.message.removeprefix(error.name)
+    message = shorten(f"{path}{reason}", MAX_CHARACTERS)
+    return f"{message} ({error.rule})"
 
 
 def _read(path: Path) -> Any:
+    """Return the schema in a JSON or YAML file; raise `ConfigError` if it cannot be read."""
     if path.suffix != ".json":
         return read_yaml(path, ConfigError).value
     try:
@@ -105,30 +116,42 @@ def _read(path: Path) -> Any:
         raise ConfigError(f"invalid JSON: {error}", file=path, hint="mend the file, or name another") from None
 
 
-def _compile(schema: Any, file: Path | None) -> Callable[[Any], Any]:
+def _compile(schema: Any, file: Path | None) -> Validate:
+    """Return the compiled schema; raise `ConfigError` if it is invalid. `file` is None for a schema in the settings."""
     import fastjsonschema
 
     try:
         for misfit in schema_misfits(schema):
             steps = ("schema", *misfit.steps)
             raise _error(f"{label(steps)}: {misfit.message}", file, steps, misfit.hint)
-        own = copy.deepcopy(schema)  # the library writes into it
-        compiled: Callable[[Any], Any] = fastjsonschema.compile(own, handlers=_Nowhere(), use_default=False)
+        compiled: Validate = fastjsonschema.compile(
+            copy.deepcopy(schema),  # the library modifies it
+            handlers=_NoRemoteSchemas(),
+            use_default=False,
+        )
     except AgentvError:
         raise
-    except Exception as error:  # the library fails at some schemas in many ways
+    except Exception as error:  # for some schemas, the library raises arbitrary exceptions
+        reason = str(error) or type(error).__name__
         hint = "'schema' is a JSON Schema: an object, or a file that holds one"
-        raise _error(f"invalid schema: {str(error) or type(error).__name__}", file, ("schema",), hint) from None
+        raise _error(f"invalid schema: {reason}", file, ("schema",), hint) from None
     return compiled
 
 
-def _error(message: str, file: Path | None, steps: Steps, hint: str) -> ConfigError:
-    """Return the error for a schema: one in a file of its own stands in that file."""
-    return SettingError(message, *steps, hint=hint) if file is None else ConfigError(message, file=file, hint=hint)
+def _error(
+    message: str,
+    file: Path | None,
+    steps: Steps,
+    hint: str,
+) -> ConfigError:
+    """Return the error for a schema, located in its own file or at the setting."""
+    if file is None:
+        return SettingError(message, *steps, hint=hint)
+    return ConfigError(message, file=file, hint=hint)
 
 
-class _Nowhere(dict[str, Any]):
-    """The handlers for schemas that are elsewhere: an error for any kind of address."""
+class _NoRemoteSchemas(dict[str, Any]):
+    """The handlers for remote schemas: every URL scheme has one that raises an error."""
 
     def __contains__(self, _scheme: object) -> bool:
         return True

@@ -1,50 +1,100 @@
-"""What evaluators share when they compare: equal values, JSON in an answer, and the score of several checks."""
+"""Shared by the checks: compare JSON values, find JSON in an answer, and score several checks."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn
+
+from msgspec import Meta
 
 from agentv.records import Score
 
+Values = str | Annotated[tuple[str, ...], Meta(min_length=1)]
+"""One text, or several of which all or any must match."""
 Require = Literal["all", "any"]
+Verbs = tuple[str, str]
+"""A verb for hits and for misses, as in `("contains", "contain")`: contains 'a', does not contain 'b'."""
 FENCE = "```"
 
 
+def score_point(passed: bool, point: str) -> Score:
+    """Return 1 with the point as a hit, or 0 with the point as a miss."""
+    if passed:
+        return Score(score=1.0, hits=(point,))
+    return Score(score=0.0, misses=(point,))
+
+
+def no_data_score(reason: str) -> Score:
+    """Return the score of an answer that lacks the data to be scored."""
+    return Score(
+        score=0.0,
+        misses=(reason,),
+        missing_data=True,
+    )
+
+
 def score_checks(
-    checks: Iterable[tuple[str, bool]], verbs: tuple[str, str], *, require: Require = "all", negate: bool = False
+    checks: Iterable[tuple[str, bool]],
+    verbs: Verbs,
+    *,
+    require: Require = "all",
+    negate: bool = False,
 ) -> Score:
-    """Return the score of checks that hold or not; `verbs` are for the texts, as in `("contains", "contain")`."""
+    """Return the score of several checks, each of them a value and whether it held."""
     hits: list[str] = []
     misses: list[str] = []
     for value, held in checks:
-        (hits if held is not negate else misses).append(_point(value, held, verbs))
-    passed = not misses if require == "all" else bool(hits)
-    return Score(score=1.0 if passed else 0.0, hits=tuple(hits), misses=() if passed else tuple(misses))
+        point = _point(value, held, verbs)
+        if held is negate:
+            misses.append(point)
+        else:
+            hits.append(point)
+    passed = bool(hits)
+    if require == "all":
+        passed = not misses
+    if passed:
+        return Score(score=1.0, hits=tuple(hits))
+    return Score(
+        score=0.0,
+        hits=tuple(hits),
+        misses=tuple(misses),
+    )
 
 
-def score_check(value: str, held: bool, verbs: tuple[str, str], *, negate: bool = False) -> Score:
+def score_check(
+    value: str,
+    held: bool,
+    verbs: Verbs,
+    *,
+    negate: bool = False,
+) -> Score:
     """Return the score of a single check, as `score_checks` does."""
-    point = (_point(value, held, verbs),)
-    return Score(score=1.0, hits=point) if held is not negate else Score(score=0.0, misses=point)
+    point = _point(value, held, verbs)
+    return score_point(held is not negate, point)
 
 
-def _point(value: str, held: bool, verbs: tuple[str, str]) -> str:
-    return f"{verbs[0]} {value!r}" if held else f"does not {verbs[1]} {value!r}"
+def _point(value: str, held: bool, verbs: Verbs) -> str:
+    third_person, infinitive = verbs
+    if held:
+        return f"{third_person} {value!r}"
+    return f"does not {infinitive} {value!r}"
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a text that is JSON, or has JSON in its only code fence; raise `ValueError` if it is not."""
+    """Return the value of a text that is JSON, or has JSON in its only code fence; raise `ValueError` otherwise."""
     try:
         return _decode_json(text)
     except ValueError:
         if text.count(FENCE) != 2:
             raise
-    inside = text.split(FENCE)[1]
-    language, _, body = inside.partition("\n")
-    return _decode_json(body if language.strip().isalnum() else inside)
+    fenced = text.split(FENCE)[1]
+    language, _, body = fenced.partition("\n")
+    if language.strip().isalnum():
+        return _decode_json(body)
+    return _decode_json(fenced)
 
 
 def _decode_json(text: str) -> Any:
+    """Return the value of a JSON text; raise `ValueError` with the location of the error if it is invalid."""
     try:
         return _decode(text)
     except RecursionError:
@@ -52,10 +102,12 @@ def _decode_json(text: str) -> Any:
     except json.JSONDecodeError as error:
         if not text.strip():
             raise ValueError("it is empty") from None
-        raise ValueError(f"{error.msg[:1].lower()}{error.msg[1:]}, line {error.lineno}, column {error.colno}") from None
+        message = error.msg[:1].lower() + error.msg[1:]
+        raise ValueError(f"{message}, line {error.lineno}, column {error.colno}") from None
 
 
 def _refuse(constant: str) -> NoReturn:
+    """Reject `NaN` and `Infinity`, which Python's decoder accepts by default."""
     raise ValueError(f"{constant} is no JSON")
 
 
@@ -64,49 +116,97 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are equal: 1 is 1.0 but not true, and white space around a text is ignored."""
+    """Return whether two JSON values are equal: 1 equals 1.0 but not true; white space around texts is ignored."""
     if isinstance(one, str) and isinstance(other, str):
         return one.strip() == other.strip()
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+        return _same_fields(one, other)
     if _is_list(one) and _is_list(other):
-        return len(one) == len(other) and all(map(same, one, other))
+        return _same_items(one, other)
     return same_scalar(one, other)
 
 
+def _same_fields(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if one.keys() != other.keys():
+        return False
+    return all(same(value, other[key]) for key, value in one.items())
+
+
+def _same_items(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    if len(one) != len(other):
+        return False
+    return all(map(same, one, other))
+
+
 Match = Callable[[str, str], bool]
-"""Takes a pattern and a text, and tells whether the pattern is found."""
+"""Takes a pattern and a text, and returns whether the pattern is found."""
+
+
+class Rule(NamedTuple):
+    """A condition on a text: that it contains `text`, or that the pattern `text` is found in it."""
+
+    kind: Literal["contains", "regex"]
+    text: str
 
 
 def agrees(wanted: Any, given: Any, match: Match) -> bool:
-    """Return whether `given` has all that is wanted: an object may have more fields, a list no more items.
+    """Return whether `given` has everything in `wanted`. Objects may have more fields, lists must be of equal length.
 
-    `{contains: text}` and `{regex: pattern}`, alone, are wanted of a text or a number; `match` finds patterns.
+    `{contains: text}` and `{regex: pattern}`, with no other field, are conditions on a text or a number. `match`
+    searches for patterns.
     """
     if isinstance(wanted, Mapping):
-        if isinstance(given, str | int | float) and (rule := matcher(wanted)):
-            text = given if isinstance(given, str) else _encode(given)
-            return rule[1] in text if rule[0] == "contains" else match(rule[1], text)
-        return isinstance(given, Mapping) and all(
-            key in given and agrees(value, given[key], match) for key, value in wanted.items()
-        )
+        if isinstance(given, str | int | float):
+            rule = rule_of(wanted)
+            return rule is not None and _follows(rule, given, match)
+        return _has_fields(wanted, given, match)
     if _is_list(wanted):
-        items = zip(wanted, given, strict=True) if _is_list(given) and len(wanted) == len(given) else None
-        return items is not None and all(agrees(one, other, match) for one, other in items)
+        return _has_items(wanted, given, match)
     return same_scalar(wanted, given)
 
 
-def matcher(wanted: Any) -> tuple[str, str] | None:
-    """Return `contains` or `regex` and its text, if that is all that an object has."""
+def _follows(rule: Rule, given: str | float, match: Match) -> bool:
+    text = given
+    if not isinstance(text, str):
+        text = _encode(text)
+    if rule.kind == "contains":
+        return rule.text in text
+    return match(rule.text, text)
+
+
+def _has_fields(wanted: Mapping[str, Any], given: Any, match: Match) -> bool:
+    if not isinstance(given, Mapping):
+        return False
+    for key, value in wanted.items():
+        if key not in given:
+            return False
+        if not agrees(value, given[key], match):
+            return False
+    return True
+
+
+def _has_items(wanted: Sequence[Any], given: Any, match: Match) -> bool:
+    if not _is_list(given) or len(wanted) != len(given):
+        return False
+    pairs = zip(wanted, given, strict=True)
+    return all(agrees(one, other, match) for one, other in pairs)
+
+
+def rule_of(wanted: Any) -> Rule | None:
+    """Return the rule that an object with the single field `contains` or `regex` describes; None for other values."""
     if not isinstance(wanted, Mapping) or len(wanted) != 1:
         return None
     ((name, text),) = wanted.items()
-    return (name, text) if name in ("contains", "regex") and isinstance(text, str) else None
+    if name in ("contains", "regex") and isinstance(text, str):
+        return Rule(name, text)
+    return None
 
 
 def same_scalar(one: Any, other: Any) -> bool:
     """Return whether two plain values are equal, where true is not 1."""
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    if isinstance(one, bool) != isinstance(other, bool):
+        return False
+    return bool(one == other)
 
 
 def _is_list(value: Any) -> bool:
@@ -114,8 +214,10 @@ def _is_list(value: Any) -> bool:
 
 
 def shorten(value: Any, most: int = 80) -> str:
-    """Return a value as JSON, cut to `most` characters."""
+    """Return a value as JSON, truncated to `most` characters."""
     if isinstance(value, str) and len(value) > most:
-        value = value[:most]
+        value = value[:most]  # encoding a long text only to truncate it would be slow
     text = _encode(value)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    if len(text) <= most:
+        return text
+    return text[: most - 1] + "…"

@@ -1,7 +1,8 @@
 """Checks an answer against regular expressions.
 
-Some expressions take ages on some texts, so that every check has a limit of CPU time. An alarm does that at no cost;
-where there is none, or the text is so long that the alarm would come late, an interpreter of its own does the search.
+Some expressions take exponential time on some texts, so every check has a limit of CPU time. An alarm enforces it at no
+cost. Where alarms are not available, or the text is so long that the alarm would come late, a separate interpreter
+runs the search.
 """
 
 import json
@@ -13,13 +14,11 @@ import threading
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, ClassVar
-
-from msgspec import Meta
+from functools import cache, partial
+from typing import ClassVar
 
 from agentv.errors import AgentvError, SettingError
-from agentv.evaluators.checks.matching import Require, score_checks
+from agentv.evaluators.checks.matching import Require, Values, score_checks
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score
 from agentv.system.cpu_limit import call_with_cpu_limit, can_limit_cpu
@@ -27,7 +26,7 @@ from agentv.system.threads import run_in_thread
 
 SECONDS = 1.0
 LAST_RESORT_SECONDS = 300.0
-"""Of wall-clock time, for an interpreter that does not get to work at all."""
+"""The limit of wall-clock time, for an interpreter that gets no CPU time at all."""
 LONG_TEXT = 100_000
 SHORT_TEXT = 3000
 SEARCH = """
@@ -37,25 +36,32 @@ signal.signal(signal.SIGPROF, signal.SIG_DFL)
 signal.setitimer(signal.ITIMER_PROF, seconds)
 print(json.dumps([re.search(pattern, texts[text], flags) is not None for pattern, flags, text in searches]))
 """
-_INTERPRETERS = threading.Semaphore(4)  # at once: more would only slow each other down
+_INTERPRETERS = threading.Semaphore(4)  # more at once would only slow each other down
 
 
 class Regex(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Passes when the pattern is found somewhere in the answer, or all or any of several are."""
+    """Pass if the pattern is found in the answer; of several patterns, if all or any of them are."""
 
-    value: str | Annotated[tuple[str, ...], Meta(min_length=1)]
+    value: Values
     require: Require = "all"
     negate: bool = False
     case_sensitive: bool = True
 
     def open(self, context: EvaluatorContext) -> Evaluator:
-        flags = 0 if self.case_sensitive else re.IGNORECASE
-        values = (self.value,) if isinstance(self.value, str) else self.value
-        return _Patterns(tuple(compile_pattern(value, "value", flags=flags) for value in values), self)
+        flags = 0
+        if not self.case_sensitive:
+            flags = re.IGNORECASE
+        values = self.value
+        if isinstance(values, str):
+            values = (values,)
+        patterns = tuple(compile_pattern(value, "value", flags=flags) for value in values)
+        return _Patterns(patterns, self)
 
 
 @dataclass(frozen=True, slots=True)
 class _Patterns(Evaluator):
+    """Searches each answer for compiled patterns."""
+
     waits: ClassVar[bool] = False
 
     patterns: tuple[re.Pattern[str], ...]
@@ -63,16 +69,26 @@ class _Patterns(Evaluator):
 
     async def evaluate(self, exchange: Exchange) -> Score:
         text = exchange.response.text
-        found = await search_all([(pattern, text) for pattern in self.patterns])
-        checks = ((pattern.pattern, held) for pattern, held in zip(self.patterns, found, strict=True))
-        settings = self.settings
-        return score_checks(checks, ("matches", "match"), require=settings.require, negate=settings.negate)
+        searches = [(pattern, text) for pattern in self.patterns]
+        found = await search_all(searches)
+        values = [pattern.pattern for pattern in self.patterns]
+        return score_checks(
+            zip(values, found, strict=True),
+            ("matches", "match"),
+            require=self.settings.require,
+            negate=self.settings.negate,
+        )
 
 
-def compile_pattern(pattern: str, *at: str | int, flags: int = 0) -> re.Pattern[str]:
-    """Return the pattern; raise `SettingError` if it is invalid. `at` are the steps to the setting."""
+def compile_pattern(
+    pattern: str,
+    *at: str | int,
+    flags: int = 0,
+) -> re.Pattern[str]:
+    """Return the compiled pattern; raise `SettingError` if it is invalid. `at` are the steps to the setting."""
     try:
-        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # which is for authors of Python
+        # A FutureWarning is meant for authors of Python code, not for authors of eval files.
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
             return re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
         hint = "a backslash before it makes . or ( plain"
@@ -80,21 +96,25 @@ def compile_pattern(pattern: str, *at: str | int, flags: int = 0) -> re.Pattern[
 
 
 Search = tuple[re.Pattern[str], str]
-"""A pattern, and the text that it is searched for in."""
+"""A pattern, and the text that is searched for it."""
 
 
 async def search_all(searches: Sequence[Search]) -> list[bool]:
-    """Return which patterns are found; raise `AgentvError` if that takes more than a second of CPU time."""
-    longest = max((len(text) for _, text in searches), default=0)
+    """Return for each search whether its pattern is found; raise `AgentvError` if they take over a second of CPU time.
+
+    Simple patterns on short texts need no limit. For all others, use an alarm if possible, else an interpreter.
+    """
+    lengths = [len(text) for _, text in searches]
+    longest = max(lengths, default=0)
     try:
         if longest <= SHORT_TEXT and all(_is_simple(pattern.pattern) for pattern, _ in searches):
             return _search(searches)
         if longest <= LONG_TEXT and can_limit_cpu():
-            return call_with_cpu_limit(SECONDS, lambda: _search(searches))
-        found: list[bool] = await run_in_thread(lambda: _search_in_process(searches))
+            return call_with_cpu_limit(SECONDS, partial(_search, searches))
+        found: list[bool] = await run_in_thread(partial(_search_in_process, searches))
     except (TimeoutError, subprocess.TimeoutExpired):
-        values = ", ".join(dict.fromkeys(repr(pattern.pattern) for pattern, _ in searches))
-        raise AgentvError(f"no end to matching {values} within {SECONDS:g} s") from None
+        patterns = dict.fromkeys(repr(pattern.pattern) for pattern, _ in searches)
+        raise AgentvError(f"no end to matching {', '.join(patterns)} within {SECONDS:g} s") from None
     return found
 
 
@@ -103,13 +123,23 @@ def _search(searches: Sequence[Search]) -> list[bool]:
 
 
 def _search_in_process(searches: Sequence[Search]) -> list[bool]:
-    """The same in another interpreter, which can be ended."""
-    command = [sys.executable, "-I", "-S", "-c", SEARCH]
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(text for _, text in searches))}
-    tasks = [[pattern.pattern, pattern.flags & re.IGNORECASE, numbers[text]] for pattern, text in searches]
-    task = json.dumps([SECONDS, [*numbers], tasks]).encode()
+    """Do the same as `_search` in another interpreter, which can be killed; raise `TimeoutError` if it was."""
+    # Each text is sent once, however many patterns are searched for in it.
+    numbers: dict[str, int] = {}
+    tasks = []
+    for pattern, text in searches:
+        number = numbers.setdefault(text, len(numbers))
+        flags = pattern.flags & re.IGNORECASE
+        tasks.append([pattern.pattern, flags, number])
+    request = json.dumps([SECONDS, list(numbers), tasks])
     with _INTERPRETERS:
-        run = subprocess.run(command, input=task, capture_output=True, timeout=LAST_RESORT_SECONDS, check=False)
+        run = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", SEARCH],
+            input=request.encode(),
+            capture_output=True,
+            timeout=LAST_RESORT_SECONDS,
+            check=False,
+        )
     if run.returncode == -signal.SIGPROF:
         raise TimeoutError
     run.check_returncode()
@@ -119,5 +149,6 @@ def _search_in_process(searches: Sequence[Search]) -> list[bool]:
 
 @cache
 def _is_simple(pattern: str) -> bool:
-    """Return whether a search takes at most quadratic time, as with no more than one repetition or choice."""
-    return sum(pattern.count(sign) for sign in "*+{?|") <= 1
+    """Return whether a search takes at most quadratic time: the pattern has at most one repetition or alternative."""
+    operators = sum(pattern.count(sign) for sign in "*+{?|")
+    return operators <= 1

@@ -1,17 +1,21 @@
-"""Scores how alike the answer and a text are: 1 less the share of characters that an edit has to touch."""
+"""Scores the edit similarity of an answer and a text: 1 minus the Levenshtein distance divided by the longer length."""
 
 from typing import ClassVar
 
+from agentv.evaluators.checks.matching import score_point
 from agentv.judges.payload import reference_answer
+from agentv.judges.reply import failed_score
 from agentv.protocols import EvaluatorSettings
 from agentv.records import Exchange, Fraction, Score
 
 MAX_CELLS = 400_000_000
-"""The work of a comparison is the product of the lengths; this much takes some seconds."""
+"""The limit for the product of the lengths, to which the time is proportional. At the limit it is some seconds."""
+FIRST_REPLACEMENT = 0x20000
+"""The first of the CJK ideographs that replace other characters: the library counts each of them as one."""
 
 
 class Similarity(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Scores the edit similarity to `value`, else to the reference answer; with `threshold` 1 or 0."""
+    """Score the similarity to `value`, or else to the reference answer. With `threshold`, the score is 1 or 0."""
 
     waits: ClassVar[bool] = False
 
@@ -20,19 +24,27 @@ class Similarity(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fi
     case_sensitive: bool = True
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        wanted = reference_answer(exchange.case) if self.value is None else self.value
-        if self.value is None and not wanted:
-            return _failure("there is nothing to compare with: neither a value nor a reference answer")
         answer = exchange.response.text
+        wanted = self.value
+        if wanted is None:
+            wanted = reference_answer(exchange.case)
+            if not wanted:
+                return failed_score("there is nothing to compare with: neither a value nor a reference answer")
         if len(answer) * len(wanted) > MAX_CELLS:
-            return _failure(f"too long to compare: {len(answer)} characters with {len(wanted)}")
-        alike = similarity(answer, wanted) if self.case_sensitive else similarity(answer.casefold(), wanted.casefold())
-        point = f"similarity {alike:.3f}"
+            return failed_score(f"too long to compare: {len(answer)} characters with {len(wanted)}")
+        if not self.case_sensitive:
+            answer = answer.casefold()
+            wanted = wanted.casefold()
+        return self._score(similarity(answer, wanted))
+
+    def _score(self, similarity: float) -> Score:
+        point = f"similarity {similarity:.3f}"
         if self.threshold is None:
-            return Score(score=alike, hits=(point,) if alike == 1 else (), misses=() if alike == 1 else (point,))
-        if alike < self.threshold:
-            return Score(score=0.0, misses=(f"{point}, threshold {self.threshold:g}",))
-        return Score(score=1.0, hits=(f"{point}, threshold {self.threshold:g}",))
+            if similarity == 1:
+                return Score(score=similarity, hits=(point,))
+            return Score(score=similarity, misses=(point,))
+        point = f"{point}, threshold {self.threshold:g}"
+        return score_point(similarity >= self.threshold, point)
 
 
 def similarity(one: str, other: str) -> float:
@@ -41,21 +53,21 @@ def similarity(one: str, other: str) -> float:
         return 1.0
     import jellyfish
 
-    return 1 - jellyfish.levenshtein_distance(*_plain(one, other)) / max(len(one), len(other))
+    one, other = _one_character_per_code_point(one, other)
+    distance = jellyfish.levenshtein_distance(one, other)
+    return 1 - distance / max(len(one), len(other))
 
 
-def _plain(one: str, other: str) -> tuple[str, str]:
-    """Return the texts, with other characters in the place of those that the library counts in its own way.
+def _one_character_per_code_point(one: str, other: str) -> tuple[str, str]:
+    """Return the texts with replacements for characters that the library would count differently than `len`.
 
-    It counts what a reader sees as one (an emoji of five code points), and refuses lone surrogates. We count code
-    points, as `len` does.
+    It counts grapheme clusters (an emoji of five code points is one), and rejects lone surrogates. We count code
+    points.
     """
     both = one + other
     if both.isascii() and "\r" not in both:
         return one, other
-    replacements = {ord(character): 0x20000 + number for number, character in enumerate(dict.fromkeys(both))}
+    replacements = {}
+    for number, character in enumerate(dict.fromkeys(both)):
+        replacements[ord(character)] = FIRST_REPLACEMENT + number
     return one.translate(replacements), other.translate(replacements)
-
-
-def _failure(reason: str) -> Score:
-    return Score(score=0.0, misses=(reason,), failed=True)

@@ -1,24 +1,30 @@
-"""Checks on the words of an answer."""
+"""Checks whether an answer contains, starts with or equals a text."""
 
 from collections.abc import Callable
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from msgspec import Meta
-
-from agentv.evaluators.checks.matching import Require, score_check, score_checks
+from agentv.evaluators.checks.matching import Require, Values, Verbs, score_check, score_checks
 from agentv.judges.payload import reference_answer
+from agentv.judges.reply import failed_score
 from agentv.protocols import EvaluatorSettings
 from agentv.records import Exchange, Score
 
+Holds = Callable[[str, str], bool]
+"""Takes the answer and a value, and returns whether the check holds."""
 CONTAINS = ("contains", "contain")
+STARTS_WITH = ("starts with", "start with")
+EQUALS = ("equals", "equal")
 
 
 class _Check(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Compares the answer with one text, or with several of which all or any must hold; else with the reference."""
+    """Compare the answer with one text, or with several of which all or any must match.
+
+    Without `value`, compare it with the reference answer.
+    """
 
     waits: ClassVar[bool] = False
 
-    value: str | Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
+    value: Values | None = None
     require: Require = "all"
     negate: bool = False
     case_sensitive: bool = True
@@ -26,48 +32,71 @@ class _Check(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields
     def needs_reference(self) -> bool:
         return self.value is None
 
-    def _score(self, exchange: Exchange, holds: Callable[[str, str], bool], verbs: tuple[str, str]) -> Score:
+    def _score(self, exchange: Exchange, holds: Holds, verbs: Verbs) -> Score:
         answer = self._fold(exchange.response.text)
-        given = self.value
-        if given is None:
-            given = reference_answer(exchange.case).strip()
-            if not given:
-                return Score(score=0.0, misses=("there is neither a value nor a reference answer",), failed=True)
-        if isinstance(given, str):
-            return score_check(given, holds(answer, self._fold(given)), verbs, negate=self.negate)
-        found = ((value, holds(answer, self._fold(value))) for value in given)
-        return score_checks(found, verbs, require=self.require, negate=self.negate)
+        wanted = self.value
+        if wanted is None:
+            wanted = reference_answer(exchange.case).strip()
+            if not wanted:
+                return failed_score("there is neither a value nor a reference answer")
+        if isinstance(wanted, str):
+            held = holds(answer, self._fold(wanted))
+            return score_check(wanted, held, verbs, negate=self.negate)
+        checks = []
+        for value in wanted:
+            held = holds(answer, self._fold(value))
+            checks.append((value, held))
+        return score_checks(
+            checks,
+            verbs,
+            require=self.require,
+            negate=self.negate,
+        )
 
     def _fold(self, text: str) -> str:
-        return text if self.case_sensitive else text.casefold()
+        """Return the text in the form in which it is compared."""
+        if self.case_sensitive:
+            return text
+        return text.casefold()
+
+
+def _contains(answer: str, value: str) -> bool:
+    return value in answer
+
+
+def _starts_with(answer: str, value: str) -> bool:
+    return answer.lstrip().startswith(value.lstrip())
+
+
+def _equals(answer: str, value: str) -> bool:
+    return answer.strip() == value.strip()
 
 
 class Contains(_Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Passes when the value stands somewhere in the answer."""
+    """Pass if the answer contains the value."""
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        return self._score(exchange, lambda answer, value: value in answer, CONTAINS)
+        return self._score(exchange, _contains, CONTAINS)
 
 
 class IContains(_Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Passes when the value stands somewhere in the answer, in capitals or not."""
+    """Pass if the answer contains the value, ignoring case."""
 
     case_sensitive: bool = False
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        return self._score(exchange, lambda answer, value: value in answer, CONTAINS)
+        return self._score(exchange, _contains, CONTAINS)
 
 
 class StartsWith(_Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Passes when the answer begins with the value, white space before either aside."""
+    """Pass if the answer starts with the value, ignoring leading white space of both."""
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        verbs = ("starts with", "start with")
-        return self._score(exchange, lambda answer, value: answer.lstrip().startswith(value.lstrip()), verbs)
+        return self._score(exchange, _starts_with, STARTS_WITH)
 
 
 class Equals(_Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Passes when the answer is the value, white space around it aside."""
+    """Pass if the answer equals the value, ignoring white space around both."""
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        return self._score(exchange, lambda answer, value: answer.strip() == value.strip(), ("equals", "equal"))
+        return self._score(exchange, _equals, EQUALS)

@@ -1,9 +1,9 @@
-"""Checks which tools an agent called, in which order and with what."""
+"""Checks which tools an agent called, in which order and with which arguments."""
 
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -11,30 +11,43 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.evaluators.checks.matching import Match, agrees, matcher, shorten
+from agentv.evaluators.checks.matching import Match, agrees, no_data_score, rule_of, shorten
 from agentv.evaluators.checks.regex import compile_pattern, search_all
+from agentv.formats.yaml import Steps
+from agentv.judges.reply import failed_score
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score, TraceEvent
 from agentv.telemetry.trace import build_trace
 
 MAX_MISSES = 50
+HINTS = {
+    "minimums": "for example: minimums: {search: 1}",
+    "expected": "for example: expected: [{tool: search}]",
+}
 Mode = Literal["any_order", "in_order", "exact"]
 Name = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=0)]
 
 
 class Call(NamedTuple):
-    """A call as it happened."""
+    """A tool call in a trace."""
 
     tool: str | None
     args: Any
     output: Any
 
+    def __str__(self) -> str:
+        name = self.tool or "a tool without a name"
+        if self.args is None:
+            return name
+        return f"{name} {shorten(self.args)}"
+
 
 class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A call that should happen: what is left out, or is `any`, may be anything."""
+    """A tool call that should happen. Fields that are omitted or `any` match everything."""
 
     tool: Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
-    """Its name, or several of which any will do."""
+    """The name of the tool, or several of which any will do."""
     args: Any = None
     input: Any = None
     output: Any = None
@@ -42,14 +55,19 @@ class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     @property
     def tools(self) -> tuple[str, ...]:
         """The names of the tools that will do."""
-        return (self.tool,) if isinstance(self.tool, str) else self.tool
+        if isinstance(self.tool, str):
+            return (self.tool,)
+        return self.tool
 
     @property
     def wanted_args(self) -> Any:
-        return self.input if self.args is None else self.args
+        """The expected arguments; `input` is an alias of `args`."""
+        if self.args is None:
+            return self.input
+        return self.args
 
     def fits(self, call: Call, match: Match) -> bool:
-        """Return whether the call is the one that is expected."""
+        """Return whether a call is the expected one."""
         return (
             call.tool in self.tools
             and _is_met(self.wanted_args, call.args, match)
@@ -58,62 +76,100 @@ class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def __str__(self) -> str:
         name = " or ".join(self.tools)
-        return name if self.wanted_args in (None, "any") else f"{name} {shorten(self.wanted_args)}"
+        if self.wanted_args in (None, "any"):
+            return name
+        return f"{name} {shorten(self.wanted_args)}"
+
+
+Expected = Sequence[ExpectedCall]
+Calls = Sequence[Call]
+
+
+def _is_met(wanted: Any, given: Any, match: Match) -> bool:
+    if wanted is None or wanted == "any":
+        return True
+    return agrees(wanted, given, match)
 
 
 class ToolTrajectory(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Scores how much of the expected tool calls is in the trace."""
+    """Score how many of the expected tool calls are in the trace."""
 
     waits: ClassVar[bool] = False
 
     mode: Mode
-    minimums: dict[str, Annotated[int, Meta(ge=0)]] | None = None
+    minimums: dict[str, Count] | None = None
     expected: tuple[ExpectedCall, ...] | None = None
 
     def open(self, context: EvaluatorContext) -> Evaluator:
-        needed, other = ("minimums", "expected") if self.mode == "any_order" else ("expected", "minimums")
+        needed = "expected"
+        other = "minimums"
+        if self.mode == "any_order":
+            needed = "minimums"
+            other = "expected"
         if getattr(self, needed) is None:
             raise ConfigError(f"mode {self.mode!r} needs {needed!r}", hint=HINTS[needed])
         if getattr(self, other) is not None:
             raise ConfigError(f"mode {self.mode!r} has no use for {other!r}", hint=f"it takes {needed!r}")
-        patterns = {
-            pattern: compile_pattern(pattern, "expected", index, field, *steps)
-            for index, call in enumerate(self.expected or ())
-            for field in ("args", "input", "output")
-            for steps, pattern in _patterns(getattr(call, field))
-        }
-        return _WithPatterns(self, patterns) if patterns else self
+        patterns = self._compile_patterns()
+        if patterns:
+            return _WithPatterns(self, patterns)
+        return self
+
+    def _compile_patterns(self) -> dict[str, re.Pattern[str]]:
+        """Return all patterns in the expected calls; raise `SettingError` if one is invalid."""
+        compiled = {}
+        for index, call in enumerate(self.expected or ()):
+            for field in ("args", "input", "output"):
+                wanted = getattr(call, field)
+                for steps, pattern in _patterns(wanted):
+                    compiled[pattern] = compile_pattern(
+                        pattern,
+                        "expected",
+                        index,
+                        field,
+                        *steps,
+                    )
+        return compiled
 
     async def evaluate(self, exchange: Exchange) -> Score:
+        # Without patterns in the settings, nothing ever calls `match`.
         return self.score(exchange, lambda _pattern, _text: False)
 
     def score(self, exchange: Exchange, match: Match) -> Score:
-        """Return the score of an answer; `match` finds patterns."""
-        trace = build_trace(exchange.response)
-        if exchange.response.trace_complete is False:
-            return Score(
-                score=0.0, misses=("the trace is not complete: nobody knows which tools were called",), failed=True
-            )
+        """Return the score of an answer; `match` searches for patterns."""
+        response = exchange.response
+        trace = build_trace(response)
+        if response.trace_complete is False:
+            return failed_score("the trace is not complete: nobody knows which tools were called")
+        if trace is None and not response.output_messages:
+            return no_data_score("No trace available for evaluation")
         if trace is None:
-            if not exchange.response.output_messages:
-                return Score(score=0.0, misses=("No trace available for evaluation",), missing_data=True)
-            if tools := self._needed_tools():
-                return Score(score=0.0, misses=tuple(f"{tool} was never called" for tool in tools))
+            # The messages of the answer are known, and have no tool calls.
+            needed = self._needed_tools()
+            if needed:
+                misses = tuple(f"{tool} was never called" for tool in needed)
+                return Score(score=0.0, misses=misses)
         calls = _calls(trace or ())
         if self.mode == "any_order":
-            return _any_order(self.minimums or {}, calls)
-        return (_in_order if self.mode == "in_order" else _exact)(self.expected or (), calls, match)
+            return _score_any_order(self.minimums or {}, calls)
+        expected = self.expected or ()
+        if self.mode == "in_order":
+            return _score_in_order(expected, calls, match)
+        return _score_exact(expected, calls, match)
 
     def _needed_tools(self) -> list[str]:
-        """Return the tools that have to be called, each once."""
+        """Return the tools that have to be called, without duplicates."""
         if self.mode == "any_order":
-            return [tool for tool, least in (self.minimums or {}).items() if least]
-        return list(dict.fromkeys(" or ".join(call.tools) for call in self.expected or ()))
+            minimums = self.minimums or {}
+            return [tool for tool, least in minimums.items() if least]
+        expected = self.expected or ()
+        names = [" or ".join(call.tools) for call in expected]
+        return list(dict.fromkeys(names))
 
 
 @dataclass(frozen=True, slots=True)
 class _WithPatterns(Evaluator):
-    """Scores calls of which patterns are expected: those are all searched for first, within their time limit."""
+    """Scores expected calls that contain patterns. All searches run first, together within one time limit."""
 
     waits: ClassVar[bool] = False
 
@@ -121,129 +177,187 @@ class _WithPatterns(Evaluator):
     patterns: Mapping[str, re.Pattern[str]]
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        needed: dict[tuple[str, str], None] = {}
+        searches = self._searches(exchange)
+        compiled = [(self.patterns[pattern], text) for pattern, text in searches]
+        found = await search_all(compiled)
+        outcomes = dict(zip(searches, found, strict=True))
 
-        def note(pattern: str, text: str) -> bool:
-            needed[pattern, text] = None
-            return True  # so that what else is expected of the call is looked at, too
+        def match(pattern: str, text: str) -> bool:
+            return outcomes[pattern, text]
+
+        return self.settings.score(exchange, match)
+
+    def _searches(self, exchange: Exchange) -> list[tuple[str, str]]:
+        """Return the patterns that scoring may need, each with the text to search, without duplicates."""
+        searches: dict[tuple[str, str], None] = {}
+
+        def record(pattern: str, text: str) -> bool:
+            searches[pattern, text] = None
+            return True  # so that the comparison continues with the remaining patterns of the call
 
         calls = _calls(build_trace(exchange.response) or ())
         for expected in self.settings.expected or ():
             for call in calls:
-                expected.fits(call, note)
-        found = await search_all([(self.patterns[pattern], text) for pattern, text in needed])
-        held = dict(zip(needed, found, strict=True))
-        return self.settings.score(exchange, lambda pattern, text: held[pattern, text])
+                expected.fits(call, record)
+        return list(searches)
 
 
-def _patterns(wanted: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _patterns(wanted: Any) -> Iterator[tuple[Steps, str]]:
     """Yield the patterns in an expected value, each with the steps to it."""
-    if (rule := matcher(wanted)) is not None:
-        if rule[0] == "regex":
-            yield ("regex",), rule[1]
+    rule = rule_of(wanted)
+    if rule is not None:
+        if rule.kind == "regex":
+            yield ("regex",), rule.text
         return
-    inner = wanted.items() if isinstance(wanted, dict) else enumerate(wanted) if isinstance(wanted, list) else ()
+    inner: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(wanted, dict):
+        inner = wanted.items()
+    elif isinstance(wanted, list):
+        inner = enumerate(wanted)
     for step, value in inner:
         for steps, pattern in _patterns(value):
             yield (step, *steps), pattern
 
 
-HINTS = {"minimums": "for example: minimums: {search: 1}", "expected": "for example: expected: [{tool: search}]"}
-
-
 def _calls(trace: Sequence[TraceEvent]) -> list[Call]:
-    """Return the tool calls; a call without an output gets that of the next result with its id."""
+    """Return the tool calls of a trace. A call without an output gets that of the next result with its id."""
     results: dict[str, Any] = {}
     calls: list[Call] = []
     for event in reversed(trace):
         if event.type == "tool_result" and event.id:
             results[event.id] = event.output
         elif event.type == "tool_call":
-            output = results.get(event.id or "") if event.output is None else event.output
+            output = event.output
+            if output is None:
+                output = results.get(event.id or "")
             calls.append(Call(event.name, event.input, output))
-    return calls[::-1]
+    calls.reverse()
+    return calls
 
 
-def _any_order(minimums: Mapping[str, int], calls: Sequence[Call]) -> Score:
-    made = Counter(call.tool for call in calls)
-    points = {
-        tool: f"{tool} called {_times(made[tool])}, at least {least} expected" for tool, least in minimums.items()
-    }
-    hits = tuple(points[tool] for tool, least in minimums.items() if made[tool] >= least)
-    misses = tuple(points[tool] for tool, least in minimums.items() if made[tool] < least)
-    return Score(score=len(hits) / len(minimums) if minimums else 1.0, hits=hits, misses=misses)
+def _score_any_order(minimums: Mapping[str, int], calls: Calls) -> Score:
+    """Score how many tools were called at least as often as required."""
+    counts = Counter(call.tool for call in calls)
+    hits: list[str] = []
+    misses: list[str] = []
+    for tool, least in minimums.items():
+        point = f"{tool} called {_times(counts[tool])}, at least {least} expected"
+        if counts[tool] >= least:
+            hits.append(point)
+        else:
+            misses.append(point)
+    return _share_score(hits, misses, len(minimums))
 
 
-def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[Call], match: Match) -> Score:
+def _score_in_order(expected: Expected, calls: Calls, match: Match) -> Score:
+    """Score how many of the expected calls were made in order, with any other calls in between."""
     found = _longest_run(expected, calls, match)
-    hits = tuple(f"{call} found at call {found[index] + 1}" for index, call in enumerate(expected) if index in found)
-    misses = tuple(f"{call} not found in order" for index, call in enumerate(expected) if index not in found)
-    return Score(score=len(hits) / len(expected) if expected else 1.0, hits=hits, misses=misses)
-
-
-def _longest_run(expected: Sequence[ExpectedCall], calls: Sequence[Call], match: Match) -> dict[int, int]:
-    """Return the longest run of expected calls that were made in order: the number of the call that met each.
-
-    For every length, the run that ends at the earliest expected call is kept, as it is the easiest to go on from.
-    """
-    by_tool: dict[str | None, list[int]] = {}
-    for index in reversed(range(len(expected))):
-        for tool in set(expected[index].tools):
-            by_tool.setdefault(tool, []).append(index)
-    ends: list[int] = []
-    runs: list[_Run | None] = [None]
-    for number, call in enumerate(calls):
-        for index in by_tool.get(call.tool, ()):  # the last first: one call meets one expected call only
-            length = bisect_left(ends, index)
-            if ends[length : length + 1] != [index] and expected[index].fits(call, match):
-                ends[length : length + 1] = [index]
-                runs[length + 1 : length + 2] = [_Run(index, number, runs[length])]
-    found: dict[int, int] = {}
-    run = runs[-1]
-    while run:
-        found[run.place] = run.number
-        run = run.before
-    return found
+    hits: list[str] = []
+    misses: list[str] = []
+    for index, call in enumerate(expected):
+        if index in found:
+            hits.append(f"{call} found at call {found[index] + 1}")
+        else:
+            misses.append(f"{call} not found in order")
+    return _share_score(hits, misses, len(expected))
 
 
 class _Run(NamedTuple):
-    """An expected call, the number of the call that met it, and what was met before."""
+    """A linked list: an expected call, the number of the call that met it, and the run before it."""
 
-    place: int
-    number: int
+    expected_index: int
+    call_number: int
     before: "_Run | None"
 
 
-def _exact(expected: Sequence[ExpectedCall], calls: Sequence[Call], match: Match) -> Score:
+def _longest_run(
+    expected: Expected,
+    calls: Calls,
+    match: Match,
+) -> dict[int, int]:
+    """Return the longest run of expected calls that were made in order.
+
+    The result maps the index of each expected call in the run to the number of the call that met it. This is the
+    longest common subsequence, found by patience sorting: for every length, keep the run that ends at the earliest
+    expected call, as it is the easiest to extend.
+    """
+    indexes_by_tool = _indexes_by_tool(expected)
+    ends: list[int] = []  # at position n: the last index of the best run of length n + 1; always sorted
+    runs: list[_Run | None] = [None]  # at position n: the best run of length n
+    for call_number, call in enumerate(calls):
+        for index in indexes_by_tool.get(call.tool, ()):
+            length = bisect_left(ends, index)
+            is_longest = length == len(ends)
+            if not is_longest and ends[length] == index:
+                continue  # an earlier call has met it already
+            if not expected[index].fits(call, match):
+                continue
+            run = _Run(index, call_number, runs[length])
+            if is_longest:
+                ends.append(index)
+                runs.append(run)
+            else:
+                ends[length] = index
+                runs[length + 1] = run
+    found: dict[int, int] = {}
+    rest = runs[-1]
+    while rest is not None:
+        found[rest.expected_index] = rest.call_number
+        rest = rest.before
+    return found
+
+
+def _indexes_by_tool(expected: Expected) -> dict[str | None, list[int]]:
+    """Return the indexes of the expected calls of each tool, in descending order.
+
+    The order matters: with the last index first, one call cannot extend a run that it has just extended itself.
+    """
+    indexes: dict[str | None, list[int]] = {}
+    for index in reversed(range(len(expected))):
+        for tool in set(expected[index].tools):
+            indexes.setdefault(tool, []).append(index)
+    return indexes
+
+
+def _score_exact(expected: Expected, calls: Calls, match: Match) -> Score:
+    """Score how many of the calls are exactly the expected ones, position by position."""
     hits: list[str] = []
     misses: list[str] = []
-    for number, (wanted, call) in enumerate(zip(expected, calls, strict=False), 1):
+    pairs = zip(expected, calls, strict=False)
+    for number, (wanted, call) in enumerate(pairs, 1):
         if wanted.fits(call, match):
             hits.append(f"call {number} is {wanted}")
         else:
-            misses.append(f"call {number}: expected {wanted}, got {_describe(call)}")
-    misses += [f"call {number}: expected {expected[number - 1]}, got none" for number in _numbers(calls, expected)]
-    misses += [
-        f"call {number}: {_describe(calls[number - 1])} was not expected" for number in _numbers(expected, calls)
-    ]
+            misses.append(f"call {number}: expected {wanted}, got {call}")
+    common = min(len(expected), len(calls))
+    for number, wanted in enumerate(expected[common:], common + 1):
+        misses.append(f"call {number}: expected {wanted}, got none")
+    for number, call in enumerate(calls[common:], common + 1):
+        misses.append(f"call {number}: {call} was not expected")
     if len(misses) > MAX_MISSES:
-        misses[MAX_MISSES:] = [f"and {len(misses) - MAX_MISSES} more"]
-    most = max(len(expected), len(calls))
-    return Score(score=len(hits) / most if most else 1.0, hits=tuple(hits), misses=tuple(misses))
+        omitted = len(misses) - MAX_MISSES
+        misses = [*misses[:MAX_MISSES], f"and {omitted} more"]
+    total = max(len(expected), len(calls))
+    return _share_score(hits, misses, total)
 
 
-def _numbers(shorter: Sequence[Any], longer: Sequence[Any]) -> range:
-    return range(len(shorter) + 1, len(longer) + 1)
-
-
-def _is_met(wanted: Any, given: Any, match: Match) -> bool:
-    return wanted is None or wanted == "any" or agrees(wanted, given, match)
-
-
-def _describe(call: Call) -> str:
-    name = call.tool or "a tool without a name"
-    return name if call.args is None else f"{name} {shorten(call.args)}"
+def _share_score(
+    hits: Sequence[str],
+    misses: Sequence[str],
+    total: int,
+) -> Score:
+    """Return the share of hits as a score; 1 if nothing was expected."""
+    score = 1.0
+    if total:
+        score = len(hits) / total
+    return Score(
+        score=score,
+        hits=tuple(hits),
+        misses=tuple(misses),
+    )
 
 
 def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
+    if number == 1:
+        return "once"
+    return f"{number} times"
