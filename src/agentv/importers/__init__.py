@@ -1,4 +1,4 @@
-"""The formats that can be imported: each is a file here, or comes from an installed package by an entry point."""
+"""Registry of import formats: built-in ones, and those that installed packages add through an entry point."""
 
 import pkgutil
 
@@ -24,30 +24,32 @@ BUILT_IN = {
     "tsv": "agentv.importers.datasets.tables:Tsv",
     "csv": "agentv.importers.datasets.tables:Csv",
 }
-"""By name; those that are easiest to tell from others come first."""
+"""Importer classes by format name, the most specific formats first: detection takes the first match."""
 
 
 def importer_type(name: str) -> type[Importer]:
-    """Return the importer of a format: ours, else an installed package's. It is imported only now.
+    """Import and return the importer class for a format. Built-in formats take precedence over installed packages.
 
-    Raise `ConfigError` if there is no such format, or if the package cannot be used.
+    Raise `ConfigError` if the format is unknown, or if its package cannot be used.
     """
     if name in BUILT_IN:
-        found: type[Importer] = pkgutil.resolve_name(BUILT_IN[name])
-        return found
-    brought: type[Importer] | None = load_extension(GROUP, name, Importer)
-    if brought is None:
+        built_in: type[Importer] = pkgutil.resolve_name(BUILT_IN[name])
+        return built_in
+
+    extension: type[Importer] | None = load_extension(GROUP, name, Importer)
+    if extension is None:
         raise ConfigError(f"unknown format {name!r}", hint=nearest(name, format_names()))
-    return brought
+    return extension
 
 
 def format_names() -> list[str]:
-    """Return the formats that there are: those of installed packages first, as they know their own files best."""
-    return list(dict.fromkeys([*sorted(set(extension_names(GROUP)) - BUILT_IN.keys()), *BUILT_IN]))
+    """Return the names of all formats. Formats of installed packages come first: they recognize their own files."""
+    extensions = set(extension_names(GROUP)) - BUILT_IN.keys()
+    return [*sorted(extensions), *BUILT_IN]
 
 
 def find_format(sample: Sample) -> str | None:
-    """Return the first format that recognizes a source, None if none does; a package that breaks is a warning."""
+    """Return the first format that recognizes a source, or None. An extension that raises only causes a warning."""
     for name in format_names():
         try:
             if importer_type(name).recognizes(sample):

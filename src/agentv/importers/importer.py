@@ -1,7 +1,7 @@
-"""The seam: what reads the files of another tool.
+"""The extension point for import formats: a class that reads the files of another tool.
 
-To add a format is to write one class: it tells its files by their first lines, and yields what they hold as eval
-cases, as results or as answers. Checking, counting, masking and writing are done in `convert.py`, for all of them.
+An importer recognizes its files by their first lines, and yields their content as eval cases, results or answers.
+`convert.py` validates, counts, masks and writes what an importer yields, regardless of the format.
 """
 
 import enum
@@ -25,7 +25,7 @@ class ImportFailure(AgentvError):
 
 
 class Becomes(enum.Enum):
-    """What a source becomes. The value is what one of them is called."""
+    """The kind of records that a format is imported as. The value is the singular noun that reports use."""
 
     CASES = "case"
     RESULTS = "result"
@@ -33,81 +33,88 @@ class Becomes(enum.Enum):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that an agent gave elsewhere: a batch record, which the provider `replay` can give again."""
+    """An answer that an agent gave outside of agentv, written as a batch record for the `replay` provider."""
 
     id: str
     response: ProviderResponse
 
 
 Value = Json | EvalResult | Answer
-"""A case as it is written in an eval file, a result, or an answer: what `Becomes` says."""
+"""An eval case as written in an eval file, a result, or an answer, according to `Importer.becomes`."""
 
 
 class Row(NamedTuple):
-    """Something that is to be written, and where in the source it comes from: `line 3`, `sample 2`."""
+    """A record to write, and its location in the source, such as `line 3` or `sample 2`."""
 
     value: Value
     where: str
 
 
 class Tally:
-    """Counts what is read of a source, and why some of it is not written."""
+    """Counts what was read and written, and collects the reasons for everything that was not written."""
 
     def __init__(self) -> None:
-        self.read = self.written = 0
+        self.read = 0
+        self.written = 0
         self.skipped: dict[str, list[str]] = {}
-        """Where rows were skipped, by the reason; each list ends with the number of further ones."""
+        """The locations of the first `MAX_PLACES` skipped rows, by reason."""
         self._counts: dict[str, int] = {}
         self.remarks: list[Problem] = []
-        """What of the source is lost, though nothing is skipped for it."""
+        """Parts of the source that are lost although no row was skipped."""
         self.notes: list[str] = []
-        """How the source was understood."""
+        """How the source was interpreted."""
 
     def skip(self, reason: str, where: str) -> None:
-        """Count something that was read and is not written."""
+        """Count a row that was read but is not written."""
         self._counts[reason] = self._counts.get(reason, 0) + 1
         places = self.skipped.setdefault(reason, [])
         if len(places) < MAX_PLACES:
             places.append(where)
 
     def count(self, reason: str) -> int:
-        """Return how many were skipped for this reason."""
+        """Return how many rows were skipped for this reason."""
         return self._counts[reason]
 
     def remark(self, message: str, file: Path, line: int | None = None, hint: str = "") -> None:
-        """Tell of a part of the source that has no counterpart, once for each place."""
-        problem = Problem(message=message, severity="warning", file=file, line=line, hint=hint)
+        """Record that a part of the source has no counterpart in agentv, once per location."""
+        problem = Problem(
+            message=message,
+            severity="warning",
+            file=file,
+            line=line,
+            hint=hint,
+        )
         if problem not in self.remarks:
             self.remarks.append(problem)
 
     def note(self, text: str) -> None:
-        """Tell how the source was understood."""
+        """Record how the source was interpreted, once per text."""
         if text not in self.notes:
             self.notes.append(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """What the user says of a source."""
+    """Options that the user sets for a source."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
-    """The columns of fields, by the name of the field: `--map field=column`. No column is an empty text."""
+    """Column names by field: `--map field=column`. An empty name means that the field has no column."""
     id: str | None = None
-    """The id of the one answer in the source."""
+    """The id of the only answer in the source."""
 
 
 class Importer(ABC):
-    """Reads the sources of one format. An instance reads one source, as often as it is asked to."""
+    """Reads sources of one format. An instance is bound to one source and can read it several times."""
 
     becomes: ClassVar[Becomes]
     noun: ClassVar[str] = "rows"
-    """What a source consists of, in reports."""
+    """The plural noun for the records of a source, in reports."""
     suffix: ClassVar[str] = ".jsonl"
-    """How the name of a new file ends; `.yaml` is possible for cases."""
+    """The suffix of the default output file. Cases may also use `.yaml`."""
     fields: ClassVar[tuple[str, ...]] = ()
-    """The fields that `--map` can name; without any, the format has no columns."""
+    """The fields that `--map` accepts. Empty if the format has no columns."""
     takes_id: ClassVar[bool] = False
-    """Whether `--id` makes sense."""
+    """Whether the format accepts `--id`."""
     reads_folders: ClassVar[bool] = False
     """Whether a source may be a folder."""
 
@@ -117,15 +124,15 @@ class Importer(ABC):
     @classmethod
     @abstractmethod
     def recognizes(cls, sample: Sample) -> bool:
-        """Return whether a source that starts like this is one of this format."""
+        """Return whether a source that starts with this sample is in this format."""
 
     @abstractmethod
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
-        """Yield what is to be written, one at a time; raise `ImportFailure` if the source is not what it should be.
+        """Yield the records to write, one at a time. Raise `ImportFailure` if the source is malformed.
 
-        All that is read is counted in `tally.read`; what is not written is given to `tally.skip` with a reason.
+        Implementations count every record in `tally.read` and report each one they do not yield to `tally.skip`.
         """
 
     def header(self, source: Path) -> dict[str, Any]:
-        """Return the fields of a YAML eval file besides its cases."""
+        """Return the top-level fields of a YAML eval file, without its cases."""
         return {}

@@ -1,4 +1,4 @@
-"""Cases, results and answers -> the bytes that stand for them in a file, without secrets."""
+"""Encode cases, results and answers as the bytes of an output file, with secrets masked."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,28 +30,32 @@ ANSWER_FIELDS = (
 )
 
 
-class FileForm(NamedTuple):
-    """How a file is written, row by row."""
+class OutputFormat(NamedTuple):
+    """How an output file is encoded, row by row."""
 
     head: Callable[[Json], bytes]
-    """Return how the file begins; given are the fields besides its cases."""
+    """Return the start of the file, given the top-level fields."""
     encode: Callable[[Value], bytes | str]
-    """Return a row as bytes, or why it cannot be written."""
+    """Return an encoded row as bytes, or as text the reason why it cannot be written."""
 
 
-def file_form(becomes: Becomes, path: Path) -> FileForm:
-    """Return how a file of this name is written; raise `AgentvError` for a name that stands for another format."""
+def output_format(becomes: Becomes, path: Path) -> OutputFormat:
+    """Return the encoding for an output path. Raise `AgentvError` if the suffix does not fit the kind of records."""
     suffix = path.suffix.lower()
     if becomes is Becomes.CASES and suffix in YAML_SUFFIXES:
-        return FileForm(_yaml_head, _yaml_case)
+        return OutputFormat(_yaml_head, _yaml_case)
     if becomes is Becomes.CASES and suffix != ".jsonl" and str(path) != "-":
         raise AgentvError("eval files end in .jsonl, .yaml or .yml", file=path, hint="name another --out")
     if suffix in YAML_SUFFIXES:
         raise AgentvError(f"{becomes.value}s are written as JSONL", file=path, hint="name a file that ends in .jsonl")
-    return FileForm(lambda _: b"", _line)
+    return OutputFormat(_jsonl_head, _jsonl_line)
 
 
-def _line(value: Value) -> bytes | str:
+def _jsonl_head(_fields: Json) -> bytes:
+    return b""
+
+
+def _jsonl_line(value: Value) -> bytes | str:
     plain = _plain(value)
     if isinstance(plain, str):
         return plain
@@ -62,19 +66,25 @@ def _line(value: Value) -> bytes | str:
 
 
 def _yaml_head(fields: Json) -> bytes:
-    text = dump_yaml(clean.values(fields)).removeprefix(b"---\n").removesuffix(b"...\n") if fields else b""
-    return text + b"evalcases:\n"
+    if not fields:
+        return b"evalcases:\n"
+    return _yaml_fragment(clean.values(fields)) + b"evalcases:\n"
 
 
 def _yaml_case(value: Value) -> bytes | str:
     plain = _plain(value)
     if isinstance(plain, str):
         return plain
-    return dump_yaml([plain]).removeprefix(b"---\n").removesuffix(b"...\n")
+    return _yaml_fragment([plain])
+
+
+def _yaml_fragment(value: Any) -> bytes:
+    """Return YAML without document markers, so that fragments can be concatenated to one document."""
+    return dump_yaml(value).removeprefix(b"---\n").removesuffix(b"...\n")
 
 
 def _plain(value: Value) -> Any:
-    """Return a row as plain values without secrets, or why it cannot be written."""
+    """Return a row as plain, masked values, or as text the reason why it cannot be written."""
     try:
         match value:
             case EvalResult():
@@ -82,18 +92,33 @@ def _plain(value: Value) -> Any:
             case Answer():
                 plain = _batch_record(value)
             case case:
-                if misfits := explain_case(case):
-                    first = misfits[0]
-                    return f"{label(first.steps)}: {first.message}" if first.steps else first.message
+                reason = _case_problem(case)
+                if reason is not None:
+                    return reason
                 plain = msgspec.json.decode(_to_json(case))
         return clean.values(plain)
     except (RecursionError, UnicodeEncodeError, msgspec.MsgspecError) as error:
         return f"it cannot be written down: {type(error).__name__}"
 
 
+def _case_problem(case: Json) -> str | None:
+    """Return the first problem of a case, or None if it is valid."""
+    misfits = explain_case(case)
+    if not misfits:
+        return None
+    first = misfits[0]
+    if not first.steps:
+        return first.message
+    return f"{label(first.steps)}: {first.message}"
+
+
 def _batch_record(answer: Answer) -> Json:
-    """Return an answer as a batch record, whose names are in snake_case."""
-    given = {name: getattr(answer.response, name) for name in ANSWER_FIELDS}
-    found: Json = {"id": answer.id}
-    found |= msgspec.json.decode(_to_json({name: value for name, value in given.items() if value is not None}))
-    return found
+    """Return an answer as a batch record. Its keys are in snake_case, unlike those of a `ProviderResponse`."""
+    fields: Json = {}
+    for name in ANSWER_FIELDS:
+        value = getattr(answer.response, name)
+        if value is not None:
+            fields[name] = value
+    record: Json = {"id": answer.id}
+    record |= msgspec.json.decode(_to_json(fields))
+    return record

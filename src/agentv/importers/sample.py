@@ -1,4 +1,7 @@
-"""Sources: opened, looked at, read line by line. A source may be of any size, and may not be what it seems."""
+"""Read sources: sample their start for detection, and read JSONL line by line.
+
+A source may have any size and any content.
+"""
 
 import json
 import os
@@ -18,9 +21,9 @@ from agentv.records import Json
 
 SAMPLE_BYTES = 256 * 1024
 MAX_LINE_BYTES = 1 << 30
-"""Transcripts hold pictures and whole files on one line."""
+"""Large, because transcripts contain images and whole files on one line."""
 MAX_RECORDS = 50
-_ARCHIVES = {
+_BINARY_SIGNATURES = {
     b"PK\x03\x04": "a ZIP archive",
     b"\x1f\x8b": "compressed (gzip)",
     b"\x28\xb5\x2f\xfd": "compressed (zstd)",
@@ -34,11 +37,13 @@ _HINTS = {
     ".ods": "save it as CSV (UTF-8) in your spreadsheet program",
     ".eval": "'inspect log dump FILE > log.json' makes JSON of it",
 }
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The name of a source and how it starts, for telling what it is."""
+    """The path of a source and the start of its text, for format detection."""
 
     path: Path
     text: str
@@ -49,7 +54,7 @@ class Sample:
 
     @cached_property
     def records(self) -> list[Json]:
-        """The objects on its first lines, if all of these are JSON objects; else nothing."""
+        """The JSON objects on the first lines, up to the first line that is not one."""
         return list(self._records())
 
     def _records(self) -> Iterator[Json]:
@@ -57,19 +62,20 @@ class Sample:
         for line in lines[:MAX_RECORDS]:
             try:
                 found = msgspec.json.decode(line)
-            except (msgspec.DecodeError, ValueError, RecursionError):
+            except _UNREADABLE:
                 return
             if not isinstance(found, dict):
                 return
             yield found
 
     def has(self, *names: str) -> bool:
-        """Return whether a record among the first has all these fields."""
-        return any(all(name in record for name in names) for record in self.records)
+        """Return whether one of the first records has all these fields."""
+        wanted = set(names)
+        return any(wanted <= record.keys() for record in self.records)
 
 
 def take_sample(path: Path) -> Sample:
-    """Return how a source starts; raise `AgentvError` if it cannot be read, is empty or is no text."""
+    """Return the start of a source. Raise `AgentvError` if it cannot be read, is empty or is not text."""
     try:
         with open_regular(path) as file:
             start = file.read(SAMPLE_BYTES)
@@ -78,24 +84,29 @@ def take_sample(path: Path) -> Sample:
         raise read_error(problem, path, AgentvError) from problem
     if not start.strip():
         raise AgentvError("the file is empty", file=path, hint="name a file that has something to import")
-    return Sample(path, _text(start, path, is_whole))
+    return Sample(path, _decode_start(start, path, is_whole))
 
 
-def _text(start: bytes, path: Path, is_whole: bool) -> str:
+def _decode_start(start: bytes, path: Path, is_whole: bool) -> str:
+    """Decode the first bytes of a file. Raise `AgentvError` if they are not UTF-8 text."""
     hint = _HINTS.get(path.suffix.lower(), "name a text file: CSV, JSONL, YAML or JSON")
-    for magic, name in _ARCHIVES.items():
-        if start.startswith(magic):
+    for signature, name in _BINARY_SIGNATURES.items():
+        if start.startswith(signature):
             raise AgentvError(f"this is {name}, not a text", file=path, hint=hint)
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if start.startswith(_UTF16_MARKS):
         raise AgentvError("this text is UTF-16", file=path, hint="save it as UTF-8")
+
     try:
         text = start.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        if is_whole or problem.start < len(start) - 4:
+        # The sample may end inside of a character, which has at most 4 bytes: drop an incomplete one.
+        is_cut_character = not is_whole and problem.start >= len(start) - 4
+        if not is_cut_character:
             if b"\0" in start:
                 raise AgentvError("this is a binary file, not a text", file=path, hint=hint) from None
             raise not_utf8(path, start[: problem.start].count(b"\n") + 1) from None
         text = start[: problem.start].decode("utf-8-sig")
+
     if "\0" in text:
         raise AgentvError("this is a binary file, not a text", file=path, hint=hint)
     return text
@@ -112,37 +123,41 @@ class Line(NamedTuple):
         return f"line {self.number}"
 
 
-def read_lines(path: Path, on_torn: Callable[[str], None] | None = None) -> Iterator[Line]:
-    """Yield the values of a JSONL file, one at a time; raise `AgentvError` at a line that is no JSON.
+def read_lines(path: Path, on_truncated: Callable[[str], None] | None = None) -> Iterator[Line]:
+    """Yield the values of a JSONL file, one at a time. Raise `AgentvError` at an invalid line.
 
-    A last line that is cut off, as of a session that goes on, is left out and told to `on_torn`, if that is given.
+    If `on_truncated` is given, a truncated last line is skipped and its location is passed to `on_truncated`:
+    transcripts of sessions that are still running end like that.
     """
     number = 0
     try:
         with open_regular(path) as file:
-            for raw, is_open in _raw_lines(file):
+            for raw, is_unterminated in _raw_lines(file):
                 number += 1
                 if not raw.strip():
                     continue
                 try:
                     value = decode(raw)
                 except _UNREADABLE as error:
-                    if is_open and on_torn is not None:
-                        return on_torn(f"line {number}")
-                    raise _bad_line(raw, error, path, number) from None
+                    if is_unterminated and on_truncated is not None:
+                        on_truncated(f"line {number}")
+                        return
+                    raise _invalid_line(raw, error, path, number) from None
                 yield Line(number, value)
     except OSError as problem:
         raise read_error(problem, path, AgentvError) from problem
     except OverflowError:
         raise AgentvError("the line is longer than 1 GiB", file=path, line=number + 1) from None
-    return None
 
 
 def _raw_lines(file: BinaryIO) -> Iterator[tuple[bytes, bool]]:
-    """Yield each line, and whether it is one that no line feed ends."""
-    file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
-    is_open = file.read(1) != b"\n"
+    """Yield each line, and whether it is a last line without a line feed."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 1))
+    is_unterminated = file.read(1) != b"\n"
     file.seek(0)
+
+    # Hold back one line, as only the end of the file shows which line is the last.
     last: bytes | None = None
     for block in line_blocks(file, longest=MAX_LINE_BYTES):
         for raw in block:
@@ -150,26 +165,34 @@ def _raw_lines(file: BinaryIO) -> Iterator[tuple[bytes, bool]]:
                 yield last, False
             last = raw
     if last is not None:
-        yield last, is_open
+        yield last, is_unterminated
 
 
 def decode(raw: bytes) -> Any:
-    """Return the value of JSON that another program wrote, which may cut characters in half, or write NaN.
+    """Decode JSON that another program wrote. Accept NaN and lone surrogates, which msgspec rejects.
 
-    Raise `ValueError` or a similar error if it is none.
+    Raise one of `_UNREADABLE` if it is not JSON.
     """
     try:
         return msgspec.json.decode(raw.decode())
     except msgspec.DecodeError:
-        value = json.loads(raw, parse_constant=lambda _: None)
-        return msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        value = json.loads(raw, parse_constant=_null)
+        text = json.dumps(value, ensure_ascii=False)
+        return msgspec.json.decode(text.encode("utf-8", "replace"))
 
 
-_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+def _null(_constant: str) -> None:
+    """Replace NaN and Infinity, which JSON does not have, with null."""
 
 
-def _bad_line(raw: bytes, error: Exception, path: Path, number: int) -> AgentvError:
+def _invalid_line(raw: bytes, error: Exception, path: Path, number: int) -> AgentvError:
     if isinstance(error, UnicodeDecodeError):
         return not_utf8(path, number)
     message, column = explain_json_error(raw, error)
-    return AgentvError(message, file=path, line=number, column=column, hint="a JSON object belongs on each line")
+    return AgentvError(
+        message,
+        file=path,
+        line=number,
+        column=column,
+        hint="a JSON object belongs on each line",
+    )

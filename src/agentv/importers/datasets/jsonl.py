@@ -1,4 +1,4 @@
-"""JSONL -> eval cases, an object a case: its fields are what columns are in a table."""
+"""Import JSONL as eval cases: one object per case, with its fields as the columns."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,14 +9,16 @@ from agentv.importers.sample import Sample, read_lines
 
 
 class Jsonl(Importer):
-    """A JSON object a line."""
+    """A file with one JSON object per line."""
 
     becomes = Becomes.CASES
     fields = tuple(FIELDS)
 
     @classmethod
     def recognizes(cls, sample: Sample) -> bool:
-        return bool(sample.records) or (sample.suffix == ".jsonl" and sample.text.lstrip().startswith("{"))
+        if sample.records:
+            return True
+        return sample.suffix == ".jsonl" and sample.text.lstrip().startswith("{")
 
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
         names = column_names(source)
@@ -26,7 +28,7 @@ class Jsonl(Importer):
 
 
 def column_names(source: Path) -> list[str]:
-    """Return the fields that the objects of a file have, in the order in which they come first."""
+    """Return the field names of all objects in a file, in order of first appearance."""
     names: dict[str, None] = {}
     for row in _rows(source):
         names |= dict.fromkeys(row.values)

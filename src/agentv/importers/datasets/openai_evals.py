@@ -1,4 +1,4 @@
-"""Samples of OpenAI's evals -> eval cases: `input` is the conversation, `ideal` an answer or several."""
+"""Import samples of OpenAI Evals as eval cases: `input` is the conversation, `ideal` one or more right answers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,8 +7,11 @@ from typing import Any
 from agentv.formats.wire import text_of
 from agentv.importers.datasets.rows import AGREES, id_of, input_of
 from agentv.importers.importer import Becomes, Importer, ImportFailure, Row, Tally
-from agentv.importers.sample import Sample, read_lines
+from agentv.importers.sample import Line, Sample, read_lines
 from agentv.records import Json
+
+SAMPLE_FIELDS = ("id", "input", "ideal")
+"""The fields of a sample that agentv interprets. All others become metadata."""
 
 
 class OpenAIEvals(Importer):
@@ -24,12 +27,9 @@ class OpenAIEvals(Importer):
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
         for line in read_lines(source):
             tally.read += 1
-            if not isinstance(line.value, dict) or not {"input", "ideal"} & line.value.keys():
-                names = ", ".join(map(repr, line.value)) if isinstance(line.value, dict) else "no fields"
-                message = f"a sample has the fields 'input' and 'ideal', and here are {names}"
-                raise ImportFailure(
-                    message, file=source, line=line.number, hint="other rows are read with --from jsonl"
-                )
+            is_sample = isinstance(line.value, dict) and ("input" in line.value or "ideal" in line.value)
+            if not is_sample:
+                raise _not_a_sample(line, source)
             case = _case(line.value, tally.read)
             if isinstance(case, str):
                 tally.skip(case, line.where)
@@ -37,24 +37,59 @@ class OpenAIEvals(Importer):
                 yield Row(case, line.where)
 
 
+def _not_a_sample(line: Line, source: Path) -> ImportFailure:
+    names = "no fields"
+    if isinstance(line.value, dict):
+        names = ", ".join(map(repr, line.value))
+    return ImportFailure(
+        f"a sample has the fields 'input' and 'ideal', and here are {names}",
+        file=source,
+        line=line.number,
+        hint="other rows are read with --from jsonl",
+    )
+
+
 def _case(sample: Json, number: int) -> Json | str:
-    """Return the case of a sample, or why there is none."""
-    id_, question = id_of(sample.get("id"), f"sample-{number}"), input_of(sample.get("input"))
-    ideals = _ideals(sample.get("ideal"))
+    """Return a sample as an eval case, or as text the reason why that is not possible."""
+    id_ = id_of(sample.get("id"), f"sample-{number}")
     if id_ is None:
         return "the id is neither text nor a number"
+    question = input_of(sample.get("input"))
     if question is None:
         return "there is no input"
+    ideals = _ideals(sample.get("ideal"))
     if not ideals:
         return "there is no ideal answer"
-    outcome = AGREES if len(ideals) == 1 else f"The answer agrees with one of: {'; '.join(ideals)}"
-    case: Json = {"id": id_, "expected_outcome": outcome, "input": question, "expected_output": ideals[0]}
-    rest: Json = {name: value for name, value in sample.items() if name not in ("id", "input", "ideal")}
+
+    metadata: Json = {}
+    for name, value in sample.items():
+        if name not in SAMPLE_FIELDS:
+            metadata[name] = value
+    outcome = AGREES
     if len(ideals) > 1:
-        rest["ideal"] = ideals
-    return case | ({"metadata": rest} if rest else {})
+        outcome = f"The answer agrees with one of: {'; '.join(ideals)}"
+        metadata["ideal"] = ideals
+
+    case: Json = {
+        "id": id_,
+        "expected_outcome": outcome,
+        "input": question,
+        "expected_output": ideals[0],
+    }
+    if metadata:
+        case["metadata"] = metadata
+    return case
 
 
 def _ideals(given: Any) -> list[str]:
-    each = given if isinstance(given, list) else [given]
-    return [text for value in each if value is not None and (text := text_of(value)).strip()]
+    """Return the ideal answers that are not blank, as text."""
+    if not isinstance(given, list):
+        given = [given]
+    ideals = []
+    for value in given:
+        if value is None:
+            continue
+        text = text_of(value)
+        if text.strip():
+            ideals.append(text)
+    return ideals

@@ -1,4 +1,4 @@
-"""A row with named columns -> an eval case, by columns that are found by their names or named by the user."""
+"""Convert rows with named columns to eval cases. Columns are matched by common names, or chosen by the user."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,50 +19,67 @@ FIELDS = {
     "description": ("description",),
     "conversation_id": ("conversation_id",),
 }
-"""The fields that a row may have, each with the names that its column may have, the best first."""
+"""The fields of a row with the column names that are recognized for each, in order of preference."""
 NAMES = {alias: field for field, aliases in FIELDS.items() for alias in aliases}
+"""The field that each recognized column name stands for."""
 AGREES = "The answer agrees with the reference answer."
-"""The expected outcome of a case that has a reference answer and nothing else."""
-_SHOWN = 20
+"""The expected outcome of a case that only has a reference answer."""
+_MAX_SHOWN_COLUMNS = 20
+_MAX_SHOWN_CHARACTERS = 40
 
 
 class Columns(NamedTuple):
-    """Which column holds which field; the rest are metadata."""
+    """The column of each field. All other columns become metadata."""
 
     fields: Mapping[str, str]
     others: tuple[str, ...]
 
     def describe(self) -> str:
-        """Return which columns are used, as text: `question from 'Prompt', expected from 'Answer'`."""
+        """Return the columns in use as text, such as `question from 'Prompt', expected from 'Answer'`."""
         parts = [f"{field} from {column!r}" for field, column in self.fields.items()]
         if self.others:
-            parts.append(f"metadata from {', '.join(map(repr, self.others[:_SHOWN]))}")
+            shown = ", ".join(map(repr, self.others[:_MAX_SHOWN_COLUMNS]))
+            parts.append(f"metadata from {shown}")
         return ", ".join(parts)
 
 
 def choose_columns(names: Sequence[str], chosen: Mapping[str, str], path: Path) -> Columns:
-    """Return the columns of the fields: those that the user has chosen, else by common names in any letter case.
+    """Return the columns for the fields: those that the user chose, otherwise by common names in any letter case.
 
-    Raise `ImportFailure` if a chosen column does not exist, or if there is none for the question or what is expected.
+    Raise `AgentvError` if a chosen column does not exist. Raise `ImportFailure` if no column holds the question, or
+    what is expected of the answer.
     """
-    fields: dict[str, str] = {}
+    given: dict[str, str] = {}
     for field, column in chosen.items():
         if column and column not in names:
             raise _no_such_column(column, names, path)
-        fields[NAMES[field]] = column
-    lower = {name.strip().casefold(): name for name in reversed(names)}
-    taken = set(fields.values())
-    for field, aliases in FIELDS.items():
-        found = next((lower[alias] for alias in aliases if alias in lower and lower[alias] not in taken), None)
-        if found is not None:
-            fields.setdefault(field, found)
-    fields = {field: fields[field] for field in FIELDS if fields.get(field)}
+        given[NAMES[field]] = column
+
+    # A chosen column that is empty stays in `given`: the field then has no column, and none is looked for.
+    found = _find_columns(names, set(given.values())) | given
+    fields = {field: found[field] for field in FIELDS if found.get(field)}
     if "question" not in fields:
         raise _missing_column("question", "the question", names, path)
     if "expected" not in fields and "expected_outcome" not in fields:
         raise _missing_column("expected", "what is expected", names, path)
+
     used = set(fields.values())
-    return Columns(fields, tuple(name for name in names if name not in used))
+    others = tuple(name for name in names if name not in used)
+    return Columns(fields, others)
+
+
+def _find_columns(names: Sequence[str], taken: set[str]) -> dict[str, str]:
+    """Return the columns that have a common name for a field, by field. Columns in `taken` are not considered."""
+    # Of two columns that differ only in letter case, the first one counts: it is set last.
+    by_alias = {name.strip().casefold(): name for name in reversed(names)}
+    found: dict[str, str] = {}
+    for field, aliases in FIELDS.items():
+        for alias in aliases:
+            column = by_alias.get(alias)
+            if column is not None and column not in taken:
+                found[field] = column
+                break
+    return found
 
 
 def _missing_column(field: str, what: str, names: Sequence[str], path: Path) -> ImportFailure:
@@ -72,26 +89,35 @@ def _missing_column(field: str, what: str, names: Sequence[str], path: Path) -> 
 
 
 def _no_such_column(column: str, names: Sequence[str], path: Path) -> AgentvError:
+    hint = "--map takes field=column, with the column as it is written there"
     close = closest(column, names)
-    hint = f"did you mean {close!r}?" if close else "--map takes field=column, with the column as it is written there"
+    if close:
+        hint = f"did you mean {close!r}?"
     return AgentvError(f"--map: there is no column {column!r}: there are {_list(names)}", file=path, hint=hint)
 
 
 def _list(names: Sequence[str]) -> str:
-    shown = [repr(name if len(name) <= 40 else f"{name[:39]}…") for name in names[:_SHOWN]]
-    more = [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-    return ", ".join([*shown, *more])
+    """Return column names for a message. Long names, and lists with many names, are truncated."""
+    parts = []
+    for name in names[:_MAX_SHOWN_COLUMNS]:
+        shown = name
+        if len(name) > _MAX_SHOWN_CHARACTERS:
+            shown = f"{name[: _MAX_SHOWN_CHARACTERS - 1]}…"
+        parts.append(repr(shown))
+    if len(names) > _MAX_SHOWN_COLUMNS:
+        parts.append(f"and {len(names) - _MAX_SHOWN_COLUMNS} more")
+    return ", ".join(parts)
 
 
 class TableRow(NamedTuple):
-    """A row as it was read, and where."""
+    """The values of a row by column, and its location in the source."""
 
     values: Mapping[str, Any]
     where: str
 
 
 def cases_of(rows: Iterable[TableRow], columns: Columns, tally: Tally) -> Iterator[Row]:
-    """Yield the case of each row; rows that make none are skipped with a reason."""
+    """Yield the eval case for each row. Rows that cannot be converted are skipped with a reason."""
     for row in rows:
         tally.read += 1
         case = _case(row, columns, tally.read)
@@ -102,7 +128,7 @@ def cases_of(rows: Iterable[TableRow], columns: Columns, tally: Tally) -> Iterat
 
 
 def _case(row: TableRow, columns: Columns, number: int) -> Json | str:
-    """Return the case of a row, or why there is none."""
+    """Return a row as an eval case, or as text the reason why that is not possible."""
     given = {field: row.values.get(column) for field, column in columns.fields.items()}
     id_ = id_of(given.get("id"), f"row-{number}")
     if id_ is None:
@@ -110,44 +136,76 @@ def _case(row: TableRow, columns: Columns, number: int) -> Json | str:
     question = input_of(given.get("question"))
     if question is None:
         return "there is no question"
-    expected, outcome = _plain(given.get("expected")), _text(given.get("expected_outcome"))
+    expected = _expected_answer(given.get("expected"))
+    outcome = _text(given.get("expected_outcome"))
     if not expected and not outcome:
         return "nothing is expected of the answer"
-    case: Json = {"id": id_, "expected_outcome": outcome or AGREES, "input": question}
+
+    case: Json = {
+        "id": id_,
+        "expected_outcome": outcome or AGREES,
+        "input": question,
+    }
     if expected:
         case["expected_output"] = expected
-    case |= {name: text for name in ("description", "conversation_id") if (text := _text(given.get(name)))}
-    metadata = {name: value for name in columns.others if (value := row.values.get(name)) not in (None, "")}
-    return case | ({"metadata": metadata} if metadata else {})
+    for name in ("description", "conversation_id"):
+        text = _text(given.get(name))
+        if text:
+            case[name] = text
+    metadata = _metadata(row, columns)
+    if metadata:
+        case["metadata"] = metadata
+    return case
 
 
-def id_of(given: Any, otherwise: str) -> str | None:
-    """Return an id as text; one that is empty is made up, and None is returned for one that is no id at all."""
-    if given is None or (isinstance(given, str) and not given.strip()):
-        return otherwise
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
+def _metadata(row: TableRow, columns: Columns) -> Json:
+    """Return the values of the columns that hold no field, without empty cells."""
+    metadata: Json = {}
+    for name in columns.others:
+        value = row.values.get(name)
+        if value not in (None, ""):
+            metadata[name] = value
+    return metadata
+
+
+def id_of(given: Any, default: str) -> str | None:
+    """Return an id as text: the default for an empty one, and None if it is neither text nor a number."""
+    if given is None:
+        return default
+    if isinstance(given, str):
+        return given.strip() or default
+    if isinstance(given, bool) or not isinstance(given, int | float):
         return None
-    return given.strip() if isinstance(given, str) else text_of(given)
+    return text_of(given)
 
 
 def input_of(given: Any) -> str | list[Json] | None:
-    """Return a question as an eval file has it: a text, or messages; None if there is none."""
-    if isinstance(given, list):
-        try:
-            messages = msgspec.convert(given, tuple[Message, ...])
-        except msgspec.ValidationError:
-            return text_of(given)
-        return given if messages and all(message.content is not None for message in messages) else None
-    return _text(given) or None
+    """Return a question as written in an eval file: text or a list of messages. Return None if it is empty."""
+    if not isinstance(given, list):
+        return _text(given) or None
+    try:
+        messages = msgspec.convert(given, tuple[Message, ...])
+    except msgspec.ValidationError:
+        return text_of(given)
+    if not messages or any(message.content is None for message in messages):
+        return None
+    return given
 
 
 def _text(given: Any) -> str:
-    text = "" if given is None else text_of(given)
-    return text if text.strip() else ""
+    """Return a value as text. None and blank text become an empty text."""
+    if given is None:
+        return ""
+    text = text_of(given)
+    if not text.strip():
+        return ""
+    return text
 
 
-def _plain(given: Any) -> str:
-    """Return an expected answer as text; of several that are possible the first."""
-    if isinstance(given, list):
-        given = given[0] if given else None
-    return _text(given)
+def _expected_answer(given: Any) -> str:
+    """Return an expected answer as text. If several are given, the first one counts."""
+    if not isinstance(given, list):
+        return _text(given)
+    if not given:
+        return ""
+    return _text(given[0])

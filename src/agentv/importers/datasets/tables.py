@@ -1,6 +1,6 @@
-"""CSV and TSV -> eval cases, a row a case.
+"""Import CSV and TSV as eval cases: one case per row.
 
-The first row names the columns. Cells may hold anything, line breaks and 50 MB of text too.
+The first row names the columns. Cells may contain anything, including line breaks and 50 MB of text.
 """
 
 from collections.abc import Iterator
@@ -11,42 +11,44 @@ from agentv.importers.datasets.rows import FIELDS, TableRow, cases_of, choose_co
 from agentv.importers.importer import Becomes, Importer, ImportFailure, Row, Tally
 from agentv.importers.sample import Sample, take_sample
 
-PLAIN = ("", ".txt", ".tab", ".dat", ".data")
-"""How the names of files end that may be anything."""
+GENERIC_SUFFIXES = ("", ".txt", ".tab", ".dat", ".data")
+"""Suffixes that do not name a format: files with them are detected from their content."""
 
 
 class Csv(Importer):
-    """Comma-separated values; a semicolon, a tab or a bar may stand for the comma."""
+    """Comma-separated values. The delimiter may also be a semicolon, a tab or a vertical bar."""
 
     becomes = Becomes.CASES
     fields = tuple(FIELDS)
 
     @classmethod
     def recognizes(cls, sample: Sample) -> bool:
-        return sample.suffix == ".csv" or (sample.suffix in PLAIN and find_delimiter(sample.text) is not None)
+        if sample.suffix == ".csv":
+            return True
+        return sample.suffix in GENERIC_SUFFIXES and find_delimiter(sample.text) is not None
 
     def delimiter(self, source: Path) -> str:
-        """Return what separates the cells of a source."""
+        """Return the delimiter of a source."""
         return find_delimiter(take_sample(source).text) or ","
 
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
         reader = TableReader(source, self.delimiter(source), ImportFailure)
-        names = reader.names
-        columns = choose_columns(names, self.options.columns, source)
+        columns = choose_columns(reader.names, self.options.columns, source)
         tally.note(columns.describe())
-        rows = (
-            TableRow(dict(zip(names, cells, strict=False)), f"line {line}")
-            for cells, line in reader.rows()
-            if self._fits(cells, names, line, tally)
-        )
-        yield from cases_of(rows, columns, tally)
+        yield from cases_of(_rows(reader, tally), columns, tally)
 
-    def _fits(self, cells: list[str], names: list[str], line: int, tally: Tally) -> bool:
-        if len(cells) <= len(names) or not any(cells[len(names) :]):
-            return True
-        tally.read += 1
-        tally.skip("it has more cells than there are columns", f"line {line}")
-        return False
+
+def _rows(reader: TableReader, tally: Tally) -> Iterator[TableRow]:
+    """Yield the rows of a table. Skip rows with more cells than there are columns, unless the surplus is empty."""
+    names = reader.names
+    for cells, line in reader.rows():
+        where = f"line {line}"
+        if len(cells) > len(names) and any(cells[len(names) :]):
+            tally.read += 1
+            tally.skip("it has more cells than there are columns", where)
+            continue
+        values = dict(zip(names, cells, strict=False))
+        yield TableRow(values, where)
 
 
 class Tsv(Csv):
@@ -54,7 +56,9 @@ class Tsv(Csv):
 
     @classmethod
     def recognizes(cls, sample: Sample) -> bool:
-        return sample.suffix == ".tsv" or (sample.suffix in PLAIN and find_delimiter(sample.text) == "\t")
+        if sample.suffix == ".tsv":
+            return True
+        return sample.suffix in GENERIC_SUFFIXES and find_delimiter(sample.text) == "\t"
 
     def delimiter(self, source: Path) -> str:
         return "\t"

@@ -1,10 +1,10 @@
-"""A log of Inspect in JSON -> results: a sample is a result, an epoch a trial.
+"""Import Inspect logs in JSON as results: one result per sample, with the epoch as the trial.
 
-Its samples are decoded one at a time, without their events, which are most of a log.
+Samples are decoded one at a time, without their events, which are most of a log.
 """
 
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,32 @@ from agentv.importers.logs.json_parts import Buffer, Parts, find_parts
 from agentv.importers.logs.scores import evaluator_result, fraction_of, total_of
 from agentv.importers.sample import Sample, decode
 from agentv.importers.transcripts.session import plain_output
-from agentv.records import EvalCase, EvalResult, EvaluatorResult, ExecutionMetrics, Json, Message, TraceEvent
+from agentv.records import (
+    EvalCase,
+    EvalResult,
+    EvaluatorResult,
+    ExecutionMetrics,
+    Json,
+    Message,
+    ProviderResponse,
+    TraceEvent,
+)
 from agentv.telemetry.trace import summarize_trace
 
 ATTACHMENT = "attachment://"
-STOP_REASONS = {"max_tokens": "length", "model_length": "length", "content_filter": "refusal", "unknown": "other"}
-"""Inspect's words for why a model stopped, where they are not ours."""
+ROLES = ("system", "user", "assistant", "tool")
+STOP_REASONS = {
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "refusal",
+    "unknown": "other",
+}
+"""Inspect's stop reasons that differ from agentv's."""
 HINT = "'inspect log dump FILE > log.json' makes JSON of a log"
 
 
 class LoggedSample(msgspec.Struct, kw_only=True):
-    """A sample as it is logged; its events are skipped while it is decoded."""
+    """A sample in a log, without its events: msgspec skips unknown fields."""
 
     id: Any = None
     epoch: int = 1
@@ -69,25 +84,30 @@ class InspectLog(Importer):
 
 
 def _rows(buffer: Buffer, source: Path, tally: Tally) -> Iterator[Row]:
+    """Yield the result for each sample. Raise `ImportFailure` if the file is not a log."""
     try:
         parts = find_parts(buffer, "samples")
     except ValueError as error:
         raise ImportFailure(f"this is no log of Inspect in JSON: {error}", file=source, hint=HINT) from None
-    eval_ = _decode(buffer, parts, "eval")
+    eval_ = _decode_field(buffer, parts, "eval")
     if not isinstance(eval_, dict):
         names = ", ".join(map(repr, parts.fields)) or "none"
         raise ImportFailure(f"a log of Inspect has a field 'eval': here are {names}", file=source, hint=HINT)
-    for number, (start, end) in enumerate(zip(parts.starts, parts.ends, strict=True), 1):
+
+    offsets = zip(parts.starts, parts.ends, strict=True)
+    for number, (start, end) in enumerate(offsets, 1):
         where = f"sample {number}"
         tally.read += 1
-        sample = _sample(buffer[start:end], source, where)
-        if (id_ := id_of(sample.id, f"sample-{number}")) is None:
+        sample = _decode_sample(buffer[start:end], source, where)
+        id_ = id_of(sample.id, f"sample-{number}")
+        if id_ is None:
             tally.skip("the id is neither text nor a number", where)
             continue
         yield Row(_result(sample, id_, eval_, tally), where)
 
 
-def _decode(buffer: Buffer, parts: Parts, name: str) -> Any:
+def _decode_field(buffer: Buffer, parts: Parts, name: str) -> Any:
+    """Return a top-level field of the log, or None if it is missing or invalid."""
     if name not in parts.fields:
         return None
     start, end = parts.fields[name]
@@ -97,32 +117,28 @@ def _decode(buffer: Buffer, parts: Parts, name: str) -> Any:
         return None
 
 
-def _sample(raw: bytes, source: Path, where: str) -> LoggedSample:
+def _decode_sample(raw: bytes, source: Path, where: str) -> LoggedSample:
+    """Decode a sample. Raise `ImportFailure` if it is invalid."""
     try:
         try:
             return msgspec.json.decode(raw, type=LoggedSample)
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
-            return msgspec.convert(decode(raw), LoggedSample)  # Inspect writes NaN for what was not scored
+            return msgspec.convert(decode(raw), LoggedSample)  # Inspect writes NaN for samples that were not scored
     except (ValueError, RecursionError) as error:
         raise ImportFailure(f"{where} cannot be read: {error}", file=source, hint=HINT) from None
 
 
 def _result(sample: LoggedSample, id_: str, eval_: Json, tally: Tally) -> EvalResult:
-    output = sample.output if isinstance(sample.output, dict) else {}
+    output: Json = {}
+    if isinstance(sample.output, dict):
+        output = sample.output
+    response = _response(sample, output)
     trace = tuple(_trace(sample))
-    usage, cost = _usage(sample.model_usage or {})
-    took = None if sample.total_time is None else round(sample.total_time * 1000, 3)
-    figures = {"token_usage": usage, "cost_usd": cost, "duration_ms": took}
-    response = response_from({"text": _attached(_completion(output), sample), **figures})
-    error = sample.error if isinstance(sample.error, dict) else None
-    total = total_of(_scores(sample, tally) if error is None else ())
-    if error is not None:
-        total |= {"failure": "target", "misses": ()}
-    metrics = ExecutionMetrics(
-        token_usage=response.token_usage, cost_usd=response.cost_usd, duration_ms=response.duration_ms
-    )
+    trace_summary = None
+    if trace:
+        trace_summary = summarize_trace(trace, response)
     return EvalResult(
         timestamp=sample.completed_at or text_of(eval_.get("created", "")),
         eval_id=id_,
@@ -135,111 +151,218 @@ def _result(sample: LoggedSample, id_: str, eval_: Json, tally: Tally) -> EvalRe
         candidate_answer=response.text,
         stop_reason=_stop_reason(output),
         note=_limit(sample.limit),
-        trace_summary=summarize_trace(trace, response) if trace else None,
+        trace_summary=trace_summary,
         trace=trace or None,
-        execution_metrics=None if metrics == ExecutionMetrics() else metrics,
-        error=text_of(error.get("message") or "it does not say why") if error is not None else None,
-        error_details=str(error["traceback"]) if error is not None and error.get("traceback") else None,
+        execution_metrics=_metrics(response),
         metadata=sample.metadata or None,
-        **total,
+        **_outcome(sample, tally),
     )
 
 
+def _response(sample: LoggedSample, output: Json) -> ProviderResponse:
+    """Return the answer with its tokens, cost and duration."""
+    duration_ms = None
+    if sample.total_time is not None:
+        duration_ms = round(sample.total_time * 1000, 3)
+    usages = _usages(sample.model_usage or {})
+    fields: Json = {
+        "text": _resolve(_completion(output), sample),
+        "token_usage": _token_usage(usages),
+        "cost_usd": _cost(usages),
+        "duration_ms": duration_ms,
+    }
+    return response_from(fields)
+
+
+def _metrics(response: ProviderResponse) -> ExecutionMetrics | None:
+    metrics = ExecutionMetrics(
+        token_usage=response.token_usage,
+        cost_usd=response.cost_usd,
+        duration_ms=response.duration_ms,
+    )
+    if metrics == ExecutionMetrics():
+        return None
+    return metrics
+
+
+def _outcome(sample: LoggedSample, tally: Tally) -> dict[str, Any]:
+    """Return the fields of a result that hold its score, or the error of a sample that failed."""
+    if not isinstance(sample.error, dict):
+        return total_of(_scores(sample, tally))
+    fields = total_of(())
+    fields["failure"] = "target"
+    fields["misses"] = ()
+    fields["error"] = text_of(sample.error.get("message") or "it does not say why")
+    traceback = sample.error.get("traceback")
+    if traceback:
+        fields["error_details"] = str(traceback)
+    return fields
+
+
 def _scores(sample: LoggedSample, tally: Tally) -> Iterator[EvaluatorResult]:
-    scores = sample.scores if sample.scores is not None else {"score": sample.score} if sample.score else {}
+    """Yield the scores that are between 0 and 1. Logs of older versions have a single `score`."""
+    scores: dict[str, Any] = {}
+    if sample.scores is not None:
+        scores = sample.scores
+    elif sample.score:
+        scores = {"score": sample.score}
+
     for name, given in scores.items():
-        value = given.get("value") if isinstance(given, dict) else given
+        value = given
+        explanation = None
+        if isinstance(given, dict):
+            value = given.get("value")
+            explanation = given.get("explanation")
         score = fraction_of(value)
         if score is None:
             tally.note(f"the scorer {name!r} gives {text_of(value)}, which is not between 0 and 1: it is left out")
             continue
-        explanation = given.get("explanation") if isinstance(given, dict) else None
-        reasoning = _attached(explanation, sample) if isinstance(explanation, str) else None
-        yield evaluator_result(name, "inspect", score, reasoning=reasoning, details={"value": value})
+        reasoning = None
+        if isinstance(explanation, str):
+            reasoning = _resolve(explanation, sample)
+        yield evaluator_result(
+            name,
+            "inspect",
+            score,
+            reasoning=reasoning,
+            details={"value": value},
+        )
 
 
-def _usage(usage: Mapping[str, Any]) -> tuple[Json | None, float | None]:
-    """Return the tokens and the price of all models together. Inspect counts the cached tokens apart."""
-    given = [each for each in usage.values() if isinstance(each, dict)]
+def _usages(model_usage: Mapping[str, Any]) -> list[Json]:
+    """Return the usage of each model."""
+    return [usage for usage in model_usage.values() if isinstance(usage, dict)]
 
-    def total(*names: str) -> int | None:
-        found = [each[name] for each in given for name in names if isinstance(each.get(name), int)]
-        return sum(found) if found else None
 
-    cached = total("input_tokens_cache_read")
-    entire = total("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
-    costs = [each["total_cost"] for each in given if isinstance(each.get("total_cost"), int | float)]
-    tokens = {"input": entire, "output": total("output_tokens"), "cached": cached}
-    return (tokens if given else None), (sum(costs) if costs else None)
+def _token_usage(usages: Sequence[Json]) -> Json | None:
+    """Return the tokens of all models together. Inspect reports cached input tokens separately from the others."""
+    if not usages:
+        return None
+    return {
+        "input": _total(usages, "input_tokens", "input_tokens_cache_read", "input_tokens_cache_write"),
+        "output": _total(usages, "output_tokens"),
+        "cached": _total(usages, "input_tokens_cache_read"),
+    }
+
+
+def _total(usages: Sequence[Json], *names: str) -> int | None:
+    """Return the sum of these counts over all models, or None if none was reported."""
+    counts = []
+    for usage in usages:
+        for name in names:
+            count = usage.get(name)
+            if isinstance(count, int):
+                counts.append(count)
+    if not counts:
+        return None
+    return sum(counts)
+
+
+def _cost(usages: Sequence[Json]) -> float | None:
+    """Return the cost of all models together in USD, or None if none was reported."""
+    costs = []
+    for usage in usages:
+        cost = usage.get("total_cost")
+        if isinstance(cost, int | float):
+            costs.append(cost)
+    if not costs:
+        return None
+    return sum(costs)
 
 
 def _trace(sample: LoggedSample) -> Iterator[TraceEvent]:
-    """Yield what the agent said and did. What stands before its first message is what it was asked."""
+    """Yield the texts, tool calls and tool results of the agent. Messages of other roles are input."""
     for message in sample.messages or ():
         match message:
             case {"role": "assistant"}:
-                text = _attached(_text(message.get("content")), sample)
+                text = _resolve(_text(message.get("content")), sample)
                 if text.strip():
                     yield TraceEvent(type="message", text=text)
-                calls = message.get("tool_calls")
-                yield from (
-                    _call(call) for call in (calls if isinstance(calls, list) else ()) if isinstance(call, dict)
-                )
+                yield from _tool_calls(message)
             case {"role": "tool"}:
-                failed = message.get("error")
-                yield TraceEvent(
-                    type="tool_result",
-                    id=_id(message.get("tool_call_id")),
-                    name=text_of(message.get("function") or "unknown"),
-                    output=_attached(_text(message.get("content")), sample),
-                    metadata={"is_error": True, "error": failed} if failed else None,
-                )
+                yield _tool_result(message, sample)
 
 
-def _call(call: Json) -> TraceEvent:
-    name = text_of(call.get("function") or "unknown")
-    return TraceEvent(type="tool_call", id=_id(call.get("id")), name=name, input=call.get("arguments"))
+def _tool_calls(message: Json) -> Iterator[TraceEvent]:
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return
+    for call in calls:
+        if not isinstance(call, dict):
+            continue
+        yield TraceEvent(
+            type="tool_call",
+            id=_id(call.get("id")),
+            name=text_of(call.get("function") or "unknown"),
+            input=call.get("arguments"),
+        )
+
+
+def _tool_result(message: Json, sample: LoggedSample) -> TraceEvent:
+    metadata: Json | None = None
+    error = message.get("error")
+    if error:
+        metadata = {"is_error": True, "error": error}
+    return TraceEvent(
+        type="tool_result",
+        id=_id(message.get("tool_call_id")),
+        name=text_of(message.get("function") or "unknown"),
+        output=_resolve(_text(message.get("content")), sample),
+        metadata=metadata,
+    )
 
 
 def _id(given: Any) -> str | None:
-    return None if given is None else str(given)
+    if given is None:
+        return None
+    return str(given)
 
 
 def _question(sample: LoggedSample) -> str:
-    """Return what was asked: a text, or the turns of a conversation as a prompt has them."""
+    """Return the question: text, or a conversation rendered as agentv renders a prompt."""
     if not isinstance(sample.input, list):
-        return _attached(text_of(sample.input or ""), sample)
-    messages = [
-        Message(role=role, content=_attached(_text(message.get("content")), sample))
-        for message in sample.input
-        if isinstance(message, dict) and (role := message.get("role")) in ("system", "user", "assistant", "tool")
-    ]
+        return _resolve(text_of(sample.input or ""), sample)
+    messages = []
+    for message in sample.input:
+        if isinstance(message, dict) and message.get("role") in ROLES:
+            text = _resolve(_text(message.get("content")), sample)
+            messages.append(Message(role=message["role"], content=text))
+    if not messages:
+        return ""
     case = EvalCase(id="", expected_outcome="", input_messages=tuple(messages))
-    return build_request(case, (), Files.INLINE).question if messages else ""
+    return build_request(case, (), Files.INLINE).question
 
 
 def _text(content: Any) -> str:
-    """Return the text of a message; pictures and such are left out."""
+    """Return the text of a message, without images and other parts."""
     if isinstance(content, list):
-        content = plain_output([part for part in content if isinstance(part, dict) and "text" in part])
-    return content if isinstance(content, str) else ""
+        text_parts = [part for part in content if isinstance(part, dict) and "text" in part]
+        content = plain_output(text_parts)
+    if not isinstance(content, str):
+        return ""
+    return content
 
 
-def _attached(text: str, sample: LoggedSample) -> str:
-    """Return a text, which Inspect keeps apart if it is long."""
+def _resolve(text: str, sample: LoggedSample) -> str:
+    """Return a text, or the attachment that it refers to: Inspect stores long texts separately."""
     if not text.startswith(ATTACHMENT):
         return text
-    return (sample.attachments or {}).get(text.removeprefix(ATTACHMENT), text)
+    attachments = sample.attachments or {}
+    return attachments.get(text.removeprefix(ATTACHMENT), text)
 
 
 def _reference(target: Any) -> str | None:
-    parts = [text_of(part) for part in (target if isinstance(target, list) else [target]) if part not in (None, "")]
+    """Return the target as text, with one line per target if there are several."""
+    if not isinstance(target, list):
+        target = [target]
+    parts = [text_of(part) for part in target if part not in (None, "")]
     return "\n".join(parts) or None
 
 
 def _completion(output: Json) -> str:
-    """Return the answer; logs of older versions have it in the first choice only."""
-    if completion := output.get("completion"):
+    """Return the answer. Logs of older versions have it in the first choice only."""
+    completion = output.get("completion")
+    if completion:
         return text_of(completion)
     match output:
         case {"choices": [{"message": {"content": content}}, *_]}:
@@ -255,4 +378,6 @@ def _stop_reason(output: Json) -> str | None:
 
 
 def _limit(limit: Any) -> str | None:
-    return f"the sample was stopped at its limit: {limit.get('type')}" if isinstance(limit, dict) else None
+    if not isinstance(limit, dict):
+        return None
+    return f"the sample was stopped at its limit: {limit.get('type')}"

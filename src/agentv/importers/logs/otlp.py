@@ -1,6 +1,6 @@
-"""Traces of OpenTelemetry, as OTLP in JSON -> answers, one for each trace."""
+"""Import OpenTelemetry traces (OTLP in JSON) as answers, one per trace."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ SPANS = '"resourceSpans"'
 
 
 class Otlp(Importer):
-    """A file of OTLP traces: one JSON document, or one a line."""
+    """A file of OTLP traces: one JSON document, or one document per line."""
 
     becomes = Becomes.ANSWERS
     noun = "spans"
@@ -26,7 +26,7 @@ class Otlp(Importer):
         return SPANS in sample.text
 
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
-        """Yield an answer for each trace. A trace may be in several documents, so all of them are read first."""
+        """Yield one answer per trace. A trace may span several documents, so all of them are read first."""
         traces: dict[str, list[Span]] = {}
         events: dict[str, list[LogEvent]] = {}
         for document in _documents(source, tally):
@@ -39,18 +39,39 @@ class Otlp(Importer):
             raise ImportFailure("there are no spans in this file", file=source, hint="it should have 'resourceSpans'")
         if self.options.id is not None and len(traces) > 1:
             raise ImportFailure(f"--id names one answer, and there are {len(traces)} traces", file=source)
+
         for trace_id, spans in traces.items():
+            where = f"trace {trace_id}"
             response = response_of_spans(add_log_events(spans, events.get(trace_id, ())))
             if not response.text and not response.trace:
-                tally.skip("no span is of a model, an agent or a tool", f"trace {trace_id}")
+                tally.skip("no span is of a model, an agent or a tool", where)
                 continue
-            named = next((span.attributes[CASE_ID] for span in spans if span.attributes.get(CASE_ID)), trace_id)
-            yield Row(Answer(id=self.options.id or str(named), response=response), f"trace {trace_id}")
+            id_ = self.options.id or _case_id(spans) or trace_id
+            yield Row(Answer(id=id_, response=response), where)
+
+
+def _case_id(spans: Sequence[Span]) -> str | None:
+    """Return the case id that a span names, or None if no span does."""
+    for span in spans:
+        case_id = span.attributes.get(CASE_ID)
+        if case_id:
+            return str(case_id)
+    return None
 
 
 def _documents(source: Path, tally: Tally) -> Iterator[Any]:
-    """Yield the documents of a file: the whole of it, or one a line."""
+    """Yield the documents of a file: the whole file if it is valid JSON, otherwise one document per line."""
     try:
-        yield msgspec.json.decode(source.read_bytes())
+        document = msgspec.json.decode(source.read_bytes())
     except (msgspec.DecodeError, UnicodeError):
-        yield from (line.value for line in read_lines(source, lambda where: tally.skip("it is cut off", where)))
+        yield from _documents_by_line(source, tally)
+    else:
+        yield document
+
+
+def _documents_by_line(source: Path, tally: Tally) -> Iterator[Any]:
+    def skip_truncated(where: str) -> None:
+        tally.skip("it is cut off", where)
+
+    for line in read_lines(source, skip_truncated):
+        yield line.value

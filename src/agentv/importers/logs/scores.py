@@ -1,4 +1,4 @@
-"""Scores of other tools -> ours, which are between 0 and 1."""
+"""Convert scores of other tools to agentv's, which are between 0 and 1."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -17,36 +17,69 @@ WORDS = {
     "no": 0.0,
     "false": 0.0,
 }
-"""What inspect's scorers may give in the place of a number."""
+"""Words that Inspect's scorers use instead of numbers."""
 
 
 def fraction_of(value: Any) -> float | None:
-    """Return a score between 0 and 1; the mean of several; None for what is neither."""
+    """Return a score between 0 and 1, or None if the value is not one. A list or an object stands for its mean."""
     if isinstance(value, str):
-        value = WORDS.get(value, WORDS.get(value.lower(), value))
-        try:
-            value = float(value)
-        except ValueError:
-            return None
+        return _fraction_of_text(value)
     if isinstance(value, Mapping):
-        value = list(value.values())
+        return _mean(list(value.values()))
     if isinstance(value, list):
-        parts = [fraction_of(part) for part in value]
-        known = [part for part in parts if part is not None]
-        return sum(known) / len(known) if known and len(known) == len(parts) else None
+        return _mean(value)
     if not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and 0 <= value <= 1 else None
+    if not math.isfinite(value) or not 0 <= value <= 1:
+        return None
+    return float(value)
+
+
+def _fraction_of_text(text: str) -> float | None:
+    word = WORDS.get(text, WORDS.get(text.lower()))
+    if word is not None:
+        return word
+    try:
+        return fraction_of(float(text))
+    except ValueError:
+        return None
+
+
+def _mean(values: list[Any]) -> float | None:
+    """Return the mean of scores, or None if there are none or one of the values is not a score."""
+    if not values:
+        return None
+    scores = []
+    for value in values:
+        score = fraction_of(value)
+        if score is None:
+            return None
+        scores.append(score)
+    return sum(scores) / len(scores)
 
 
 def evaluator_result(name: str, type_: str, score: float, **fields: Any) -> EvaluatorResult:
-    """Return the score of another tool's scorer as that of an evaluator."""
-    return EvaluatorResult(name=name, type=type_, score=score, weight=1.0, verdict=verdict_of(score), **fields)
+    """Return the score of another tool's scorer as an evaluator result."""
+    return EvaluatorResult(
+        name=name,
+        type=type_,
+        score=score,
+        weight=1.0,
+        verdict=verdict_of(score),
+        **fields,
+    )
 
 
 def total_of(results: Iterable[EvaluatorResult]) -> dict[str, Any]:
-    """Return the score and verdict of a case: the mean; without any score, the case counts as not judged."""
+    """Return the fields of a result that hold the mean score. Without any score, the result is a judge failure."""
     parts = tuple(results)
     score = weighted_mean(parts)
-    fields: dict[str, Any] = {"score": score, "verdict": verdict_of(score), "evaluator_results": parts}
-    return fields if parts else fields | {"failure": "judge", "misses": ("there is no score between 0 and 1",)}
+    fields: dict[str, Any] = {
+        "score": score,
+        "verdict": verdict_of(score),
+        "evaluator_results": parts,
+    }
+    if not parts:
+        fields["failure"] = "judge"
+        fields["misses"] = ("there is no score between 0 and 1",)
+    return fields

@@ -1,4 +1,4 @@
-"""An assertion of promptfoo -> the settings of an evaluator, or why it has no counterpart."""
+"""Convert promptfoo assertions to evaluator settings, or explain why an assertion has no counterpart."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,90 +9,121 @@ from agentv.evaluators import evaluator_type
 from agentv.formats.conversion import convert, label
 from agentv.formats.wire import text_of
 from agentv.formats.yaml import parse_yaml
-from agentv.importers.promptfoo.node import DATA, FILE, PROGRAMS, read_node, read_text
+from agentv.importers.promptfoo.node import DATA, FILE, PROGRAMS, read_node, read_text, referenced_suffix
 from agentv.protocols import EvaluatorContext
 from agentv.records import Json
 
-TEXTS = {"contains": "contains", "icontains": "icontains", "starts-with": "starts_with", "regex": "regex"}
+TEXTS = {
+    "contains": "contains",
+    "icontains": "icontains",
+    "starts-with": "starts_with",
+    "regex": "regex",
+    "equals": "equals",
+}
+"""Assertions whose value is one text, with agentv's names."""
 LISTS = {
     "contains-all": ("contains", "all"),
     "contains-any": ("contains", "any"),
     "icontains-all": ("icontains", "all"),
     "icontains-any": ("icontains", "any"),
 }
+"""Assertions whose value is a list of texts, with agentv's names and their `require` setting."""
 RUBRICS = ("llm-rubric", "model-graded-closedqa", "g-eval")
 LIMITS = {"latency": ("latency", "threshold"), "cost": ("cost", "budget")}
+"""Assertions whose threshold is a limit, with agentv's names and the setting for the limit."""
 OPPOSITE = {"all": "any", "any": "all"}
 CODE = ("javascript", "python", "ruby", "webhook")
-KNOWN = ("type", "value", "threshold", "weight", "metric", "provider", "rubricPrompt", "config")
+KNOWN = (
+    "type",
+    "value",
+    "threshold",
+    "weight",
+    "metric",
+    "provider",
+    "rubricPrompt",
+    "config",
+)
 NEGATED = "not-"
 COMPILED = ("regex", "json_schema")
-"""Evaluators whose settings may be wrong in ways that their types do not tell."""
+"""Evaluators that validate their settings beyond their types when they are opened."""
+_NO_CONTEXT = cast(EvaluatorContext, None)
+"""The evaluators in `COMPILED` do not use the context that they are opened with."""
 
 
 class NoCounterpart(Exception):
-    """agentv has no evaluator that does the same. The text says why."""
+    """agentv has no equivalent evaluator. The message gives the reason."""
 
 
 def evaluator_of(assertion: Json, folder: Path) -> Json:
-    """Return the settings of an evaluator; raise `NoCounterpart` if there is none that does the same."""
-    type_ = text_of(assertion.get("type"))
+    """Return the settings of the equivalent evaluator. Raise `NoCounterpart` if there is none."""
     for name in assertion:
         if name not in KNOWN:
             raise NoCounterpart(f"it has {name!r}")
-    settings = _settings(type_.removeprefix(NEGATED), _value(assertion.get("value"), folder), assertion)
+    type_ = text_of(assertion.get("type"))
+    value = _value(assertion.get("value"), folder)
+    settings = _settings(type_.removeprefix(NEGATED), value, assertion)
     if type_.startswith(NEGATED):
         settings["negate"] = True
-        if "require" in settings:  # of ours, each value is negated, and not the whole
+        if "require" in settings:
+            # agentv negates each value, promptfoo the whole assertion.
             settings["require"] = OPPOSITE[settings["require"]]
     _check(settings)
-    common: Json = {}
-    if isinstance(metric := assertion.get("metric"), str) and metric:
-        common["name"] = metric
-    if isinstance(weight := assertion.get("weight"), int | float) and weight != 1:
-        common["weight"] = weight
-    return {"type": settings.pop("type"), **common, **settings}
+
+    evaluator: Json = {"type": settings.pop("type")}
+    metric = assertion.get("metric")
+    if isinstance(metric, str) and metric:
+        evaluator["name"] = metric
+    weight = assertion.get("weight")
+    if isinstance(weight, int | float) and weight != 1:
+        evaluator["weight"] = weight
+    return evaluator | settings
 
 
 def lost_settings(assertion: Json) -> Iterator[str]:
-    """Yield the settings of an assertion that has a counterpart which that counterpart does not have."""
-    yield from (name for name in ("provider", "rubricPrompt", "config") if name in assertion)
+    """Yield the settings of an assertion that its equivalent evaluator does not have."""
+    for name in ("provider", "rubricPrompt", "config"):
+        if name in assertion:
+            yield name
     if "threshold" in assertion and text_of(assertion.get("type")) in RUBRICS:
         yield "threshold"
 
 
 def _settings(type_: str, value: Any, assertion: Json) -> Json:
+    """Return the settings of the evaluator for an assertion type. Raise `NoCounterpart` if there is none."""
     if type_ in TEXTS:
         return {"type": TEXTS[type_], "value": _text(value)}
-    if type_ == "equals":
-        return {"type": "equals", "value": _text(value)}
     if type_ in LISTS:
         name, require = LISTS[type_]
-        values = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-        if not isinstance(values, list) or not values:
-            raise NoCounterpart("its value is no list")
-        return {"type": name, "value": [_text(each) for each in values], "require": require}
+        return {"type": name, "value": _texts(value), "require": require}
     if type_ == "is-json":
-        return {"type": "is_json"} if value is None else {"type": "json_schema", "schema": _schema(value)}
+        if value is None:
+            return {"type": "is_json"}
+        return {"type": "json_schema", "schema": _schema(value)}
     if type_ in LIMITS:
         name, limit = LIMITS[type_]
         return {"type": name, limit: assertion.get("threshold")}
     if type_ in RUBRICS:
-        items = value if isinstance(value, list) else [value]
-        return {"type": "rubric", "rubrics": [_text(item) for item in items]}
-    raise NoCounterpart("it is code for promptfoo" if type_ in CODE else "agentv has no such evaluator")
+        rubrics = value
+        if not isinstance(value, list):
+            rubrics = [value]
+        return {"type": "rubric", "rubrics": [_text(rubric) for rubric in rubrics]}
+    if type_ in CODE:
+        raise NoCounterpart("it is code for promptfoo")
+    raise NoCounterpart("agentv has no such evaluator")
 
 
 def _value(value: Any, folder: Path) -> Any:
-    """Return the value of an assertion; that of one in a file is read."""
+    """Return the value of an assertion. Read it if it is in a file."""
     if not isinstance(value, str) or not value.startswith(FILE):
         return value
     path = folder / value.removeprefix(FILE)
-    suffix = Path(path.name.partition(":")[0]).suffix.lower()
+    suffix = referenced_suffix(path)
     if suffix in PROGRAMS:
         raise NoCounterpart(f"its value is a program: {value}")
     try:
-        return read_node(path).value if suffix in DATA else read_text(path).strip()
+        if suffix in DATA:
+            return read_node(path).value
+        return read_text(path).strip()
     except AgentvError as error:
         raise NoCounterpart(f"its value cannot be read: {error}") from None
 
@@ -103,8 +134,17 @@ def _text(value: Any) -> str:
     return text_of(value)
 
 
+def _texts(value: Any) -> list[str]:
+    """Return a list of texts, which may be written as one text with commas."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",")]
+    if not isinstance(value, list) or not value:
+        raise NoCounterpart("its value is no list")
+    return [_text(part) for part in value]
+
+
 def _schema(value: Any) -> Any:
-    """Return a schema, which may be written as a text of YAML or JSON."""
+    """Return a JSON Schema, which may be written as YAML or JSON in a text."""
     if isinstance(value, str):
         try:
             value = parse_yaml(value, Path("schema"), AgentvError).value
@@ -116,18 +156,16 @@ def _schema(value: Any) -> Any:
 
 
 def _check(settings: Json) -> None:
-    """Raise `NoCounterpart` if the settings are not what the evaluator takes."""
+    """Raise `NoCounterpart` if the evaluator does not accept the settings."""
     own = {name: value for name, value in settings.items() if name not in ("type", "negate")}
-    found = convert(own, evaluator_type(settings["type"]))
-    if isinstance(found, list):
-        first = found[0]
-        raise NoCounterpart(f"{label(first.steps)}: {first.message}" if first.steps else first.message)
+    evaluator = convert(own, evaluator_type(settings["type"]))
+    if isinstance(evaluator, list):
+        first = evaluator[0]
+        if not first.steps:
+            raise NoCounterpart(first.message)
+        raise NoCounterpart(f"{label(first.steps)}: {first.message}")
     if settings["type"] in COMPILED:
         try:
-            found.open(_NO_CONTEXT)
+            evaluator.open(_NO_CONTEXT)
         except ConfigError as error:
             raise NoCounterpart(error.message) from None
-
-
-_NO_CONTEXT = cast(EvaluatorContext, None)
-"""Those that are compiled are so without a context."""

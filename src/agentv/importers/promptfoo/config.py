@@ -1,4 +1,7 @@
-"""A promptfoo config -> eval cases: each test with each prompt. What has no counterpart is told of, with its place."""
+"""Import a promptfoo config as eval cases: one case per test and prompt.
+
+Parts of the config that have no counterpart in agentv are reported with their location.
+"""
 
 import re
 from collections.abc import Iterator
@@ -8,8 +11,17 @@ from typing import Any, NamedTuple
 from agentv.errors import AgentvError
 from agentv.importers.importer import Becomes, Importer, ImportFailure, Row, Tally
 from agentv.importers.promptfoo.assertions import NoCounterpart, evaluator_of, lost_settings
-from agentv.importers.promptfoo.node import DATA, FILE, PROGRAMS, Node, parse_messages, read_node, read_text
-from agentv.importers.promptfoo.templates import combinations, fill, fill_variables
+from agentv.importers.promptfoo.node import (
+    DATA,
+    FILE,
+    PROGRAMS,
+    Node,
+    parse_messages,
+    read_node,
+    read_text,
+    referenced_suffix,
+)
+from agentv.importers.promptfoo.templates import combinations, fill, fill_quietly, fill_variables
 from agentv.importers.promptfoo.tests import merged, tests_of
 from agentv.importers.sample import Sample
 from agentv.records import Json
@@ -18,18 +30,26 @@ TOP = re.compile(r"^[\"']?(prompts|tests|scenarios|providers|targets)[\"']?\s*:"
 IN_JSON = re.compile(r"\"(prompts|tests|scenarios|providers|targets)\"\s*:")
 READ = ("description", "prompts", "tests", "scenarios", "defaultTest", "assertionTemplates")
 HARMLESS = (
-    *("$schema", "outputPath", "evaluateOptions", "commandLineOptions", "sharing", "tags", "writeLatestResults"),
-    *("metadata", "env"),
+    "$schema",
+    "outputPath",
+    "evaluateOptions",
+    "commandLineOptions",
+    "sharing",
+    "tags",
+    "writeLatestResults",
+    "metadata",
+    "env",
 )
-"""Parts of a config that change nothing of what is asked and how it is judged."""
+"""Parts of a config that affect neither the questions nor how answers are judged."""
 TEST_FIELDS = ("description", "vars", "assert", "metadata", "options", "prompts")
 OPTIONS = ("prefix", "suffix", "disableVarExpansion", "disableDefaultAsserts")
 PASSES = "The answer passes the assertions of the test."
 SPLIT = re.compile(r"^---\s*$", re.MULTILINE)
+"""The line that separates the prompts in a text file."""
 
 
 class Prompt(NamedTuple):
-    """A prompt before variables are filled in: a text or messages; its label; and where it is."""
+    """A prompt before variables are filled in: text or messages, the names that select it, and its node."""
 
     content: str | list[Json]
     names: frozenset[str]
@@ -37,7 +57,7 @@ class Prompt(NamedTuple):
 
 
 class Promptfoo(Importer):
-    """A config of promptfoo in YAML or JSON."""
+    """A promptfoo config in YAML or JSON."""
 
     becomes = Becomes.CASES
     noun = "tests"
@@ -47,65 +67,109 @@ class Promptfoo(Importer):
     def recognizes(cls, sample: Sample) -> bool:
         if "evalcases" in sample.text or sample.suffix in (".csv", ".tsv", ".jsonl"):
             return False
-        is_json = sample.text.lstrip().startswith("{")
-        names = set((IN_JSON if is_json else TOP).findall(sample.text))
-        return "prompts" in names or ("providers" in names and bool(names & {"tests", "scenarios"}))
+        pattern = TOP
+        if sample.text.lstrip().startswith("{"):
+            pattern = IN_JSON
+        names = set(pattern.findall(sample.text))
+        if "prompts" in names:
+            return True
+        return "providers" in names and ("tests" in names or "scenarios" in names)
 
     def header(self, source: Path) -> Json:
         description = _config(source).fields.get("description")
-        return {"description": description} if isinstance(description, str) and description else {}
+        if not isinstance(description, str) or not description:
+            return {}
+        return {"description": description}
 
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
         config = _config(source)
-        if not {"prompts", "tests", "scenarios"} & config.fields.keys():
-            names = ", ".join(map(repr, config.fields)) or "none"
-            message = f"a config of promptfoo has prompts and tests: the fields here are {names}"
-            raise ImportFailure(message, file=source, hint="prompts:, providers: and tests: belong at the top")
-        for name in config.fields:
-            if name in ("providers", "targets"):
-                hint = "write them into .agentv/targets.yaml"
-                tally.remark(f"{name} are not imported", source, config.at(name).line, hint)
-            elif name not in READ and name not in HARMLESS:
-                tally.remark(f"{name!r} has no counterpart", source, config.at(name).line)
+        _check_fields(config, source)
+        _report_lost_fields(config, source, tally)
         prompts = list(_prompts(config, tally))
         default = _default_test(config, tally)
         for number, test in enumerate(tests_of(config, tally), 1):
             tally.read += 1
             yield from _Test(test, default, config, tally).rows(number, prompts)
         if not tally.read:
+            # A config without tests evaluates its prompts once.
             tally.read = 1
-            test = Node({}, source, config.document, ("prompts",))
+            test = Node(value={}, file=source, document=config.document, steps=("prompts",))
             yield from _Test(test, default, config, tally).rows(1, prompts)
 
 
 def _config(source: Path) -> Node:
+    """Return the root of a config. Raise `ImportFailure` if it cannot be read, or is not an object."""
     config = read_node(source)
     if not isinstance(config.value, dict):
         raise ImportFailure("this is no config of promptfoo: expected an object at the top", file=source)
     return config
 
 
+def _check_fields(config: Node, source: Path) -> None:
+    """Raise `ImportFailure` if a config has neither prompts nor tests."""
+    if {"prompts", "tests", "scenarios"} & config.fields.keys():
+        return
+    names = ", ".join(map(repr, config.fields)) or "none"
+    raise ImportFailure(
+        f"a config of promptfoo has prompts and tests: the fields here are {names}",
+        file=source,
+        hint="prompts:, providers: and tests: belong at the top",
+    )
+
+
+def _report_lost_fields(config: Node, source: Path, tally: Tally) -> None:
+    """Report the parts of a config that have no counterpart."""
+    for name in config.fields:
+        if name in READ or name in HARMLESS:
+            continue
+        line = config.at(name).line
+        if name in ("providers", "targets"):
+            tally.remark(f"{name} are not imported", source, line, "write them into .agentv/targets.yaml")
+        else:
+            tally.remark(f"{name!r} has no counterpart", source, line)
+
+
 def _prompts(config: Node, tally: Tally) -> Iterator[Prompt]:
-    """Yield the prompts of a config; those that programs make are told of."""
+    """Yield the prompts of a config. Report those that are made by programs."""
+    folder = config.file.parent
     for item in config.at("prompts").items():
-        names = {str(name) for key in ("label", "id") if (name := item.fields.get(key))}
         node = item
         if isinstance(item.value, dict):
-            node = item.at("raw") if "raw" in item.value else item.at("id")
+            node = item.at("raw" if "raw" in item.value else "id")
         text = node.value
-        is_file = isinstance(text, str) and (
-            text.startswith(FILE) or ("\n" not in text and " " not in text and (config.file.parent / text).is_file())
-        )
         if not isinstance(text, str):
             tally.remark("this prompt is no text, and is not imported", item.file, item.line)
-        elif is_file:
-            yield from _prompts_in_file(config.file.parent / text.removeprefix(FILE), names | {text}, item, tally)
+            continue
+        names = _prompt_names(item) | {text}
+        if _is_file(text, folder):
+            yield from _prompts_in_file(folder / text.removeprefix(FILE), names, item, tally)
         else:
-            yield Prompt(parse_messages(text, item.file) or text, frozenset(names | {text}), item)
+            content = parse_messages(text, item.file) or text
+            yield Prompt(content, names, item)
 
 
-def _prompts_in_file(path: Path, names: set[str], item: Node, tally: Tally) -> Iterator[Prompt]:
-    suffix = Path(path.name.partition(":")[0]).suffix.lower()
+def _prompt_names(item: Node) -> frozenset[str]:
+    """Return the names that tests can select a prompt by."""
+    names = set()
+    for key in ("label", "id"):
+        name = item.fields.get(key)
+        if name:
+            names.add(str(name))
+    return frozenset(names)
+
+
+def _is_file(text: str, folder: Path) -> bool:
+    """Return whether a prompt is a path, with or without `file://`."""
+    if text.startswith(FILE):
+        return True
+    if "\n" in text or " " in text:
+        return False
+    return (folder / text).is_file()
+
+
+def _prompts_in_file(path: Path, names: frozenset[str], item: Node, tally: Tally) -> Iterator[Prompt]:
+    """Yield the prompts in a file. A text file may contain several."""
+    suffix = referenced_suffix(path)
     if suffix in PROGRAMS:
         tally.remark(f"the prompt {path.name!r} is made by a program, and is not imported", item.file, item.line)
         return
@@ -114,126 +178,180 @@ def _prompts_in_file(path: Path, names: set[str], item: Node, tally: Tally) -> I
     except AgentvError as error:
         tally.remark(f"this prompt is not imported: {error}", item.file, item.line)
         return
-    parts = [text] if suffix in DATA else [part for part in SPLIT.split(text) if part.strip()]
+    parts = [text]
+    if suffix not in DATA:
+        parts = [part for part in SPLIT.split(text) if part.strip()]
     for part in parts:
-        yield Prompt(parse_messages(part, path) or part.strip(), frozenset(names), item)
+        content = parse_messages(part, path) or part.strip()
+        yield Prompt(content, names, item)
 
 
 def _default_test(config: Node, tally: Tally) -> Node:
-    """Return the test that all others take what they lack from."""
+    """Return the test that all others inherit from."""
     node = config.at("defaultTest")
-    if (path := node.path()) is None:
+    path = node.path()
+    if path is None:
         return node
     try:
         return read_node(path)
     except AgentvError as error:
         tally.remark(f"defaultTest is not imported: {error}", config.file, node.line)
-        return Node(None, config.file)
+        return Node(value=None, file=config.file)
 
 
 class _Test:
-    """A test, with what it takes from the default test."""
+    """Converts a test, with what it inherits from the default test, to eval cases."""
 
     def __init__(self, test: Node, default: Node, config: Node, tally: Tally):
-        self._test, self._default, self._config, self._tally = test, default, config, tally
+        self._test = test
+        self._default = default
+        self._config = config
+        self._tally = tally
         self._fields = merged(default.fields, test.fields)
+        self._options: Json = {}
         options = self._fields.get("options")
-        self._options: Json = options if isinstance(options, dict) else {}
+        if isinstance(options, dict):
+            self._options = options
 
     def rows(self, number: int, prompts: list[Prompt]) -> Iterator[Row]:
         """Yield a case for each prompt and each combination of variables."""
-        self._tell_of_losses()
-        wanted = self._fields.get("prompts")
-        chosen = [prompt for prompt in prompts if not isinstance(wanted, list) or prompt.names & set(map(str, wanted))]
+        self._report_lost_fields()
         where = f"line {self._test.line}"
+        chosen = self._chosen_prompts(prompts)
         if not chosen:
             self._tally.skip("there is no prompt for it", where)
         variables = self._variables()
-        expanded = [variables] if self._options.get("disableVarExpansion") else combinations(variables)
-        for count, values in enumerate(expanded, 1):
-            for which, prompt in enumerate(chosen, 1):
-                id_ = f"test-{number}" + (f"-{count}" if len(expanded) > 1 else "")
-                id_ += f"-prompt-{which}" if len(prompts) > 1 else ""
-                yield Row(self._case(id_, prompt, values), where)
+        expanded = [variables]
+        if not self._options.get("disableVarExpansion"):
+            expanded = combinations(variables)
+
+        for combination_number, values in enumerate(expanded, 1):
+            test_id = f"test-{number}"
+            if len(expanded) > 1:
+                test_id = f"{test_id}-{combination_number}"
+            for prompt_number, prompt in enumerate(chosen, 1):
+                case_id = test_id
+                if len(prompts) > 1:
+                    case_id = f"{test_id}-prompt-{prompt_number}"
+                yield Row(self._case(case_id, prompt, values), where)
+
+    def _chosen_prompts(self, prompts: list[Prompt]) -> list[Prompt]:
+        """Return the prompts that the test names, or all if it names none."""
+        wanted = self._fields.get("prompts")
+        if not isinstance(wanted, list):
+            return prompts
+        names = set(map(str, wanted))
+        return [prompt for prompt in prompts if prompt.names & names]
 
     def _remark(self, message: str, node: Node | None = None) -> None:
+        """Report something at a node, or at the test itself."""
         place = node or self._test
         self._tally.remark(message, place.file, place.line)
 
-    def _tell_of_losses(self) -> None:
+    def _report_lost_fields(self) -> None:
+        """Report the fields and options of the test that have no counterpart."""
         for node in (self._test, self._default):
             for name in node.fields:
                 if name not in TEST_FIELDS:
                     self._remark(f"{name!r} of a test has no counterpart", node.at(name))
-            for name in node.at("options").fields:
+            options = node.at("options")
+            for name in options.fields:
                 if name not in OPTIONS:
-                    self._remark(f"the option {name!r} of a test has no counterpart", node.at("options").at(name))
+                    self._remark(f"the option {name!r} of a test has no counterpart", options.at(name))
 
     def _variables(self) -> Json:
         """Return the variables, with the content of the files that they refer to."""
         given = self._fields.get("vars")
-        if not isinstance(given, dict):
-            if given is not None:
-                self._remark("vars are no object, and are not imported", self._test.at("vars"))
+        if given is None:
             return {}
-        found = {}
+        if not isinstance(given, dict):
+            self._remark("vars are no object, and are not imported", self._test.at("vars"))
+            return {}
+        variables = {}
         for name, value in given.items():
             node = self._test.at("vars").at(name)
-            node = node if node.value is not None else self._default.at("vars").at(name)
-            found[name] = self._file_content(node, value)
-        return found
+            if node.value is None:
+                node = self._default.at("vars").at(name)
+            variables[name] = self._variable(node, value)
+        return variables
 
-    def _file_content(self, node: Node, value: Any) -> Any:
+    def _variable(self, node: Node, value: Any) -> Any:
+        """Return the value of a variable, or the content of the file that it refers to."""
         path = node.path()
         if path is None:
             return value
-        suffix = Path(path.name.partition(":")[0]).suffix.lower()
+        suffix = referenced_suffix(path)
         if suffix in PROGRAMS:
             self._remark(f"the variable in {path.name!r} is made by a program, and is left as it stands", node)
             return value
         try:
-            return read_node(path).value if suffix in DATA else read_text(path).rstrip("\n")
+            if suffix in DATA:
+                return read_node(path).value
+            return read_text(path).rstrip("\n")
         except AgentvError as error:
             self._remark(f"a variable cannot be read: {error}", node)
             return value
 
     def _case(self, id_: str, prompt: Prompt, values: Json) -> Json:
+        """Return the eval case for a prompt and one combination of variables."""
         variables = fill_variables(values)
+        question = self._question(prompt, variables)
+        evaluators = list(self._evaluators(variables))
+        if not evaluators:
+            self._remark("the test has no assertion that is imported: 'llm_judge' will judge its answers")
+        rubrics: list[str] = []
+        for evaluator in evaluators:
+            rubrics.extend(evaluator.get("rubrics", ()))
+
+        case: Json = {
+            "id": id_,
+            "expected_outcome": "\n".join(rubrics) or PASSES,
+            "input": question,
+        }
+        if evaluators:
+            case["evaluators"] = evaluators
+        description = self._fields.get("description")
+        if isinstance(description, str) and description:
+            case["description"] = fill_quietly(description, variables)
+        metadata = self._metadata(values)
+        if metadata:
+            case["metadata"] = metadata
+        return case
+
+    def _question(self, prompt: Prompt, variables: Json) -> Any:
+        """Return a prompt, with its variables filled in, as text or messages."""
         content: Any = prompt.content
-        prefix, suffix = self._options.get("prefix") or "", self._options.get("suffix") or ""
+        prefix = self._options.get("prefix") or ""
+        suffix = self._options.get("suffix") or ""
         if isinstance(content, str):
             content = f"{prefix}{content}{suffix}"
         elif prefix or suffix:
             self._remark("prefix and suffix are for prompts that are texts: they are left out")
         question = fill(content, variables, lambda message: self._remark(message, prompt.node))
-        if isinstance(question, str):
-            question = parse_messages(question, prompt.node.file) or question
-        evaluators = list(self._evaluators(variables))
-        if not evaluators:
-            self._remark("the test has no assertion that is imported: 'llm_judge' will judge its answers")
-        rubrics = [text for each in evaluators for text in each.get("rubrics", ())]
-        description = self._fields.get("description")
-        case: Json = {"id": id_, "expected_outcome": "\n".join(rubrics) or PASSES, "input": question}
-        if evaluators:
-            case["evaluators"] = evaluators
-        if isinstance(description, str) and description:
-            case["description"] = fill(description, variables, lambda _: None)
-        metadata = self._fields.get("metadata")
-        known = {**(metadata if isinstance(metadata, dict) else {}), **({"vars": values} if values else {})}
-        return case | ({"metadata": known} if known else {})
+        if not isinstance(question, str):
+            return question
+        return parse_messages(question, prompt.node.file) or question
+
+    def _metadata(self, values: Json) -> Json:
+        """Return the metadata of the test, with the variables under `vars`."""
+        metadata: Json = {}
+        given = self._fields.get("metadata")
+        if isinstance(given, dict):
+            metadata |= given
+        if values:
+            metadata["vars"] = values
+        return metadata
 
     def _evaluators(self, variables: Json) -> Iterator[Json]:
-        defaults = () if self._options.get("disableDefaultAsserts") else self._default.at("assert").items()
-        for node in (*defaults, *self._own_assertions()):
+        """Yield the evaluators for the assertions of the default test and of the test itself."""
+        if not self._options.get("disableDefaultAsserts"):
+            for node in self._default.at("assert").items():
+                yield from self._evaluators_of(node, variables)
+        for node in self._test.at("assert").items():
             yield from self._evaluators_of(node, variables)
 
-    def _own_assertions(self) -> Iterator[Node]:
-        """Yield the assertions of the test itself; those that a scenario gives it are not in its own place."""
-        own = self._test.at("assert")
-        return own.items()
-
     def _evaluators_of(self, node: Node, variables: Json) -> Iterator[Json]:
-        """Yield the evaluators that an assertion becomes: none, one, or those of a set."""
+        """Yield the evaluators for an assertion: none, one, or those of an assert-set."""
         assertion = self._resolved(node)
         type_ = assertion.get("type")
         if type_ == "assert-set":
@@ -242,20 +360,27 @@ class _Test:
             for inner in node.at("assert").items():
                 yield from self._evaluators_of(inner, variables)
             return
+
         filled = fill(assertion, variables, lambda message: self._remark(message, node))
         try:
-            yield evaluator_of(filled, node.file.parent)
+            evaluator = evaluator_of(filled, node.file.parent)
         except NoCounterpart as reason:
             self._remark(f"the assertion {str(type_)!r} has no counterpart: {reason}", node)
             return
+        yield evaluator
         for name in lost_settings(assertion):
             self._remark(f"{name!r} of the assertion {str(type_)!r} has no counterpart", node)
 
     def _resolved(self, node: Node) -> Json:
-        """Return an assertion; one that refers to a template of the config is that template."""
+        """Return an assertion. If it is a `$ref`, return the template in the config that it refers to."""
         found: Any = node.value
-        if isinstance(found, dict) and isinstance(reference := found.get("$ref"), str):
+        if isinstance(found, dict) and isinstance(found.get("$ref"), str):
+            steps = found["$ref"].removeprefix("#/").split("/")
             found = self._config.value
-            for step in reference.removeprefix("#/").split("/"):
-                found = found.get(step) if isinstance(found, dict) else None
-        return found if isinstance(found, dict) else {"type": str(node.value)}
+            for step in steps:
+                if not isinstance(found, dict):
+                    break
+                found = found.get(step)
+        if not isinstance(found, dict):
+            return {"type": str(node.value)}
+        return found

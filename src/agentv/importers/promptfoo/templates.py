@@ -1,4 +1,4 @@
-"""Templates with `{{ variables }}` -> text. Of Nunjucks, all but plain variables is left as it stands, and told of."""
+"""Fill in `{{ variables }}` of Nunjucks templates. All other syntax is reported and kept verbatim."""
 
 import json
 import re
@@ -19,14 +19,14 @@ _FILTERS: dict[str, Callable[[Any], Any]] = {
     "dump": lambda value: json.dumps(value, ensure_ascii=False),
 }
 MAX_DEPTH = 5
-"""Values of variables may name other variables."""
+"""How many times variables in the values of variables are filled in."""
 Complain = Callable[[str], None]
 
 
 def fill(value: Any, variables: Mapping[str, Any], complain: Complain) -> Any:
-    """Return a value with the variables in its texts filled in; what cannot be filled in is complained of."""
+    """Return a value with the variables in its texts filled in. Pass what cannot be filled in to `complain`."""
     if isinstance(value, str):
-        return _TAG.sub(lambda found: _replace(found, variables, complain), value)
+        return _TAG.sub(lambda tag: _replace(tag, variables, complain), value)
     if isinstance(value, list):
         return [fill(item, variables, complain) for item in value]
     if isinstance(value, dict):
@@ -34,42 +34,58 @@ def fill(value: Any, variables: Mapping[str, Any], complain: Complain) -> Any:
     return value
 
 
-def _replace(found: re.Match[str], variables: Mapping[str, Any], complain: Complain) -> str:
-    if found[2] is not None:
-        complain(f"the template tag {found[2]!r} has no counterpart: it is left as it stands")
-        return found[0]
-    name, *filters = [part.strip() for part in found[1].split("|")]
-    unknown = [filter_ for filter_ in filters if filter_ not in _FILTERS]
+def _ignore(_message: str) -> None:
+    """Drop a complaint."""
+
+
+def fill_quietly(value: Any, variables: Mapping[str, Any]) -> Any:
+    """Return a value with the variables in its texts filled in. Keep what cannot be filled in."""
+    return fill(value, variables, _ignore)
+
+
+def _replace(tag: re.Match[str], variables: Mapping[str, Any], complain: Complain) -> str:
+    """Return the text that a template tag stands for, or the tag itself if it cannot be filled in."""
+    expression, block = tag.groups()
+    if block is not None:
+        complain(f"the template tag {block!r} has no counterpart: it is left as it stands")
+        return tag[0]
+    name, *filters = [part.strip() for part in expression.split("|")]
     variable = _VARIABLE.fullmatch(name)
-    if unknown or variable is None:
-        complain(f"the template {found[0]!r} has no counterpart: it is left as it stands")
-        return found[0]
+    has_unknown_filter = any(filter_ not in _FILTERS for filter_ in filters)
+    if has_unknown_filter or variable is None:
+        complain(f"the template {tag[0]!r} has no counterpart: it is left as it stands")
+        return tag[0]
     try:
         value = _look_up(variables, variable)
     except LookupError:
-        complain(f"the variable {name!r} has no value: {found[0]!r} is left as it stands")
-        return found[0]
+        complain(f"the variable {name!r} has no value: {tag[0]!r} is left as it stands")
+        return tag[0]
     for filter_ in filters:
         value = _FILTERS[filter_](value)
     return text_of(value)
 
 
 def _look_up(variables: Mapping[str, Any], variable: re.Match[str]) -> Any:
-    value = variables[variable[1]]
-    for step in _STEP.finditer(variable[2]):
-        name, index, *quoted = step.groups()
+    """Return the value of a variable such as `user.names[0]`. Raise `LookupError` if it has none."""
+    root, path = variable.groups()
+    value = variables[root]
+    for step in _STEP.finditer(path):
+        attribute, index, single_quoted, double_quoted = step.groups()
+        key = attribute or single_quoted or double_quoted
+        if index is not None:
+            key = int(index)
         try:
-            value = value[int(index)] if index is not None else value[name or quoted[0] or quoted[1]]
+            value = value[key]
         except TypeError:
             raise LookupError from None
     return value
 
 
 def fill_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return variables whose values name others, with those filled in."""
+    """Return the variables, with those that are named in values of others filled in."""
     found = dict(variables)
     for _ in range(MAX_DEPTH):
-        filled = {name: fill(value, found, lambda _: None) for name, value in found.items()}
+        filled = {name: fill_quietly(value, found) for name, value in found.items()}
         if filled == found:
             break
         found = filled
@@ -77,6 +93,11 @@ def fill_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def combinations(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the variables once for each combination of those that are lists."""
-    choices = [value if isinstance(value, list) and value else [value] for value in variables.values()]
-    return [dict(zip(variables, each, strict=True)) for each in product(*choices)]
+    """Return the variables once for each combination of the items of those that are lists."""
+    choices = []
+    for value in variables.values():
+        if isinstance(value, list) and value:
+            choices.append(value)
+        else:
+            choices.append([value])
+    return [dict(zip(variables, values, strict=True)) for values in product(*choices)]

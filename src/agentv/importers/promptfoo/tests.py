@@ -1,10 +1,10 @@
-"""Where the tests of a promptfoo config are written -> the tests: in the config, in other files, in scenarios."""
+"""Collect the tests of a promptfoo config: those in the config, in other files, and in scenarios."""
 
 import glob
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from agentv.errors import AgentvError
 from agentv.formats.table import TableReader, find_delimiter
@@ -15,26 +15,27 @@ from agentv.records import Json
 
 EXPECTED = re.compile(r"__expected\d*")
 ASSERTION = re.compile(r"(?P<type>(?:not-)?[a-z][a-z-]*)(?:\((?P<threshold>[\d.]+)\))?(?::(?P<value>.*))?", re.DOTALL)
-WORDS = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
-"""What promptfoo takes in a CSV for the name of an assertion."""
+ALIASES = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
+"""Short names for assertion types that promptfoo accepts in a CSV file."""
 
 
 def tests_of(config: Node, tally: Tally) -> Iterator[Node]:
-    """Yield the tests of a config; what cannot be read is told of."""
+    """Yield the tests of a config. Report tests that cannot be read."""
     yield from _tests(config.at("tests"), tally)
     for scenario in config.at("scenarios").items():
         for variant in scenario.at("config").items():
             for test in _tests(scenario.at("tests"), tally):
-                yield Node(merged(variant.fields, test.fields), test.file, test.document, test.steps, test.first_line)
+                yield replace(test, value=merged(variant.fields, test.fields))
 
 
 def merged(base: Json, test: Json) -> Json:
-    """Return a test with what it takes from another, which comes first: variables, assertions, metadata, options."""
+    """Return a test with the fields that it inherits from `base`. Variables, metadata and options are merged by key."""
     found = {**base, **test}
     for name in ("vars", "metadata", "options"):
-        parts = [part for part in (base.get(name), test.get(name)) if isinstance(part, dict)]
-        if len(parts) == 2:
-            found[name] = parts[0] | parts[1]
+        inherited = base.get(name)
+        own = test.get(name)
+        if isinstance(inherited, dict) and isinstance(own, dict):
+            found[name] = inherited | own
     return found
 
 
@@ -43,66 +44,85 @@ def _tests(node: Node, tally: Tally) -> Iterator[Node]:
         if isinstance(item.value, dict) and "path" not in item.value:
             yield item
         elif isinstance(item.value, str):
-            yield from _from_files(item, item.value, tally)
+            yield from _tests_in_files(item, item.value, tally)
         else:
             tally.remark("these tests are made by a program, and are not imported", item.file, item.line)
 
 
-def _from_files(item: Node, written: str, tally: Tally) -> Iterator[Node]:
+def _tests_in_files(item: Node, written: str, tally: Tally) -> Iterator[Node]:
+    """Yield the tests in the files that match a path or a glob pattern."""
     pattern = str(item.file.parent / written.removeprefix(FILE))
-    paths = [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
+    paths = sorted(glob.glob(pattern, recursive=True))
     if not paths:
         tally.remark(f"the tests in {written!r} are not there, and are not imported", item.file, item.line)
     for path in paths:
         try:
-            yield from _from_file(path, item, tally)
+            yield from _tests_in_file(Path(path), item, tally)
         except AgentvError as error:
             tally.remark(f"the tests in {written!r} are not imported: {error}", item.file, item.line)
 
 
-def _from_file(path: Path, item: Node, tally: Tally) -> Iterator[Node]:
+def _tests_in_file(path: Path, item: Node, tally: Tally) -> Iterator[Node]:
     suffix = path.suffix.lower()
     if suffix in DATA:
         yield from _tests(read_node(path), tally)
     elif suffix == ".jsonl":
-        yield from (Node(line.value, path, first_line=line.number) for line in read_lines(path))
+        for line in read_lines(path):
+            yield Node(value=line.value, file=path, first_line=line.number)
     elif suffix in (".csv", ".tsv"):
-        reader = TableReader(path, find_delimiter(take_sample(path).text) or ",", ImportFailure)
-        for cells, line in reader.rows():
-            row = dict(zip(reader.names, cells, strict=False))
-            yield Node(_test_of(row), path, first_line=line)
+        yield from _tests_in_table(path)
     else:
         tally.remark(f"the tests in {path.name!r} are not read, and are not imported", item.file, item.line)
 
 
-def _test_of(row: dict[str, str]) -> Json:
-    """Return the test that a row of a CSV is: a variable a column, but for those that begin with two underscores."""
+def _tests_in_table(path: Path) -> Iterator[Node]:
+    delimiter = find_delimiter(take_sample(path).text) or ","
+    reader = TableReader(path, delimiter, ImportFailure)
+    for cells, line in reader.rows():
+        row = dict(zip(reader.names, cells, strict=False))
+        yield Node(value=_test_of_row(row), file=path, first_line=line)
+
+
+def _test_of_row(row: dict[str, str]) -> Json:
+    """Return a row of a CSV file as a test.
+
+    Each column is a variable. Columns that start with two underscores have a special meaning.
+    """
     test: Json = {"vars": {}, "assert": [], "metadata": {}, "options": {}}
     for name, cell in row.items():
         if EXPECTED.fullmatch(name):
             if cell.strip():
                 test["assert"].append(_assertion(cell.strip()))
         elif name.startswith("__metadata:"):
-            test["metadata"][name.partition(":")[2].removesuffix("[]")] = cell
+            key = name.removeprefix("__metadata:").removesuffix("[]")
+            test["metadata"][key] = cell
         elif name in ("__prefix", "__suffix"):
-            test["options"] |= {name.removeprefix("__"): cell} if cell else {}
+            if cell:
+                test["options"][name.removeprefix("__")] = cell
         elif name.startswith("__"):
-            test |= {name.removeprefix("__"): cell} if cell else {}
+            if cell:
+                test[name.removeprefix("__")] = cell
         else:
             test["vars"][name] = cell
+
     metric = test.pop("metric", None)
-    for assertion in test["assert"] if metric else ():
-        assertion["metric"] = metric
+    if metric:
+        for assertion in test["assert"]:
+            assertion["metric"] = metric
     return {name: value for name, value in test.items() if value}
 
 
 def _assertion(cell: str) -> Json:
-    """Return the assertion that a cell is: `contains: Paris`, `similar(0.8): Paris`, or a text that is to be equal."""
+    """Return a cell as an assertion: `contains: Paris`, `similar(0.8): Paris`, or any other text for `equals`."""
     found = ASSERTION.fullmatch(cell)
-    if found is None or (found["value"] is None and found["type"] != "is-json"):
+    if found is None:
         return {"type": "equals", "value": cell}
-    assertion: Json = {"type": WORDS.get(found["type"], found["type"])}
-    value: Any = (found["value"] or "").strip()
+    type_ = found["type"]
+    if found["value"] is None and type_ != "is-json":
+        return {"type": "equals", "value": cell}
+
+    assertion: Json = {"type": ALIASES.get(type_, type_)}
+    value = (found["value"] or "").strip()
     if value:
         assertion["value"] = value
     if found["threshold"]:

@@ -1,9 +1,9 @@
-"""Claude Code's transcripts of sessions -> answers.
+"""Import Claude Code transcripts as answers.
 
-A transcript has a line for each block of a message, and may have several snapshots of one message: usage is reported
-again with each, so that the largest report for a message is the one that counts. A fork begins with copies of another
-session's records. Sub-agents are among the records (`isSidechain`), or in files of their own. The stream of
-`claude -p --output-format stream-json` is nearly the same, and is read as well.
+A transcript has one line per block of a message, and may have several snapshots of a message. Usage is repeated in
+each snapshot, so the largest report for a message counts. A forked session starts with copies of another session's
+records. Records of sub-agents are inline (`isSidechain`) or in separate files. The output of
+`claude -p --output-format stream-json` is nearly the same format and is supported as well.
 """
 
 from collections.abc import Iterator
@@ -27,17 +27,36 @@ from agentv.importers.transcripts.session import (
 from agentv.providers.agents.claude_code import ClaudeTranscript
 from agentv.records import Json
 
-TALK = ("user", "assistant")
-SILENT = (
-    *("summary", "system", "attachment", "progress", "mode", "queue-operation", "last-prompt", "custom-title"),
-    *("file-history-snapshot", "ai-title", "agent-name", "pr-link", "tag", "permission-mode", "agent-setting"),
-    *("stream_event", "rate_limit_event", "control_request", "control_response", "keep_alive", "tool_progress"),
+MESSAGE_TYPES = ("user", "assistant")
+IGNORED_TYPES = (
+    "summary",
+    "system",
+    "attachment",
+    "progress",
+    "mode",
+    "queue-operation",
+    "last-prompt",
+    "custom-title",
+    "file-history-snapshot",
+    "ai-title",
+    "agent-name",
+    "pr-link",
+    "tag",
+    "permission-mode",
+    "agent-setting",
+    "stream_event",
+    "rate_limit_event",
+    "control_request",
+    "control_response",
+    "keep_alive",
+    "tool_progress",
 )
-"""Types of records that say nothing of what the agent said or did."""
+"""Record types that contain nothing that the agent said or did."""
+KNOWN_TYPES = ("result", "system", *MESSAGE_TYPES, *IGNORED_TYPES)
 
 
 class ClaudeCode(Importer):
-    """A transcript of Claude Code, or a folder of them."""
+    """A Claude Code transcript, or a folder of transcripts."""
 
     becomes = Becomes.ANSWERS
     noun = "records"
@@ -46,11 +65,11 @@ class ClaudeCode(Importer):
 
     @classmethod
     def recognizes(cls, sample: Sample) -> bool:
-        return any(
-            ("sessionId" in record or "session_id" in record)
-            and (record.get("type") in ("result", "system", *TALK, *SILENT))
-            for record in sample.records
-        )
+        for record in sample.records:
+            has_session = "sessionId" in record or "session_id" in record
+            if has_session and record.get("type") in KNOWN_TYPES:
+                return True
+        return False
 
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
         reader = _Reader(tally)
@@ -63,99 +82,147 @@ class ClaudeCode(Importer):
 
 
 class _Reader:
-    """Reads transcripts, and remembers which records it has seen: a fork repeats those of another session."""
+    """Reads transcripts and remembers their records, to skip the copies at the start of a forked session."""
 
     def __init__(self, tally: Tally):
         self._tally = tally
         self._seen: set[str] = set()
+        """The uuids of the records of earlier sessions."""
         self._sub_agents: dict[Path, dict[str, list[Path]]] = {}
+        """By folder: the sub-agent transcripts in it, by session id."""
 
     def answer(self, path: Path, id_: str | None) -> Answer | str:
-        """Return the answer of a session, or why there is none."""
-        session, stream = Session(), Stream(ClaudeTranscript())
-        own: set[str] = set()
-        for file in (path, *self._files_of_sub_agents(path)):
-            for line in read_lines(file, lambda where: self._tally.skip("it is cut off", where)):
+        """Return the answer in a session, or as text the reason why there is none."""
+        session = Session()
+        stream = Stream(ClaudeTranscript())
+        own_uuids: set[str] = set()
+        for file in (path, *self._sub_agent_files(path)):
+            for line in read_lines(file, self._skip_truncated):
                 self._tally.read += 1
                 record = line.value
                 if isinstance(record, dict) and "session_id" in record and "sessionId" not in record:
                     stream.take(record, record["session_id"])
                 else:
-                    self._take(line, session, own)
-        self._seen |= own
+                    self._take(line, session, own_uuids)
+        self._seen |= own_uuids
         return answer_of(session, stream, id_, path)
 
-    def _files_of_sub_agents(self, path: Path) -> list[Path]:
-        """Return the transcripts of a session's sub-agents: in a folder of their own, or beside it, as once."""
-        inside = sorted(path.with_suffix("").glob("subagents/*.jsonl"))
-        if path.name.startswith(SUB_AGENT):
-            return inside
-        if path.parent not in self._sub_agents:
-            found: dict[str, list[Path]] = {}
-            for file in sorted(path.parent.glob(f"{SUB_AGENT}*.jsonl")):
-                with suppress(AgentvError):
-                    ids = (record.get("sessionId") for record in take_sample(file).records)
-                    found.setdefault(str(next(ids, None)), []).append(file)
-            self._sub_agents[path.parent] = found
-        return inside + self._sub_agents[path.parent].get(path.stem, [])
+    def _skip_truncated(self, where: str) -> None:
+        self._tally.skip("it is cut off", where)
 
-    def _take(self, line: Line, session: Session, own: set[str]) -> None:
+    def _sub_agent_files(self, path: Path) -> list[Path]:
+        """Return the sub-agent transcripts of a session.
+
+        They are in a folder named after the session. Older versions of Claude Code wrote them next to it.
+        """
+        nested = sorted(path.with_suffix("").glob("subagents/*.jsonl"))
+        if path.name.startswith(SUB_AGENT):
+            return nested
+        folder = path.parent
+        if folder not in self._sub_agents:
+            self._sub_agents[folder] = _sub_agents_by_session(folder)
+        return nested + self._sub_agents[folder].get(path.stem, [])
+
+    def _take(self, line: Line, session: Session, own_uuids: set[str]) -> None:
+        """Add a record to the session, or skip it with a reason."""
         record = line.value
         if not isinstance(record, dict):
             self._tally.skip("it is no record", line.where)
             return
         uuid = record.get("uuid")
-        if isinstance(uuid, str) and uuid in self._seen:
-            self._tally.skip("it is a copy of another session's", line.where)
-            return
         if isinstance(uuid, str):
-            own.add(uuid)
-        if isinstance(name := record.get("sessionId"), str):
-            session.id = session.id or name
+            if uuid in self._seen:
+                self._tally.skip("it is a copy of another session's", line.where)
+                return
+            own_uuids.add(uuid)
+        session_id = record.get("sessionId")
+        if not session.id and isinstance(session_id, str):
+            session.id = session_id
+
         match record:
-            case {"type": "assistant" | "user" as type_, "message": {"content": content} as message}:
-                take = _take_assistant if type_ == "assistant" else _take_user
-                take(session, record, message, content)
-            case {"type": type_} if type_ in (*SILENT, *TALK):
+            case {"type": "assistant", "message": {"content": content} as message}:
+                _take_assistant(session, record, message, content)
+            case {"type": "user", "message": {"content": content}}:
+                _take_user(session, record, content)
+            case {"type": type_} if type_ in IGNORED_TYPES or type_ in MESSAGE_TYPES:
                 pass
             case _:
                 self._tally.skip(f"unknown record type {type_name(record)!r}", line.where)
 
 
+def _sub_agents_by_session(folder: Path) -> dict[str, list[Path]]:
+    """Return the sub-agent transcripts in a folder, by the id of their session. Skip unreadable files."""
+    found: dict[str, list[Path]] = {}
+    for file in sorted(folder.glob(f"{SUB_AGENT}*.jsonl")):
+        with suppress(AgentvError):
+            records = take_sample(file).records
+            session_id = None
+            if records:
+                session_id = records[0].get("sessionId")
+            found.setdefault(str(session_id), []).append(file)
+    return found
+
+
 def _is_own(record: Json) -> bool:
-    """Return whether a record is of the agent itself, and not of one of its sub-agents."""
+    """Return whether a record is the agent's own, and not that of a sub-agent."""
     return record.get("isSidechain") is not True
 
 
 def _take_assistant(session: Session, record: Json, message: Json, content: Any) -> None:
-    at, id_ = timestamp(record), message.get("id")
-    name = id_ if isinstance(id_, str) else str(record.get("uuid"))
+    """Add the texts, tool calls and usage in a message of the agent."""
+    at = timestamp(record)
     if record.get("isApiErrorMessage") is True:
         session.fail(str(plain_output(content)), at)
         return
-    for block in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+
+    message_id = message.get("id")
+    if not isinstance(message_id, str):
+        message_id = str(record.get("uuid"))
+    if not isinstance(content, list):
+        content = [{"type": "text", "text": content}]
+    for block in content:
         match block:
             case {"type": "text", "text": str(text)}:
-                session.say(text, at, name, is_own=_is_own(record))
+                session.say(text, at, message_id, is_own=_is_own(record))
             case {"type": "tool_use", "name": str(tool)}:
                 session.call(tool, block.get("input"), block.get("id"), at)
     usage = message.get("usage")
     if isinstance(usage, dict):
-        cached, fresh = usage.get("cache_read_input_tokens"), usage.get("input_tokens")
-        parts = [part for part in (fresh, cached, usage.get("cache_creation_input_tokens")) if type(part) is int]
-        session.use(name, input=sum(parts) if parts else None, output=usage.get("output_tokens"), cached=cached)
+        _take_usage(session, message_id, usage)
     session.tick(at)
 
 
-def _take_user(session: Session, record: Json, _message: Json, content: Any) -> None:
-    """Take what the user said, or what tools gave back, which the user seems to say."""
+def _take_usage(session: Session, message_id: str, usage: Json) -> None:
+    """Add the tokens of a message. Claude reports cached input tokens separately from the others."""
+    cached = usage.get("cache_read_input_tokens")
+    input_parts = []
+    for count in (usage.get("input_tokens"), cached, usage.get("cache_creation_input_tokens")):
+        if type(count) is int:  # `type`, as a bool is an int as well
+            input_parts.append(count)
+    session.use(
+        message_id,
+        input=sum(input_parts) if input_parts else None,
+        output=usage.get("output_tokens"),
+        cached=cached,
+    )
+
+
+def _take_user(session: Session, record: Json, content: Any) -> None:
+    """Add a message with the role `user`: tool results if it has any, otherwise a message of the user."""
     at = timestamp(record)
-    results = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    results = [block for block in results if block.get("type") == "tool_result"]
-    for block in results:
-        is_error = block.get("is_error") is True
-        session.result(block.get("tool_use_id"), plain_output(block.get("content")), at, is_error=is_error)
-    if results:
+    has_results = False
+    if isinstance(content, list):
+        for block in content:
+            if not isinstance(block, dict) or block.get("type") != "tool_result":
+                continue
+            has_results = True
+            session.result(
+                block.get("tool_use_id"),
+                plain_output(block.get("content")),
+                at,
+                is_error=block.get("is_error") is True,
+            )
+    if has_results:
         session.tick(at)
     elif _is_own(record):
         session.begin_turn(at)

@@ -1,7 +1,8 @@
-"""Codex's rollouts, and the output of `codex exec --json` -> answers.
+"""Import Codex rollouts, and the output of `codex exec --json`, as answers.
 
-A rollout is what Codex keeps of a session under `~/.codex/sessions`: items of the conversation with a model, and
-events for the user interface that repeat much of it. Only the items are read, and of the events the tokens and times.
+A rollout is the file that Codex writes for a session under `~/.codex/sessions`. It contains the items of the
+conversation with the model, and events for the user interface that repeat most of them. agentv reads the items, and
+from the events only tokens, times and errors.
 """
 
 from collections.abc import Iterator
@@ -24,19 +25,35 @@ from agentv.importers.transcripts.session import (
 from agentv.providers.agents.codex import CodexTranscript
 from agentv.records import Json
 
-EVENTS = (
-    *("thread.started", "turn.started", "turn.completed", "turn.failed", "error"),
-    *("item.started", "item.updated", "item.completed"),
+STREAM_TYPES = (
+    "thread.started",
+    "turn.started",
+    "turn.completed",
+    "turn.failed",
+    "error",
+    "item.started",
+    "item.updated",
+    "item.completed",
 )
-"""What `codex exec --json` prints."""
-SILENT = ("session_meta", "turn_context", "world_state", "compacted", "token_usage_record", "inter_agent_communication")
-SILENT_ITEMS = ("reasoning", "ghost_snapshot", "compaction", "agent_message", "additional_tools")
-CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call")
-"""Items of a conversation that are calls of tools."""
+"""Event types that `codex exec --json` prints."""
+IGNORED_TYPES = (
+    "session_meta",
+    "turn_context",
+    "world_state",
+    "compacted",
+    "token_usage_record",
+    "inter_agent_communication",
+)
+"""Record types that contain nothing that the agent said or did. `session_meta` has the id of the session."""
+IGNORED_ITEMS = ("reasoning", "ghost_snapshot", "compaction", "agent_message", "additional_tools")
+CALL_ITEMS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call")
+"""Item types that are tool calls."""
+INPUT_KEYS = ("arguments", "input", "action", "query")
+"""The keys under which items of different types have the input of a tool."""
 
 
 class Codex(Importer):
-    """A rollout of Codex or the output of `codex exec --json`, or a folder of them."""
+    """A Codex rollout or the output of `codex exec --json`, or a folder of them."""
 
     becomes = Becomes.ANSWERS
     noun = "records"
@@ -45,12 +62,7 @@ class Codex(Importer):
 
     @classmethod
     def recognizes(cls, sample: Sample) -> bool:
-        return any(
-            record.get("type") in ("session_meta", "thread.started")
-            or (record.get("type") in ("response_item", "event_msg") and isinstance(record.get("payload"), dict))
-            or record.get("record_type") == "state"
-            for record in sample.records
-        )
+        return any(_is_codex_record(record) for record in sample.records)
 
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
         for path in transcripts(source):
@@ -61,14 +73,28 @@ class Codex(Importer):
                 yield Row(answer, path.name)
 
 
+def _is_codex_record(record: Json) -> bool:
+    type_ = record.get("type")
+    if type_ in ("session_meta", "thread.started"):
+        return True
+    if type_ in ("response_item", "event_msg") and isinstance(record.get("payload"), dict):
+        return True
+    return record.get("record_type") == "state"
+
+
 def _answer(path: Path, id_: str | None, tally: Tally) -> Answer | str:
-    """Return the answer of a session, or why there is none."""
-    session, stream = Session(), Stream(CodexTranscript())
-    for line in read_lines(path, lambda where: tally.skip("it is cut off", where)):
+    """Return the answer in a session, or as text the reason why there is none."""
+    session = Session()
+    stream = Stream(CodexTranscript())
+
+    def skip_truncated(where: str) -> None:
+        tally.skip("it is cut off", where)
+
+    for line in read_lines(path, skip_truncated):
         tally.read += 1
         if not isinstance(line.value, dict):
             tally.skip("it is no record", line.where)
-        elif line.value.get("type") in EVENTS:
+        elif line.value.get("type") in STREAM_TYPES:
             stream.take(line.value, line.value.get("thread_id"))
         else:
             _take(line, session, tally)
@@ -76,17 +102,19 @@ def _answer(path: Path, id_: str | None, tally: Tally) -> Answer | str:
 
 
 def _take(line: Line, session: Session, tally: Tally) -> None:
-    """Add a record of a rollout; older ones are items without an envelope."""
-    record, at = line.value, timestamp(line.value)
+    """Add a record of a rollout, or skip it if its type is unknown. Older rollouts have items without an envelope."""
+    record: Json = line.value
+    at = timestamp(record)
     payload = record.get("payload")
     match record:
         case {"type": "response_item", "payload": dict()}:
             is_known = _take_item(session, payload, at)
         case {"type": "event_msg", "payload": dict()}:
             is_known = _take_event(session, payload, at)
-        case {"type": str(type_)} if type_ in SILENT:
-            if type_ == "session_meta" and isinstance(payload, dict) and isinstance(payload.get("id"), str):
-                session.id = session.id or payload["id"]
+        case {"type": "session_meta", "payload": {"id": str(session_id)}}:
+            session.id = session.id or session_id
+            is_known = True
+        case {"type": str(type_)} if type_ in IGNORED_TYPES:
             is_known = True
         case {"type": str()} if "payload" not in record:
             is_known = _take_item(session, record, at)
@@ -97,37 +125,43 @@ def _take(line: Line, session: Session, tally: Tally) -> None:
 
 
 def _take_head(session: Session, record: Json) -> bool:
-    """Take the first record of an older rollout, which has no type; return whether it is one."""
-    if "type" in record or not isinstance(record.get("id"), str):
+    """Take the session id from the first record of an older rollout. Return whether this is such a record."""
+    session_id = record.get("id")
+    if "type" in record or not isinstance(session_id, str):
         return False
-    session.id = session.id or record["id"]
+    session.id = session.id or session_id
     return True
 
 
-def _take_item(session: Session, item: Json, at: str | None) -> bool:
-    """Add an item of the conversation; return whether its type is known."""
+def _take_item(session: Session, item: Any, at: str | None) -> bool:
+    """Add an item of the conversation. Return whether its type is known."""
     if item.get("role") != "user":
         session.tick(at)
     match item:
         case {"type": "message", "role": "assistant"}:
-            session.say(_text(item.get("content")), at, _name(item))
+            session.say(_text(item.get("content")), at, _message_id(item))
         case {"type": "message"}:
             if item.get("role") == "user" and not session.is_in_turn:
                 session.begin_turn(at)
-        case {"type": str(type_)} if type_ in CALLS:
-            name = item.get("name")
-            tool = name if isinstance(name, str) else type_.removesuffix("_call")
-            session.call(tool, _input(item), item.get("call_id") or item.get("id"), at)
+        case {"type": str(type_)} if type_ in CALL_ITEMS:
+            tool = item.get("name")
+            if not isinstance(tool, str):
+                tool = type_.removesuffix("_call")
+            call_id = item.get("call_id") or item.get("id")
+            session.call(tool, _input(item), call_id, at)
         case {"type": str(type_)} if type_.endswith("_output"):
             output, is_error = _output(item.get("output"))
             session.result(item.get("call_id"), output, at, is_error=is_error)
         case {"type": str(type_)}:
-            return type_ in SILENT_ITEMS
+            return type_ in IGNORED_ITEMS
     return True
 
 
-def _take_event(session: Session, event: Json, at: str | None) -> bool:
-    """Take the tokens, times and failures of an event. All that it says besides is in items as well."""
+def _take_event(session: Session, event: Any, at: str | None) -> bool:
+    """Take tokens, times and errors from an event. Return whether it has a type.
+
+    Everything else in events is repeated in items.
+    """
     match event:
         case {"type": "task_started"}:
             session.begin_turn(at)
@@ -135,27 +169,45 @@ def _take_event(session: Session, event: Json, at: str | None) -> bool:
             session.tick(at)
             session.end_turn()
         case {"type": "token_count", "info": {"total_token_usage": dict(usage)}}:
-            names = {"input": "input_tokens", "output": "output_tokens", "cached": "cached_input_tokens"}
-            session.use("all", **{name: usage.get(key) for name, key in names.items()})
+            # The counts are totals of the session: one message id for all of them keeps the largest.
+            session.use(
+                "all",
+                input=usage.get("input_tokens"),
+                output=usage.get("output_tokens"),
+                cached=usage.get("cached_input_tokens"),
+            )
         case {"type": "error" | "stream_error", "message": str(text)}:
             session.fail(text, at)
     return "type" in event
 
 
-def _name(item: Json) -> str | None:
-    return item["id"] if isinstance(item.get("id"), str) else None
+def _message_id(item: Json) -> str | None:
+    id_ = item.get("id")
+    if not isinstance(id_, str):
+        return None
+    return id_
 
 
 def _text(content: Any) -> str:
+    """Return the text of a message, whose content is text or a list of parts."""
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+    if not isinstance(content, list):
+        return ""
+    texts = []
+    for part in content:
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+    return "\n".join(texts)
 
 
 def _input(item: Json) -> Any:
-    """Return what a tool was given: JSON, if it is some."""
-    given = next((item[key] for key in ("arguments", "input", "action", "query") if key in item), None)
+    """Return the input of a tool call. Decode it if it is JSON in a text."""
+    given = None
+    for key in INPUT_KEYS:
+        if key in item:
+            given = item[key]
+            break
     if not isinstance(given, str):
         return given
     try:
@@ -165,14 +217,19 @@ def _input(item: Json) -> Any:
 
 
 def _output(output: Any) -> tuple[Any, bool]:
-    """Return what a tool gave, and whether that is a failure."""
+    """Return the output of a tool, and whether the tool failed."""
     if isinstance(output, dict):
         return plain_output(output.get("content", output)), output.get("success") is False
     if isinstance(output, str) and output.startswith('{"output":'):
-        try:
-            found = msgspec.json.decode(output)
-            code = found.get("metadata", {}).get("exit_code", 0)
-            return found["output"], code not in (0, None)
-        except (msgspec.DecodeError, AttributeError, RecursionError):
-            return output, False
+        return _shell_output(output)
     return plain_output(output), False
+
+
+def _shell_output(output: str) -> tuple[Any, bool]:
+    """Return the output in the JSON that older versions write for a shell command, and whether the command failed."""
+    try:
+        found = msgspec.json.decode(output)
+        exit_code = found.get("metadata", {}).get("exit_code", 0)
+        return found["output"], exit_code not in (0, None)
+    except (msgspec.DecodeError, AttributeError, RecursionError):
+        return output, False

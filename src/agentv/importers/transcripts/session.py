@@ -1,9 +1,10 @@
-"""What an agent said and did in a session, put together record by record -> the answer that it gave."""
+"""Assemble what an agent said and did in a session, record by record, and return it as an answer."""
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,104 +17,142 @@ from agentv.providers.agents.transcript import Transcript
 from agentv.records import Json
 
 SUB_AGENT = "agent-"
-"""How the names of Claude Code's transcripts of sub-agents begin."""
+"""The prefix of the file names of Claude Code's sub-agent transcripts."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The time span in which the agent works on one message of the user."""
+
+    start: datetime
+    last: datetime
+
+    @property
+    def milliseconds(self) -> float:
+        return (self.last - self.start).total_seconds() * 1000
 
 
 class Session:
-    """Collects messages, tool calls and usage. What is said last by the agent itself is its answer."""
+    """Collects messages, tool calls and usage. The last text of the agent itself is the answer."""
 
     def __init__(self) -> None:
         self.id: str | None = None
         self.text = ""
         self.messages: list[Json] = []
         self.trace: list[Json] = []
-        self._times: list[str] = []
+        self._message_times: list[str] = []
+        """The sort keys of `messages`."""
         self._event_times: list[str] = []
+        """The sort keys of `trace`."""
         self._calls: dict[str, Json] = {}
         self._said: dict[str, list[tuple[Json, Json]]] = {}
+        """The texts of each message id, as pairs of message and trace event."""
         self._usage: dict[str, Counter[str]] = {}
         self._milliseconds = 0.0
-        self._turn: tuple[datetime, datetime] | None = None
+        self._turn: _Turn | None = None
 
     def say(self, text: str, at: str | None, message_id: str | None = None, *, is_own: bool = True) -> None:
-        """Add a text of the agent; snapshots of one text, in the same message, are one."""
+        """Add a text of the agent. Several snapshots of a text in the same message are added once.
+
+        `is_own` is False for a text of a sub-agent.
+        """
         if not text.strip():
             return
         if is_own:
             self.text = text
-        said = self._said.setdefault(message_id, []) if message_id is not None else []
+        said: list[tuple[Json, Json]] = []
+        if message_id is not None:
+            said = self._said.setdefault(message_id, [])
         for message, event in said:
             if message["content"].startswith(text):
                 return
             if text.startswith(message["content"]):
-                message["content"] = event["text"] = text
+                message["content"] = text
+                event["text"] = text
                 return
+
         message = {"role": "assistant", "content": text}
-        said.append((message, _event("message", at, text=text)))
-        self._add(message, said[-1][1], at)
+        event = _event("message", at, text=text)
+        said.append((message, event))
+        self._add(message, event, at)
 
     def _add(self, message: Json, event: Json, at: str | None) -> None:
-        """Add a message and its event, both in the order of time: sub-agents are read after the agent."""
-        _put(self.messages, self._times, message, at)
-        _put(self.trace, self._event_times, event, at)
+        """Insert a message and its event in chronological order: sub-agents are read after the agent."""
+        _insert(self.messages, self._message_times, message, at)
+        _insert(self.trace, self._event_times, event, at)
 
     def call(self, tool: str, input_: Any, id_: Any, at: str | None) -> None:
-        """Add a call of a tool; the same id means the same call."""
-        known = self._calls.get(id_) if isinstance(id_, str) else None
-        if known is not None:
-            known["input"] = input_
+        """Add a tool call. A call whose id is known already only updates the input."""
+        if isinstance(id_, str) and id_ in self._calls:
+            self._calls[id_]["input"] = input_
             return
+
         call: Json = {"tool": tool, "input": input_}
         event = _event("tool_call", at, name=tool, input=input_)
         if at is not None:
             call["timestamp"] = at
         if isinstance(id_, str):
-            call["id"] = event["id"] = id_
+            call["id"] = id_
+            event["id"] = id_
             self._calls[id_] = call
         self._add({"role": "assistant", "tool_calls": [call]}, event, at)
 
     def result(self, id_: Any, output: Any, at: str | None, *, is_error: bool = False) -> None:
-        """Add what a call of a tool gave."""
-        call = self._calls.get(id_, {}) if isinstance(id_, str) else {}
+        """Add the output of a tool call. Only the first output of a call counts."""
+        call: Json = {}
+        if isinstance(id_, str):
+            call = self._calls.get(id_, call)
         if "output" in call:
             return
+
         call["output"] = output
         event = _event("tool_result", at, name=call.get("tool"), output=output)
         if isinstance(id_, str):
             event["id"] = id_
         if is_error:
             event["metadata"] = {"is_error": True}
-        _put(self.trace, self._event_times, event, at)
+        _insert(self.trace, self._event_times, event, at)
 
     def fail(self, text: str, at: str | None) -> None:
-        """Add a failure that is reported."""
-        _put(self.trace, self._event_times, _event("error", at, text=text), at)
+        """Add an error that the agent reported."""
+        event = _event("error", at, text=text)
+        _insert(self.trace, self._event_times, event, at)
 
     def use(self, message_id: str, **tokens: Any) -> None:
-        """Add the tokens of a message; of several reports for one message the largest counts."""
-        counted = {name: count for name, count in tokens.items() if type(count) is int and count >= 0}
-        if counted:
-            self._usage.setdefault(message_id, Counter())
-            self._usage[message_id] |= Counter(counted)
-            for name in counted:
-                self._usage[message_id].setdefault(name, 0)
+        """Add the tokens of a message. If usage is reported several times for a message, the maximum counts."""
+        counted: Counter[str] = Counter()
+        for name, count in tokens.items():
+            if type(count) is int and count >= 0:  # `type`, as a bool is an int as well
+                counted[name] = count
+        if not counted:
+            return
+
+        usage = self._usage.setdefault(message_id, Counter())
+        usage |= counted
+        for name in counted:
+            usage.setdefault(name, 0)  # `|=` drops zeros, but a reported 0 is a known value
 
     def begin_turn(self, at: str | None) -> None:
-        """Take note that the user has said something: from now on, time passes for the agent."""
+        """Start measuring the agent's time: the user has sent a message."""
         self.end_turn()
-        if (moment := _moment(at)) is not None:
-            self._turn = moment, moment
+        moment = _moment(at)
+        if moment is not None:
+            self._turn = _Turn(start=moment, last=moment)
 
     def tick(self, at: str | None) -> None:
-        """Take note that the agent is still at work."""
-        if self._turn is not None and (moment := _moment(at)) is not None:
-            with suppress(TypeError):  # only one of them may have a time zone
-                self._turn = self._turn[0], max(self._turn[1], moment)
+        """Extend the current turn: the agent was still working at this time."""
+        if self._turn is None:
+            return
+        moment = _moment(at)
+        if moment is None:
+            return
+        with suppress(TypeError):  # times with and without a time zone cannot be compared
+            self._turn.last = max(self._turn.last, moment)
 
     def end_turn(self) -> None:
-        """Take note that the agent is done, until the user says something else."""
+        """Stop measuring the agent's time until the user sends another message."""
         if self._turn is not None:
-            self._milliseconds += (self._turn[1] - self._turn[0]).total_seconds() * 1000
+            self._milliseconds += self._turn.milliseconds
         self._turn = None
 
     @property
@@ -125,25 +164,38 @@ class Session:
         return bool(self.messages)
 
     def answer(self, id_: str) -> Answer:
-        """Return all that was said and done, as an answer."""
+        """Return the whole session as an answer."""
         self.end_turn()
-        total: Counter[str] = Counter()
-        names: set[str] = set()
-        for tokens in self._usage.values():
-            total.update(tokens)
-            names |= tokens.keys()
-        said = [str(message["content"]) for message in self.messages if "content" in message]
-        text = self.text or (said[-1] if said else "")  # all may be a sub-agent's
-        fields: Json = {"text": text, "output_messages": self.messages, "trace": self.trace}
-        if names:
-            fields["token_usage"] = {name: total[name] for name in ("input", "output", "cached") if name in names}
+        fields: Json = {
+            "text": self.text or self._last_content(),
+            "output_messages": self.messages,
+            "trace": self.trace,
+        }
+        usage = self._total_usage()
+        if usage:
+            fields["token_usage"] = usage
         if self._milliseconds:
             fields["duration_ms"] = round(self._milliseconds, 3)
         return Answer(id=id_, response=response_from(fields))
 
+    def _last_content(self) -> str:
+        """Return the last text of any agent: a session may contain texts of sub-agents only."""
+        for message in reversed(self.messages):
+            if "content" in message:
+                return str(message["content"])
+        return ""
+
+    def _total_usage(self) -> dict[str, int]:
+        """Return the sum of the tokens of all messages. Counts that were never reported are omitted."""
+        total: dict[str, int] = {}
+        for tokens in self._usage.values():
+            for name, count in tokens.items():
+                total[name] = total.get(name, 0) + count
+        return total
+
 
 class Stream:
-    """The events that a coding agent's program prints, as the provider of that agent reads them."""
+    """The events that a coding agent prints, read by the transcript of that agent's provider."""
 
     def __init__(self, transcript: Transcript):
         self.id: str | None = None
@@ -151,63 +203,89 @@ class Stream:
         self._milliseconds: float | None = None
 
     def take(self, event: Json, id_: Any = None) -> None:
-        """Add an event; `id_` is that of the session, if the event names it."""
+        """Add an event. `id_` is the session id, if the event has one."""
         self._transcript.add(event)
-        if event.get("type") == "result" and isinstance(took := event.get("duration_ms"), int | float):
-            self._milliseconds = (self._milliseconds or 0.0) + took  # each result tells its own
-        self.id = self.id or (id_ if isinstance(id_, str) else None)
+        took = event.get("duration_ms")
+        if event.get("type") == "result" and isinstance(took, int | float):
+            self._milliseconds = (self._milliseconds or 0.0) + took  # each result has a duration of its own
+        if not self.id and isinstance(id_, str):
+            self.id = id_
 
     @property
     def failure(self) -> str | None:
-        """What the agent reports as the reason for which it gave no answer, if it does."""
+        """The reason that the agent reports for not answering, or None."""
         failure = self._transcript.failure
-        return None if failure is None else failure.message or "it does not say why"
+        if failure is None:
+            return None
+        return failure.message or "it does not say why"
 
     @property
     def has_answer(self) -> bool:
         return bool(self._transcript.answer)
 
     def answer(self, id_: str) -> Answer:
-        """Return all that was said and done, as an answer."""
+        """Return the whole stream as an answer."""
         return Answer(id=id_, response=self._transcript.response(self._milliseconds))
 
 
 def answer_of(session: Session, stream: Stream, id_: str | None, path: Path) -> Answer | str:
-    """Return the answer of a transcript, which is a session or a stream, or why there is none."""
+    """Return the answer in a transcript, or as text the reason why there is none.
+
+    The lines of a transcript are records of a session, or events of a stream. A stream takes precedence.
+    """
     if stream.failure is not None:
         return f"the agent reports a failure: {stream.failure}"
-    found = stream if stream.has_answer else session if session.has_answer else None
-    return "the agent says nothing in it" if found is None else found.answer(id_ or found.id or path.stem)
+    if stream.has_answer:
+        return stream.answer(id_ or stream.id or path.stem)
+    if session.has_answer:
+        return session.answer(id_ or session.id or path.stem)
+    return "the agent says nothing in it"
 
 
 def _event(type_: str, at: str | None, **fields: Any) -> Json:
-    event = {"type": type_, "timestamp": at, **fields}
-    return {name: value for name, value in event.items() if value is not None}
+    """Return a trace event without the fields that are None."""
+    event: Json = {"type": type_}
+    if at is not None:
+        event["timestamp"] = at
+    for name, value in fields.items():
+        if value is not None:
+            event[name] = value
+    return event
 
 
-def _put(items: list[Json], times: list[str], item: Json, at: str | None) -> None:
-    """Add an item behind those that are not later; one without a time comes last."""
-    time = at or (times[-1] if times else "")
+def _insert(items: list[Json], times: list[str], item: Json, at: str | None) -> None:
+    """Insert an item after all that are not later. An item without a time goes to the end."""
+    if at:
+        time = at
+    elif times:
+        time = times[-1]
+    else:
+        time = ""
     index = bisect_right(times, time)
     items.insert(index, item)
     times.insert(index, time)
 
 
-def _moment(at: str | None) -> datetime | None:
+def _moment(at: Any) -> datetime | None:
+    """Parse an ISO 8601 timestamp. Return None for anything else."""
+    if not isinstance(at, str):
+        return None
     try:
-        return datetime.fromisoformat(at) if isinstance(at, str) else None
+        return datetime.fromisoformat(at)
     except ValueError:
         return None
 
 
 def timestamp(record: Json) -> str | None:
-    """Return when a record was written, if it says so."""
+    """Return the timestamp of a record, or None if it has no valid one."""
     at = record.get("timestamp")
-    return at if _moment(at) is not None else None
+    if _moment(at) is None:
+        return None
+    return str(at)
 
 
 def plain_output(content: Any) -> Any:
-    """Return the output of a tool; its text, if it is nothing else."""
+    """Return the output of a tool. If it consists of text parts only, return the text."""
     if isinstance(content, list) and content and all(_is_text(part) for part in content):
         return "\n".join(part["text"] for part in content)
     return content
@@ -218,28 +296,38 @@ def _is_text(part: Any) -> bool:
 
 
 def transcripts(source: Path) -> Iterator[Path]:
-    """Yield the transcripts that a source is, or that are in a folder: the oldest first, as later ones may copy it."""
+    """Yield the transcripts of a source: the file itself, or all in a folder without those of sub-agents.
+
+    The oldest comes first, as a later session may start with copies of an earlier one's records.
+    """
     if not source.is_dir():
         yield source
         return
-    found = (path for path in source.rglob("*.jsonl") if path.is_file() and "subagents" not in path.parts)
-    yield from sorted(
-        (path for path in found if not path.name.startswith(SUB_AGENT)),
-        key=lambda path: (_first_moment(path), path.stat().st_mtime, path.name),
-    )
+    found = []
+    for path in source.rglob("*.jsonl"):
+        is_sub_agent = "subagents" in path.parts or path.name.startswith(SUB_AGENT)
+        if path.is_file() and not is_sub_agent:
+            found.append(path)
+    found.sort(key=_age_key)
+    yield from found
 
 
-def _first_moment(path: Path) -> str:
-    """Return the first time that a transcript names, as text."""
+def _age_key(path: Path) -> tuple[str, float, str]:
+    return _first_timestamp(path), path.stat().st_mtime, path.name
+
+
+def _first_timestamp(path: Path) -> str:
+    """Return the first timestamp in a transcript, or an empty text."""
     with suppress(AgentvError):
         for record in take_sample(path).records:
-            if (at := timestamp(record)) is not None:
+            at = timestamp(record)
+            if at is not None:
                 return at
     return ""
 
 
 def type_name(record: Json, *steps: str) -> str:
-    """Return the type of a record as text, and of what is in it."""
+    """Return the type of a record and of the objects nested in it, such as `response_item.reasoning`."""
     names = [text_of(record.get("type", "none"))]
     for step in steps:
         inner = record.get(step)
