@@ -91,7 +91,11 @@ class Import:
             if type(self.importer).__module__.startswith("agentv."):
                 raise
             message = f"the importer of {self.format!r} broke: {describe_error(error)}"
-            raise ImportFailure(message, file=self.source, hint="tell those who made it") from error
+            raise ImportFailure(
+                message,
+                file=self.source,
+                hint="tell those who made it",
+            ) from error
 
     def _duplicate_error(self, hashes: set[int], output: OutputFormat) -> ImportFailure:
         """Return the error for two rows with the same key.
@@ -132,7 +136,12 @@ def _unique_key(value: Value) -> tuple[str, int | None]:
     return value["id"], None
 
 
-def open_import(source: Path, format_: str | None, options: ImportOptions, limit: int | None = None) -> Import:
+def open_import(
+    source: Path,
+    format_: str | None,
+    options: ImportOptions,
+    limit: int | None = None,
+) -> Import:
     """Return the import of a source. Detect the format from the content if `format_` is None.
 
     Raise `AgentvError` if the source cannot be read, the format is unknown, or it does not accept the options.
@@ -146,7 +155,11 @@ def open_import(source: Path, format_: str | None, options: ImportOptions, limit
 
     type_ = importer_type(name)
     if source.is_dir() and not type_.reads_folders:
-        raise AgentvError(f"this is a folder, and {name} is read from a file", file=source, hint="name a file in it")
+        raise AgentvError(
+            f"this is a folder, and {name} is read from a file",
+            file=source,
+            hint="name a file in it",
+        )
     _check_options(type_, name, options)
     return Import(source=source, format=name, importer=type_(options), limit=limit)
 
@@ -157,7 +170,11 @@ def _sample(source: Path) -> Sample:
         return take_sample(source)
     first = min(source.rglob("*.jsonl"), default=None)
     if first is None:
-        raise AgentvError("this folder has no transcripts: no .jsonl file is in it", file=source, hint="name a file")
+        raise AgentvError(
+            "this folder has no transcripts: no .jsonl file is in it",
+            file=source,
+            hint="name a file",
+        )
     return take_sample(first)
 
 
@@ -184,12 +201,24 @@ def _unrecognized(sample: Sample) -> AgentvError:
         hint = "it looks like an eval file of agentv already"
     else:
         hint = f"name it with --from: {', '.join(sorted(format_names()))}"
-    return AgentvError("this is in none of the formats that can be imported", file=sample.path, hint=hint)
+    return AgentvError(
+        "this is in none of the formats that can be imported",
+        file=sample.path,
+        hint=hint,
+    )
 
 
 def check_target(path: Path, source: Path, overwrite: bool) -> None:
     """Raise `AgentvError` if `path` is the source, or if it exists and `overwrite` is not set."""
     if os.path.realpath(path) == os.path.realpath(source):
-        raise AgentvError("--out is the source itself", file=path, hint="name another file")
+        raise AgentvError(
+            "--out is the source itself",
+            file=path,
+            hint="name another file",
+        )
     if path.is_file() and not overwrite:
-        raise AgentvError("this file is there already", file=path, hint="--overwrite replaces it; --out names another")
+        raise AgentvError(
+            "this file is there already",
+            file=path,
+            hint="--overwrite replaces it; --out names another",
+        )

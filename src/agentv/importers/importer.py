@@ -75,7 +75,13 @@ class Tally:
         """Return how many rows were skipped for this reason."""
         return self._counts[reason]
 
-    def remark(self, message: str, file: Path, line: int | None = None, hint: str = "") -> None:
+    def remark(
+        self,
+        message: str,
+        file: Path,
+        line: int | None = None,
+        hint: str = "",
+    ) -> None:
         """Record that a part of the source has no counterpart in agentv, once per location."""
         problem = Problem(
             message=message,

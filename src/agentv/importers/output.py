@@ -45,9 +45,17 @@ def output_format(becomes: Becomes, path: Path) -> OutputFormat:
     if becomes is Becomes.CASES and suffix in YAML_SUFFIXES:
         return OutputFormat(_yaml_head, _yaml_case)
     if becomes is Becomes.CASES and suffix != ".jsonl" and str(path) != "-":
-        raise AgentvError("eval files end in .jsonl, .yaml or .yml", file=path, hint="name another --out")
+        raise AgentvError(
+            "eval files end in .jsonl, .yaml or .yml",
+            file=path,
+            hint="name another --out",
+        )
     if suffix in YAML_SUFFIXES:
-        raise AgentvError(f"{becomes.value}s are written as JSONL", file=path, hint="name a file that ends in .jsonl")
+        raise AgentvError(
+            f"{becomes.value}s are written as JSONL",
+            file=path,
+            hint="name a file that ends in .jsonl",
+        )
     return OutputFormat(_jsonl_head, _jsonl_line)
 
 

@@ -83,7 +83,11 @@ def take_sample(path: Path) -> Sample:
     except (OSError, ValueError) as problem:
         raise read_error(problem, path, AgentvError) from problem
     if not start.strip():
-        raise AgentvError("the file is empty", file=path, hint="name a file that has something to import")
+        raise AgentvError(
+            "the file is empty",
+            file=path,
+            hint="name a file that has something to import",
+        )
     return Sample(path, _decode_start(start, path, is_whole))
 
 
@@ -103,7 +107,11 @@ def _decode_start(start: bytes, path: Path, is_whole: bool) -> str:
         is_cut_character = not is_whole and problem.start >= len(start) - 4
         if not is_cut_character:
             if b"\0" in start:
-                raise AgentvError("this is a binary file, not a text", file=path, hint=hint) from None
+                raise AgentvError(
+                    "this is a binary file, not a text",
+                    file=path,
+                    hint=hint,
+                ) from None
             raise not_utf8(path, start[: problem.start].count(b"\n") + 1) from None
         text = start[: problem.start].decode("utf-8-sig")
 
@@ -123,7 +131,10 @@ class Line(NamedTuple):
         return f"line {self.number}"
 
 
-def read_lines(path: Path, on_truncated: Callable[[str], None] | None = None) -> Iterator[Line]:
+def read_lines(
+    path: Path,
+    on_truncated: Callable[[str], None] | None = None,
+) -> Iterator[Line]:
     """Yield the values of a JSONL file, one at a time. Raise `AgentvError` at an invalid line.
 
     If `on_truncated` is given, a truncated last line is skipped and its location is passed to `on_truncated`:
@@ -147,7 +158,11 @@ def read_lines(path: Path, on_truncated: Callable[[str], None] | None = None) ->
     except OSError as problem:
         raise read_error(problem, path, AgentvError) from problem
     except OverflowError:
-        raise AgentvError("the line is longer than 1 GiB", file=path, line=number + 1) from None
+        raise AgentvError(
+            "the line is longer than 1 GiB",
+            file=path,
+            line=number + 1,
+        ) from None
 
 
 def _raw_lines(file: BinaryIO) -> Iterator[tuple[bytes, bool]]:

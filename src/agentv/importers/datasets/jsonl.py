@@ -33,7 +33,11 @@ def column_names(source: Path) -> list[str]:
     for row in _rows(source):
         names |= dict.fromkeys(row.values)
     if not names:
-        raise ImportFailure("the file has no rows", file=source, hint="a JSON object belongs on each line")
+        raise ImportFailure(
+            "the file has no rows",
+            file=source,
+            hint="a JSON object belongs on each line",
+        )
     return list(names)
 
 

@@ -43,7 +43,11 @@ class Columns(NamedTuple):
         return ", ".join(parts)
 
 
-def choose_columns(names: Sequence[str], chosen: Mapping[str, str], path: Path) -> Columns:
+def choose_columns(
+    names: Sequence[str],
+    chosen: Mapping[str, str],
+    path: Path,
+) -> Columns:
     """Return the columns for the fields: those that the user chose, otherwise by common names in any letter case.
 
     Raise `AgentvError` if a chosen column does not exist. Raise `ImportFailure` if no column holds the question, or
@@ -82,10 +86,19 @@ def _find_columns(names: Sequence[str], taken: set[str]) -> dict[str, str]:
     return found
 
 
-def _missing_column(field: str, what: str, names: Sequence[str], path: Path) -> ImportFailure:
+def _missing_column(
+    field: str,
+    what: str,
+    names: Sequence[str],
+    path: Path,
+) -> ImportFailure:
     usual = ", ".join(FIELDS[field][:4])
     hint = f"the first line has to name the columns; usual names are {usual}; or say which: --map {field}=COLUMN"
-    return ImportFailure(f"no column holds {what}: there are {_list(names)}", file=path, hint=hint)
+    return ImportFailure(
+        f"no column holds {what}: there are {_list(names)}",
+        file=path,
+        hint=hint,
+    )
 
 
 def _no_such_column(column: str, names: Sequence[str], path: Path) -> AgentvError:
@@ -93,7 +106,11 @@ def _no_such_column(column: str, names: Sequence[str], path: Path) -> AgentvErro
     close = closest(column, names)
     if close:
         hint = f"did you mean {close!r}?"
-    return AgentvError(f"--map: there is no column {column!r}: there are {_list(names)}", file=path, hint=hint)
+    return AgentvError(
+        f"--map: there is no column {column!r}: there are {_list(names)}",
+        file=path,
+        hint=hint,
+    )
 
 
 def _list(names: Sequence[str]) -> str:

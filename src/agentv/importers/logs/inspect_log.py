@@ -73,11 +73,16 @@ class InspectLog(Importer):
     @classmethod
     def recognizes(cls, sample: Sample) -> bool:
         text = sample.text.lstrip()
-        return text.startswith("{") and '"eval"' in text and ('"eval_id"' in text or '"run_id"' in text)
+        if not text.startswith("{") or '"eval"' not in text:
+            return False
+        return '"eval_id"' in text or '"run_id"' in text
 
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
         try:
-            with open_regular(source) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
+            with (
+                open_regular(source) as file,
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buffer,
+            ):
                 yield from _rows(buffer, source, tally)
         except OSError as error:
             raise read_error(error, source, AgentvError) from error
@@ -88,11 +93,19 @@ def _rows(buffer: Buffer, source: Path, tally: Tally) -> Iterator[Row]:
     try:
         parts = find_parts(buffer, "samples")
     except ValueError as error:
-        raise ImportFailure(f"this is no log of Inspect in JSON: {error}", file=source, hint=HINT) from None
+        raise ImportFailure(
+            f"this is no log of Inspect in JSON: {error}",
+            file=source,
+            hint=HINT,
+        ) from None
     eval_ = _decode_field(buffer, parts, "eval")
     if not isinstance(eval_, dict):
         names = ", ".join(map(repr, parts.fields)) or "none"
-        raise ImportFailure(f"a log of Inspect has a field 'eval': here are {names}", file=source, hint=HINT)
+        raise ImportFailure(
+            f"a log of Inspect has a field 'eval': here are {names}",
+            file=source,
+            hint=HINT,
+        )
 
     offsets = zip(parts.starts, parts.ends, strict=True)
     for number, (start, end) in enumerate(offsets, 1):
@@ -127,7 +140,11 @@ def _decode_sample(raw: bytes, source: Path, where: str) -> LoggedSample:
         except msgspec.DecodeError:
             return msgspec.convert(decode(raw), LoggedSample)  # Inspect writes NaN for samples that were not scored
     except (ValueError, RecursionError) as error:
-        raise ImportFailure(f"{where} cannot be read: {error}", file=source, hint=HINT) from None
+        raise ImportFailure(
+            f"{where} cannot be read: {error}",
+            file=source,
+            hint=HINT,
+        ) from None
 
 
 def _result(sample: LoggedSample, id_: str, eval_: Json, tally: Tally) -> EvalResult:

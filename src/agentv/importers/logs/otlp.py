@@ -36,7 +36,11 @@ class Otlp(Importer):
                 tally.read += 1
                 traces.setdefault(span.trace_id, []).append(span)
         if not traces:
-            raise ImportFailure("there are no spans in this file", file=source, hint="it should have 'resourceSpans'")
+            raise ImportFailure(
+                "there are no spans in this file",
+                file=source,
+                hint="it should have 'resourceSpans'",
+            )
         if self.options.id is not None and len(traces) > 1:
             raise ImportFailure(f"--id names one answer, and there are {len(traces)} traces", file=source)
 

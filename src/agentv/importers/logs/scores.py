@@ -58,7 +58,12 @@ def _mean(values: list[Any]) -> float | None:
     return sum(scores) / len(scores)
 
 
-def evaluator_result(name: str, type_: str, score: float, **fields: Any) -> EvaluatorResult:
+def evaluator_result(
+    name: str,
+    type_: str,
+    score: float,
+    **fields: Any,
+) -> EvaluatorResult:
     """Return the score of another tool's scorer as an evaluator result."""
     return EvaluatorResult(
         name=name,

@@ -29,7 +29,10 @@ LISTS = {
 }
 """Assertions whose value is a list of texts, with agentv's names and their `require` setting."""
 RUBRICS = ("llm-rubric", "model-graded-closedqa", "g-eval")
-LIMITS = {"latency": ("latency", "threshold"), "cost": ("cost", "budget")}
+LIMITS = {
+    "latency": ("latency", "threshold"),
+    "cost": ("cost", "budget"),
+}
 """Assertions whose threshold is a limit, with agentv's names and the setting for the limit."""
 OPPOSITE = {"all": "any", "any": "all"}
 CODE = ("javascript", "python", "ruby", "webhook")

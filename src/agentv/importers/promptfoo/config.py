@@ -93,7 +93,12 @@ class Promptfoo(Importer):
         if not tally.read:
             # A config without tests evaluates its prompts once.
             tally.read = 1
-            test = Node(value={}, file=source, document=config.document, steps=("prompts",))
+            test = Node(
+                value={},
+                file=source,
+                document=config.document,
+                steps=("prompts",),
+            )
             yield from _Test(test, default, config, tally).rows(1, prompts)
 
 
@@ -167,7 +172,12 @@ def _is_file(text: str, folder: Path) -> bool:
     return (folder / text).is_file()
 
 
-def _prompts_in_file(path: Path, names: frozenset[str], item: Node, tally: Tally) -> Iterator[Prompt]:
+def _prompts_in_file(
+    path: Path,
+    names: frozenset[str],
+    item: Node,
+    tally: Tally,
+) -> Iterator[Prompt]:
     """Yield the prompts in a file. A text file may contain several."""
     suffix = referenced_suffix(path)
     if suffix in PROGRAMS:

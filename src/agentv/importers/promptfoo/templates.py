@@ -43,7 +43,11 @@ def fill_quietly(value: Any, variables: Mapping[str, Any]) -> Any:
     return fill(value, variables, _ignore)
 
 
-def _replace(tag: re.Match[str], variables: Mapping[str, Any], complain: Complain) -> str:
+def _replace(
+    tag: re.Match[str],
+    variables: Mapping[str, Any],
+    complain: Complain,
+) -> str:
     """Return the text that a template tag stands for, or the tag itself if it cannot be filled in."""
     expression, block = tag.groups()
     if block is not None:
@@ -100,4 +104,8 @@ def combinations(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
             choices.append(value)
         else:
             choices.append([value])
-    return [dict(zip(variables, values, strict=True)) for values in product(*choices)]
+    found = []
+    for values in product(*choices):
+        combination = dict(zip(variables, values, strict=True))
+        found.append(combination)
+    return found

@@ -15,7 +15,11 @@ from agentv.records import Json
 
 EXPECTED = re.compile(r"__expected\d*")
 ASSERTION = re.compile(r"(?P<type>(?:not-)?[a-z][a-z-]*)(?:\((?P<threshold>[\d.]+)\))?(?::(?P<value>.*))?", re.DOTALL)
-ALIASES = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
+ALIASES = {
+    "grade": "llm-rubric",
+    "fn": "javascript",
+    "eval": "javascript",
+}
 """Short names for assertion types that promptfoo accepts in a CSV file."""
 
 
@@ -88,11 +92,17 @@ def _test_of_row(row: dict[str, str]) -> Json:
 
     Each column is a variable. Columns that start with two underscores have a special meaning.
     """
-    test: Json = {"vars": {}, "assert": [], "metadata": {}, "options": {}}
+    test: Json = {
+        "vars": {},
+        "assert": [],
+        "metadata": {},
+        "options": {},
+    }
     for name, cell in row.items():
         if EXPECTED.fullmatch(name):
-            if cell.strip():
-                test["assert"].append(_assertion(cell.strip()))
+            written = cell.strip()
+            if written:
+                test["assert"].append(_assertion(written))
         elif name.startswith("__metadata:"):
             key = name.removeprefix("__metadata:").removesuffix("[]")
             test["metadata"][key] = cell

@@ -52,7 +52,9 @@ IGNORED_TYPES = (
     "tool_progress",
 )
 """Record types that contain nothing that the agent said or did."""
-KNOWN_TYPES = ("result", "system", *MESSAGE_TYPES, *IGNORED_TYPES)
+KNOWN_TYPES = ("result", *MESSAGE_TYPES, *IGNORED_TYPES)
+INPUT_TOKENS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+"""The counts that add up to the input tokens of a message."""
 
 
 class ClaudeCode(Importer):
@@ -168,7 +170,12 @@ def _is_own(record: Json) -> bool:
     return record.get("isSidechain") is not True
 
 
-def _take_assistant(session: Session, record: Json, message: Json, content: Any) -> None:
+def _take_assistant(
+    session: Session,
+    record: Json,
+    message: Json,
+    content: Any,
+) -> None:
     """Add the texts, tool calls and usage in a message of the agent."""
     at = timestamp(record)
     if record.get("isApiErrorMessage") is True:
@@ -185,7 +192,8 @@ def _take_assistant(session: Session, record: Json, message: Json, content: Any)
             case {"type": "text", "text": str(text)}:
                 session.say(text, at, message_id, is_own=_is_own(record))
             case {"type": "tool_use", "name": str(tool)}:
-                session.call(tool, block.get("input"), block.get("id"), at)
+                call_id = block.get("id")
+                session.call(tool, block.get("input"), call_id, at)
     usage = message.get("usage")
     if isinstance(usage, dict):
         _take_usage(session, message_id, usage)
@@ -194,16 +202,16 @@ def _take_assistant(session: Session, record: Json, message: Json, content: Any)
 
 def _take_usage(session: Session, message_id: str, usage: Json) -> None:
     """Add the tokens of a message. Claude reports cached input tokens separately from the others."""
-    cached = usage.get("cache_read_input_tokens")
-    input_parts = []
-    for count in (usage.get("input_tokens"), cached, usage.get("cache_creation_input_tokens")):
+    total_input = None
+    for name in INPUT_TOKENS:
+        count = usage.get(name)
         if type(count) is int:  # `type`, as a bool is an int as well
-            input_parts.append(count)
+            total_input = (total_input or 0) + count
     session.use(
         message_id,
-        input=sum(input_parts) if input_parts else None,
+        input=total_input,
         output=usage.get("output_tokens"),
-        cached=cached,
+        cached=usage.get("cache_read_input_tokens"),
     )
 
 

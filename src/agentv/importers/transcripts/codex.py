@@ -94,8 +94,10 @@ def _answer(path: Path, id_: str | None, tally: Tally) -> Answer | str:
         tally.read += 1
         if not isinstance(line.value, dict):
             tally.skip("it is no record", line.where)
-        elif line.value.get("type") in STREAM_TYPES:
-            stream.take(line.value, line.value.get("thread_id"))
+            continue
+        record: Json = line.value
+        if record.get("type") in STREAM_TYPES:
+            stream.take(record, record.get("thread_id"))
         else:
             _take(line, session, tally)
     return answer_of(session, stream, id_, path)
@@ -139,7 +141,8 @@ def _take_item(session: Session, item: Any, at: str | None) -> bool:
         session.tick(at)
     match item:
         case {"type": "message", "role": "assistant"}:
-            session.say(_text(item.get("content")), at, _message_id(item))
+            text = _text(item.get("content"))
+            session.say(text, at, _message_id(item))
         case {"type": "message"}:
             if item.get("role") == "user" and not session.is_in_turn:
                 session.begin_turn(at)
@@ -219,7 +222,9 @@ def _input(item: Json) -> Any:
 def _output(output: Any) -> tuple[Any, bool]:
     """Return the output of a tool, and whether the tool failed."""
     if isinstance(output, dict):
-        return plain_output(output.get("content", output)), output.get("success") is False
+        content = output.get("content", output)
+        has_failed = output.get("success") is False
+        return plain_output(content), has_failed
     if isinstance(output, str) and output.startswith('{"output":'):
         return _shell_output(output)
     return plain_output(output), False
@@ -229,7 +234,8 @@ def _shell_output(output: str) -> tuple[Any, bool]:
     """Return the output in the JSON that older versions write for a shell command, and whether the command failed."""
     try:
         found = msgspec.json.decode(output)
-        exit_code = found.get("metadata", {}).get("exit_code", 0)
-        return found["output"], exit_code not in (0, None)
+        metadata = found.get("metadata", {})
+        has_failed = metadata.get("exit_code", 0) not in (0, None)
+        return found["output"], has_failed
     except (msgspec.DecodeError, AttributeError, RecursionError):
         return output, False

@@ -51,7 +51,14 @@ class Session:
         self._milliseconds = 0.0
         self._turn: _Turn | None = None
 
-    def say(self, text: str, at: str | None, message_id: str | None = None, *, is_own: bool = True) -> None:
+    def say(
+        self,
+        text: str,
+        at: str | None,
+        message_id: str | None = None,
+        *,
+        is_own: bool = True,
+    ) -> None:
         """Add a text of the agent. Several snapshots of a text in the same message are added once.
 
         `is_own` is False for a text of a sub-agent.
@@ -97,7 +104,14 @@ class Session:
             self._calls[id_] = call
         self._add({"role": "assistant", "tool_calls": [call]}, event, at)
 
-    def result(self, id_: Any, output: Any, at: str | None, *, is_error: bool = False) -> None:
+    def result(
+        self,
+        id_: Any,
+        output: Any,
+        at: str | None,
+        *,
+        is_error: bool = False,
+    ) -> None:
         """Add the output of a tool call. Only the first output of a call counts."""
         call: Json = {}
         if isinstance(id_, str):
@@ -228,7 +242,12 @@ class Stream:
         return Answer(id=id_, response=self._transcript.response(self._milliseconds))
 
 
-def answer_of(session: Session, stream: Stream, id_: str | None, path: Path) -> Answer | str:
+def answer_of(
+    session: Session,
+    stream: Stream,
+    id_: str | None,
+    path: Path,
+) -> Answer | str:
     """Return the answer in a transcript, or as text the reason why there is none.
 
     The lines of a transcript are records of a session, or events of a stream. A stream takes precedence.
