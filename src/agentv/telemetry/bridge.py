@@ -1,7 +1,7 @@
-"""Spans that are recorded in this process -> the collector, without a way over the network.
+"""Pass spans that are recorded in this process to the collector, without going over the network.
 
-A function that is a target runs in agentv's own process, and so does its SDK. What the global provider records is
-taken when it ends, whatever else the user has set up for it; a span finds its case by its trace.
+A function target runs in agentv's own process, and so does its SDK. A span processor on the global tracer provider
+receives the spans when they end, in addition to what the user has set up. A span is assigned to its case by its trace.
 """
 
 import weakref
@@ -18,7 +18,7 @@ _bridged: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 @contextmanager
 def current_span(context: TraceContext | None) -> Iterator[None]:
-    """Make the case's span the current one, for code in this process; without OpenTelemetry's API, do nothing."""
+    """Make the case's span the current one for code in this process. Do nothing without OpenTelemetry's API."""
     if context is None:
         yield
         return
@@ -30,9 +30,13 @@ def current_span(context: TraceContext | None) -> Iterator[None]:
         return
     _bridge(trace.get_tracer_provider())
     span_context = trace.SpanContext(
-        int(context.trace_id, 16), int(context.span_id, 16), is_remote=True, trace_flags=trace.TraceFlags(1)
+        trace_id=int(context.trace_id, 16),
+        span_id=int(context.span_id, 16),
+        is_remote=True,
+        trace_flags=trace.TraceFlags(1),
     )
-    token = otel_context.attach(trace.set_span_in_context(trace.NonRecordingSpan(span_context)))
+    span = trace.NonRecordingSpan(span_context)
+    token = otel_context.attach(trace.set_span_in_context(span))
     try:
         yield
     finally:
@@ -40,47 +44,57 @@ def current_span(context: TraceContext | None) -> Iterator[None]:
 
 
 def _bridge(provider: Any) -> None:
-    """Take the spans of a provider from now on, if it is one that records any."""
-    if provider not in _bridged and callable(add := getattr(provider, "add_span_processor", None)):
+    """Add a span processor to a provider, unless it has one already or records no spans."""
+    if provider in _bridged:
+        return
+    add_processor = getattr(provider, "add_span_processor", None)
+    if callable(add_processor):
         _bridged.add(provider)
-        add(_Bridge())
+        add_processor(_Bridge())
 
 
 class _Bridge:
-    """A span processor, as the SDK has them; not a subclass, as the SDK may not be there."""
+    """A span processor. Not a subclass of the SDK's, as the SDK may not be installed."""
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
-        """Wait for its end."""
+        """Do nothing: a span is passed on when it ends."""
 
     def _on_ending(self, span: Any) -> None:
-        """Wait for its end."""
+        """Do nothing: a span is passed on when it ends."""
 
     def on_end(self, span: Any) -> None:
         """Pass on a span."""
-        status = span.status
+        parent_id = ""
+        if span.parent is not None:
+            parent_id = f"{span.parent.span_id:016x}"
         take_local(
             Span(
                 trace_id=f"{span.context.trace_id:032x}",
                 span_id=f"{span.context.span_id:016x}",
-                parent_id=f"{span.parent.span_id:016x}" if span.parent is not None else "",
+                parent_id=parent_id,
                 name=span.name,
                 start=span.start_time or 0,
                 end=span.end_time or 0,
                 attributes=_plain(span.attributes),
                 events=[(event.name, _plain(event.attributes)) for event in span.events],
-                is_error=status.status_code.name == "ERROR",
-                error=status.description or "",
+                is_error=span.status.status_code.name == "ERROR",
+                error=span.status.description or "",
             )
         )
 
     def shutdown(self) -> None:
-        """Hold nothing that would have to be let go."""
+        """Do nothing: the processor holds no resources."""
 
     def force_flush(self, timeout_millis: int = 0) -> bool:
         return True
 
 
 def _plain(attributes: Any) -> dict[str, Any]:
-    """Return attributes as JSON has them."""
-    found = dict(attributes or {})
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+    """Return attributes with lists instead of tuples, as in JSON."""
+    plain = {}
+    for name, value in dict(attributes or {}).items():
+        if isinstance(value, tuple):
+            plain[name] = list(value)
+        else:
+            plain[name] = value
+    return plain

@@ -1,7 +1,7 @@
-"""Listens on loopback for OTLP over HTTP, and gives each attempt at a case what is its own.
+"""Receive OTLP over HTTP on loopback, and assign spans to the attempts at cases that they belong to.
 
-It runs in threads, so that spans are taken while the code of a user holds up the run's loop. Whatever arrives on the
-port is bounded and answered; nothing of it is trusted.
+The server runs in threads, so that it accepts spans while user code blocks the run's event loop. Everything that
+arrives on the port is untrusted: it is limited in size and always answered.
 """
 
 import asyncio
@@ -27,82 +27,103 @@ HOST = "127.0.0.1"
 SIGNALS = ("traces", "logs", "metrics")
 GRACE_SECONDS = 1.0
 LATE_GRACE_SECONDS = 6.0
-"""For a target that lives on after its answer: SDKs send what they have every 5 seconds."""
+"""For a target that keeps running after its answer: SDKs send their queue every 5 seconds."""
 MAX_BODY_BYTES = 64 << 20
+MAX_LENGTH_DIGITS = 12
+"""Longer values of Content-Length are rejected without parsing them."""
 MAX_CONNECTIONS = 256
 IDLE_SECONDS = 60.0
-JSON, PROTOBUF = "application/json", "application/x-protobuf"
+JSON = "application/json"
+PROTOBUF = "application/x-protobuf"
 HTTP2 = b"PRI * HTTP/2"
-GRPC = (
-    "OTLP over gRPC arrived, and --collect-traces takes OTLP over HTTP: its spans are lost",
-    "set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, and use the HTTP exporter",
-)
+GRPC_MESSAGE = "OTLP over gRPC arrived, and --collect-traces takes OTLP over HTTP: its spans are lost"
+GRPC_HINT = "set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, and use the HTTP exporter"
 TOO_LATE = "no case that is under way has this trace, or it has too many spans already"
 
 
 class Collector:
-    """Takes the spans of all cases of a run. It is a context manager, entered when the run starts."""
+    """Collects the spans of all cases of a run. A context manager that is entered when the run starts."""
 
     def __init__(self, options: CollectOptions):
         self._options = options
         self.inbox = Inbox()
-        self._was_told_of_grpc = threading.Lock()
+        self._grpc_warning = threading.Lock()
+        """Acquired by the first thread that warns about gRPC, and never released."""
         self._server: _Server | None = None
         self.base = ""
 
     def __enter__(self) -> Self:
-        """Begin to listen; raise `ConfigError` if the port is taken."""
+        """Start listening. Raise `ConfigError` if the port cannot be used."""
         port = self._options.port or 0
         try:
             self._server = _Server((HOST, port), _Handler)
-        except (OSError, OverflowError) as error:  # it is taken, or is none
-            hint = "choose another with --collect-port, or leave it out: then a free one is taken"
+        except (OSError, OverflowError) as error:  # OverflowError: not a valid port number
             reason = getattr(error, "strerror", None) or error
-            message = f"--collect-traces cannot listen on port {port} of {HOST}: {reason}"
-            raise ConfigError(message, hint=hint) from error
+            raise ConfigError(
+                f"--collect-traces cannot listen on port {port} of {HOST}: {reason}",
+                hint="choose another with --collect-port, or leave it out: then a free one is taken",
+            ) from error
         self._server.collector = self
         self.base = f"http://{HOST}:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        thread = threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.05},
+            daemon=True,
+        )
+        thread.start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
-        if self.inbox.strays:
-            many = "1 span" if self.inbox.strays == 1 else f"{self.inbox.strays} spans and events"
+        strays = self.inbox.strays
+        if strays:
+            many = "1 span" if strays == 1 else f"{strays} spans and events"
             hint = "they came after their case had ended, see --collect-grace, or are of another program"
-            warn(Problem(message=f"{many} belonged to no case that was under way", severity="warning", hint=hint))
+            warn(
+                Problem(
+                    message=f"{many} belonged to no case that was under way",
+                    severity="warning",
+                    hint=hint,
+                )
+            )
 
     def case(self, *, is_late: bool) -> "CaseTraces":
-        """Return what collects the traces of one case; `is_late` if the target lives on after its answer."""
+        """Return a collector for one case. `is_late` is True if the target keeps running after its answer."""
         grace = self._options.grace
         if grace is None:
             grace = LATE_GRACE_SECONDS if is_late else GRACE_SECONDS
         return CaseTraces(self.inbox, self.base, grace)
 
-    def tell_of_grpc(self) -> None:
-        """Warn, once, that spans come in a way that is not understood."""
-        if self._was_told_of_grpc.acquire(blocking=False):  # by the first of several threads
-            warn(Problem(message=GRPC[0], severity="warning", hint=GRPC[1]))
+    def warn_about_grpc(self) -> None:
+        """Warn, once, that spans arrive over an unsupported protocol."""
+        is_first = self._grpc_warning.acquire(blocking=False)
+        if is_first:
+            warn(Problem(message=GRPC_MESSAGE, severity="warning", hint=GRPC_HINT))
 
 
 class CaseTraces:
-    """The traces of one case, one for each attempt: see `calls.caller.Preparation`.
+    """Collects the traces of one case, one per attempt. See `calls.caller.Preparation`.
 
-    It is a context manager; nothing is taken after its end.
+    A context manager: spans that arrive after its end are not accepted.
     """
 
     def __init__(self, inbox: Inbox, base: str, grace: float):
-        self._inbox, self._base, self._grace = inbox, base, grace
+        self._inbox = inbox
+        self._base = base
+        self._grace = grace
         self._attempt: Attempt | None = None
         self.trace_id: str | None = None
-        """The trace of the last attempt."""
+        """The trace id of the last attempt."""
 
     def takes(self, cached: ProviderResponse) -> bool:
-        """Return whether an answer of the cache will do: it was kept with its trace."""
+        """Return whether a cached answer can be used: only if it was cached with its trace."""
         return build_trace(cached) is not None
 
     async def prepare(self, request: ProviderRequest) -> ProviderRequest:
@@ -113,7 +134,7 @@ class CaseTraces:
         return msgspec.structs.replace(request, telemetry=self._attempt.context)
 
     async def complete(self, response: ProviderResponse) -> ProviderResponse:
-        """Return the response with the trace that was collected, unless it came with one of its own."""
+        """Return the response with the collected trace, unless it has a trace already."""
         attempt = self._attempt
         if attempt is None or build_trace(response) is not None:
             return response
@@ -121,22 +142,34 @@ class CaseTraces:
         return await self._with_trace(attempt, response)
 
     async def salvage(self) -> ProviderResponse | None:
-        """Return what has arrived of the last attempt, which has failed; None if nothing has."""
+        """Return what has arrived for the last attempt, which has failed. Return None if nothing has."""
         if self._attempt is None:
             return None
-        found = await self._with_trace(self._attempt, ProviderResponse(text=""))
-        return found if found.trace is not None else None
+        response = await self._with_trace(self._attempt, ProviderResponse(text=""))
+        if response.trace is None:
+            return None
+        return response
 
-    async def _with_trace(self, attempt: Attempt, response: ProviderResponse) -> ProviderResponse:
-        is_complete, spans = attempt.is_complete, attempt.spans()
+    async def _with_trace(
+        self,
+        attempt: Attempt,
+        response: ProviderResponse,
+    ) -> ProviderResponse:
+        """Return the response with the spans that have arrived so far."""
+        is_complete = attempt.is_complete
+        spans = attempt.spans()
         if not spans:
             return response
+        # In a thread, as 200,000 spans would block the event loop.
         trace, usage = await asyncio.to_thread(lambda: (trace_of_spans(spans), usage_of_spans(spans)))
+        trace_complete: bool | None = False
+        if is_complete:
+            trace_complete = response.trace_complete
         return msgspec.structs.replace(
             response,
             trace=trace,
             token_usage=response.token_usage or usage,
-            trace_complete=response.trace_complete if is_complete else False,
+            trace_complete=trace_complete,
         )
 
     def __enter__(self) -> Self:
@@ -146,7 +179,7 @@ class CaseTraces:
         self.close()
 
     def close(self) -> None:
-        """Take nothing more for the last attempt."""
+        """Accept nothing more for the last attempt."""
         if self._attempt is not None:
             self._inbox.close(self._attempt)
             self._attempt = None
@@ -163,7 +196,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(*args)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, if there are not too many; else hang up."""
+        """Handle a connection in a thread of its own, or close it if there are too many."""
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -176,11 +209,11 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, *_: object) -> None:
-        """Ignore the error: a program that has ended does not read its answer."""
+        """Ignore the error: a program that has exited does not read the response."""
 
 
 class _Refused(Exception):
-    """A request is not taken; `status` is the HTTP status."""
+    """A request is refused with this HTTP status."""
 
     def __init__(self, status: HTTPStatus, message: str):
         super().__init__(message)
@@ -194,84 +227,89 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = IDLE_SECONDS
 
     def parse_request(self) -> bool:
-        """Look for the beginning of HTTP/2, which is what gRPC speaks."""
+        """Parse a request line. Detect the preface of HTTP/2, which gRPC uses."""
         if self.raw_requestline.startswith(HTTP2):
-            self.server.collector.tell_of_grpc()
+            self.server.collector.warn_about_grpc()
             self.close_connection = True
             return False
         return super().parse_request()
 
     def do_POST(self) -> None:
-        is_json = self.headers.get("Content-Type", "").partition(";")[0].strip().lower() == JSON
+        is_json = self._content_type() == JSON
+        status = HTTPStatus.OK
         try:
-            status, answer = HTTPStatus.OK, self._take(is_json)
+            answer = self._take(is_json)
         except _Refused as error:
-            status, answer = error.status, self._refusal(str(error))
+            status = error.status
+            answer = _refusal(str(error))
         except BadTelemetry as error:
-            status, answer = HTTPStatus.BAD_REQUEST, self._refusal(f"this is no OTLP: {error}")
+            status = HTTPStatus.BAD_REQUEST
+            answer = _refusal(f"this is no OTLP: {error}")
+        is_protobuf = status == HTTPStatus.OK and not is_json
         self.send_response(status)
-        self.send_header("Content-Type", JSON if is_json or status != HTTPStatus.OK else PROTOBUF)
+        self.send_header("Content-Type", PROTOBUF if is_protobuf else JSON)
         self.send_header("Content-Length", str(len(answer)))
         self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(answer)
 
-    def _refusal(self, message: str) -> bytes:
-        return msgspec.json.encode({"message": message})
+    def _content_type(self) -> str:
+        header = self.headers.get("Content-Type", "")
+        return header.partition(";")[0].strip().lower()
 
     def _take(self, is_json: bool) -> bytes:
-        """Take what is sent; return the answer."""
-        inbox = self.server.collector.inbox
-        token, _, rest = self.path.strip("/").rpartition("v1/")
-        token = token.rstrip("/")
-        if rest not in SIGNALS:
+        """Pass the spans or events of the request to the inbox. Return the body of the response."""
+        collector = self.server.collector
+        token, signal = self._token_and_signal()
+        if signal not in SIGNALS:
             raise _Refused(HTTPStatus.NOT_FOUND, "there are /v1/traces and /v1/logs")
-        kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        if kind.startswith("application/grpc"):
-            self.server.collector.tell_of_grpc()
-        if kind not in (JSON, PROTOBUF):
+        content_type = self._content_type()
+        if content_type.startswith("application/grpc"):
+            collector.warn_about_grpc()
+        if content_type not in (JSON, PROTOBUF):
             raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send {PROTOBUF} or {JSON}")
         data = self._body()
-        if rest == "metrics":
-            return b"{}" if is_json else b""
-        if token and not inbox.knows(token):
-            inbox.add_strays(1)
+        if signal == "metrics":
+            return _accepted(is_json)
+        if token and not collector.inbox.knows(token):
+            collector.inbox.add_strays(1)
             raise _Refused(HTTPStatus.NOT_FOUND, "no case that is under way has this endpoint")
-        refused = inbox.take(token, rest, data, is_json=is_json)
-        if not refused:
-            return b"{}" if is_json else b""
+        rejected = collector.inbox.take(token, signal, data, is_json=is_json)
+        if not rejected:
+            return _accepted(is_json)
         if not is_json:
-            return encode_rejected(refused, TOO_LATE)
-        name = "rejectedSpans" if rest == "traces" else "rejectedLogRecords"
-        return msgspec.json.encode({"partialSuccess": {name: str(refused), "errorMessage": TOO_LATE}})
+            return encode_rejected(rejected, TOO_LATE)
+        name = "rejectedSpans" if signal == "traces" else "rejectedLogRecords"
+        partial_success = {name: str(rejected), "errorMessage": TOO_LATE}
+        return msgspec.json.encode({"partialSuccess": partial_success})
+
+    def _token_and_signal(self) -> tuple[str, str]:
+        """Return the parts of a path such as `/TOKEN/v1/traces`. The token is empty for the common endpoint."""
+        token, _, signal = self.path.strip("/").rpartition("v1/")
+        return token.rstrip("/"), signal
 
     def _body(self) -> bytes:
+        """Return the decompressed body. Raise `_Refused` or `BadTelemetry` if it is too large or invalid."""
         encoding = self.headers.get("Content-Encoding", "identity").strip().lower()
-        data = self._chunks() if "chunked" in self.headers.get("Transfer-Encoding", "").lower() else self._whole()
+        is_chunked = "chunked" in self.headers.get("Transfer-Encoding", "").lower()
+        data = self._read_chunks() if is_chunked else self._read_whole()
         if encoding in ("", "identity"):
             return data
         if encoding not in ("gzip", "deflate"):
             raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send it as it is, or compressed by gzip")
-        reader = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        try:
-            found = reader.decompress(data, MAX_BODY_BYTES + 1)
-        except zlib.error as error:
-            raise BadTelemetry(f"it is no {encoding}: {error}") from error
-        if not reader.eof and len(found) <= MAX_BODY_BYTES:
-            raise BadTelemetry("it is cut off")
-        if len(found) > MAX_BODY_BYTES:
-            raise _too_large()
-        return found
+        return _decompress(data, encoding)
 
-    def _whole(self) -> bytes:
+    def _read_whole(self) -> bytes:
+        """Read a body whose size is in `Content-Length`."""
         size = self.headers.get("Content-Length", "")
         if not size.isdecimal():
             raise _Refused(HTTPStatus.LENGTH_REQUIRED, "say how long it is")
-        if len(size) > 12 or int(size) > MAX_BODY_BYTES:
+        if len(size) > MAX_LENGTH_DIGITS or int(size) > MAX_BODY_BYTES:
             raise _too_large()
         return self._read(int(size))
 
-    def _chunks(self) -> bytes:
+    def _read_chunks(self) -> bytes:
+        """Read a body in the chunked transfer encoding."""
         data = bytearray()
         while True:
             line = self.rfile.readline(100)
@@ -286,7 +324,7 @@ class _Handler(BaseHTTPRequestHandler):
             data += self._read(size)
             if len(data) > MAX_BODY_BYTES:
                 raise _too_large()
-            self.rfile.readline(100)
+            self.rfile.readline(100)  # the line break after a chunk
 
     def _read(self, size: int) -> bytes:
         data = self.rfile.read(size)
@@ -296,6 +334,31 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Print nothing to the terminal."""
+
+
+def _refusal(message: str) -> bytes:
+    return msgspec.json.encode({"message": message})
+
+
+def _accepted(is_json: bool) -> bytes:
+    """Return the body of a response without a partial success: an empty message."""
+    if is_json:
+        return b"{}"
+    return b""
+
+
+def _decompress(data: bytes, encoding: str) -> bytes:
+    """Decompress a body up to the size limit. Raise `_Refused` if it is larger, `BadTelemetry` if it is invalid."""
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: detect gzip and zlib headers
+    try:
+        found = decompressor.decompress(data, MAX_BODY_BYTES + 1)
+    except zlib.error as error:
+        raise BadTelemetry(f"it is no {encoding}: {error}") from error
+    if len(found) > MAX_BODY_BYTES:
+        raise _too_large()
+    if not decompressor.eof:
+        raise BadTelemetry("it is cut off")
+    return found
 
 
 def _too_large() -> _Refused:

@@ -1,4 +1,4 @@
-"""Where a target's spans go, told to whatever runs it: by variables, or by headers."""
+"""Point a target's OpenTelemetry SDK to the collector, by environment variables or by HTTP headers."""
 
 import os
 import secrets
@@ -10,75 +10,97 @@ from agentv.records import ProviderRequest, TraceContext
 
 ENDPOINT_HEADER = "x-agentv-otlp-endpoint"
 PROTOCOL = "http/protobuf"
-_SIGNALS = ("TRACES", "LOGS", "METRICS")
-_LEFT_OUT = frozenset(
-    [b"OTEL_TRACES_EXPORTER", b"OTEL_TRACES_SAMPLER", b"OTEL_TRACES_SAMPLER_ARG"]
-    + [f"OTEL_EXPORTER_OTLP_{signal}_{what}".encode() for signal in _SIGNALS for what in ("ENDPOINT", "PROTOCOL")]
+_REMOVED = frozenset(
+    [
+        b"OTEL_TRACES_EXPORTER",
+        b"OTEL_TRACES_SAMPLER",
+        b"OTEL_TRACES_SAMPLER_ARG",
+        b"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        b"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+        b"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
+        b"OTEL_EXPORTER_OTLP_LOGS_PROTOCOL",
+        b"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+        b"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
+    ]
 )
-"""Variables that would win over those that we set, or keep spans back: they may be meant for `--otel`."""
+"""Variables that would override ours, or suppress spans. The user may have set them for `--otel`."""
 _PROXIES = (b"HTTP_PROXY", b"http_proxy", b"ALL_PROXY", b"all_proxy")
+_NO_PROXY = (b"NO_PROXY", b"no_proxy")
+_LOOPBACK = b"127.0.0.1"
 MOST_CHARACTERS = 1000
-"""Of a name in a variable: an environment is not for long texts."""
+"""The maximum length of a name in a variable, to keep the environment small."""
 
 
 def new_trace_id() -> str:
-    """Return the id of a new trace: 32 hexadecimal digits."""
+    """Return a new trace id: 32 hexadecimal digits."""
     return secrets.token_hex(16)
 
 
 def case_span_id(trace_id: str) -> str:
-    """Return the id of the span of the case in a trace; it follows from the trace's, so that nobody has to keep it."""
+    """Return the id of the case's span in a trace. It is derived from the trace id, so it need not be stored."""
     return blake2b(trace_id.encode(), digest_size=8).hexdigest()
 
 
 def new_context(request: ProviderRequest, base: str, token: str) -> TraceContext:
-    """Return where the spans of one attempt at a request go; `base` is the address of the collector."""
+    """Return the trace context for one attempt at a request. `base` is the address of the collector."""
     trace_id = new_trace_id()
-    about = {"test.suite.name": request.dataset, "test.case.id": request.eval_id}
     return TraceContext(
         trace_id=trace_id,
         span_id=case_span_id(trace_id),
         endpoint=f"{base}/{token}",
         collector=base,
-        resource=",".join(f"{name}={_quote(value)}" for name, value in about.items() if value),
+        resource=_resource_attributes(request),
     )
 
 
-def _quote(value: str) -> str:
-    return quote(value[:MOST_CHARACTERS], safe="", errors="replace")
+def _resource_attributes(request: ProviderRequest) -> str:
+    """Return the dataset and the case id in the form of `OTEL_RESOURCE_ATTRIBUTES`."""
+    attributes = {
+        "test.suite.name": request.dataset,
+        "test.case.id": request.eval_id,
+    }
+    pairs = []
+    for name, value in attributes.items():
+        if value:
+            quoted = quote(value[:MOST_CHARACTERS], safe="", errors="replace")
+            pairs.append(f"{name}={quoted}")
+    return ",".join(pairs)
 
 
-def with_variables(environment: Mapping[bytes, bytes], context: TraceContext | None) -> Mapping[bytes, bytes]:
-    """Return an environment in which an SDK of OpenTelemetry sends its spans to the collector."""
+def with_variables(
+    environment: Mapping[bytes, bytes],
+    context: TraceContext | None,
+) -> Mapping[bytes, bytes]:
+    """Return an environment in which an OpenTelemetry SDK sends its spans to the collector."""
     if context is None:
         return environment
-    ours = context.resource.encode()
-    before = environment.get(b"OTEL_RESOURCE_ATTRIBUTES", b"")
-    kept = {name: value for name, value in environment.items() if name not in _LEFT_OUT}
-    return (
-        kept
-        | _without_proxy(environment)
-        | {
-            b"OTEL_EXPORTER_OTLP_ENDPOINT": os.fsencode(context.endpoint),
-            b"OTEL_EXPORTER_OTLP_PROTOCOL": PROTOCOL.encode(),
-            b"OTEL_RESOURCE_ATTRIBUTES": b",".join(part for part in (before, ours) if part),
-            b"TRACEPARENT": context.traceparent.encode(),
-        }
-    )
+    found = {name: value for name, value in environment.items() if name not in _REMOVED}
+    # The collector is on loopback, which a proxy cannot reach.
+    if any(environment.get(name) for name in _PROXIES):
+        for name in _NO_PROXY:
+            found[name] = _append(environment.get(name, b""), _LOOPBACK)
+    resource = _append(environment.get(b"OTEL_RESOURCE_ATTRIBUTES", b""), context.resource.encode())
+    found[b"OTEL_EXPORTER_OTLP_ENDPOINT"] = os.fsencode(context.endpoint)
+    found[b"OTEL_EXPORTER_OTLP_PROTOCOL"] = PROTOCOL.encode()
+    found[b"OTEL_RESOURCE_ATTRIBUTES"] = resource
+    found[b"TRACEPARENT"] = context.traceparent.encode()
+    return found
 
 
-def _without_proxy(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the variables that keep what goes to the collector from a proxy, if there is one."""
-    if not any(environment.get(name) for name in _PROXIES):
-        return {}
-    return {
-        name: b",".join(part for part in (environment.get(name, b""), b"127.0.0.1") if part)
-        for name in (b"NO_PROXY", b"no_proxy")
-    }
+def _append(values: bytes, value: bytes) -> bytes:
+    """Append a value to a comma-separated list. Either may be empty."""
+    if not values:
+        return value
+    if not value:
+        return values
+    return values + b"," + value
 
 
 def trace_headers(context: TraceContext | None) -> dict[str, str]:
-    """Return the headers that tell a server the case's span, and where the spans of this request go."""
+    """Return the HTTP headers that name the case's span, and the endpoint for the spans of this request."""
     if context is None:
         return {}
-    return {"traceparent": context.traceparent, ENDPOINT_HEADER: context.endpoint}
+    return {
+        "traceparent": context.traceparent,
+        ENDPOINT_HEADER: context.endpoint,
+    }

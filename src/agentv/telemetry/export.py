@@ -1,7 +1,7 @@
-"""Results -> spans at the user's collector, through OpenTelemetry's own SDK, which its variables set up.
+"""Export results as spans to the user's collector, through OpenTelemetry's own SDK and its environment variables.
 
-A thread of the SDK sends them, from a queue that is bounded: a collector that is slow or down costs spans and a
-warning, never a result or time. What the SDK has to say about that goes through our warnings.
+A thread of the SDK sends the spans from a bounded queue: a collector that is slow or unreachable causes lost spans and
+a warning, but never costs a result or delays the run. Log messages of the SDK are turned into agentv warnings.
 """
 
 import logging
@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from agentv import __version__
@@ -29,22 +30,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 QUEUE_SIZE = 16_384
-"""How many spans may wait to be sent, unless OTEL_BSP_MAX_QUEUE_SIZE says otherwise."""
+"""The maximum number of spans in the queue. OTEL_BSP_MAX_QUEUE_SIZE overrides it."""
 FLUSH_SECONDS = 5.0
 """How long the end of a run waits for spans to be sent."""
 LOOK_SECONDS = 0.05
+"""The interval at which the end of a run checks whether to keep waiting."""
 OURS = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
-"""The loggers that tell of the end of an exporter."""
+"""The loggers that report failures after an exporter was shut down."""
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+CONTENT_IN_SPANS = ("true", "span_only", "span_and_event")
+ERRNO = re.compile(r"\[Errno -?\d+\] ([^\"')\]]+)")
+TRANSIENT = re.compile(r"Transient error (.*) encountered while exporting")
+MAX_REASON_CHARACTERS = 300
 
 
 class Exporter:
-    """Sends the spans of results. It is an async context manager: its end waits for what is not sent, for a while."""
+    """Sends the spans of results. An async context manager: leaving it waits for unsent spans, for a limited time."""
 
     def __init__(self, kind_of: Callable[[str], TargetKind]):
-        """`kind_of` tells what the target of a name is. Raise `ConfigError` without the extra."""
+        """Import the SDK. `kind_of` returns the kind of a target by its name.
+
+        Raise `ConfigError` if the extra is not installed.
+        """
         self._kind_of = kind_of
-        self._has_content = os.environ.get(CONTENT, "").strip().lower() in ("true", "span_only", "span_and_event")
+        self._has_content = _variable(CONTENT).lower() in CONTENT_IN_SPANS
         self._sdk = _Sdk()
         self._log = _SdkLog(self._sdk)
         self._lost_results = 0
@@ -59,263 +68,367 @@ class Exporter:
     async def __aexit__(self, *_: object) -> None:
         await run_in_thread(lambda: self._sdk.stop(FLUSH_SECONDS, self._is_hopeless, self._log.end))
         logging.getLogger("opentelemetry").removeHandler(self._log)
-        self._tell()
+        self._warn_about_losses()
 
     def _is_hopeless(self) -> bool:
-        """Return whether the collector has never taken anything, and has failed to."""
+        """Return whether sending has failed and nothing was ever sent."""
         return bool(self._log.last) and not self._sdk.sent
 
     def stamp(self, result: EvalResult) -> str:
-        """Return the id of the trace of a result: that which its target knows, else a new one."""
+        """Return the trace id for a result: the one that its target was given, or a new one."""
         return result.trace_id or new_trace_id()
 
     def export(self, result: EvalResult) -> None:
-        """Hand over the spans of a result, which has no secrets any more. It raises nothing, and waits for nothing."""
+        """Queue the spans of a result, which must be masked already. Never raises and never blocks."""
         try:
             with self._log.ours():
-                span = span_of_result(result, self._kind_of(result.target), has_content=self._has_content)
-                self._sdk.send(span, result.trace_id or new_trace_id())
-        except Exception as error:  # whatever it is, it must not cost the result
+                kind = self._kind_of(result.target)
+                span = span_of_result(result, kind, has_content=self._has_content)
+                self._sdk.send(span, self.stamp(result))
+        except Exception as error:  # no failure of the export may cost the result
             self.lose(error)
 
     def lose(self, error: Exception) -> None:
-        """Take note that a result has no spans, because of this."""
+        """Record that a result has no spans because of this error."""
         self._lost_results += 1
         self._log.last = f"{type(error).__name__}: {error}"
 
-    def _tell(self) -> None:
-        """Warn of what did not arrive, if anything did not."""
+    def _warn_about_losses(self) -> None:
+        """Warn if spans were not sent, or if results have no spans."""
         sdk = self._sdk
-        reason = f": {self._log.last}" if self._log.last else ""
-        if lost := sdk.recorded - sdk.sent:
+        reason = ""
+        if self._log.last:
+            reason = f": {self._log.last}"
+        lost = sdk.recorded - sdk.sent
+        if lost:
             what = "spans and events" if sdk.has_logs else "spans"
             message = f"--otel: {lost} of {sdk.recorded} {what} were not sent to {sdk.endpoint}{reason}"
-            warn(Problem(message=message, severity="warning", hint="results are not affected"))
         elif self._lost_results:
             message = f"--otel: {self._lost_results} results have no trace{reason}"
-            warn(Problem(message=message, severity="warning", hint="results are not affected"))
+        else:
+            return
+        warn(
+            Problem(
+                message=message,
+                severity="warning",
+                hint="results are not affected",
+            )
+        )
+
+
+class _SdkModules(NamedTuple):
+    """The modules of the SDK that are used. They are imported late, as the SDK is an extra."""
+
+    trace: ModuleType
+    export: ModuleType
+    id_generator: ModuleType
+    otlp: ModuleType
 
 
 class _Sdk:
-    """The SDK, with providers of its own: what the user's code in this process has set up is not touched."""
+    """The SDK with providers of its own, separate from those that the user's code in this process has set up."""
 
     def __init__(self) -> None:
-        self._trace, self._export, self._ids, self._otlp = _import()
+        self._modules = _import_sdk()
         self.endpoint = ""
-        self.recorded = self.sent = 0
-        """How many spans, and events that are log records, were handed over, and how many of them have arrived."""
+        self.recorded = 0
+        """The number of spans, and of events that are log records, that were queued."""
+        self.sent = 0
+        """How many of them the collector has accepted."""
         self.counting = threading.Lock()
         self.workers: set[int] = set()
-        """The threads that send."""
+        """The ids of the threads that send."""
         self._processors: list[Any] = []
         self._exporters: list[Any] = []
         self._logger: Any = None
 
     def start(self) -> None:
-        """Set up what the variables say."""
+        """Set up the providers according to the environment variables."""
         from opentelemetry.sdk.resources import Resource
 
         resource = Resource.create({})
-        if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
-            resource = resource.merge(Resource({"service.name": "agentv", "service.version": __version__}))
-        self._own_ids = _own_ids(self._ids)
-        provider = self._trace.TracerProvider(resource=resource, id_generator=self._own_ids, shutdown_on_exit=False)
+        service_name = str(resource.attributes.get("service.name", ""))
+        if service_name.startswith("unknown_service"):
+            own = Resource({"service.name": "agentv", "service.version": __version__})
+            resource = resource.merge(own)
+        self._own_ids = _own_ids(self._modules.id_generator)
+        provider = self._modules.trace.TracerProvider(
+            resource=resource,
+            id_generator=self._own_ids,
+            shutdown_on_exit=False,
+        )
         if _variable("OTEL_TRACES_EXPORTER") != "none":
-            exporter = self._otlp.OTLPSpanExporter()
-            self.endpoint = getattr(exporter, "_endpoint", "the collector")
-            size = None if _variable("OTEL_BSP_MAX_QUEUE_SIZE") else QUEUE_SIZE
-            provider.add_span_processor(self._added(self._export.BatchSpanProcessor, exporter, size))
+            self._start_traces(provider)
             if _variable("OTEL_LOGS_EXPORTER") == "otlp":
                 self._start_logs(resource)
         self._tracer = provider.get_tracer("agentv", __version__)
-        protocol = _variable("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or _variable("OTEL_EXPORTER_OTLP_PROTOCOL")
-        if protocol and protocol != "http/protobuf":
-            message = f"--otel sends OTLP as http/protobuf, though OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}"
-            warn(Problem(message=message, severity="warning", hint="the endpoint has to take OTLP over HTTP"))
+        _check_protocol()
 
     @property
     def has_logs(self) -> bool:
         """Whether events are sent as log records."""
         return self._logger is not None
 
+    def _start_traces(self, provider: Any) -> None:
+        exporter = self._modules.otlp.OTLPSpanExporter()
+        self.endpoint = getattr(exporter, "_endpoint", "the collector")
+        processor = self._processor(
+            self._modules.export.BatchSpanProcessor,
+            exporter,
+            _queue_size("OTEL_BSP_MAX_QUEUE_SIZE"),
+        )
+        provider.add_span_processor(processor)
+
     def _start_logs(self, resource: Any) -> None:
-        """Set up log records: the way that the conventions prefer for events, where a collector takes them."""
+        """Set up log records, which the conventions prefer for events."""
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
         from opentelemetry.sdk._logs import LoggerProvider
         from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 
         provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
-        size = None if _variable("OTEL_BLRP_MAX_QUEUE_SIZE") else QUEUE_SIZE
-        provider.add_log_record_processor(self._added(BatchLogRecordProcessor, OTLPLogExporter(), size))
+        processor = self._processor(
+            BatchLogRecordProcessor,
+            OTLPLogExporter(),
+            _queue_size("OTEL_BLRP_MAX_QUEUE_SIZE"),
+        )
+        provider.add_log_record_processor(processor)
         self._logger = provider.get_logger("agentv", __version__)
 
-    def _added(self, processor: Any, exporter: Any, size: int | None) -> Any:
-        """Return a processor for an exporter; both are stopped at the end."""
+    def _processor(self, type_: Any, exporter: Any, queue_size: int | None) -> Any:
+        """Return a new processor for an exporter. `stop` shuts both down."""
+        processor = type_(_CountingExporter(exporter, self), max_queue_size=queue_size)
         self._exporters.append(exporter)
-        self._processors.append(processor(_Counting(exporter, self), max_queue_size=size))
-        return self._processors[-1]
+        self._processors.append(processor)
+        return processor
 
-    def stop(self, seconds: float, is_hopeless: Callable[[], bool], on_giving_up: Callable[[], None]) -> None:
-        """Send what is left, for so long at most, and only as long as there is hope. It blocks."""
-        threads = [threading.Thread(target=processor.shutdown, daemon=True) for processor in self._processors]
-        end = time.monotonic() + seconds
-        for thread in threads:
+    def stop(
+        self,
+        seconds: float,
+        is_hopeless: Callable[[], bool],
+        on_giving_up: Callable[[], None],
+    ) -> None:
+        """Send the rest of the queue. Block for at most `seconds`, and only while `is_hopeless` returns False.
+
+        Call `on_giving_up` if spans are left.
+        """
+        threads = []
+        for processor in self._processors:
+            thread = threading.Thread(target=processor.shutdown, daemon=True)
             thread.start()
+            threads.append(thread)
+
+        end = time.monotonic() + seconds
         for thread in threads:
             while thread.is_alive() and time.monotonic() < end and not is_hopeless():
                 thread.join(LOOK_SECONDS)
         if any(thread.is_alive() for thread in threads):
             on_giving_up()
             for exporter in self._exporters:
-                exporter.shutdown()  # which wakes up who waits to try again
+                exporter.shutdown()  # wakes threads that wait for a retry
             for thread in threads:
                 thread.join(1.0)
 
     def send(self, span: SpanData, trace_id: str) -> None:
-        """Record a span and all that is in it, as a trace."""
+        """Record a span and its children as a trace with this id."""
         from opentelemetry.context import Context
 
-        self._own_ids.next = int(trace_id, 16), int(case_span_id(trace_id), 16)
+        self._own_ids.next = (int(trace_id, 16), int(case_span_id(trace_id), 16))
         self._record(span, Context())
 
     def _record(self, data: SpanData, context: Any, scored: Any = None) -> Any:
-        """Record a span, and return its context. `scored` is that of the call whose answer was scored."""
+        """Record a span and its children, and return its context.
+
+        `scored` is the context of the call whose answer was scored, which events as log records refer to.
+        """
         from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 
-        kind = SpanKind.CLIENT if data.is_client else SpanKind.INTERNAL
         span = self._tracer.start_span(
-            data.name, context=context, kind=kind, attributes=dict(data.attributes), start_time=data.start
+            data.name,
+            context=context,
+            kind=SpanKind.CLIENT if data.is_client else SpanKind.INTERNAL,
+            attributes=dict(data.attributes),
+            start_time=data.start,
         )
         is_counted = bool(self._processors) and span.get_span_context().trace_flags.sampled
         for name, attributes in data.events:
-            if self._logger is None or not is_counted:
-                span.add_event(name, dict(attributes), timestamp=data.end)
-            else:
+            if self.has_logs and is_counted:
                 self._log(name, dict(attributes), scored, data.end)
+            else:
+                span.add_event(name, dict(attributes), timestamp=data.end)
         if data.error is not None:
             span.set_status(StatusCode.ERROR, data.error)
-        inner = set_span_in_context(span, context)
-        first = None
+        own_context = set_span_in_context(span, context)
+        call_context = None
         for child in data.children:
-            found = self._record(child, inner, first)
-            first = first or found
-        self.recorded += is_counted
+            child_context = self._record(child, own_context, call_context)
+            # The first child of a case is the call of its target; evaluators follow.
+            call_context = call_context or child_context
+        if is_counted:
+            self.recorded += 1
         span.end(data.end)
-        return inner
+        return own_context
 
     def _log(self, name: str, attributes: dict[str, Any], scored: Any, at: int) -> None:
-        """Record an event as a log record, in the span of what was scored."""
+        """Record an event as a log record in the span of the call that was scored."""
         from opentelemetry._logs import LogRecord
 
         self.recorded += 1
-        self._logger.emit(LogRecord(timestamp=at, context=scored, attributes=attributes, event_name=name))
+        record = LogRecord(
+            timestamp=at,
+            context=scored,
+            attributes=attributes,
+            event_name=name,
+        )
+        self._logger.emit(record)
 
 
-class _Counting:
-    """An exporter, of spans or of log records, that counts what it has sent."""
+@dataclass(eq=False)
+class _CountingExporter:
+    """Wraps an exporter of spans or log records, and counts what it has sent."""
 
-    def __init__(self, exporter: Any, sdk: _Sdk):
-        self._exporter, self._sdk = exporter, sdk
+    exporter: Any
+    sdk: _Sdk
 
     def export(self, batch: Sequence[Any]) -> Any:
-        self._sdk.workers.add(threading.get_ident())
-        result = self._exporter.export(batch)
+        self.sdk.workers.add(threading.get_ident())
+        result = self.exporter.export(batch)
         if result.name == "SUCCESS":
-            with self._sdk.counting:
-                self._sdk.sent += len(batch)
+            with self.sdk.counting:
+                self.sdk.sent += len(batch)
         return result
 
     def shutdown(self) -> None:
-        self._exporter.shutdown()
+        self.exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return bool(self._exporter.force_flush(timeout_millis))
+        return bool(self.exporter.force_flush(timeout_millis))
 
 
 def _variable(name: str) -> str:
     return os.environ.get(name, "").strip()
 
 
-def _own_ids(ids: ModuleType) -> Any:
-    """Return a generator of ids that gives the next trace, and its first span, those that are set."""
+def _queue_size(variable: str) -> int | None:
+    """Return our size of a queue, or None if the user has set the variable, which the SDK reads itself."""
+    if _variable(variable):
+        return None
+    return QUEUE_SIZE
 
-    class Ids(ids.RandomIdGenerator):  # type: ignore[name-defined,misc]  # it is a module that was imported late
+
+def _check_protocol() -> None:
+    """Warn if the variables ask for a protocol other than the only one that is supported."""
+    protocol = _variable("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or _variable("OTEL_EXPORTER_OTLP_PROTOCOL")
+    if not protocol or protocol == "http/protobuf":
+        return
+    message = f"--otel sends OTLP as http/protobuf, though OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}"
+    warn(
+        Problem(
+            message=message,
+            severity="warning",
+            hint="the endpoint has to take OTLP over HTTP",
+        )
+    )
+
+
+def _own_ids(id_generator: ModuleType) -> Any:
+    """Return an id generator that uses the ids in `next` for the next trace and its root span."""
+
+    class Ids(id_generator.RandomIdGenerator):  # type: ignore[name-defined,misc]  # the module is imported late
         next: tuple[int, int] | None = None
 
         def generate_trace_id(self) -> int:
-            return self.next[0] if self.next is not None else int(super().generate_trace_id())
+            if self.next is None:
+                return int(super().generate_trace_id())
+            return self.next[0]
 
         def generate_span_id(self) -> int:
-            found, self.next = self.next, None
-            return found[1] if found is not None else int(super().generate_span_id())
+            if self.next is None:
+                return int(super().generate_span_id())
+            span_id = self.next[1]
+            self.next = None  # children have random ids
+            return span_id
 
     return Ids()
 
 
 class _SdkLog(logging.Handler):
-    """Hears what the SDK logs: of our own spans it becomes one warning; what else it says is as it would be."""
+    """Receives the SDK's log records. Those about our own spans become one warning, others are logged as usual."""
 
     def __init__(self, sdk: _Sdk):
         super().__init__(logging.WARNING)
         self._sdk = sdk
         self.last = ""
-        self._is_ours: int | None = None
-        self._was_told = self._is_over = False
+        """The last reason for which spans could not be sent."""
+        self._our_thread: int | None = None
+        self._has_warned = False
+        self._is_over = False
 
     @contextmanager
     def ours(self) -> "Iterator[None]":
-        """Take what this thread makes the SDK log for ours."""
-        self._is_ours = threading.get_ident()
+        """Attribute what the SDK logs in this thread to our own spans."""
+        self._our_thread = threading.get_ident()
         try:
             yield
         finally:
-            self._is_ours = None
+            self._our_thread = None
 
     def end(self) -> None:
-        """Hear no more of what becomes of our spans."""
+        """Ignore further failures to send our spans."""
         self._is_over = True
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._is_over and record.name.startswith(OURS):
             return
         if record.thread in self._sdk.workers:
-            self._tell_of_trouble(_reason(record.getMessage()))
-        elif record.thread == self._is_ours:
-            if record.getMessage().startswith("Queue full"):
-                self._tell_of_trouble(f"more than {QUEUE_SIZE} spans wait to be sent")
-            else:  # on what the variables say
-                warn(Problem(message=f"--otel: {_reason(record.getMessage())}", severity="warning"))
+            self._warn_once(_reason(record.getMessage()))
+        elif record.thread == self._our_thread:
+            message = record.getMessage()
+            if message.startswith("Queue full"):
+                self._warn_once(f"more than {QUEUE_SIZE} spans wait to be sent")
+            else:  # an invalid environment variable
+                warn(Problem(message=f"--otel: {_reason(message)}", severity="warning"))
         elif not logging.getLogger().handlers and logging.lastResort is not None:
             logging.lastResort.handle(record)
 
-    def _tell_of_trouble(self, reason: str) -> None:
-        """Warn, once, that spans cannot be sent."""
+    def _warn_once(self, reason: str) -> None:
+        """Warn that spans cannot be sent, the first time only."""
         self.last = reason
-        if not self._was_told:
-            self._was_told = True
-            hint = "the run goes on; how many spans are lost is told at its end"
-            message = f"--otel: spans cannot be sent to {self._sdk.endpoint}: {reason}"
-            warn(Problem(message=message, severity="warning", hint=hint))
+        if self._has_warned:
+            return
+        self._has_warned = True
+        message = f"--otel: spans cannot be sent to {self._sdk.endpoint}: {reason}"
+        hint = "the run goes on; how many spans are lost is told at its end"
+        warn(Problem(message=message, severity="warning", hint=hint))
 
 
 def _header_secrets() -> list[str]:
-    """Return the values of the headers that go to the collector, such as its key."""
-    given = [os.environ.get(f"OTEL_EXPORTER_OTLP_{name}HEADERS", "") for name in ("", "TRACES_")]
-    values = [unquote(pair.partition("=")[2]).strip() for text in given for pair in text.split(",")]
-    return [*values, *(value.partition(" ")[2] for value in values)]  # of "Bearer abc", too
+    """Return the values of the headers that are sent to the collector, such as an API key."""
+    values = []
+    for name in ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"):
+        for pair in os.environ.get(name, "").split(","):
+            value = pair.partition("=")[2]
+            values.append(unquote(value).strip())
+    tokens = [value.partition(" ")[2] for value in values]  # the token alone, of "Bearer abc"
+    return [*values, *tokens]
 
 
 def _reason(message: str) -> str:
-    """Return why something failed, from what the SDK logs: the system's own words, if they are in it."""
-    if found := re.search(r"\[Errno -?\d+\] ([^\"')\]]+)", message):
-        return found[1].strip()
-    line = (message.strip().splitlines() or [""])[0]
-    found = re.match(r"Transient error (.*) encountered while exporting", line)
-    return (found[1] if found else line)[:300]
+    """Return the reason for a failure from a log message of the SDK: the operating system's, if it contains one."""
+    errno = ERRNO.search(message)
+    if errno is not None:
+        return errno[1].strip()
+    lines = message.strip().splitlines()
+    if not lines:
+        return ""
+    reason = lines[0]
+    transient = TRANSIENT.match(reason)
+    if transient is not None:
+        reason = transient[1]
+    return reason[:MAX_REASON_CHARACTERS]
 
 
-def _import() -> tuple[ModuleType, ModuleType, ModuleType, ModuleType]:
-    """Return the parts of the SDK that are used; raise `ConfigError` if the extra is not installed."""
+def _import_sdk() -> _SdkModules:
+    """Import the parts of the SDK that are used. Raise `ConfigError` if the extra is not installed."""
     try:
         from opentelemetry.exporter.otlp.proto.http import trace_exporter
         from opentelemetry.sdk import trace
@@ -323,4 +436,9 @@ def _import() -> tuple[ModuleType, ModuleType, ModuleType, ModuleType]:
     except ImportError as error:
         hint = f"install it with: {install_command('otel')}"
         raise ConfigError("--otel needs OpenTelemetry's SDK and its OTLP exporter", hint=hint) from error
-    return trace, export, id_generator, trace_exporter
+    return _SdkModules(
+        trace=trace,
+        export=export,
+        id_generator=id_generator,
+        otlp=trace_exporter,
+    )

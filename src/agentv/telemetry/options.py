@@ -1,4 +1,4 @@
-"""What can be asked of collecting and exporting traces."""
+"""Options for collecting traces."""
 
 from typing import NamedTuple
 
@@ -7,6 +7,6 @@ class CollectOptions(NamedTuple):
     """How traces are collected."""
 
     port: int | None = None
-    """Where to listen; any free port if this is not given."""
+    """The port to listen on. Defaults to any free port."""
     grace: float | None = None
-    """Seconds without a span after which a trace is taken as it is; by the kind of the target if not given."""
+    """Seconds without a new span after which a trace counts as finished. The default depends on the target."""

@@ -1,7 +1,7 @@
-"""OTLP in protobuf -> the same document as OTLP in JSON has it, so that one reader serves both.
+"""Decode OTLP in protobuf to the JSON form of OTLP, so that one reader supports both.
 
-The protobuf package is heavy, and needs generated code. A wire format of four kinds of fields and the dozen messages
-that we read are less: fields that are in no table are passed over, as protobuf wants it.
+The protobuf package is heavy and needs generated code. Reading four wire types and a dozen messages takes less.
+Fields that are in no table are skipped, as protobuf requires.
 """
 
 import struct
@@ -9,19 +9,21 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 MOST_NESTED = 50
-"""How deep messages may be nested: as deep as a value of a value can be, and then some."""
+"""The maximum depth of nested messages. Only values in values can be nested deeply."""
 
 
 class ProtobufError(ValueError):
-    """The data is no such message."""
+    """The data is not a valid message."""
 
 
 class _Field(NamedTuple):
-    """A field of a message: its name in JSON, and how its value is read, unless it is a message itself."""
+    """A field of a message: its name in JSON, and how to read its value."""
 
     name: str
     read: "Callable[[Any], Any] | None" = None
+    """Converts the value. None if the value is a message."""
     message: "dict[int, _Field] | None" = None
+    """The fields of the message that is the value."""
     is_list: bool = False
 
 
@@ -34,11 +36,14 @@ def _hex(raw: Any) -> str:
 
 
 def _signed(raw: Any) -> int:
-    return raw - (1 << 64) if raw >= 1 << 63 else int(raw)
+    if raw >= 1 << 63:
+        return int(raw - (1 << 64))
+    return int(raw)
 
 
 def _double(raw: Any) -> float:
-    value: float = struct.unpack("<d", struct.pack("<Q", raw))[0]
+    value: float
+    (value,) = struct.unpack("<d", struct.pack("<Q", raw))
     return value
 
 
@@ -46,7 +51,7 @@ def _list_of(name: str, message: "dict[int, _Field]") -> _Field:
     return _Field(name, message=message, is_list=True)
 
 
-_VALUE: dict[int, _Field] = {}
+_VALUE: dict[int, _Field] = {}  # filled below, as values contain attributes and attributes contain values
 _ATTRIBUTE = {1: _Field("key", _text), 2: _Field("value", message=_VALUE)}
 _VALUE |= {
     1: _Field("stringValue", _text),
@@ -80,47 +85,54 @@ _LOG_RECORD = {
 }
 
 
-def _request(top: str, inner: str, items: str, item: "dict[int, _Field]") -> "dict[int, _Field]":
-    scope = {2: _list_of(items, item)}
-    return {1: _list_of(top, {1: _Field("resource", message=_RESOURCE), 2: _list_of(inner, scope)})}
-
-
-_TRACES = _request("resourceSpans", "scopeSpans", "spans", _SPAN)
-_LOGS = _request("resourceLogs", "scopeLogs", "logRecords", _LOG_RECORD)
+_SCOPE_SPANS = {2: _list_of("spans", _SPAN)}
+_RESOURCE_SPANS = {
+    1: _Field("resource", message=_RESOURCE),
+    2: _list_of("scopeSpans", _SCOPE_SPANS),
+}
+_TRACES = {1: _list_of("resourceSpans", _RESOURCE_SPANS)}
+_SCOPE_LOGS = {2: _list_of("logRecords", _LOG_RECORD)}
+_RESOURCE_LOGS = {
+    1: _Field("resource", message=_RESOURCE),
+    2: _list_of("scopeLogs", _SCOPE_LOGS),
+}
+_LOGS = {1: _list_of("resourceLogs", _RESOURCE_LOGS)}
 
 
 def decode_traces(data: bytes) -> dict[str, Any]:
-    """Return an `ExportTraceServiceRequest` as OTLP in JSON has it; raise `ProtobufError` if it is none."""
+    """Decode an `ExportTraceServiceRequest` to its JSON form. Raise `ProtobufError` if it is invalid."""
     return _decode(memoryview(data), _TRACES, 0)
 
 
 def decode_logs(data: bytes) -> dict[str, Any]:
-    """Return an `ExportLogsServiceRequest` as OTLP in JSON has it; raise `ProtobufError` if it is none."""
+    """Decode an `ExportLogsServiceRequest` to its JSON form. Raise `ProtobufError` if it is invalid."""
     return _decode(memoryview(data), _LOGS, 0)
 
 
 def encode_rejected(count: int, message: str) -> bytes:
-    """Return the answer that says how many spans, or log records, were not taken, and why."""
+    """Encode a response with a `partial_success`: how many spans or log records were rejected, and why."""
     text = message.encode()
-    inner = b"\x08" + _varint(count) + b"\x12" + _varint(len(text)) + text
-    return b"\x0a" + _varint(len(inner)) + inner
+    partial_success = b"\x08" + _varint(count) + b"\x12" + _varint(len(text)) + text
+    return b"\x0a" + _varint(len(partial_success)) + partial_success
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    """Encode a number, seven bits per byte. All bytes but the last have the high bit set."""
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _decode(data: memoryview, fields: dict[int, _Field], depth: int) -> dict[str, Any]:
-    """Return a message by the names of its fields."""
+    """Decode a message to a dictionary with the JSON names of its fields."""
     if depth > MOST_NESTED:
         raise ProtobufError(f"messages are nested more than {MOST_NESTED} deep")
     found: dict[str, Any] = {}
-    at, end = 0, len(data)
+    at = 0
+    end = len(data)
     while at < end:
         tag, at = _read_varint(data, at)
         raw: Any
@@ -138,13 +150,14 @@ def _decode(data: memoryview, fields: dict[int, _Field], depth: int) -> dict[str
                 raw = int.from_bytes(raw, "little")
             case kind:
                 raise ProtobufError(f"there is no field of kind {kind}")
-        if (field := fields.get(tag >> 3)) is not None:
+        field = fields.get(tag >> 3)
+        if field is not None:
             _add(found, field, raw, depth)
     return found
 
 
 def _add(found: dict[str, Any], field: _Field, raw: Any, depth: int) -> None:
-    """Add the value of a field to what is known of a message."""
+    """Add the value of a field to a message. Raise `ProtobufError` if its wire type does not fit the field."""
     is_data = isinstance(raw, memoryview)
     if field.message is not None:
         if not is_data:
@@ -161,6 +174,7 @@ def _add(found: dict[str, Any], field: _Field, raw: Any, depth: int) -> None:
 
 
 def _read_bytes(data: memoryview, at: int, size: int) -> tuple[memoryview, int]:
+    """Return the next bytes, and the position after them."""
     end = at + size
     if end > len(data):
         raise ProtobufError("it is cut off")
@@ -168,12 +182,13 @@ def _read_bytes(data: memoryview, at: int, size: int) -> tuple[memoryview, int]:
 
 
 def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Return a number and where the next field begins."""
+    """Return a number, and the position after it."""
     try:
         byte = data[at]
-        if byte < 0x80:  # as most are
+        if byte < 0x80:  # one byte, as most tags and lengths are
             return byte, at + 1
-        value, shift = byte & 0x7F, 7
+        value = byte & 0x7F
+        shift = 7
         while True:
             at += 1
             byte = data[at]

@@ -1,7 +1,8 @@
-"""A result -> the spans that tell it: the case, in it the target's call with its tool calls, and the evaluators.
+"""Convert a result to spans: the case, in it the call of the target with its tool calls, and the evaluators.
 
-Names and attributes are those of the semantic conventions: `test.*`, `gen_ai.*` and `error.type`; what they have no
-name for is `agentv.*`. What was asked and answered is only told where the user wants content, as the conventions say.
+Names and attributes follow the semantic conventions (`test.*`, `gen_ai.*` and `error.type`). Where these have no name,
+attributes are named `agentv.*`. As the conventions require, questions and answers are only included if the user has
+enabled message content.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,23 +11,29 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.records import EvalResult, EvaluatorResult, TokenUsage, TraceEvent
+from agentv.records import (
+    EvalResult,
+    EvaluatorResult,
+    ExecutionMetrics,
+    TokenUsage,
+    TraceEvent,
+)
 
 EVALUATION = "gen_ai.evaluation.result"
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class TargetKind(NamedTuple):
-    """What a target is: a language model that is asked, or an agent."""
+    """Whether a target is a language model or an agent, and its model."""
 
     model: str | None = None
     provider: str | None = None
-    """The vendor, as the conventions name it."""
+    """The vendor, as named in the conventions."""
     is_model: bool = False
 
 
 class SpanData(NamedTuple):
-    """A span that has ended; times are nanoseconds."""
+    """A finished span. Times are in nanoseconds."""
 
     name: str
     start: int
@@ -38,15 +45,26 @@ class SpanData(NamedTuple):
     is_client: bool = False
 
 
-def span_of_result(result: EvalResult, kind: TargetKind, *, has_content: bool) -> SpanData:
-    """Return the span of a case with all that is in it."""
-    metrics = result.execution_metrics
+class _Times(NamedTuple):
+    """The start and the end of a span in nanoseconds."""
+
+    start: int
+    end: int
+
+
+def span_of_result(
+    result: EvalResult,
+    kind: TargetKind,
+    *,
+    has_content: bool,
+) -> SpanData:
+    """Return the span of a case with all its children."""
     end = _nanoseconds(result.timestamp) or 0
     answered = _nanoseconds(result.answered_at) or end
-    start = answered - int((metrics.duration_ms if metrics and metrics.duration_ms else 0) * 1e6)
-    call = _call_span(result, kind, (start, answered), has_content)
-    evaluators = [_evaluator_span(part, answered, end) for part in result.evaluator_results]
-    failed = result.error if result.error is not None else "an evaluator failed" if result.failure else None
+    metrics = result.execution_metrics or ExecutionMetrics()
+    start = answered - int((metrics.duration_ms or 0) * 1e6)
+    call = _call_span(result, kind, _Times(start, answered), has_content)
+    evaluators = [_evaluator_span(part, _Times(answered, end)) for part in result.evaluator_results]
     attributes = {
         "test.suite.name": result.dataset,
         "test.suite.run.id": result.run_id,
@@ -62,36 +80,69 @@ def span_of_result(result: EvalResult, kind: TargetKind, *, has_content: bool) -
         "agentv.trace_complete": result.trace_complete,
         "error.type": result.failure,
     }
+    error = result.error
+    if error is None and result.failure:
+        error = "an evaluator failed"
     return SpanData(
-        f"case {result.eval_id}", min(start, call.start), end, _known(attributes), [call, *evaluators], error=failed
+        name=f"case {result.eval_id}",
+        start=min(start, call.start),  # tool calls may begin before the measured duration of the call
+        end=end,
+        attributes=_known(attributes),
+        children=[call, *evaluators],
+        error=error,
     )
 
 
-def _call_span(result: EvalResult, kind: TargetKind, times: tuple[int, int], has_content: bool) -> SpanData:
-    operation = "chat" if kind.is_model else "invoke_agent"
-    metrics = result.execution_metrics
-    attributes = {
+def _call_span(
+    result: EvalResult,
+    kind: TargetKind,
+    times: _Times,
+    has_content: bool,
+) -> SpanData:
+    """Return the span of the call of the target, with its tool calls as children."""
+    operation = "invoke_agent"
+    name = result.target
+    if kind.is_model:
+        operation = "chat"
+        name = kind.model or result.target
+    tools = _tool_spans(result.trace or (), times.start, has_content)
+    starts = [tool.start for tool in tools]
+    return SpanData(
+        name=f"{operation} {name}",
+        start=min([times.start, *starts]),
+        end=times.end,
+        attributes=_call_attributes(result, kind, operation, has_content),
+        children=tools,
+        error=result.error,
+        is_client=True,
+    )
+
+
+def _call_attributes(
+    result: EvalResult,
+    kind: TargetKind,
+    operation: str,
+    has_content: bool,
+) -> dict[str, Any]:
+    metrics = result.execution_metrics or ExecutionMetrics()
+    attributes: dict[str, Any] = {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": kind.provider,
         "gen_ai.agent.name": None if kind.is_model else result.target,
         "gen_ai.request.model": kind.model,
         "gen_ai.conversation.id": result.conversation_id,
         "gen_ai.response.finish_reasons": [result.stop_reason] if result.stop_reason else None,
-        "agentv.cost_usd": metrics.cost_usd if metrics else None,
-        "agentv.ttft_ms": metrics.ttft_ms if metrics else None,
-        "error.type": result.failure if result.error is not None else None,
-        **_usage(metrics.token_usage if metrics else None),
+        "agentv.cost_usd": metrics.cost_usd,
+        "agentv.ttft_ms": metrics.ttft_ms,
     }
-    if has_content:
-        asked, answered = result.question, result.candidate_answer
-        attributes["gen_ai.input.messages"] = _message("user", asked) if asked else None
-        attributes["gen_ai.output.messages"] = _message("assistant", answered) if answered else None
-    tools = _tool_spans(result.trace or (), times, has_content)
-    start = min([times[0], *(tool.start for tool in tools)])
-    name = (kind.model if kind.is_model else None) or result.target
-    return SpanData(
-        f"{operation} {name}", start, times[1], _known(attributes), tools, error=result.error, is_client=True
-    )
+    if result.error is not None:
+        attributes["error.type"] = result.failure
+    attributes |= _usage(metrics.token_usage)
+    if has_content and result.question:
+        attributes["gen_ai.input.messages"] = _message("user", result.question)
+    if has_content and result.candidate_answer:
+        attributes["gen_ai.output.messages"] = _message("assistant", result.candidate_answer)
+    return _known(attributes)
 
 
 def _usage(usage: TokenUsage | None) -> dict[str, Any]:
@@ -106,73 +157,127 @@ def _usage(usage: TokenUsage | None) -> dict[str, Any]:
     }
 
 
-def _tool_spans(trace: Sequence[TraceEvent], times: tuple[int, int], has_content: bool) -> list[SpanData]:
-    """Return a span for each tool call. One without a time is where the one before it ended."""
+def _tool_spans(
+    trace: Sequence[TraceEvent],
+    start: int,
+    has_content: bool,
+) -> list[SpanData]:
+    """Return a span for each tool call. A call without a timestamp starts where the previous one ended."""
     results = {event.id: event for event in trace if event.type == "tool_result" and event.id}
     spans: list[SpanData] = []
-    now = times[0]
+    now = start
     for event in trace:
         if event.type != "tool_call":
             continue
         result = results.get(event.id or "")
-        metadata = event.metadata or {}
-        start = (_nanoseconds(event.timestamp) or now) + len(spans)  # those of one millisecond stay in their order
-        took = metadata.get("duration_ms")
-        end = _nanoseconds(result.timestamp) if result is not None else None
-        if isinstance(took, int | float):
-            end = start + int(took * 1e6)
-        now = max(end or start, start)
-        output = event.output if event.output is not None or result is None else result.output
-        attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": event.name or "unknown",
-            "gen_ai.tool.call.id": event.id,
-            "gen_ai.tool.call.arguments": _text(event.input) if has_content else None,
-            "gen_ai.tool.call.result": _text(output) if has_content else None,
-        }
-        is_error = metadata.get("is_error") is True or bool(result and (result.metadata or {}).get("is_error"))
-        error = str(metadata.get("error") or "the tool failed") if is_error else None
-        if is_error:
-            attributes["error.type"] = "tool"
-        spans.append(SpanData(f"execute_tool {event.name or 'unknown'}", start, now, _known(attributes), error=error))
+        # Timestamps are in milliseconds: one nanosecond per call keeps calls of the same millisecond in order.
+        began = (_nanoseconds(event.timestamp) or now) + len(spans)
+        ended = _tool_end(event, result, began)
+        now = max(ended or began, began)
+        spans.append(_tool_span(event, result, _Times(began, now), has_content))
     return spans
 
 
-def _evaluator_span(part: EvaluatorResult, start: int, end: int) -> SpanData:
-    """Return the span of an evaluator, with its score as an event; one that failed has given none."""
-    explanation = part.reasoning or "\n".join(part.misses) or "\n".join(part.hits)
-    found = {
-        "gen_ai.evaluation.name": part.name,
-        "gen_ai.evaluation.score.value": None if part.failed else float(part.score),
-        "gen_ai.evaluation.score.label": None if part.failed else part.verdict,
-        "gen_ai.evaluation.explanation": explanation or None,
-        "error.type": "judge" if part.failed else None,
+def _tool_end(event: TraceEvent, result: TraceEvent | None, start: int) -> int | None:
+    """Return the end of a tool call by its duration, otherwise by the time of its result. None if it is unknown."""
+    took = (event.metadata or {}).get("duration_ms")
+    if isinstance(took, int | float):
+        return start + int(took * 1e6)
+    if result is None:
+        return None
+    return _nanoseconds(result.timestamp)
+
+
+def _tool_span(
+    event: TraceEvent,
+    result: TraceEvent | None,
+    times: _Times,
+    has_content: bool,
+) -> SpanData:
+    name = event.name or "unknown"
+    attributes: dict[str, Any] = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": name,
+        "gen_ai.tool.call.id": event.id,
     }
-    attributes = {
+    if has_content:
+        output = event.output
+        if output is None and result is not None:
+            output = result.output
+        attributes["gen_ai.tool.call.arguments"] = _text(event.input)
+        attributes["gen_ai.tool.call.result"] = _text(output)
+    error = _tool_error(event, result)
+    if error is not None:
+        attributes["error.type"] = "tool"
+    return SpanData(
+        name=f"execute_tool {name}",
+        start=times.start,
+        end=times.end,
+        attributes=_known(attributes),
+        error=error,
+    )
+
+
+def _tool_error(event: TraceEvent, result: TraceEvent | None) -> str | None:
+    """Return the error of a tool call that failed according to its own metadata or that of its result."""
+    metadata = event.metadata or {}
+    is_error = metadata.get("is_error") is True
+    if result is not None and (result.metadata or {}).get("is_error"):
+        is_error = True
+    if not is_error:
+        return None
+    return str(metadata.get("error") or "the tool failed")
+
+
+def _evaluator_span(part: EvaluatorResult, times: _Times) -> SpanData:
+    """Return the span of an evaluator, with its score as an event. A failed evaluator has no score."""
+    explanation = part.reasoning or "\n".join(part.misses) or "\n".join(part.hits)
+    attributes: dict[str, Any] = {
         "agentv.evaluator.name": part.name,
         "agentv.evaluator.type": part.type,
         "agentv.evaluator.weight": float(part.weight),
-        "error.type": "judge" if part.failed else None,
     }
-    error = (explanation or "the evaluator failed") if part.failed else None
-    events = [(EVALUATION, _known(found))]
-    return SpanData(f"evaluate {part.name}", start, end, _known(attributes), events=events, error=error)
+    evaluation: dict[str, Any] = {"gen_ai.evaluation.name": part.name}
+    error = None
+    if part.failed:
+        error = explanation or "the evaluator failed"
+        attributes["error.type"] = "judge"
+        evaluation["error.type"] = "judge"
+    else:
+        evaluation["gen_ai.evaluation.score.value"] = float(part.score)
+        evaluation["gen_ai.evaluation.score.label"] = part.verdict
+    evaluation["gen_ai.evaluation.explanation"] = explanation or None
+    return SpanData(
+        name=f"evaluate {part.name}",
+        start=times.start,
+        end=times.end,
+        attributes=_known(attributes),
+        events=[(EVALUATION, _known(evaluation))],
+        error=error,
+    )
 
 
 def _known(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are not None."""
     return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _message(role: str, text: str) -> str:
-    return _ENCODE([{"role": role, "parts": [{"type": "text", "content": text}]}]).decode()
+    """Return a message in the JSON form of the conventions."""
+    part = {"type": "text", "content": text}
+    messages = [{"role": role, "parts": [part]}]
+    return _ENCODE(messages).decode()
 
 
 def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else _ENCODE(value).decode()
+    """Return a value as text: JSON unless it is text already."""
+    if value is None or isinstance(value, str):
+        return value
+    return _ENCODE(value).decode()
 
 
 def _nanoseconds(timestamp: str | None) -> int | None:
-    """Return a moment as OpenTelemetry counts it; None if it is none."""
+    """Return an ISO 8601 timestamp as nanoseconds since 1970, or None if it is missing or invalid."""
     try:
         return int(datetime.fromisoformat(timestamp or "").timestamp() * 1e9)
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""A response -> its trace -> the summary of the trace."""
+"""Build the trace of a response, and the summary of a trace."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,39 +7,43 @@ from datetime import datetime
 from agentv.records import Json, ProviderResponse, TraceEvent, TraceSummary
 
 SIGNATURE = "thought_signature"
-"""What a vendor wants to be sent back with a call, and means nothing to anybody else."""
+"""An opaque value that Gemini expects back with a tool call. It is omitted from traces."""
 
 
 def build_trace(response: ProviderResponse) -> tuple[TraceEvent, ...] | None:
-    """Return the trace of a response, or one built from its tool calls; None if it has neither."""
+    """Return the trace of a response, or one built from its tool calls. Return None if it has neither."""
     if response.trace:
         return response.trace
-    calls = [call for message in response.output_messages or () for call in message.tool_calls or ()]
-    if not calls:
-        return response.trace
-    return tuple(
-        TraceEvent(
-            type="tool_call",
-            id=call.id,
-            name=call.tool,
-            input=call.input,
-            output=call.output,
-            timestamp=call.timestamp,
-            metadata=_shown(call.metadata),
-        )
-        for call in calls
-    )
+    events = []
+    for message in response.output_messages or ():
+        for call in message.tool_calls or ():
+            event = TraceEvent(
+                type="tool_call",
+                id=call.id,
+                name=call.tool,
+                input=call.input,
+                output=call.output,
+                timestamp=call.timestamp,
+                metadata=_without_signature(call.metadata),
+            )
+            events.append(event)
+    if not events:
+        return response.trace  # an empty trace means that nothing was done, None that nothing is known
+    return tuple(events)
 
 
-def _shown(metadata: Json | None) -> Json | None:
-    """Return what of a call's metadata says something to a reader."""
+def _without_signature(metadata: Json | None) -> Json | None:
     if metadata is None or SIGNATURE not in metadata:
         return metadata
-    return {name: value for name, value in metadata.items() if name != SIGNATURE} or None
+    rest = {name: value for name, value in metadata.items() if name != SIGNATURE}
+    return rest or None
 
 
-def summarize_trace(trace: Sequence[TraceEvent], response: ProviderResponse) -> TraceSummary:
-    """Return counts, durations and costs of a trace."""
+def summarize_trace(
+    trace: Sequence[TraceEvent],
+    response: ProviderResponse,
+) -> TraceSummary:
+    """Return the counts, durations and costs of a trace."""
     calls = Counter(event.name or "unknown" for event in trace if event.type == "tool_call")
     return TraceSummary(
         event_count=len(trace),
@@ -54,29 +58,41 @@ def summarize_trace(trace: Sequence[TraceEvent], response: ProviderResponse) -> 
 
 
 def _count_errors(trace: Sequence[TraceEvent]) -> int:
-    """Return how many events are errors, or say so in their metadata; a call and its result are one."""
-    marked = [event for event in trace if event.type != "error" and _metadata(event).get("is_error") is True]
-    tools = {event.id or number for number, event in enumerate(marked)}
-    return sum(event.type == "error" for event in trace) + len(tools)
+    """Return the number of error events and failed tools. A call and its result, with the same id, count once."""
+    errors = 0
+    failed_tools: set[str | int] = set()
+    for number, event in enumerate(trace):
+        if event.type == "error":
+            errors += 1
+        elif _metadata(event).get("is_error") is True:
+            failed_tools.add(event.id or number)
+    return errors + len(failed_tools)
 
 
 def _durations(trace: Sequence[TraceEvent]) -> dict[str, list[float]]:
-    """Return the milliseconds that each tool took.
+    """Return the durations of each tool in milliseconds.
 
-    They are the `duration_ms` in a call's metadata, or lie between the timestamps of a call and a result of one id.
+    A duration is the `duration_ms` in the metadata of a call, or the time between a call and the result with its id.
     """
-    calls: dict[str, TraceEvent] = {}
     found: dict[str, list[float]] = {}
+    timed_calls: dict[str, TraceEvent] = {}
     for event in trace:
-        if event.type == "tool_call":
-            took = _metadata(event).get("duration_ms")
-            if isinstance(took, int | float) and not isinstance(took, bool):
-                found.setdefault(event.name or "unknown", []).append(took)
-            elif event.id and event.timestamp:
-                calls[event.id] = event
+        if event.type != "tool_call":
+            continue
+        took = _metadata(event).get("duration_ms")
+        if isinstance(took, int | float) and not isinstance(took, bool):
+            found.setdefault(event.name or "unknown", []).append(took)
+        elif event.id and event.timestamp:
+            timed_calls[event.id] = event
+
     for event in trace:
-        call = calls.get(event.id or "") if event.type == "tool_result" else None
-        if call is not None and (took := milliseconds_between(call.timestamp, event.timestamp)) is not None:
+        if event.type != "tool_result":
+            continue
+        call = timed_calls.get(event.id or "")
+        if call is None:
+            continue
+        took = milliseconds_between(call.timestamp, event.timestamp)
+        if took is not None:
             found.setdefault(call.name or "unknown", []).append(took)
     return dict(sorted(found.items()))
 
@@ -86,9 +102,9 @@ def _metadata(event: TraceEvent) -> Json:
 
 
 def milliseconds_between(start: str | None, end: str | None) -> float | None:
-    """Return the milliseconds from one timestamp to another, if both are times."""
+    """Return the milliseconds from one timestamp to another, or None if one of them is invalid."""
     try:
         took = datetime.fromisoformat(end or "") - datetime.fromisoformat(start or "")
-    except (ValueError, TypeError):  # no times, or only one of them says in which zone
+    except (ValueError, TypeError):  # TypeError: only one of them has a time zone
         return None
     return round(took.total_seconds() * 1000, 3)
