@@ -67,6 +67,9 @@ class _Bridge:
         parent_id = ""
         if span.parent is not None:
             parent_id = f"{span.parent.span_id:016x}"
+        events = []
+        for event in span.events:
+            events.append((event.name, _plain(event.attributes)))
         take_local(
             Span(
                 trace_id=f"{span.context.trace_id:032x}",
@@ -76,7 +79,7 @@ class _Bridge:
                 start=span.start_time or 0,
                 end=span.end_time or 0,
                 attributes=_plain(span.attributes),
-                events=[(event.name, _plain(event.attributes)) for event in span.events],
+                events=events,
                 is_error=span.status.status_code.name == "ERROR",
                 error=span.status.description or "",
             )

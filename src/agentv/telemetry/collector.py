@@ -160,8 +160,9 @@ class CaseTraces:
         spans = attempt.spans()
         if not spans:
             return response
-        # In a thread, as 200,000 spans would block the event loop.
-        trace, usage = await asyncio.to_thread(lambda: (trace_of_spans(spans), usage_of_spans(spans)))
+        # In threads, as up to 200,000 spans would block the event loop.
+        trace = await asyncio.to_thread(trace_of_spans, spans)
+        usage = await asyncio.to_thread(usage_of_spans, spans)
         trace_complete: bool | None = False
         if is_complete:
             trace_complete = response.trace_complete

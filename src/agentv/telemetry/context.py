@@ -74,15 +74,17 @@ def with_variables(
     """Return an environment in which an OpenTelemetry SDK sends its spans to the collector."""
     if context is None:
         return environment
-    found = {name: value for name, value in environment.items() if name not in _REMOVED}
+    found = dict(environment)
+    for name in _REMOVED:
+        found.pop(name, None)
     # The collector is on loopback, which a proxy cannot reach.
     if any(environment.get(name) for name in _PROXIES):
         for name in _NO_PROXY:
             found[name] = _append(environment.get(name, b""), _LOOPBACK)
-    resource = _append(environment.get(b"OTEL_RESOURCE_ATTRIBUTES", b""), context.resource.encode())
+    resource = environment.get(b"OTEL_RESOURCE_ATTRIBUTES", b"")
     found[b"OTEL_EXPORTER_OTLP_ENDPOINT"] = os.fsencode(context.endpoint)
     found[b"OTEL_EXPORTER_OTLP_PROTOCOL"] = PROTOCOL.encode()
-    found[b"OTEL_RESOURCE_ATTRIBUTES"] = resource
+    found[b"OTEL_RESOURCE_ATTRIBUTES"] = _append(resource, context.resource.encode())
     found[b"TRACEPARENT"] = context.traceparent.encode()
     return found
 

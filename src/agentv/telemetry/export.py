@@ -66,7 +66,10 @@ class Exporter:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await run_in_thread(lambda: self._sdk.stop(FLUSH_SECONDS, self._is_hopeless, self._log.end))
+        def stop() -> None:
+            self._sdk.stop(FLUSH_SECONDS, self._is_hopeless, self._log.end)
+
+        await run_in_thread(stop)
         logging.getLogger("opentelemetry").removeHandler(self._log)
         self._warn_about_losses()
 
@@ -232,7 +235,8 @@ class _Sdk:
         """Record a span and its children as a trace with this id."""
         from opentelemetry.context import Context
 
-        self._own_ids.next = (int(trace_id, 16), int(case_span_id(trace_id), 16))
+        span_id = case_span_id(trace_id)
+        self._own_ids.next = (int(trace_id, 16), int(span_id, 16))
         self._record(span, Context())
 
     def _record(self, data: SpanData, context: Any, scored: Any = None) -> Any:
@@ -268,7 +272,13 @@ class _Sdk:
         span.end(data.end)
         return own_context
 
-    def _log(self, name: str, attributes: dict[str, Any], scored: Any, at: int) -> None:
+    def _log(
+        self,
+        name: str,
+        attributes: dict[str, Any],
+        scored: Any,
+        at: int,
+    ) -> None:
         """Record an event as a log record in the span of the call that was scored."""
         from opentelemetry._logs import LogRecord
 

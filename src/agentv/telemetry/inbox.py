@@ -141,9 +141,10 @@ class Inbox:
     def open(self, request: ProviderRequest, base: str) -> Attempt:
         """Return a new attempt. `base` is the address of the collector."""
         token = secrets.token_urlsafe(16)
-        attempt = Attempt(new_context(request, base, token))
+        context = new_context(request, base, token)
+        attempt = Attempt(context)
         self._by_token[token] = attempt
-        self._by_trace[attempt.context.trace_id] = attempt
+        self._by_trace[context.trace_id] = attempt
         return attempt
 
     def close(self, attempt: Attempt) -> None:
@@ -157,7 +158,14 @@ class Inbox:
         """Return whether an attempt has this endpoint."""
         return token in self._by_token
 
-    def take(self, token: str, signal: str, data: bytes, *, is_json: bool) -> int:
+    def take(
+        self,
+        token: str,
+        signal: str,
+        data: bytes,
+        *,
+        is_json: bool,
+    ) -> int:
         """Store the spans or events of a request. Return how many were rejected.
 
         Spans are assigned to the attempt that has their trace, otherwise to the attempt that has the endpoint.
@@ -194,8 +202,10 @@ def read_telemetry(
     try:
         document = _decode(signal, data, is_json=is_json)
         if signal == "traces":
-            return list(spans_of(document)), []
-        return [], list(log_events_of(document))
+            spans = list(spans_of(document))
+            return spans, []
+        events = list(log_events_of(document))
+        return [], events
     except (msgspec.DecodeError, ProtobufError, UnicodeError, RecursionError) as error:
         raise BadTelemetry(str(error)) from error
 

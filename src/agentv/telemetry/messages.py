@@ -51,13 +51,21 @@ def _calls(span: Span) -> Iterator[RequestedCall]:
     for message in _messages(span, "gen_ai.output.messages"):
         for part in dicts(message.get("parts")):
             if part.get("type") == "tool_call":
-                yield _call(part.get("id"), part.get("name"), part.get("arguments"))
+                yield _call(
+                    id_=part.get("id"),
+                    name=part.get("name"),
+                    input_=part.get("arguments"),
+                )
     for name, attributes in span.events:
         if name in ANSWER_EVENTS:
             yield from _calls_of_event(attributes)
     for fields in _openinference(span, "llm.output_messages."):
         if "function.name" in fields:
-            yield _call(fields.get("id"), fields["function.name"], fields.get("function.arguments"))
+            yield _call(
+                id_=fields.get("id"),
+                name=fields["function.name"],
+                input_=fields.get("function.arguments"),
+            )
 
 
 def _calls_of_event(attributes: Mapping[str, Any]) -> Iterator[RequestedCall]:
@@ -65,10 +73,15 @@ def _calls_of_event(attributes: Mapping[str, Any]) -> Iterator[RequestedCall]:
     message = json_value(attributes.get("message"))
     if not isinstance(message, dict):
         message = attributes
-    for call in dicts(json_value(message.get("tool_calls"))):
+    calls = json_value(message.get("tool_calls"))
+    for call in dicts(calls):
         function = call.get("function")
         if isinstance(function, dict):
-            yield _call(call.get("id"), function.get("name"), function.get("arguments"))
+            yield _call(
+                id_=call.get("id"),
+                name=function.get("name"),
+                input_=function.get("arguments"),
+            )
 
 
 def _results(span: Span) -> Iterator[tuple[str, Any]]:
@@ -77,7 +90,8 @@ def _results(span: Span) -> Iterator[tuple[str, Any]]:
         for part in dicts(message.get("parts")):
             call_id = part.get("id")
             if part.get("type") == "tool_call_response" and isinstance(call_id, str):
-                yield call_id, json_value(part.get("response", part.get("result")))
+                result = part.get("response", part.get("result"))
+                yield call_id, json_value(result)
     for name, attributes in span.events:
         call_id = attributes.get("id")
         if name == "gen_ai.tool.message" and isinstance(call_id, str):
@@ -98,10 +112,12 @@ def _call(id_: Any, name: Any, input_: Any) -> RequestedCall:
 
 def _messages(span: Span, name: str) -> Iterator[Mapping[str, Any]]:
     """Yield the messages in an attribute of a span, or of an event of the span."""
-    yield from dicts(json_value(span.attributes.get(name)))
+    messages = json_value(span.attributes.get(name))
+    yield from dicts(messages)
     for event, attributes in span.events:
         if event == OPERATION_DETAILS:
-            yield from dicts(json_value(attributes.get(name)))
+            messages = json_value(attributes.get(name))
+            yield from dicts(messages)
 
 
 def _openinference(span: Span, prefix: str) -> Iterator[dict[str, Any]]:
@@ -123,7 +139,9 @@ def _openinference(span: Span, prefix: str) -> Iterator[dict[str, Any]]:
 
 def json_value(text: Any) -> Any:
     """Decode a text that is a JSON object or array. Return any other value unchanged."""
-    if not isinstance(text, str) or not text.lstrip().startswith(("{", "[")):
+    if not isinstance(text, str):
+        return text
+    if not text.lstrip().startswith(("{", "[")):
         return text
     try:
         return msgspec.json.decode(text)

@@ -42,8 +42,8 @@ def _signed(raw: Any) -> int:
 
 
 def _double(raw: Any) -> float:
-    value: float
-    (value,) = struct.unpack("<d", struct.pack("<Q", raw))
+    data = struct.pack("<Q", raw)
+    value: float = struct.unpack("<d", data)[0]
     return value
 
 
@@ -52,17 +52,29 @@ def _list_of(name: str, message: "dict[int, _Field]") -> _Field:
 
 
 _VALUE: dict[int, _Field] = {}  # filled below, as values contain attributes and attributes contain values
-_ATTRIBUTE = {1: _Field("key", _text), 2: _Field("value", message=_VALUE)}
+_ATTRIBUTE = {
+    1: _Field("key", _text),
+    2: _Field("value", message=_VALUE),
+}
+_ARRAY = {1: _list_of("values", _VALUE)}
+_KEY_VALUE_LIST = {1: _list_of("values", _ATTRIBUTE)}
 _VALUE |= {
     1: _Field("stringValue", _text),
     2: _Field("boolValue", bool),
     3: _Field("intValue", _signed),
     4: _Field("doubleValue", _double),
-    5: _Field("arrayValue", message={1: _list_of("values", _VALUE)}),
-    6: _Field("kvlistValue", message={1: _list_of("values", _ATTRIBUTE)}),
+    5: _Field("arrayValue", message=_ARRAY),
+    6: _Field("kvlistValue", message=_KEY_VALUE_LIST),
 }
 _RESOURCE = {1: _list_of("attributes", _ATTRIBUTE)}
-_EVENT = {2: _Field("name", _text), 3: _list_of("attributes", _ATTRIBUTE)}
+_EVENT = {
+    2: _Field("name", _text),
+    3: _list_of("attributes", _ATTRIBUTE),
+}
+_STATUS = {
+    2: _Field("message", _text),
+    3: _Field("code", int),
+}
 _SPAN = {
     1: _Field("traceId", _hex),
     2: _Field("spanId", _hex),
@@ -72,7 +84,7 @@ _SPAN = {
     8: _Field("endTimeUnixNano", int),
     9: _list_of("attributes", _ATTRIBUTE),
     11: _list_of("events", _EVENT),
-    15: _Field("status", message={2: _Field("message", _text), 3: _Field("code", int)}),
+    15: _Field("status", message=_STATUS),
 }
 _LOG_RECORD = {
     1: _Field("timeUnixNano", int),

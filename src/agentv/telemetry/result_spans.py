@@ -64,7 +64,9 @@ def span_of_result(
     metrics = result.execution_metrics or ExecutionMetrics()
     start = answered - int((metrics.duration_ms or 0) * 1e6)
     call = _call_span(result, kind, _Times(start, answered), has_content)
-    evaluators = [_evaluator_span(part, _Times(answered, end)) for part in result.evaluator_results]
+    children = [call]
+    for part in result.evaluator_results:
+        children.append(_evaluator_span(part, _Times(answered, end)))
     attributes = {
         "test.suite.name": result.dataset,
         "test.suite.run.id": result.run_id,
@@ -88,7 +90,7 @@ def span_of_result(
         start=min(start, call.start),  # tool calls may begin before the measured duration of the call
         end=end,
         attributes=_known(attributes),
-        children=[call, *evaluators],
+        children=children,
         error=error,
     )
 
@@ -163,7 +165,10 @@ def _tool_spans(
     has_content: bool,
 ) -> list[SpanData]:
     """Return a span for each tool call. A call without a timestamp starts where the previous one ended."""
-    results = {event.id: event for event in trace if event.type == "tool_result" and event.id}
+    results: dict[str, TraceEvent] = {}
+    for event in trace:
+        if event.type == "tool_result" and event.id:
+            results[event.id] = event
     spans: list[SpanData] = []
     now = start
     for event in trace:
@@ -174,7 +179,8 @@ def _tool_spans(
         began = (_nanoseconds(event.timestamp) or now) + len(spans)
         ended = _tool_end(event, result, began)
         now = max(ended or began, began)
-        spans.append(_tool_span(event, result, _Times(began, now), has_content))
+        span = _tool_span(event, result, _Times(began, now), has_content)
+        spans.append(span)
     return spans
 
 
@@ -222,8 +228,9 @@ def _tool_error(event: TraceEvent, result: TraceEvent | None) -> str | None:
     """Return the error of a tool call that failed according to its own metadata or that of its result."""
     metadata = event.metadata or {}
     is_error = metadata.get("is_error") is True
-    if result is not None and (result.metadata or {}).get("is_error"):
-        is_error = True
+    if result is not None:
+        result_metadata = result.metadata or {}
+        is_error = is_error or bool(result_metadata.get("is_error"))
     if not is_error:
         return None
     return str(metadata.get("error") or "the tool failed")

@@ -37,7 +37,8 @@ class LogEvent(NamedTuple):
 def spans_of(document: Any) -> Iterator[Span]:
     """Yield the spans of an OTLP document in its JSON form. Skip invalid spans."""
     for resource in _dicts_at(document, "resourceSpans"):
-        resource_attributes = _attributes(_dict_at(resource, "resource").get("attributes"))
+        resource_fields = _dict_at(resource, "resource")
+        resource_attributes = _attributes(resource_fields.get("attributes"))
         # `instrumentationLibrarySpans` is the name of `scopeSpans` in old versions of OTLP.
         for key in ("scopeSpans", "instrumentationLibrarySpans"):
             for scope in _dicts_at(resource, key):
@@ -87,7 +88,8 @@ def add_log_events(spans: Iterable[Span], events: Iterable[LogEvent]) -> list[Sp
         if added is None:
             found.append(span)
         else:
-            found.append(span._replace(events=[*span.events, *added]))
+            all_events = [*span.events, *added]
+            found.append(span._replace(events=all_events))
     return found
 
 
@@ -96,6 +98,7 @@ def _span(raw: Json, resource_attributes: Mapping[str, Any]) -> Span:
     if CASE_ID in resource_attributes:
         attributes[CASE_ID] = resource_attributes[CASE_ID]
     status = _dict_at(raw, "status")
+    events = [_event(event) for event in _dicts_at(raw, "events")]
     return Span(
         trace_id=raw["traceId"].lower(),
         span_id=_id(raw.get("spanId")),
@@ -104,7 +107,7 @@ def _span(raw: Json, resource_attributes: Mapping[str, Any]) -> Span:
         start=_int(raw.get("startTimeUnixNano")),
         end=_int(raw.get("endTimeUnixNano")),
         attributes=attributes,
-        events=[_event(event) for event in _dicts_at(raw, "events")],
+        events=events,
         is_error=status.get("code") in (ERROR_STATUS, "STATUS_CODE_ERROR"),
         error=str(status.get("message") or ""),
     )

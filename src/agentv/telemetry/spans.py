@@ -165,19 +165,21 @@ def _event(span: Span, messages: ToolMessages, agent: str | None) -> TraceEvent 
 def _tool_event(span: Span, messages: ToolMessages, agent: str | None) -> TraceEvent:
     found = span.attributes
     call_id = str(found.get("gen_ai.tool.call.id") or found.get("tool_call.id") or span.span_id)
-    name = str(found.get("gen_ai.tool.name") or found.get("tool.name") or span.name)
-    input_ = json_value(_first(found, "gen_ai.tool.call.arguments", "tool.parameters", "input.value"))
+    name = found.get("gen_ai.tool.name") or found.get("tool.name") or span.name
+    arguments = _first(found, "gen_ai.tool.call.arguments", "tool.parameters", "input.value")
+    input_ = json_value(arguments)
     if input_ is None and call_id in messages.calls:
         requested, _ = messages.calls[call_id]
         input_ = requested.input
-    output = json_value(_first(found, "gen_ai.tool.call.result", "output.value"))
+    result = _first(found, "gen_ai.tool.call.result", "output.value")
+    output = json_value(result)
     if output is None:
         output = messages.results.get(call_id)
     return TraceEvent(
         type="tool_call",
         timestamp=_time(span.start),
         id=call_id,
-        name=name,
+        name=str(name),
         input=input_,
         output=output,
         metadata=_metadata(span, agent),
@@ -260,8 +262,12 @@ def _text(span: Span) -> str:
             if content:
                 return content
         if name == OPERATION_DETAILS:
-            return _last_text(json_value(attributes.get("gen_ai.output.messages")))
-    keys = [key for key in found if key.startswith("llm.output_messages.") and key.endswith(".message.content")]
+            messages = json_value(attributes.get("gen_ai.output.messages"))
+            return _last_text(messages)
+    keys = []
+    for key in found:
+        if key.startswith("llm.output_messages.") and key.endswith(".message.content"):
+            keys.append(key)
     if keys:
         return str(found[max(keys)])
     output = found.get("output.value")
@@ -283,7 +289,8 @@ def _event_content(attributes: Mapping[str, Any]) -> str:
 
 def _last_text(messages: Any) -> str:
     """Return the text of the last message that has one."""
-    for message in reversed(list(dicts(messages))):
+    found = list(dicts(messages))
+    for message in reversed(found):
         texts = []
         for part in dicts(message.get("parts")):
             if part.get("type") == "text" and "content" in part:

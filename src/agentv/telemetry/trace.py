@@ -35,7 +35,8 @@ def build_trace(response: ProviderResponse) -> tuple[TraceEvent, ...] | None:
 def _without_signature(metadata: Json | None) -> Json | None:
     if metadata is None or SIGNATURE not in metadata:
         return metadata
-    rest = {name: value for name, value in metadata.items() if name != SIGNATURE}
+    rest = dict(metadata)
+    del rest[SIGNATURE]
     return rest or None
 
 
@@ -44,7 +45,10 @@ def summarize_trace(
     response: ProviderResponse,
 ) -> TraceSummary:
     """Return the counts, durations and costs of a trace."""
-    calls = Counter(event.name or "unknown" for event in trace if event.type == "tool_call")
+    calls: Counter[str] = Counter()
+    for event in trace:
+        if event.type == "tool_call":
+            calls[event.name or "unknown"] += 1
     return TraceSummary(
         event_count=len(trace),
         tool_names=tuple(sorted(calls)),
@@ -81,7 +85,8 @@ def _durations(trace: Sequence[TraceEvent]) -> dict[str, list[float]]:
             continue
         took = _metadata(event).get("duration_ms")
         if isinstance(took, int | float) and not isinstance(took, bool):
-            found.setdefault(event.name or "unknown", []).append(took)
+            name = event.name or "unknown"
+            found.setdefault(name, []).append(took)
         elif event.id and event.timestamp:
             timed_calls[event.id] = event
 
@@ -93,7 +98,8 @@ def _durations(trace: Sequence[TraceEvent]) -> dict[str, list[float]]:
             continue
         took = milliseconds_between(call.timestamp, event.timestamp)
         if took is not None:
-            found.setdefault(call.name or "unknown", []).append(took)
+            name = call.name or "unknown"
+            found.setdefault(name, []).append(took)
     return dict(sorted(found.items()))
 
 
@@ -104,7 +110,8 @@ def _metadata(event: TraceEvent) -> Json:
 def milliseconds_between(start: str | None, end: str | None) -> float | None:
     """Return the milliseconds from one timestamp to another, or None if one of them is invalid."""
     try:
-        took = datetime.fromisoformat(end or "") - datetime.fromisoformat(start or "")
+        started = datetime.fromisoformat(start or "")
+        took = datetime.fromisoformat(end or "") - started
     except (ValueError, TypeError):  # TypeError: only one of them has a time zone
         return None
     return round(took.total_seconds() * 1000, 3)

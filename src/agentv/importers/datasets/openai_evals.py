@@ -27,10 +27,10 @@ class OpenAIEvals(Importer):
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
         for line in read_lines(source):
             tally.read += 1
-            is_sample = isinstance(line.value, dict) and ("input" in line.value or "ideal" in line.value)
-            if not is_sample:
+            sample = line.value
+            if not isinstance(sample, dict) or not {"input", "ideal"} & sample.keys():
                 raise _not_a_sample(line, source)
-            case = _case(line.value, tally.read)
+            case = _case(sample, tally.read)
             if isinstance(case, str):
                 tally.skip(case, line.where)
             else:

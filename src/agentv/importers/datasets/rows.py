@@ -14,7 +14,15 @@ from agentv.records import Json, Message
 FIELDS = {
     "id": ("id", "eval_id", "case_id"),
     "question": ("question", "input", "prompt", "query", "input_messages"),
-    "expected": ("expected", "answer", "ideal", "target", "expected_answer", "expected_output", "reference_answer"),
+    "expected": (
+        "expected",
+        "answer",
+        "ideal",
+        "target",
+        "expected_answer",
+        "expected_output",
+        "reference_answer",
+    ),
     "expected_outcome": ("expected_outcome", "outcome"),
     "description": ("description",),
     "conversation_id": ("conversation_id",),
@@ -59,17 +67,21 @@ def choose_columns(
             raise _no_such_column(column, names, path)
         given[NAMES[field]] = column
 
-    # A chosen column that is empty stays in `given`: the field then has no column, and none is looked for.
+    # An empty column stays in `given`: the user has chosen that the field has no column.
     found = _find_columns(names, set(given.values())) | given
-    fields = {field: found[field] for field in FIELDS if found.get(field)}
+    fields = {}
+    for field in FIELDS:
+        column = found.get(field, "")
+        if column:
+            fields[field] = column
     if "question" not in fields:
         raise _missing_column("question", "the question", names, path)
     if "expected" not in fields and "expected_outcome" not in fields:
         raise _missing_column("expected", "what is expected", names, path)
 
     used = set(fields.values())
-    others = tuple(name for name in names if name not in used)
-    return Columns(fields, others)
+    others = [name for name in names if name not in used]
+    return Columns(fields, tuple(others))
 
 
 def _find_columns(names: Sequence[str], taken: set[str]) -> dict[str, str]:

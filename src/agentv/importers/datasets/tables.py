@@ -29,7 +29,8 @@ class Csv(Importer):
 
     def delimiter(self, source: Path) -> str:
         """Return the delimiter of a source."""
-        return find_delimiter(take_sample(source).text) or ","
+        sample = take_sample(source)
+        return find_delimiter(sample.text) or ","
 
     def read(self, source: Path, tally: Tally) -> Iterator[Row]:
         reader = TableReader(source, self.delimiter(source), ImportFailure)

@@ -292,7 +292,7 @@ def _trace(sample: LoggedSample) -> Iterator[TraceEvent]:
     for message in sample.messages or ():
         match message:
             case {"role": "assistant"}:
-                text = _resolve(_text(message.get("content")), sample)
+                text = _message_text(message, sample)
                 if text.strip():
                     yield TraceEvent(type="message", text=text)
                 yield from _tool_calls(message)
@@ -324,7 +324,7 @@ def _tool_result(message: Json, sample: LoggedSample) -> TraceEvent:
         type="tool_result",
         id=_id(message.get("tool_call_id")),
         name=text_of(message.get("function") or "unknown"),
-        output=_resolve(_text(message.get("content")), sample),
+        output=_message_text(message, sample),
         metadata=metadata,
     )
 
@@ -342,7 +342,7 @@ def _question(sample: LoggedSample) -> str:
     messages = []
     for message in sample.input:
         if isinstance(message, dict) and message.get("role") in ROLES:
-            text = _resolve(_text(message.get("content")), sample)
+            text = _message_text(message, sample)
             messages.append(Message(role=message["role"], content=text))
     if not messages:
         return ""
@@ -350,8 +350,14 @@ def _question(sample: LoggedSample) -> str:
     return build_request(case, (), Files.INLINE).question
 
 
+def _message_text(message: Json, sample: LoggedSample) -> str:
+    """Return the text of a message, from the attachments if it is long."""
+    text = _text(message.get("content"))
+    return _resolve(text, sample)
+
+
 def _text(content: Any) -> str:
-    """Return the text of a message, without images and other parts."""
+    """Return the text in the content of a message, without images and other parts."""
     if isinstance(content, list):
         text_parts = [part for part in content if isinstance(part, dict) and "text" in part]
         content = plain_output(text_parts)
@@ -372,7 +378,10 @@ def _reference(target: Any) -> str | None:
     """Return the target as text, with one line per target if there are several."""
     if not isinstance(target, list):
         target = [target]
-    parts = [text_of(part) for part in target if part not in (None, "")]
+    parts = []
+    for part in target:
+        if part not in (None, ""):
+            parts.append(text_of(part))
     return "\n".join(parts) or None
 
 

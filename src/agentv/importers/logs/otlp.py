@@ -46,12 +46,14 @@ class Otlp(Importer):
 
         for trace_id, spans in traces.items():
             where = f"trace {trace_id}"
-            response = response_of_spans(add_log_events(spans, events.get(trace_id, ())))
+            complete_spans = add_log_events(spans, events.get(trace_id, ()))
+            response = response_of_spans(complete_spans)
             if not response.text and not response.trace:
                 tally.skip("no span is of a model, an agent or a tool", where)
                 continue
             id_ = self.options.id or _case_id(spans) or trace_id
-            yield Row(Answer(id=id_, response=response), where)
+            answer = Answer(id=id_, response=response)
+            yield Row(answer, where)
 
 
 def _case_id(spans: Sequence[Span]) -> str | None:

@@ -106,10 +106,10 @@ def _settings(type_: str, value: Any, assertion: Json) -> Json:
         name, limit = LIMITS[type_]
         return {"type": name, limit: assertion.get("threshold")}
     if type_ in RUBRICS:
-        rubrics = value
         if not isinstance(value, list):
-            rubrics = [value]
-        return {"type": "rubric", "rubrics": [_text(rubric) for rubric in rubrics]}
+            value = [value]
+        rubrics = [_text(rubric) for rubric in value]
+        return {"type": "rubric", "rubrics": rubrics}
     if type_ in CODE:
         raise NoCounterpart("it is code for promptfoo")
     raise NoCounterpart("agentv has no such evaluator")
@@ -160,14 +160,16 @@ def _schema(value: Any) -> Any:
 
 def _check(settings: Json) -> None:
     """Raise `NoCounterpart` if the evaluator does not accept the settings."""
-    own = {name: value for name, value in settings.items() if name not in ("type", "negate")}
-    evaluator = convert(own, evaluator_type(settings["type"]))
+    own = dict(settings)
+    type_ = own.pop("type")
+    own.pop("negate", None)
+    evaluator = convert(own, evaluator_type(type_))
     if isinstance(evaluator, list):
         first = evaluator[0]
         if not first.steps:
             raise NoCounterpart(first.message)
         raise NoCounterpart(f"{label(first.steps)}: {first.message}")
-    if settings["type"] in COMPILED:
+    if type_ in COMPILED:
         try:
             evaluator.open(_NO_CONTEXT)
         except ConfigError as error:

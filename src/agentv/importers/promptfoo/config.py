@@ -20,6 +20,7 @@ from agentv.importers.promptfoo.node import (
     read_node,
     read_text,
     referenced_suffix,
+    report,
 )
 from agentv.importers.promptfoo.templates import combinations, fill, fill_quietly, fill_variables
 from agentv.importers.promptfoo.tests import merged, tests_of
@@ -143,11 +144,12 @@ def _prompts(config: Node, tally: Tally) -> Iterator[Prompt]:
             node = item.at("raw" if "raw" in item.value else "id")
         text = node.value
         if not isinstance(text, str):
-            tally.remark("this prompt is no text, and is not imported", item.file, item.line)
+            report(tally, item, "this prompt is no text, and is not imported")
             continue
         names = _prompt_names(item) | {text}
         if _is_file(text, folder):
-            yield from _prompts_in_file(folder / text.removeprefix(FILE), names, item, tally)
+            path = folder / text.removeprefix(FILE)
+            yield from _prompts_in_file(path, names, item, tally)
         else:
             content = parse_messages(text, item.file) or text
             yield Prompt(content, names, item)
@@ -181,12 +183,12 @@ def _prompts_in_file(
     """Yield the prompts in a file. A text file may contain several."""
     suffix = referenced_suffix(path)
     if suffix in PROGRAMS:
-        tally.remark(f"the prompt {path.name!r} is made by a program, and is not imported", item.file, item.line)
+        report(tally, item, f"the prompt {path.name!r} is made by a program, and is not imported")
         return
     try:
         text = read_text(path)
     except AgentvError as error:
-        tally.remark(f"this prompt is not imported: {error}", item.file, item.line)
+        report(tally, item, f"this prompt is not imported: {error}")
         return
     parts = [text]
     if suffix not in DATA:
@@ -205,14 +207,20 @@ def _default_test(config: Node, tally: Tally) -> Node:
     try:
         return read_node(path)
     except AgentvError as error:
-        tally.remark(f"defaultTest is not imported: {error}", config.file, node.line)
+        report(tally, node, f"defaultTest is not imported: {error}")
         return Node(value=None, file=config.file)
 
 
 class _Test:
     """Converts a test, with what it inherits from the default test, to eval cases."""
 
-    def __init__(self, test: Node, default: Node, config: Node, tally: Tally):
+    def __init__(
+        self,
+        test: Node,
+        default: Node,
+        config: Node,
+        tally: Tally,
+    ):
         self._test = test
         self._default = default
         self._config = config
@@ -255,8 +263,7 @@ class _Test:
 
     def _remark(self, message: str, node: Node | None = None) -> None:
         """Report something at a node, or at the test itself."""
-        place = node or self._test
-        self._tally.remark(message, place.file, place.line)
+        report(self._tally, node or self._test, message)
 
     def _report_lost_fields(self) -> None:
         """Report the fields and options of the test that have no counterpart."""

@@ -9,7 +9,7 @@ from typing import Any
 from agentv.errors import AgentvError
 from agentv.formats.table import not_utf8
 from agentv.formats.yaml import Document, Steps, parse_yaml, read_bytes, read_yaml
-from agentv.importers.importer import ImportFailure
+from agentv.importers.importer import ImportFailure, Tally
 
 FILE = "file://"
 DATA = (".yaml", ".yml", ".json")
@@ -78,6 +78,11 @@ class Node:
         if isinstance(self.value, str) and self.value.startswith(FILE):
             return self.file.parent / self.value.removeprefix(FILE)
         return None
+
+
+def report(tally: Tally, node: Node, message: str) -> None:
+    """Record that a part of the source is lost, with the location of its node."""
+    tally.remark(message, node.file, node.line)
 
 
 def read_node(path: Path) -> Node:

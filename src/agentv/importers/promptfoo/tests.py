@@ -9,7 +9,7 @@ from pathlib import Path
 from agentv.errors import AgentvError
 from agentv.formats.table import TableReader, find_delimiter
 from agentv.importers.importer import ImportFailure, Tally
-from agentv.importers.promptfoo.node import DATA, FILE, Node, read_node
+from agentv.importers.promptfoo.node import DATA, FILE, Node, read_node, report
 from agentv.importers.sample import read_lines, take_sample
 from agentv.records import Json
 
@@ -44,13 +44,14 @@ def merged(base: Json, test: Json) -> Json:
 
 
 def _tests(node: Node, tally: Tally) -> Iterator[Node]:
+    """Yield the tests in a list, whose items are tests or paths of files with tests."""
     for item in node.items():
         if isinstance(item.value, dict) and "path" not in item.value:
             yield item
         elif isinstance(item.value, str):
             yield from _tests_in_files(item, item.value, tally)
         else:
-            tally.remark("these tests are made by a program, and are not imported", item.file, item.line)
+            report(tally, item, "these tests are made by a program, and are not imported")
 
 
 def _tests_in_files(item: Node, written: str, tally: Tally) -> Iterator[Node]:
@@ -58,12 +59,12 @@ def _tests_in_files(item: Node, written: str, tally: Tally) -> Iterator[Node]:
     pattern = str(item.file.parent / written.removeprefix(FILE))
     paths = sorted(glob.glob(pattern, recursive=True))
     if not paths:
-        tally.remark(f"the tests in {written!r} are not there, and are not imported", item.file, item.line)
+        report(tally, item, f"the tests in {written!r} are not there, and are not imported")
     for path in paths:
         try:
             yield from _tests_in_file(Path(path), item, tally)
         except AgentvError as error:
-            tally.remark(f"the tests in {written!r} are not imported: {error}", item.file, item.line)
+            report(tally, item, f"the tests in {written!r} are not imported: {error}")
 
 
 def _tests_in_file(path: Path, item: Node, tally: Tally) -> Iterator[Node]:
@@ -76,11 +77,12 @@ def _tests_in_file(path: Path, item: Node, tally: Tally) -> Iterator[Node]:
     elif suffix in (".csv", ".tsv"):
         yield from _tests_in_table(path)
     else:
-        tally.remark(f"the tests in {path.name!r} are not read, and are not imported", item.file, item.line)
+        report(tally, item, f"the tests in {path.name!r} are not read, and are not imported")
 
 
 def _tests_in_table(path: Path) -> Iterator[Node]:
-    delimiter = find_delimiter(take_sample(path).text) or ","
+    sample = take_sample(path)
+    delimiter = find_delimiter(sample.text) or ","
     reader = TableReader(path, delimiter, ImportFailure)
     for cells, line in reader.rows():
         row = dict(zip(reader.names, cells, strict=False))
@@ -119,6 +121,7 @@ def _test_of_row(row: dict[str, str]) -> Json:
     if metric:
         for assertion in test["assert"]:
             assertion["metric"] = metric
+    # Without empty fields, which would override those of the default test.
     return {name: value for name, value in test.items() if value}
 
 

@@ -88,7 +88,13 @@ class Session:
         _insert(self.messages, self._message_times, message, at)
         _insert(self.trace, self._event_times, event, at)
 
-    def call(self, tool: str, input_: Any, id_: Any, at: str | None) -> None:
+    def call(
+        self,
+        tool: str,
+        input_: Any,
+        id_: Any,
+        at: str | None,
+    ) -> None:
         """Add a tool call. A call whose id is known already only updates the input."""
         if isinstance(id_, str) and id_ in self._calls:
             self._calls[id_]["input"] = input_
@@ -102,7 +108,8 @@ class Session:
             call["id"] = id_
             event["id"] = id_
             self._calls[id_] = call
-        self._add({"role": "assistant", "tool_calls": [call]}, event, at)
+        message = {"role": "assistant", "tool_calls": [call]}
+        self._add(message, event, at)
 
     def result(
         self,
@@ -239,7 +246,8 @@ class Stream:
 
     def answer(self, id_: str) -> Answer:
         """Return the whole stream as an answer."""
-        return Answer(id=id_, response=self._transcript.response(self._milliseconds))
+        response = self._transcript.response(self._milliseconds)
+        return Answer(id=id_, response=response)
 
 
 def answer_of(
@@ -272,7 +280,12 @@ def _event(type_: str, at: str | None, **fields: Any) -> Json:
     return event
 
 
-def _insert(items: list[Json], times: list[str], item: Json, at: str | None) -> None:
+def _insert(
+    items: list[Json],
+    times: list[str],
+    item: Json,
+    at: str | None,
+) -> None:
     """Insert an item after all that are not later. An item without a time goes to the end."""
     if at:
         time = at
@@ -305,9 +318,11 @@ def timestamp(record: Json) -> str | None:
 
 def plain_output(content: Any) -> Any:
     """Return the output of a tool. If it consists of text parts only, return the text."""
-    if isinstance(content, list) and content and all(_is_text(part) for part in content):
-        return "\n".join(part["text"] for part in content)
-    return content
+    if not isinstance(content, list) or not content:
+        return content
+    if not all(_is_text(part) for part in content):
+        return content
+    return "\n".join(part["text"] for part in content)
 
 
 def _is_text(part: Any) -> bool:
