@@ -72,7 +72,8 @@ class Attempt:
     def spans(self) -> list[Span]:
         """Return the spans that have arrived, including the events that were sent as log records."""
         with self._lock:
-            return add_log_events(self._spans.values(), self._events)
+            spans = self._spans.values()
+            return add_log_events(spans, self._events)
 
     @property
     def is_complete(self) -> bool:

@@ -187,7 +187,8 @@ def _tool_event(span: Span, messages: ToolMessages, agent: str | None) -> TraceE
 
 
 def _metadata(span: Span, agent: str | None) -> Json:
-    metadata: Json = {"duration_ms": (span.end - span.start) / 1e6}
+    duration = span.end - span.start
+    metadata: Json = {"duration_ms": duration / 1e6}
     if span.is_error:
         metadata["is_error"] = True
         if span.error:
@@ -327,8 +328,9 @@ def _add_tokens(sums: dict[str, int], span: Span) -> None:
     """Add the token counts that a span reports."""
     for name, keys in _TOKENS.items():
         value = _first(span.attributes, *keys)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if math.isfinite(value):
             sums[name] = sums.get(name, 0) + int(value)
 
 
