@@ -1,4 +1,4 @@
-"""The path in a file block -> the file, and its text or what kind of image it is."""
+"""Resolve the path in a file block, and read the file's text or detect its media type."""
 
 import os
 from pathlib import Path
@@ -10,54 +10,83 @@ from agentv.system.folders import project_root
 
 IMAGES_AND_PDFS = "PNG, JPEG, GIF, WebP, PDF"
 MEDIA_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
-_STARTS = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-)
+MAX_PATH_BYTES = 4000
+_SIGNATURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"%PDF-": "application/pdf",
+}
+"""The media type of a file by its first bytes. WebP is not listed: its signature is not contiguous."""
 
 
 def find_attachment(value: str, eval_file: EvalFile) -> Path:
-    """Return the file that a block names, relative to the eval file, to the project's root or to the current folder.
+    """Return the path of the file that a block names.
 
-    Raise `AttachmentError` if there is none, if it is not a file, or if it is outside the repo.
+    The path is resolved against the eval file's folder, then the project root, then the current folder. Raise
+    `AttachmentError` if the file does not exist, is not a regular file, or is outside the repository.
     """
     if "\0" in value:
         raise AttachmentError("a file's path cannot hold a NUL character")
-    if len(value.encode()) > 4000:
-        raise AttachmentError(f"no such file: {value[:40]}…", hint="the path is too long; text goes into a text block")
-    beside = Path(os.path.abspath(eval_file.path)).parent
-    path = Path(os.path.normpath(beside / value))
+    if len(value.encode()) > MAX_PATH_BYTES:
+        raise AttachmentError(
+            f"no such file: {value[:40]}…",
+            hint="the path is too long; text goes into a text block",
+        )
+    folder = Path(os.path.abspath(eval_file.path)).parent
+    path = Path(os.path.normpath(folder / value))
     if not os.path.lexists(path):
-        path = _find_elsewhere(value, beside)
-    try:
-        real = path.resolve(strict=True)
-    except (OSError, RuntimeError) as problem:
-        raise AttachmentError(f"not a file that can be read: {value}", hint=_reason(problem)) from problem
-    if eval_file.root and not real.is_relative_to(eval_file.root.resolve()):
-        raise AttachmentError(f"outside the repo: {value}", hint=f"copy it to a place under {eval_file.root}")
-    if real.is_dir():
-        raise AttachmentError(f"a folder, not a file: {value}", hint="name each file in a block of its own")
-    if not real.is_file():
-        raise AttachmentError(f"not a regular file: {value}", hint="a pipe or a device cannot go into a prompt")
+        path = _find_elsewhere(value, folder)
+    _check_attachment(value, path, eval_file.root)
     return path
 
 
 def _find_elsewhere(value: str, folder: Path) -> Path:
-    """Return the file in the project's root or in the current folder; raise `AttachmentError` if there is none."""
+    """Return the file in the project root or in the current folder; raise `AttachmentError` if there is none."""
+    folders = [folder]
     root = project_root(folder)
-    paths = [Path(os.path.normpath(place / value)) for place in (folder, *([root] if root else []), Path.cwd())]
-    path = next((path for path in paths if os.path.lexists(path)), None)
-    if path is None:
-        places = ", ".join(dict.fromkeys(str(path.parent) for path in paths))
-        raise AttachmentError(f"no such file: {value}", hint=f"looked in {places}")
-    return path
+    if root:
+        folders.append(root)
+    folders.append(Path.cwd())
+
+    paths = []
+    for searched in folders:
+        path = Path(os.path.normpath(searched / value))
+        if os.path.lexists(path):
+            return path
+        paths.append(path)
+    parents = dict.fromkeys(str(path.parent) for path in paths)
+    places = ", ".join(parents)
+    raise AttachmentError(f"no such file: {value}", hint=f"looked in {places}")
+
+
+def _check_attachment(value: str, path: Path, root: Path | None) -> None:
+    """Raise `AttachmentError` unless the path leads to a regular file in the repository."""
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError) as problem:
+        raise AttachmentError(f"not a file that can be read: {value}", hint=_reason(problem)) from problem
+    if root and not real.is_relative_to(root.resolve()):
+        raise AttachmentError(f"outside the repo: {value}", hint=f"copy it to a place under {root}")
+    if real.is_dir():
+        raise AttachmentError(f"a folder, not a file: {value}", hint="name each file in a block of its own")
+    if not real.is_file():
+        raise AttachmentError(f"not a regular file: {value}", hint="a pipe or a device cannot go into a prompt")
+
+
+def _reason(problem: OSError | RuntimeError) -> str:
+    # Path.resolve() raises RuntimeError for a symlink loop before Python 3.13, and OSError since.
+    if isinstance(problem, RuntimeError):
+        return "its symbolic links lead in a circle"
+    reason = problem.strerror or ""
+    if "symbolic links" in reason:
+        return "its symbolic links lead in a circle"
+    return reason or str(problem)
 
 
 def read_attachment(value: str, path: Path) -> str:
-    """Return the text of an attached file; raise `AttachmentError` if it cannot be read, or is not UTF-8."""
+    """Return the text of an attached file; raise `AttachmentError` if it cannot be read or is not UTF-8."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -69,25 +98,27 @@ def read_attachment(value: str, path: Path) -> str:
 
 
 def media_type(value: str, path: Path) -> str | None:
-    """Return what kind of image or PDF a file is, by how it begins; None if it is none.
+    """Return the media type of an image or PDF, detected from the content, or None for any other file.
 
-    Raise `AttachmentError` if it only has the name of one: what is in it would make no sense as text.
+    Raise `AttachmentError` if the file has the extension of an image or PDF but the content of neither: it would not
+    make sense as text.
     """
     try:
         with path.open("rb") as file:
             start = file.read(16)
     except OSError:
-        return None  # which is told by who reads it
-    found = next((type_ for sign, type_ in _STARTS if start.startswith(sign)), None)
-    if found is None and start.startswith(b"RIFF") and start[8:12] == b"WEBP":
-        found = "image/webp"
+        return None  # reported when the file is read as text
+    found = _detect_media_type(start)
     if found is None and path.suffix.lower() in MEDIA_SUFFIXES:
         hint = f"its content is not that of any of these: {IMAGES_AND_PDFS}"
         raise AttachmentError(f"not an image or a PDF, whatever its name says: {value}", hint=hint)
     return found
 
 
-def _reason(problem: OSError | RuntimeError) -> str:
-    if isinstance(problem, RuntimeError) or "symbolic links" in (problem.strerror or ""):
-        return "its symbolic links lead in a circle"
-    return problem.strerror or str(problem)
+def _detect_media_type(start: bytes) -> str | None:
+    for signature, type_ in _SIGNATURES.items():
+        if start.startswith(signature):
+            return type_
+    if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
+        return "image/webp"
+    return None

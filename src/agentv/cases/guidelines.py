@@ -1,4 +1,4 @@
-"""The project's config file, `.agentv/config.yaml` or `.agentv.yaml`, at or above an eval file."""
+"""Read the project's config file: the nearest `.agentv/config.yaml` or `.agentv.yaml` at or above an eval file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -32,25 +32,34 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_config(folder: Path) -> Config:
-    """Return the config of the eval files in `folder`; raise `ConfigError` if it cannot be used."""
+    """Return the config for the eval files in `folder`; raise `ConfigError` if it is invalid."""
     path = first_file(folders_upward(folder), CONFIG_NAMES)
     if path is None:
         return Config()
     config, problems = read_record(path, Config, ConfigError)
     if config is None:
         raise ConfigError.of(problems[0])
-    if config.prices is not None:
-        config = msgspec.structs.replace(config, prices=str(path.parent / Path(config.prices).expanduser()))
-    return config
+    if config.prices is None:
+        return config
+    # A relative path is resolved against the folder of the config file.
+    prices = path.parent / Path(config.prices).expanduser()
+    return msgspec.structs.replace(config, prices=str(prices))
 
 
 def guideline_patterns(folder: Path) -> tuple[str, ...]:
-    """Return the patterns of guideline files for the eval files in a folder; raise `ConfigError` if they are wrong."""
+    """Return the glob patterns of guideline files for the eval files in `folder`.
+
+    Raise `ConfigError` if the config is invalid.
+    """
     patterns = read_config(folder).guideline_patterns
-    return GUIDELINE_PATTERNS if patterns is None else patterns
+    if patterns is None:
+        return GUIDELINE_PATTERNS
+    return patterns
 
 
 def prices_file(folder: Path) -> Path | None:
-    """Return the price list of the eval files in a folder, if their config names one."""
+    """Return the price list for the eval files in `folder`, or None if their config names none."""
     path = read_config(folder).prices
-    return Path(path) if path is not None else None
+    if path is None:
+        return None
+    return Path(path)

@@ -1,12 +1,13 @@
-"""EvalCase -> ProviderRequest.
+"""Build the provider request of an eval case.
 
-Files are read here, when the case runs, and not when it is loaded. The content of a guideline file goes to
-`guidelines`; a marker takes its place in the message. Images and PDFs are only named: who sends them reads them.
+Attached files are read here, when the case runs, and not when it is loaded. The content of a guideline file goes to
+`guidelines`, and a marker replaces it in the message. Images and PDFs are passed by path: the provider reads them.
 """
 
 import enum
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -18,34 +19,51 @@ from agentv.errors import AttachmentError
 from agentv.records import EvalCase, EvalFile, FileBlock, Media, Message, ProviderRequest, TextBlock
 
 GUIDELINES_HEADING = "[[ ## Guidelines ## ]]"
+Block = TextBlock | FileBlock
 
 
 class Files(enum.Enum):
-    """What goes into a prompt for a file: its content, or its path for a target that reads files itself."""
+    """How a prompt contains a file: its content, or its path for a target that reads files itself."""
 
     INLINE = "inline"
     REFERENCE = "reference"
 
 
 class _Turn(NamedTuple):
-    """A message as text; `visible` is False if it is empty, or only attaches guidelines."""
+    """A message rendered as text."""
 
     message: Message
     text: str
-    visible: bool
-    blocks: tuple[TextBlock | FileBlock, ...] = ()
-    """The message with its images and PDFs in their places, if it has any."""
+    is_visible: bool
+    """False if the message is empty, or only attaches guidelines."""
+    blocks: tuple[Block, ...] = ()
+    """The message with its images and PDFs in their positions; empty if it has none."""
 
 
-def build_request(case: EvalCase, guideline_patterns: Sequence[str], files: Files) -> ProviderRequest:
-    """Return what is sent to a target for a case; raise `AttachmentError` if a file cannot be read."""
-    if (text := _single_text(case.input_messages)) is not None:  # most cases are this simple
-        return ProviderRequest(eval_id=case.id, question=text, dataset=case.dataset, chat_prompt=case.input_messages)
+def build_request(
+    case: EvalCase,
+    guideline_patterns: Sequence[str],
+    files: Files,
+) -> ProviderRequest:
+    """Return the request that is sent to a target for a case; raise `AttachmentError` if a file cannot be read."""
+    text = _single_text(case.input_messages)
+    if text is not None:  # fast path: most cases are one message of plain text
+        return ProviderRequest(
+            eval_id=case.id,
+            dataset=case.dataset,
+            question=text,
+            chat_prompt=case.input_messages,
+        )
     renderer = _Renderer(case.file, guideline_patterns, files)
     try:
         turns = [renderer.turn(message) for message in case.input_messages]
     except AttachmentError as error:
-        raise AttachmentError(error.message, file=case.file.path, line=case.line, hint=error.hint) from error
+        raise AttachmentError(
+            error.message,
+            file=case.file.path,
+            line=case.line,
+            hint=error.hint,
+        ) from error
     guidelines = renderer.guidelines()
     return ProviderRequest(
         eval_id=case.id,
@@ -60,129 +78,198 @@ def build_request(case: EvalCase, guideline_patterns: Sequence[str], files: File
 
 
 def _single_text(messages: Sequence[Message]) -> str | None:
-    """Return the text of a conversation that is one message of plain text, else None."""
-    message = messages[0]
-    if len(messages) > 1 or message.tool_calls or message.role not in ("user", "system"):
+    """Return the text of a conversation that is a single message of plain text, else None."""
+    if len(messages) > 1:
         return None
-    return message.content if isinstance(message.content, str) and message.content.strip() else None
+    message = messages[0]
+    if message.tool_calls or message.role not in ("user", "system"):
+        return None
+    content = message.content
+    if isinstance(content, str) and content.strip():
+        return content
+    return None
 
 
-def is_guideline(value: str, path: Path, eval_file: EvalFile, patterns: Sequence[str]) -> bool:
-    """Return whether a file is a guideline, by its path as written or by its path from the repo's root."""
+def is_guideline(
+    value: str,
+    path: Path,
+    eval_file: EvalFile,
+    patterns: Sequence[str],
+) -> bool:
+    """Return whether a file is a guideline, by its path as written or by its path from the repository root."""
+    names = [value.removeprefix("./")]
     root = eval_file.root
-    names = [value, path.relative_to(root).as_posix()] if root and path.is_relative_to(root) else [value]
-    return any(_glob(pattern).fullmatch(name.removeprefix("./")) for pattern in patterns for name in names)
+    if root and path.is_relative_to(root):
+        names.append(path.relative_to(root).as_posix())
+    for pattern in patterns:
+        expression = _glob(pattern)
+        if any(expression.fullmatch(name) for name in names):
+            return True
+    return False
 
 
+@dataclass
 class _Renderer:
-    """Turns messages into text, and collects the files that they attach, each once."""
+    """Render messages as text, and collect the files that they attach, each once."""
 
-    def __init__(self, eval_file: EvalFile, patterns: Sequence[str], files: Files):
-        self._eval_file, self._patterns, self._files = eval_file, patterns, files
-        self.input_files: dict[Path, None] = {}
-        self.media: dict[str, Media] = {}
-        self.guideline_files: dict[Path, str] = {}
+    eval_file: EvalFile
+    patterns: Sequence[str]
+    files: Files
+    input_files: dict[Path, None] = field(default_factory=dict)
+    media: dict[str, Media] = field(default_factory=dict)
+    """The images and PDFs by their paths as written."""
+    guideline_files: dict[Path, str] = field(default_factory=dict)
+    """The content of each guideline file."""
 
     def turn(self, message: Message) -> _Turn:
-        parts, visible = [], bool(message.tool_calls)
-        blocks: list[TextBlock | FileBlock] = []
+        texts: list[str] = []
+        blocks: list[Block] = []
+        has_media = False
+        is_visible = bool(message.tool_calls)
         for block in _blocks(message):
             if isinstance(block, TextBlock):
-                text, is_shown = block.value, bool(block.value.strip())
+                text = block.value
+                is_shown = bool(text.strip())
             else:
-                text, is_shown = self._file(block.value)
-            parts.append(text)
-            visible = visible or is_shown
-            blocks.append(block if isinstance(block, FileBlock) and block.value in self.media else TextBlock(text))
-        has_media = any(isinstance(block, FileBlock) for block in blocks)
-        text = "\n".join(part for part in parts if part)
-        return _Turn(message, text, visible, _joined(blocks) if has_media else ())
+                text, is_shown = self._render_file(block.value)
+            if is_shown:
+                is_visible = True
+            if text:
+                texts.append(text)
+            if isinstance(block, FileBlock) and block.value in self.media:
+                has_media = True
+                blocks.append(block)
+            else:
+                blocks.append(TextBlock(text))
+        turn = _Turn(message, "\n".join(texts), is_visible)
+        if has_media:
+            return turn._replace(blocks=_join_texts(blocks))
+        return turn
 
     def guidelines(self) -> str:
-        """Return the content of the guideline files; if there are several, each under its name."""
+        """Return the content of the guideline files; with more than one, each under its name."""
         if len(self.guideline_files) == 1:
             return next(iter(self.guideline_files.values()))
-        return "\n\n".join(f"=== {path.name} ===\n{text}" for path, text in self.guideline_files.items())
+        parts = [f"=== {path.name} ===\n{text}" for path, text in self.guideline_files.items()]
+        return "\n\n".join(parts)
 
-    def _file(self, value: str) -> tuple[str, bool]:
+    def _render_file(self, value: str) -> tuple[str, bool]:
         """Return the text for a file block, and whether it makes the message visible."""
-        path = find_attachment(value, self._eval_file)
+        path = find_attachment(value, self.eval_file)
         name = value.replace('"', "&quot;")
-        if self._files is Files.INLINE and (kind := media_type(value, path)) is not None:
-            self.input_files[path] = None
-            self.media[value] = Media(value=value, path=path, type=kind)
-            return f'<file: path="{name}">', True
-        if is_guideline(value, path, self._eval_file, self._patterns):
+        reference = f'<file: path="{name}">'
+        if self.files is Files.INLINE:
+            type_ = media_type(value, path)
+            if type_ is not None:
+                self.input_files[path] = None
+                self.media[value] = Media(value=value, path=path, type=type_)
+                return reference, True
+        if is_guideline(value, path, self.eval_file, self.patterns):
             if path not in self.guideline_files:
                 self.guideline_files[path] = read_attachment(value, path)
             return f"<Attached: {value}>", False
         self.input_files[path] = None
-        if self._files is Files.REFERENCE:
-            return f'<file: path="{name}">', True
-        return f'<file path="{name}">\n{read_attachment(value, path)}\n</file>', True
+        if self.files is Files.REFERENCE:
+            return reference, True
+        content = read_attachment(value, path)
+        return f'<file path="{name}">\n{content}\n</file>', True
 
 
-def _joined(blocks: Sequence[TextBlock | FileBlock]) -> tuple[TextBlock | FileBlock, ...]:
-    """Return the blocks with texts in a row as one; those that are empty are left out."""
-    joined: list[TextBlock | FileBlock] = []
+def _join_texts(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Return the blocks with adjacent texts joined into one and empty texts removed."""
+    joined: list[Block] = []
     for block in blocks:
-        last = joined[-1] if joined else None
-        if isinstance(block, TextBlock) and isinstance(last, TextBlock):
-            joined[-1] = TextBlock(f"{last.value}\n{block.value}" if block.value else last.value)
-        elif isinstance(block, FileBlock) or block.value:
-            joined.append(block)
+        if isinstance(block, TextBlock) and not block.value:
+            continue
+        if isinstance(block, TextBlock) and joined:
+            last = joined[-1]
+            if isinstance(last, TextBlock):
+                joined[-1] = TextBlock(f"{last.value}\n{block.value}")
+                continue
+        joined.append(block)
     return tuple(joined)
 
 
-def _blocks(message: Message) -> Sequence[TextBlock | FileBlock]:
+def _blocks(message: Message) -> Sequence[Block]:
     match message.content:
         case None:
             return ()
         case str(text):
             return (TextBlock(text),)
         case dict(structured):
-            return (TextBlock(msgspec.json.format(msgspec.json.encode(structured), indent=2).decode()),)
+            encoded = msgspec.json.encode(structured)
+            indented = msgspec.json.format(encoded, indent=2)
+            return (TextBlock(indented.decode()),)
         case blocks:
             return blocks
 
 
 def _question(turns: Sequence[_Turn]) -> str:
     """Return the prompt as one text: that of a single message, or all turns under the names of their roles."""
-    visible = [turn for turn in turns if turn.visible]
-    if len(visible) <= 1 and all(turn.message.role in ("system", "user") for turn in turns):
-        return "\n\n".join(text for turn in visible or turns if (text := _with_calls(turn)))
-    parts = ((turn.message.role, _with_calls(turn)) for turn in turns)
-    return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in parts if text.strip())
+    visible = [turn for turn in turns if turn.is_visible]
+    roles = {turn.message.role for turn in turns}
+    if len(visible) <= 1 and roles <= {"system", "user"}:
+        texts = [_text_with_calls(turn) for turn in visible or turns]
+        return "\n\n".join(filter(None, texts))
+    parts = []
+    for turn in turns:
+        text = _text_with_calls(turn)
+        if text.strip():
+            parts.append(f"@[{turn.message.role.capitalize()}]:\n{text}")
+    return "\n\n".join(parts)
 
 
-def _with_calls(turn: _Turn) -> str:
-    calls = [msgspec.json.encode(call).decode() for call in turn.message.tool_calls or ()]
-    return "\n".join(filter(None, [turn.text, *calls]))
+def _text_with_calls(turn: _Turn) -> str:
+    """Return the text of a turn, followed by its tool calls as JSON."""
+    parts = []
+    if turn.text:
+        parts.append(turn.text)
+    for call in turn.message.tool_calls or ():
+        encoded = msgspec.json.encode(call)
+        parts.append(encoded.decode())
+    return "\n".join(parts)
 
 
 def _chat_prompt(turns: Sequence[_Turn], guidelines: str) -> tuple[Message, ...]:
     """Return the messages for a language model, with the guidelines in the first system message."""
-    visible = (turn for turn in turns if turn.visible)
-    chat = [msgspec.structs.replace(turn.message, content=turn.blocks or turn.text) for turn in visible]
+    chat = []
+    for turn in turns:
+        if turn.is_visible:
+            message = msgspec.structs.replace(turn.message, content=turn.blocks or turn.text)
+            chat.append(message)
     if not guidelines:
         return tuple(chat)
-    block = f"{GUIDELINES_HEADING}\n\n{guidelines}"
+    section = f"{GUIDELINES_HEADING}\n\n{guidelines}"
     for index, message in enumerate(chat):
         if message.role == "system":
-            content = message.content
-            content = (*content, TextBlock(block)) if isinstance(content, tuple) else f"{content}\n\n{block}"
-            chat[index] = msgspec.structs.replace(message, content=content)
+            chat[index] = _append_text(message, section)
             return tuple(chat)
-    return (Message(role="system", content=block), *chat)
+    return (Message(role="system", content=section), *chat)
 
 
-_WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+def _append_text(message: Message, text: str) -> Message:
+    content = message.content
+    if isinstance(content, tuple):
+        blocks = (*content, TextBlock(text))
+        return msgspec.structs.replace(message, content=blocks)
+    return msgspec.structs.replace(message, content=f"{content}\n\n{text}")
+
+
+_WILDCARDS = {
+    "**/": "(?:.*/)?",
+    "**": ".*",
+    "*": "[^/]*",
+    "?": "[^/]",
+}
 
 
 @cache
 def _glob(pattern: str) -> re.Pattern[str]:
     """Return a glob as a regular expression. `**` crosses folders; a glob without a slash matches in any folder."""
     pattern = pattern.removeprefix("./")
-    anywhere = "" if "/" in pattern else "(?:.*/)?"
-    parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
-    return re.compile(anywhere + "".join(_WILDCARDS.get(part) or re.escape(part) for part in parts), re.DOTALL)
+    expression = ""
+    if "/" not in pattern:
+        expression = "(?:.*/)?"
+    for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern):
+        expression += _WILDCARDS.get(part) or re.escape(part)
+    return re.compile(expression, re.DOTALL)

@@ -1,6 +1,6 @@
-"""A case as it is written, with aliases -> EvalCase.
+"""Convert cases as they are written, with aliases, into `EvalCase`s.
 
-The loaders decode into these structs, and `agentv schema` prints their JSON Schema.
+The loaders decode into these structs, and `agentv schema` prints their JSON Schema, docstrings included.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -67,7 +67,7 @@ class EvalFileRecord(FileRecord, frozen=True, kw_only=True):
 
 
 class Defaults(msgspec.Struct, frozen=True):
-    """What cases take from their file for the fields that they leave out."""
+    """The values of a file that its cases inherit for the fields that they omit."""
 
     file: EvalFile
     execution: Execution
@@ -75,29 +75,32 @@ class Defaults(msgspec.Struct, frozen=True):
     description: str
 
 
-def build_case(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | list[Misfit]:
-    """Return the case that a record describes, or what is wrong with it. A field's own name wins over its alias."""
+def build_case(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | None:
+    """Return the case that a record describes, or None if it is invalid; `explain_case` returns the reasons.
+
+    A field takes precedence over its alias.
+    """
+    # This runs once per line of a JSONL file, so it calls helpers only when plain attributes do not suffice.
     outcome = record.expected_outcome
     if outcome is None:
         outcome = record.outcome
-    messages, given = record.input_messages, record.input
-    if given is not None:
-        if messages is None:
-            messages = _as_messages(given, "user")
-        elif misfits := _missing_content(record):
-            return misfits
-    expected, output = record.expected_messages, record.expected_output
-    if output is not None:
-        if expected is None:
-            expected = _as_messages(output, "assistant")
-        elif misfits := _missing_content(record):
-            return misfits
-    expected = expected or ()
+    messages = record.input_messages
+    if messages is None and record.input is not None:
+        messages = _as_messages(record.input, "user")
+    expected = record.expected_messages
+    if expected is None:
+        expected = ()
+        if record.expected_output is not None:
+            expected = _as_messages(record.expected_output, "assistant")
+
     if record.id is None or outcome is None or messages is None:
-        return [*_missing_fields({"id": record.id, "outcome": outcome, "input": messages})]
+        return None
     for message in messages + expected:
         if message.content is None and not _may_lack_content(message):
-            return _missing_content(record)
+            return None
+    if _has_unused_alias(record) and _missing_content(record):
+        return None
+
     execution = defaults.execution
     if record.execution is not None or record.evaluators is not None:
         execution = _override(record, execution)
@@ -117,88 +120,136 @@ def build_case(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | 
     )
 
 
+def _has_unused_alias(record: CaseRecord) -> bool:
+    """Return whether a record sets a field together with its alias; the messages of the alias must be valid too."""
+    if record.input_messages is not None and record.input is not None:
+        return True
+    return record.expected_messages is not None and record.expected_output is not None
+
+
 def _as_messages(given: str | Json | tuple[Message, ...], role: Role) -> tuple[Message, ...]:
-    """Return messages as they are, and anything else as the content of one message of this role."""
-    return given if isinstance(given, tuple) else (Message(role=role, content=given),)
+    """Return messages unchanged, and anything else as the content of a single message of this role."""
+    if isinstance(given, tuple):
+        return given
+    return (Message(role=role, content=given),)
 
 
-NEEDED = {
+REQUIRED_FIELDS = {
     "id": ("id",),
     "expected_outcome": ("expected_outcome", "outcome"),
     "input_messages": ("input_messages", "input"),
 }
-"""The fields that every case has, each with the names that it may have."""
+"""The fields that every case must have, each with its accepted names."""
 
 
 def explain_case(written: Any) -> list[Misfit]:
-    """Return everything that is wrong with a case as it is written, but for its evaluators; empty if nothing is."""
+    """Return everything that is wrong with a case as it is written, except for its evaluators; empty if valid."""
     record = convert(written, CaseRecord)
     misfits = record if isinstance(record, list) else _missing_content(record)
-    if not isinstance(written, dict):
-        return misfits
-    return [*misfits, *_missing_fields(written, only=not misfits)]
+    if isinstance(written, dict):
+        missing = _missing_fields(written, is_only_problem=not misfits)
+        if missing is not None:
+            return [*misfits, missing]
+    return misfits
 
 
-def _missing_fields(written: Json, *, only: bool = True) -> Iterator[Misfit]:
-    """Yield one misfit for all the fields that a case lacks; its hint tells of names that are like theirs.
+def _missing_fields(written: Json, *, is_only_problem: bool) -> Misfit | None:
+    """Return a single misfit for all required fields that a case lacks; its hint suggests fields with similar names.
 
-    It is a warning, and the case is left out, if that is the only thing wrong with it.
+    If nothing else is wrong with the case, the misfit is a warning, and the case is skipped.
     """
-    lacking = [name for name, names in NEEDED.items() if all(written.get(alias) is None for alias in names)]
-    if not lacking:
-        return
-    known = [alias for name in lacking for alias in NEEDED[name]]
-    slips = ((name, closest(name, known)) for name in written if name not in field_names(CaseRecord))
-    hint = ", ".join(f"did you mean {close!r} by {name!r}?" for name, close in slips if close)
+    missing = []
+    missing_names: list[str] = []
+    for field, names in REQUIRED_FIELDS.items():
+        if all(written.get(name) is None for name in names):
+            missing.append(field)
+            missing_names.extend(names)
+    if not missing:
+        return None
+    hint = _suggest_names(written, missing_names)
+    message = f"missing {', '.join(missing)}"
+    if not is_only_problem:
+        return Misfit((), message, hint)
+    case = "the case"
     id_ = written.get("id")
-    case = f"case {id_!r}" if isinstance(id_, str) and id_ else "the case"
-    message = f"missing {', '.join(lacking)}"
-    yield Misfit((), f"{message}; {case} is left out", hint, "warning") if only else Misfit((), message, hint)
+    if isinstance(id_, str) and id_:
+        case = f"case {id_!r}"
+    return Misfit((), f"{message}; {case} is left out", hint, "warning")
+
+
+def _suggest_names(written: Json, known: list[str]) -> str:
+    """Return a hint for the unknown fields of a case that are similar to one of the known names."""
+    suggestions = []
+    for name in written:
+        if name in field_names(CaseRecord):
+            continue
+        close = closest(name, known)
+        if close:
+            suggestions.append(f"did you mean {close!r} by {name!r}?")
+    return ", ".join(suggestions)
 
 
 def find_case_typos(written: Mapping[str, Any], type_: type) -> Iterator[Misfit]:
-    """Yield the names of fields of a case, or of a file, that are probably typos; those in `execution` too."""
+    """Yield the field names of a case or a file that are probably typos, including those in `execution`."""
     yield from find_typos(written, type_)
     execution = written.get("execution")
     if isinstance(execution, msgspec.Raw):
         execution = msgspec.json.decode(execution)
-    for misfit in find_typos(execution, Execution) if isinstance(execution, dict) else ():
+    if not isinstance(execution, dict):
+        return
+    for misfit in find_typos(execution, Execution):
         yield misfit._replace(steps=("execution", *misfit.steps))
 
 
 NO_ID = "?"
 """The id of a draft whose case has none."""
+_EVALUATOR_FIELDS = frozenset({"execution", "evaluators", "rubrics", "evaluator"})
 
 
-def draft_case(written: Any, misfits: Iterable[Misfit], defaults: "Defaults", line: int) -> EvalCase | None:
-    """Return what can be made of a case without the fields that are wrong; None if its evaluators are among them."""
-    wrong = {misfit.steps[0] for misfit in misfits if misfit.steps}
-    settings = {"execution", "evaluators", "rubrics", "evaluator"}
-    if not isinstance(written, dict) or wrong & settings or not settings.intersection(written):
+def draft_case(
+    written: Any,
+    misfits: Iterable[Misfit],
+    defaults: Defaults,
+    line: int,
+) -> EvalCase | None:
+    """Return a case with only the evaluators of an invalid one, so that they can be checked too.
+
+    Return None if the case has no evaluators of its own, or if they are among the misfits.
+    """
+    if not isinstance(written, dict):
+        return None
+    evaluator_fields = _EVALUATOR_FIELDS.intersection(written)
+    invalid_fields = {misfit.steps[0] for misfit in misfits if misfit.steps}
+    if not evaluator_fields or _EVALUATOR_FIELDS & invalid_fields:
         return None
     id_ = written.get("id")
-    rest = {"id": id_ if isinstance(id_, str) and id_ else NO_ID, "outcome": "", "input": ""}
-    kept = {name: written[name] for name in settings.intersection(written)}
-    record = convert(kept | rest, CaseRecord)
-    case = record if isinstance(record, list) else build_case(record, defaults, line)
-    return None if isinstance(case, list) else case
+    if not isinstance(id_, str) or not id_:
+        id_ = NO_ID
+    draft = {name: written[name] for name in evaluator_fields}
+    draft.update(id=id_, outcome="", input="")
+    record = convert(draft, CaseRecord)
+    if isinstance(record, list):
+        return None
+    return build_case(record, defaults, line)
 
 
 def _missing_content(record: CaseRecord) -> list[Misfit]:
-    """Return the messages that have no content, by the field that they are written in."""
+    """Return a misfit for each message without content, by the field that contains it."""
     fields = {
         "input_messages": record.input_messages,
         "input": record.input,
         "expected_messages": record.expected_messages,
         "expected_output": record.expected_output,
     }
-    return [
-        Misfit((field, index), "missing content", "only an assistant that has tool_calls may leave it out")
-        for field, messages in fields.items()
-        if isinstance(messages, tuple)
-        for index, message in enumerate(messages)
-        if message.content is None and not _may_lack_content(message)
-    ]
+    hint = "only an assistant that has tool_calls may leave it out"
+    misfits = []
+    for field, messages in fields.items():
+        if not isinstance(messages, tuple):
+            continue
+        for index, message in enumerate(messages):
+            if message.content is None and not _may_lack_content(message):
+                misfits.append(Misfit((field, index), "missing content", hint))
+    return misfits
 
 
 def _may_lack_content(message: Message) -> bool:
@@ -206,25 +257,42 @@ def _may_lack_content(message: Message) -> bool:
 
 
 def _override(record: CaseRecord | FileRecord, base: Execution) -> Execution:
-    """Return `base` with what the record sets; `evaluators` wins over `execution.evaluators`."""
-    own = record.execution or Execution()
-    evaluators = own.evaluators if record.evaluators is None else record.evaluators
+    """Return `base` with what the record sets; `evaluators` takes precedence over `execution.evaluators`."""
+    execution = record.execution or Execution()
+    evaluators = record.evaluators
+    if evaluators is None:
+        evaluators = execution.evaluators
+    if evaluators is None:
+        evaluators = base.evaluators
     return Execution(
-        target=own.target or base.target,
-        evaluators=base.evaluators if evaluators is None else evaluators,
+        target=execution.target or base.target,
+        evaluators=evaluators,
     )
 
 
 def build_defaults(path: Path, record: FileRecord) -> Defaults:
-    """Return the defaults for the cases of a file, from its record or from its sidecar's."""
-    file = EvalFile(path=path, dataset=record.dataset or path.stem, root=repo_root(path.parent))
-    execution = _override(record, Execution(target="default", evaluators=()))
-    return Defaults(file, execution, record.evaluator or "llm_judge", record.description or "")
+    """Return the defaults for the cases of a file, from its own record or from its sidecar's."""
+    file = EvalFile(
+        path=path,
+        dataset=record.dataset or path.stem,
+        root=repo_root(path.parent),
+    )
+    built_in = Execution(target="default", evaluators=())
+    return Defaults(
+        file=file,
+        execution=_override(record, built_in),
+        evaluator=record.evaluator or "llm_judge",
+        description=record.description or "",
+    )
 
 
 def _require_one(*names: str) -> Json:
-    """Return the schema of an object that has one of these fields, and not null."""
-    return {"anyOf": [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names]}
+    """Return the JSON Schema of an object that has at least one of these fields, and not null."""
+    choices = []
+    for name in names:
+        not_null = {"not": {"type": "null"}}
+        choices.append({"required": [name], "properties": {name: not_null}})
+    return {"anyOf": choices}
 
 
 RULES: dict[str, Json] = {
@@ -240,9 +308,12 @@ RULES: dict[str, Json] = {
             _require_one("content"),
             {
                 "required": ["tool_calls"],
-                "properties": {"role": {"const": "assistant"}, "tool_calls": {"type": "array", "minItems": 1}},
+                "properties": {
+                    "role": {"const": "assistant"},
+                    "tool_calls": {"type": "array", "minItems": 1},
+                },
             },
         ]
     },
 }
-"""What `build_case` asks of a record beyond the types of its fields, for its JSON Schema."""
+"""JSON Schema for what `build_case` requires of a record beyond the types of its fields."""

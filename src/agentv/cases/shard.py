@@ -1,7 +1,7 @@
-"""Which cases belong to one of N shards: by a hash of dataset and id, the same on every machine and in every Python.
+"""Assign cases to shards by a hash of dataset and id, which is the same on every machine and Python version.
 
-A case is in the same shard whatever other cases there are and in whatever order. `auto` asks the variables that
-schedulers set for the jobs of a set.
+A case is always in the same shard, regardless of the other cases and their order. `--shard auto` reads the variables
+that schedulers set for parallel jobs.
 """
 
 import re
@@ -26,21 +26,22 @@ class Shard(NamedTuple):
         return f"{self.number}/{self.total}"
 
     def includes(self, dataset: str, eval_id: str) -> bool:
-        """Return whether the case of this dataset and id is in the shard."""
+        """Return whether the case with this dataset and id is in the shard."""
         return shard_of(dataset, eval_id, self.total) == self.number
 
     @classmethod
     def parse(cls, text: str, environment: Mapping[str, str]) -> Self:
-        """Return the shard that `--shard` names; raise `ConfigError` if it names none.
+        """Return the shard that `--shard` names; raise `ConfigError` if the text is invalid.
 
-        `auto` takes it from the variables of a scheduler in the environment.
+        `auto` reads the shard from the scheduler's variables in the environment.
         """
         if text == AUTO:
             return cls(*_from_scheduler(environment))
         found = _SHARD.fullmatch(text)
         if found is None:
             raise ConfigError(f"--shard: {text!r} is no shard", hint=HINT)
-        number, total = int(found[1]), int(found[2])
+        number = int(found[1])
+        total = int(found[2])
         if total < 1:
             raise ConfigError(f"--shard: {text!r}: there must be at least one shard", hint=HINT)
         if not 1 <= number <= total:
@@ -49,73 +50,88 @@ class Shard(NamedTuple):
 
 
 def shard_of(dataset: str, eval_id: str, total: int) -> int:
-    """Return the number of the shard, from 1 to `total`, that a case is in."""
-    name = dataset.encode("utf-8", "surrogatepass")
-    text = len(name).to_bytes(8) + name + eval_id.encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(text, digest_size=8).digest()) % total + 1
+    """Return the number of the shard, from 1 to `total`, that contains a case."""
+    dataset_bytes = dataset.encode("utf-8", "surrogatepass")
+    id_bytes = eval_id.encode("utf-8", "surrogatepass")
+    # The length keeps the boundary: without it, "ab" + "c" and "a" + "bc" would have the same hash.
+    text = len(dataset_bytes).to_bytes(8) + dataset_bytes + id_bytes
+    hash_ = blake2b(text, digest_size=8).digest()
+    return int.from_bytes(hash_) % total + 1
 
 
 class _Scheduler(NamedTuple):
-    """The variables with which a scheduler tells a job its number, and how many jobs there are."""
+    """The variables that a scheduler sets: the number of a job, and the number of jobs."""
 
     name: str
     number: str
     total: str
     first: int
-    """What the first job has as its number."""
+    """The number of the first job."""
     total_hint: str = ""
 
 
 _SCHEDULERS = (
-    _Scheduler("GitLab", "CI_NODE_INDEX", "CI_NODE_TOTAL", 1),
-    _Scheduler("Slurm", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", 0),
+    _Scheduler("GitLab", "CI_NODE_INDEX", "CI_NODE_TOTAL", first=1),
+    _Scheduler("Slurm", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", first=0),
     _Scheduler(
         "Kubernetes",
         "JOB_COMPLETION_INDEX",
         "JOB_COMPLETIONS",
-        0,
-        "; Kubernetes does not set it: give the container the job's 'completions' in it",
+        first=0,
+        total_hint="; Kubernetes does not set it: give the container the job's 'completions' in it",
     ),
-    _Scheduler("CircleCI", "CIRCLE_NODE_INDEX", "CIRCLE_NODE_TOTAL", 0),
-    _Scheduler("Buildkite", "BUILDKITE_PARALLEL_JOB", "BUILDKITE_PARALLEL_JOB_COUNT", 0),
+    _Scheduler("CircleCI", "CIRCLE_NODE_INDEX", "CIRCLE_NODE_TOTAL", first=0),
+    _Scheduler("Buildkite", "BUILDKITE_PARALLEL_JOB", "BUILDKITE_PARALLEL_JOB_COUNT", first=0),
 )
-_SLURM_FIRST, _SLURM_STEP = "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP"
+_SLURM_FIRST = "SLURM_ARRAY_TASK_MIN"
+_SLURM_STEP = "SLURM_ARRAY_TASK_STEP"
 
 
 def _from_scheduler(environment: Mapping[str, str]) -> tuple[int, int]:
-    """Return number and total; raise `ConfigError` if no scheduler tells them, or two tell different ones."""
-    found = {each: _read(each, environment) for each in _SCHEDULERS if environment.get(each.number)}
-    if not found:
-        if environment.get("CI_NODE_TOTAL") == "1":  # what GitLab sets for a job that is alone
+    """Return number and total; raise `ConfigError` if no scheduler sets them, or if two schedulers disagree."""
+    shards: dict[_Scheduler, tuple[int, int]] = {}
+    for scheduler in _SCHEDULERS:
+        if environment.get(scheduler.number):
+            shards[scheduler] = _read_shard(scheduler, environment)
+    if not shards:
+        # GitLab sets only the total for a job that is not parallel.
+        if environment.get("CI_NODE_TOTAL") == "1":
             return 1, 1
         known = ", ".join(f"{each.number} with {each.total} ({each.name})" for each in _SCHEDULERS)
         raise ConfigError("--shard auto: no variable of a scheduler is set", hint=f"it reads {known}; {HINT}")
-    if len(set(found.values())) > 1:
-        told = " and ".join(f"{each.number} says {number}/{total}" for each, (number, total) in found.items())
-        raise ConfigError(f"--shard auto: the variables do not fit together: {told}", hint=HINT)
-    return next(iter(found.values()))
+    if len(set(shards.values())) > 1:
+        claims = []
+        for scheduler, (number, total) in shards.items():
+            claims.append(f"{scheduler.number} says {number}/{total}")
+        raise ConfigError(f"--shard auto: the variables do not fit together: {' and '.join(claims)}", hint=HINT)
+    return next(iter(shards.values()))
 
 
-def _read(scheduler: _Scheduler, environment: Mapping[str, str]) -> tuple[int, int]:
-    """Return number and total; raise `ConfigError` if the variables of the scheduler do not tell them."""
+def _read_shard(scheduler: _Scheduler, environment: Mapping[str, str]) -> tuple[int, int]:
+    """Return number and total; raise `ConfigError` if the scheduler's variables are missing or inconsistent."""
     if not environment.get(scheduler.total):
         message = f"--shard auto: {scheduler.number} is set, and {scheduler.total} is not"
         raise ConfigError(message, hint=f"{scheduler.total} says how many shards there are{scheduler.total_hint}")
-    number, total = _number(scheduler.number, environment), _number(scheduler.total, environment)
-    first, step = scheduler.first, 1
-    told, hint = "", f"{scheduler.name} counts from {first} to {total - 1 + first}"
+    number = _read_number(scheduler.number, environment)
+    total = _read_number(scheduler.total, environment)
+    first = scheduler.first
+    step = 1
+    details = ""
+    hint = f"{scheduler.name} counts from {first} to {total - 1 + first}"
     if scheduler.name == "Slurm":
-        first = _number(_SLURM_FIRST, environment, default=first)
-        step = _number(_SLURM_STEP, environment, default=step) or 1
-        told, hint = f", the first is {first}, the step {step}", "an array must have no gaps, as --array=1-4 or 0-6:2"
-    place, rest = divmod(number - first, step)
-    if rest or not 0 <= place < total:
-        told = f"{scheduler.number} is {number}, {scheduler.total} is {total}{told}"
-        raise ConfigError(f"--shard auto: the variables do not fit together: {told}", hint=hint)
-    return place + 1, total
+        # The numbers of an array may start anywhere and have a step: --array=0-6:2.
+        first = _read_number(_SLURM_FIRST, environment, default=first)
+        step = _read_number(_SLURM_STEP, environment, default=step) or 1
+        details = f", the first is {first}, the step {step}"
+        hint = "an array must have no gaps, as --array=1-4 or 0-6:2"
+    index, remainder = divmod(number - first, step)
+    if remainder or not 0 <= index < total:
+        values = f"{scheduler.number} is {number}, {scheduler.total} is {total}{details}"
+        raise ConfigError(f"--shard auto: the variables do not fit together: {values}", hint=hint)
+    return index + 1, total
 
 
-def _number(name: str, environment: Mapping[str, str], default: int | None = None) -> int:
+def _read_number(name: str, environment: Mapping[str, str], default: int | None = None) -> int:
     text = environment.get(name)
     if not text and default is not None:
         return default

@@ -1,7 +1,7 @@
-"""All cases, targets and evaluators of a run -> what each of its shards says of the whole.
+"""Compute the plan that every shard of a run records about the whole run.
 
-The order of files and cases does not count, nor does where they are: each part has a hash, and the sum of these is
-what the digest is made of. It is added up in the pass over the files that every run makes before it starts.
+The digest of a plan does not depend on the order or the location of files and cases: each case has a hash, and the
+digest is computed from the sum of these hashes. The sum is built while the files are scanned before a run.
 """
 
 from collections.abc import Sequence
@@ -18,39 +18,50 @@ from agentv.records import EvalCase, ShardPlan
 from agentv.system.compact_sets import DuplicateFinder
 
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
-_SIZE = 16
-_ALL = (1 << 8 * _SIZE) - 1
+_HASH_BYTES = 16
+_HASH_MASK = (1 << 8 * _HASH_BYTES) - 1
 
 
 class ShardPlanBuilder:
-    """Adds up the cases of all shards, and those of one."""
+    """Count and hash the cases of all shards, and count those of one."""
 
     def __init__(self, shard: Shard):
         self._shard = shard
-        self._sum = self._cases = self._shard_cases = 0
+        self._hash_sum = 0
+        self._cases = 0
+        self._shard_cases = 0
         self._names = DuplicateFinder()
         self._shared: set[tuple[str, ...]] = set()
 
-    def add_case(self, case: EvalCase, patterns: Sequence[str], target: str, evaluators: str) -> bool:
+    def add_case(
+        self,
+        case: EvalCase,
+        patterns: Sequence[str],
+        target: str,
+        evaluators: str,
+    ) -> bool:
         """Add a case with the name of its target and the digest of its evaluators; return whether it is in the shard.
 
-        `patterns` are those of guidelines.
+        `patterns` are the globs of guideline files.
         """
         try:
             request = build_request(case, patterns, Files.REFERENCE)
         except AttachmentError:
             request = None
-        names = case.dataset, case.id
-        part = _ENCODE((names, case_digest(case, request), target, evaluators))
-        self._sum += int.from_bytes(blake2b(part, digest_size=_SIZE).digest())
+        names = (case.dataset, case.id)
+        digested = case_digest(case, request)
+        encoded = _ENCODE((names, digested, target, evaluators))
+        hash_ = blake2b(encoded, digest_size=_HASH_BYTES).digest()
+        self._hash_sum += int.from_bytes(hash_)
         self._names.add([names])
-        is_here = self._shard.includes(*names)
         self._cases += 1
-        self._shard_cases += is_here
-        return is_here
+        if not self._shard.includes(case.dataset, case.id):
+            return False
+        self._shard_cases += 1
+        return True
 
     def add_shared(self, *parts: str) -> None:
-        """Add what many cases have in common: a target, a judge. It counts once."""
+        """Add something that many cases share, such as a target or a judge. Duplicates count once."""
         self._shared.add(parts)
 
     @property
@@ -59,9 +70,10 @@ class ShardPlanBuilder:
         return bool(self._names.duplicate_hashes())
 
     def plan(self, trials: int) -> ShardPlan:
-        """Return what stands in every result of the shard, if each case is run so often."""
+        """Return the plan that every result of the shard records, for this number of trials per case."""
+        hash_sum = self._hash_sum & _HASH_MASK
         return ShardPlan(
-            digest=digest(f"{self._sum & _ALL:x}", sorted(self._shared), trials),
+            digest=digest(f"{hash_sum:x}", sorted(self._shared), trials),
             cases=self._cases * trials,
             shard_cases=self._shard_cases * trials,
         )

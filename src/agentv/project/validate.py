@@ -19,7 +19,7 @@ from agentv.cases.read import (
     read_cases,
     read_eval_file,
     read_object,
-    yaml_slips,
+    yaml_typos,
 )
 from agentv.cases.schema import CaseRecord, FileRecord, find_case_typos
 from agentv.errors import AgentvError, AttachmentError, ConfigError, EvalFileError
@@ -132,7 +132,7 @@ def _check_yaml(path: Path, report: Report) -> Iterator[EvalCase]:
     if "targets" in document.value and "evalcases" not in document.value:
         yield from _check_targets(path, report)
         return
-    for slip in yaml_slips(document, path):
+    for slip in yaml_typos(document, path):
         report(slip)
     if sidecar:
         for problem in read_record(path, FileRecord, EvalFileError)[1]:
