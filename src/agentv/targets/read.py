@@ -1,32 +1,38 @@
-"""Targets file -> the settings of its targets, or everything that is wrong with them.
+"""Read a targets file: the settings of its targets, and everything that is wrong with them.
 
-A setting may be written in snake_case or camelCase. Its `${{ VARIABLE }}`s come from the environment.
+Settings may be written in snake_case or camelCase. Each `${{ VARIABLE }}` is replaced with its value in the
+environment.
 """
 
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from agentv.errors import ConfigError, SettingError
+from agentv.errors import AgentvError, ConfigError, SettingError
 from agentv.formats.conversion import Misfit, convert, field_names, inner_names, takes_text
 from agentv.formats.wire import camel_name, snake_keys
 from agentv.formats.yaml import Document, Place, Steps, read_yaml
 from agentv.providers import settings_type
 from agentv.providers.settings import SECRET, TargetSettings, secret_values
-from agentv.records import Problem, Severity
+from agentv.records import Json, Problem, Severity
 from agentv.redact import is_secret_name, secrets_in_urls
 from agentv.system.folders import first_file, searched_folders
+
+Environment = Mapping[str, str]
+Keys = dict[str, str]
+"""The key in a file of each setting, by the setting's name."""
 
 TARGETS_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
 RETRY_NAMES = ("max_retries", "initial_delay_ms", "max_delay_ms", "backoff_factor", "retryable_status_codes")
 _HEADER_PARTS = re.compile(r"[\s=;,]+")
-"""What separates the values in a header, as in that of cookies."""
+"""The separators between the values of a header, such as those of a cookie."""
 VARIABLE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 
@@ -38,48 +44,75 @@ class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class TargetEntry(NamedTuple):
-    """One target of a file: its settings, unless something is wrong with them, and all the problems."""
+    """One target of a file: its settings, if they are valid, and all its problems."""
 
     name: str
     title: str
-    """How messages call it."""
+    """The target's name in messages."""
     provider: str
     settings: TargetSettings | None
     problems: tuple[Problem, ...]
     secrets: tuple[str, ...] = ()
     """Values that must never be shown."""
     draft: TargetSettings | None = None
-    """Its settings without those that are wrong, if they can be used so far."""
+    """The settings without the invalid ones, if the rest can be used."""
     places: Mapping[str, Place] = {}
     """Where each of its settings is written; `""` is the target itself."""
 
+    def place(self, *settings: str) -> Place:
+        """Return the position of the first of these settings that is written, else that of the target."""
+        for name in (*settings, ""):
+            if name in self.places:
+                return self.places[name]
+        return Place(1, 1)
+
     def problem(self, file: Path, error: ConfigError) -> Problem:
-        """Return what is wrong with the target when it is opened, where it stands in the targets file."""
-        field = str(error.steps[0]) if isinstance(error, SettingError) and error.steps else ""
-        place = self.places.get(field) or self.places.get("") or Place(1, 1)
-        message = f"{self.title}: {f'{field}: ' if field else ''}{error.message}"
-        return Problem(message=message, file=file, line=place.line, column=place.column, hint=error.hint)
+        """Return an error raised while opening the target as a problem at its position in the targets file."""
+        message = error.message
+        setting = setting_of(error)
+        if setting:
+            message = f"{setting}: {message}"
+        place = self.place(setting)
+        return Problem(
+            message=f"{self.title}: {message}",
+            file=file,
+            line=place.line,
+            column=place.column,
+            hint=error.hint,
+        )
+
+
+def setting_of(error: AgentvError) -> str:
+    """Return the name of the setting that an error is about; empty if it is about none."""
+    if isinstance(error, SettingError) and error.steps:
+        return str(error.steps[0])
+    return ""
 
 
 class TargetList(NamedTuple):
-    """What a targets file holds."""
+    """The targets of a file."""
 
     entries: tuple[TargetEntry, ...]
     file_problems: tuple[Problem, ...] = ()
 
     @property
     def targets(self) -> dict[str, TargetSettings]:
-        """The targets that can be used, by name; of two with one name, the first."""
-        usable: dict[str, TargetSettings] = {}
+        """The settings of the valid targets, by name; for a duplicate name, those of the first."""
+        valid: dict[str, TargetSettings] = {}
         for entry in self.entries:
             if entry.settings is not None:
-                usable.setdefault(entry.name, entry.settings)
-        return usable
+                valid.setdefault(entry.name, entry.settings)
+        return valid
 
     def entry(self, name: str) -> TargetEntry | None:
-        """Return the target of this name; of two, the first that can be used."""
+        """Return the target with this name; for a duplicate name, the first valid one."""
         named = [entry for entry in self.entries if entry.name == name]
-        return next((entry for entry in named if entry.settings is not None), named[0] if named else None)
+        for entry in named:
+            if entry.settings is not None:
+                return entry
+        if named:
+            return named[0]
+        return None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -87,37 +120,50 @@ class TargetList(NamedTuple):
 
     @property
     def problems(self) -> list[Problem]:
-        """All the problems of the file, each with the name of its target."""
-        return [
-            *self.file_problems,
-            *(
-                msgspec.structs.replace(problem, message=f"{entry.title}: {problem.message}")
-                for entry in self.entries
-                for problem in entry.problems
-            ),
-        ]
+        """All problems of the file; those of a target start with its title."""
+        problems = list(self.file_problems)
+        for entry in self.entries:
+            for problem in entry.problems:
+                message = f"{entry.title}: {problem.message}"
+                problems.append(msgspec.structs.replace(problem, message=message))
+        return problems
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        return tuple(secret for entry in self.entries for secret in entry.secrets)
+        secrets: list[str] = []
+        for entry in self.entries:
+            secrets.extend(entry.secrets)
+        return tuple(secrets)
 
 
 def find_targets(folder: Path, given: Path | None = None) -> Path:
-    """Return the targets file for the eval files in `folder`: the one given, else the nearest."""
+    """Return the targets file for the eval files in `folder`: the given one, else the nearest.
+
+    Raise `ConfigError` if there is none.
+    """
     if given is not None:
-        candidates = [given] if given.is_file() else [given / name for name in TARGETS_NAMES]
-        path = next((candidate for candidate in candidates if candidate.is_file()), None)
-        if path is None:
-            raise ConfigError(
-                "no targets file there", file=given, hint=f"--targets is a file, or a folder with {TARGETS_NAMES[0]}"
-            )
-        return path
+        return _given_targets(given)
     folders = searched_folders(folder)
     path = first_file(folders, TARGETS_NAMES)
     if path is None:
         searched = ", ".join(map(str, folders))
         raise ConfigError(f"no targets file found: looked in {searched}", hint=EXAMPLE)
     return path
+
+
+def _given_targets(given: Path) -> Path:
+    """Return the given file, or the targets file in the given folder."""
+    if given.is_file():
+        return given
+    for name in TARGETS_NAMES:
+        path = given / name
+        if path.is_file():
+            return path
+    raise ConfigError(
+        "no targets file there",
+        file=given,
+        hint=f"--targets is a file, or a folder with {TARGETS_NAMES[0]}",
+    )
 
 
 EXAMPLE = """'agentv init' makes one; or write .agentv/targets.yaml, such as:
@@ -128,34 +174,51 @@ targets:
 
 
 def read_targets(
-    path: Path, environment: Mapping[str, str] = os.environ, used: Collection[str] | None = None
+    path: Path,
+    environment: Environment = os.environ,
+    used: Collection[str] | None = None,
 ) -> TargetList:
-    """Return the targets of a file, with every `${{ VARIABLE }}` filled in.
+    """Return the targets of a file, with every `${{ VARIABLE }}` replaced.
 
-    A variable that is not set, and an unknown provider, are errors of a target that is `used` (or that
-    grades for one that is) and warnings for the others: real files hold more than one person's setup.
-    Without `used`, the file is checked for its own sake: providers must exist, variables need not be set.
+    An unset variable or an unknown provider is an error for a target that is `used` (or that judges for a used one)
+    and a warning for the others, because a shared file contains the setups of several people. Without `used`, the
+    file itself is checked: providers must exist, variables may be unset. Raise `ConfigError` if the file cannot be
+    read or is empty.
     """
     document = read_yaml(path, ConfigError)
     if document.value is None:
-        raise ConfigError("the file is empty", file=path, line=1, column=1, hint="list the targets under 'targets:'")
+        raise ConfigError(
+            "the file is empty",
+            file=path,
+            line=1,
+            column=1,
+            hint="list the targets under 'targets:'",
+        )
+    raw_targets = _raw_targets(document.value)
+    required = None
+    if used is not None:
+        required = _with_judges(raw_targets.values(), used)
+    reader = _Reader(document, path, environment, required)
+    entries = []
+    for index, raw in raw_targets.items():
+        entries.append(reader.read(raw, ("targets", index)))
+    return TargetList(tuple(entries), _file_problems(document, path))
+
+
+def _file_problems(document: Document, path: Path) -> tuple[Problem, ...]:
+    """Return the problems of a targets file that do not belong to a single target."""
     file = convert(document.value, TargetsFile)
-    file_problems = (
-        [_with_hint(misfit).problem(path, document.place(misfit.steps)) for misfit in file]
-        if isinstance(file, list)
-        else []
-    )
-    listed = document.value.get("targets") if isinstance(document.value, dict) else None
-    raw_targets = {
-        index: raw for index, raw in enumerate(listed if isinstance(listed, list) else ()) if isinstance(raw, dict)
-    }
-    reader = _Reader(document, path, environment, None if used is None else _with_judges(raw_targets.values(), used))
-    entries = (reader.read(raw, ("targets", index)) for index, raw in raw_targets.items())
-    return TargetList(tuple(entries), tuple(file_problems))
+    if not isinstance(file, list):
+        return ()
+    problems = []
+    for misfit in file:
+        place = document.place(misfit.steps)
+        problems.append(_with_hint(misfit).problem(path, place))
+    return tuple(problems)
 
 
 def _with_hint(misfit: Misfit) -> Misfit:
-    """Return what is wrong with a targets file with what to do about it, for what beginners write."""
+    """Add a hint to the misfit of a common beginner's mistake."""
     if misfit.steps == ("targets",) and "got an object" in misfit.message:
         return misfit._replace(hint="put a dash before the first setting of each target: '- name: default'")
     if misfit.steps == () and "got an array" in misfit.message:
@@ -163,92 +226,148 @@ def _with_hint(misfit: Misfit) -> Misfit:
     return misfit
 
 
-def _with_judges(raw_targets: Iterable[Mapping[str, Any]], used: Collection[str]) -> set[str]:
-    """Return the names of the used targets and of those that grade their answers."""
-    judges = {str(raw.get("name")): raw.get("judge_target", raw.get("judgeTarget")) for raw in raw_targets}
-    return set(used) | {judge for name in used if isinstance(judge := judges.get(name), str)}
+def _raw_targets(value: Any) -> dict[int, Json]:
+    """Return the targets that are objects, by their index in the list."""
+    if not isinstance(value, dict):
+        return {}
+    targets = value.get("targets")
+    if not isinstance(targets, list):
+        return {}
+    return {index: raw for index, raw in enumerate(targets) if isinstance(raw, dict)}
 
 
+def _with_judges(raw_targets: Iterable[Json], used: Collection[str]) -> set[str]:
+    """Return the names of the used targets and of the targets that judge their answers."""
+    judges: dict[str, Any] = {}
+    for raw in raw_targets:
+        name = str(raw.get("name"))
+        judges[name] = raw.get("judge_target", raw.get("judgeTarget"))
+    names = set(used)
+    for name in used:
+        judge = judges.get(name)
+        if isinstance(judge, str):
+            names.add(judge)
+    return names
+
+
+@dataclass
 class _Reader:
-    """Reads the targets of one file. `used` has the names of those that must be complete; None means unknown."""
+    """Read the targets of one file."""
 
-    def __init__(self, document: Document, path: Path, environment: Mapping[str, str], used: Collection[str] | None):
-        self._document, self._path, self._environment, self._used = document, path, environment, used
-        self._name_lines: dict[str, int] = {}
+    document: Document
+    path: Path
+    environment: Environment
+    used: Collection[str] | None
+    """The names of the targets that must be complete; None if that is not known."""
+    name_lines: dict[str, int] = field(default_factory=dict)
+    """The line of each target name read so far, to find duplicates."""
 
-    def read(self, raw: dict[str, Any], steps: Steps) -> TargetEntry:
+    def read(self, raw: Json, steps: Steps) -> TargetEntry:
         """Return the target that `raw` describes; `steps` lead to it in the document."""
         name = raw.get("name")
-        is_unused = self._used is not None and not (isinstance(name, str) and name in self._used)
-        type_, misfits = _settings_type(raw, "warning" if is_unused else "error")
+        is_used = self.used is None or (isinstance(name, str) and name in self.used)
+        type_, misfits = _settings_type(raw, severity="error" if is_used else "warning")
+        unset = self._unset_variables(raw, is_used)
         keys = setting_keys(raw, field_names(type_))
-        unset = [
-            *_unset_variables(raw, (), self._environment, "warning" if is_unused or self._used is None else "error")
-        ]
-        settings = self._convert(_rename_keys(raw, keys, type_), type_, fill=not misfits and not unset)
-        misfits += settings if isinstance(settings, list) else settings.validate()
+        renamed = _rename_keys(raw, keys, type_)
+        converted = self._convert(renamed, type_, fill=not misfits and not unset)
+        misfits += converted if isinstance(converted, list) else converted.validate()
+
+        settings = None
         has_error = any(misfit.severity == "error" for misfit in misfits)
-        misfits += [*self._repeated_name(name, steps), *unset]
+        if isinstance(converted, TargetSettings) and isinstance(name, str) and not has_error:
+            settings = converted
+
+        # These do not make the settings unusable, so they are added after the check for errors.
+        misfits += self._duplicate_name(name, steps)
+        misfits += unset
+        problems = [self._problem(misfit, keys, steps) for misfit in misfits]
+
         return TargetEntry(
             name=str(name or ""),
             title=f"target {name!r}" if name else "a target without a name",
             provider=str(raw.get("provider", "")),
-            settings=None if has_error or isinstance(settings, list) or not isinstance(name, str) else settings,
-            problems=tuple(self._problem(misfit, keys, steps) for misfit in misfits),
-            secrets=tuple(target_secrets(raw, type_, self._environment)),
-            draft=None if type_ is _UnknownSettings else self._draft(raw, keys, type_, settings),
-            places={
-                "": self._document.place(steps),
-                **{name: self._document.place((*steps, key)) for name, key in keys.items()},
-            },
+            settings=settings,
+            problems=tuple(problems),
+            secrets=tuple(target_secrets(raw, type_, self.environment)),
+            draft=self._draft(renamed, type_, converted),
+            places=self._places(keys, steps),
         )
 
+    def _unset_variables(self, raw: Json, is_used: bool) -> list[Misfit]:
+        """Return the unset variables of a target, as errors only if it is known to be used."""
+        severity: Severity = "warning"
+        if is_used and self.used is not None:
+            severity = "error"
+        return list(_unset_variables(raw, (), self.environment, severity))
+
     def _convert(
-        self, settings: dict[str, Any], type_: type[TargetSettings], *, fill: bool
+        self,
+        settings: Json,
+        type_: type[TargetSettings],
+        *,
+        fill: bool,
     ) -> TargetSettings | list[Misfit]:
-        """Return the settings as a `type_`, or all that does not fit; `fill` says whether variables are filled in."""
-        found = convert(settings, type_)
-        if isinstance(found, list) or not fill:
-            return found
-        return convert(_fill_settings(settings, type_, self._environment), type_)
+        """Return the settings as a `type_`, or all their misfits; `fill` replaces variables with their values."""
+        converted = convert(settings, type_)
+        if isinstance(converted, list) or not fill:
+            return converted
+        filled = _fill_settings(settings, type_, self.environment)
+        return convert(filled, type_)
 
     def _draft(
         self,
-        raw: dict[str, Any],
-        keys: Mapping[str, str],
+        settings: Json,
         type_: type[TargetSettings],
-        misfits: TargetSettings | list[Misfit],
+        converted: TargetSettings | list[Misfit],
     ) -> TargetSettings | None:
-        """Return the settings that are in order, to find out what else is wrong with the target."""
-        if isinstance(misfits, TargetSettings):
-            return misfits
-        wrong = {misfit.steps[0] for misfit in misfits if misfit.steps}
-        known = field_names(type_) - wrong
-        kept = {name: value for name, value in _rename_keys(raw, keys, type_).items() if name in known}
-        found = self._convert(kept, type_, fill=True)
-        return None if isinstance(found, list) else found
+        """Return the valid part of the settings, with which the rest of the target can be checked."""
+        if type_ is _UnknownSettings:
+            return None
+        if isinstance(converted, TargetSettings):
+            return converted
+        invalid = {misfit.steps[0] for misfit in converted if misfit.steps}
+        names = field_names(type_) - invalid
+        valid = {name: value for name, value in settings.items() if name in names}
+        draft = self._convert(valid, type_, fill=True)
+        if isinstance(draft, list):
+            return None
+        return draft
 
-    def _problem(self, misfit: Misfit, keys: Mapping[str, str], steps: Steps) -> Problem:
-        """Return the problem for a person: where the setting stands, under the key that was used."""
-        written = (*steps, *(keys.get(str(step), step) for step in misfit.steps[:1]), *misfit.steps[1:])
-        return misfit.problem(self._path, self._document.place(written))
+    def _places(self, keys: Keys, steps: Steps) -> dict[str, Place]:
+        places = {"": self.document.place(steps)}
+        for name, key in keys.items():
+            places[name] = self.document.place((*steps, key))
+        return places
 
-    def _repeated_name(self, name: Any, steps: Steps) -> Iterator[Misfit]:
-        if isinstance(name, str):
-            line = self._document.place((*steps, "name")).line
-            if name in self._name_lines:
-                message = f"the name stands twice, first on line {self._name_lines[name]}"
-                yield Misfit(("name",), message, "rename one of them")
-            self._name_lines.setdefault(name, line)
+    def _problem(self, misfit: Misfit, keys: Keys, steps: Steps) -> Problem:
+        """Return a misfit as a problem at the position of its setting, under the key that the file uses."""
+        written = list(steps)
+        if misfit.steps:
+            name, *inner = misfit.steps
+            written.append(keys.get(str(name), name))
+            written.extend(inner)
+        place = self.document.place(tuple(written))
+        return misfit.problem(self.path, place)
+
+    def _duplicate_name(self, name: Any, steps: Steps) -> list[Misfit]:
+        if not isinstance(name, str):
+            return []
+        if name in self.name_lines:
+            message = f"the name stands twice, first on line {self.name_lines[name]}"
+            return [Misfit(("name",), message, "rename one of them")]
+        place = self.document.place((*steps, "name"))
+        self.name_lines[name] = place.line
+        return []
 
 
 class _UnknownSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """The settings of a kind of target that we do not know: only what every target has is checked."""
+    """The settings of an unknown kind of target: only the settings that all targets share are checked."""
 
     headers: Annotated[Any, SECRET] = None
 
 
-def _settings_type(raw: Mapping[str, Any], severity: Severity) -> tuple[type[TargetSettings], list[Misfit]]:
+def _settings_type(raw: Json, severity: Severity) -> tuple[type[TargetSettings], list[Misfit]]:
     """Return the type of a target's settings; for an unknown provider, also a misfit of this severity."""
     provider = raw.get("provider")
     if not isinstance(provider, str) or not provider:
@@ -256,83 +375,121 @@ def _settings_type(raw: Mapping[str, Any], severity: Severity) -> tuple[type[Tar
     try:
         return settings_type(provider), []
     except ConfigError as error:
-        return _UnknownSettings, [Misfit(("provider",), error.message, error.hint, severity)]
+        misfit = Misfit(("provider",), error.message, error.hint, severity)
+        return _UnknownSettings, [misfit]
 
 
-def setting_keys(raw: Mapping[str, Any], known: frozenset[str]) -> dict[str, str]:
-    """Return the key in `raw` of each setting: its name, in camelCase or not, or with `retry_` before it."""
-    keys = snake_keys(raw, known | {f"retry_{name}" for name in RETRY_NAMES})
+def setting_keys(raw: Json, known: frozenset[str]) -> Keys:
+    """Return the key in `raw` of each setting: snake_case or camelCase; for retries, also with `retry_` before it."""
+    retry_keys = {f"retry_{name}" for name in RETRY_NAMES}
+    keys = snake_keys(raw, known | retry_keys)
     for name in RETRY_NAMES:
-        if name in known and (written := keys.pop(f"retry_{name}", None)):
-            keys.setdefault(name, written)
+        if name not in known:
+            continue
+        key = keys.pop(f"retry_{name}", None)
+        if key:
+            keys.setdefault(name, key)
     return keys
 
 
 def spellings(name: str) -> list[str]:
-    """Return all the keys under which a setting may be given, its own name first."""
-    names = [name, f"retry_{name}"] if name in RETRY_NAMES else [name]
-    return list(dict.fromkeys(form for name in names for form in (name, camel_name(name))))
+    """Return all keys that a setting may have in a file, its own name first."""
+    names = [name]
+    if name in RETRY_NAMES:
+        names.append(f"retry_{name}")
+    forms: dict[str, None] = {}
+    for each in names:
+        forms[each] = None
+        forms[camel_name(each)] = None
+    return list(forms)
 
 
-def _rename_keys(raw: Mapping[str, Any], keys: Mapping[str, str], type_: type) -> dict[str, Any]:
-    """Return the settings under their own names. Headers, options and bodies are the user's and stay as they are."""
+def _rename_keys(raw: Json, keys: Keys, type_: type) -> Json:
+    """Return the settings under their own names. The user's headers, options and bodies keep their keys."""
     settings = {name: raw[key] for name, key in keys.items()}
     for name, known in inner_names(type_).items():
-        if isinstance(inner := settings.get(name), dict):
-            settings[name] = {own: inner[key] for own, key in snake_keys(inner, known).items()}
+        value = settings.get(name)
+        if isinstance(value, dict):
+            inner_keys = snake_keys(value, known)
+            settings[name] = {inner_name: value[key] for inner_name, key in inner_keys.items()}
     return settings
 
 
-def _unset_variables(value: Any, steps: Steps, environment: Mapping[str, str], severity: Severity) -> Iterator[Misfit]:
-    """Yield a misfit for each `${{ VARIABLE }}` without a value, wherever it stands in `value`."""
+def _unset_variables(
+    value: Any,
+    steps: Steps,
+    environment: Environment,
+    severity: Severity,
+) -> Iterator[Misfit]:
+    """Yield a misfit for each `${{ VARIABLE }}` in `value`, at any depth, that is not set."""
     if isinstance(value, str):
         for variable in VARIABLE.findall(value):
             if variable not in environment:
                 message = f"the environment variable {variable} is not set"
                 yield Misfit(steps, message, "set it, or put it into .env", severity)
-    elif isinstance(value, dict | list):
-        for step, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _unset_variables(inner, (*steps, step), environment, severity)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _unset_variables(inner, (*steps, key), environment, severity)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _unset_variables(inner, (*steps, index), environment, severity)
 
 
-def _fill_settings(settings: dict[str, Any], type_: type, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings with their variables filled in; a variable for a number or a switch becomes one."""
+def _fill_settings(settings: Json, type_: type, environment: Environment) -> Json:
+    """Return the settings with their variables replaced; a variable for a number or a boolean becomes one."""
     filled = {name: _fill(value, environment) for name, value in settings.items()}
     for name, value in settings.items():
-        if isinstance(value, str) and VARIABLE.fullmatch(value.strip()) and not takes_text(type_, name):
-            with suppress(msgspec.DecodeError):  # a value of the wrong type is reported by the conversion
+        is_variable = isinstance(value, str) and VARIABLE.fullmatch(value.strip())
+        if is_variable and not takes_text(type_, name):
+            with suppress(msgspec.DecodeError):  # the conversion reports a value of the wrong type
                 filled[name] = msgspec.json.decode(filled[name])
     return filled
 
 
-def _fill(value: Any, environment: Mapping[str, str]) -> Any:
-    """Return the value with each `${{ VARIABLE }}` in its texts replaced; one that is not set becomes empty."""
+def _fill(value: Any, environment: Environment) -> Any:
+    """Return the value with each `${{ VARIABLE }}` in its strings replaced; an unset one becomes empty."""
     if isinstance(value, str):
-        return VARIABLE.sub(lambda found: environment.get(found[1], ""), value)
+        return VARIABLE.sub(lambda match: environment.get(match[1], ""), value)
     if isinstance(value, dict):
         return {key: _fill(inner, environment) for key, inner in value.items()}
-    return [_fill(inner, environment) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_fill(inner, environment) for inner in value]
+    return value
 
 
-def target_secrets(raw: dict[str, Any], type_: type[TargetSettings], environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield what must never be shown of a target: secret settings, their variables, and credentials in URLs.
+def target_secrets(
+    raw: Json,
+    type_: type[TargetSettings],
+    environment: Environment,
+) -> Iterator[str]:
+    """Yield the values of a target that must never be shown: secret settings, their variables, credentials in URLs.
 
-    A setting that its kind of target does not know is secret if its name says so.
+    A setting that is unknown for its kind of target is secret if its name suggests so.
     """
     known = field_names(type_)
-    unknown = (raw[key] for name, key in snake_keys(raw, known).items() if name not in known and is_secret_name(name))
-    for text in _texts([*secret_values(raw, type_), *unknown]):
+    secrets = list(secret_values(raw, type_))
+    for name, key in snake_keys(raw, known).items():
+        if name not in known and is_secret_name(name):
+            secrets.append(raw[key])
+    for text in _texts(secrets):
         filled = _fill(text, environment)
-        yield from (filled, *filled.split(), *_HEADER_PARTS.split(filled))
-        yield from (environment.get(name, "") for name in VARIABLE.findall(text))
+        yield filled
+        # The parts of a header are secret on their own: "Bearer KEY", "session=KEY; path=/".
+        yield from filled.split()
+        yield from _HEADER_PARTS.split(filled)
+        for variable in VARIABLE.findall(text):
+            yield environment.get(variable, "")
     for text in _texts(raw):
         yield from secrets_in_urls(_fill(text, environment))
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts in a JSON value, and its numbers as texts."""
-    if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
+    """Yield the strings in a JSON value, and its numbers as strings."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
             yield from _texts(inner)
     elif isinstance(value, str | int | float):
         yield str(value)
