@@ -1,11 +1,10 @@
-"""A template -> the files of a new project. Files that exist are never changed.
+"""Create the files of a new project from a template. Existing files are never changed.
 
-Templates are folders in `templates/`; the files in `common` belong to every project. A file that is in both is joined,
-the template's part first.
+Templates are folders in `templates/`; the files in `common` belong to every project. If a file is in both, the new
+file starts with the template's part, followed by the common part.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,11 +18,11 @@ COMMON = "common"
 DEFAULT = "python"
 TEMPLATES = (DEFAULT, "cli", "openai", "batch")
 SCHEMAS = ("eval", "sidecar", "targets")
-"""The kinds of files in a new project that editors can check."""
+"""The kinds of files in a new project that editors can check against a schema."""
 
 
 class ScaffoldResult(NamedTuple):
-    """The files that were written, those that existed already, and what to do next."""
+    """The files that were written, those that already existed, and the next steps for the user."""
 
     written: tuple[Path, ...]
     kept: tuple[Path, ...]
@@ -31,53 +30,86 @@ class ScaffoldResult(NamedTuple):
 
 
 def scaffold(folder: Path, template: str) -> ScaffoldResult:
-    """Write those files of a project that do not exist; raise `OutputError` if that is not possible."""
-    files = dict(sorted(_files(template)))
+    """Write the files of a project that do not exist yet; raise `OutputError` if a file cannot be written."""
+    files = _files(template)
     if folder.exists() and not folder.is_dir():
-        raise OutputError("a file, and no folder", file=folder, hint="name a folder, new or old")
-    existing = {name: next(filter(_exists, _rivals(folder, name)), None) for name in files}
-    written = [folder / name for name, path in existing.items() if path is None]
-    kept = dict.fromkeys(path for path in existing.values() if path is not None)
-    for path in written:
-        _write(path, files[path.relative_to(folder).as_posix()])
+        raise OutputError(
+            "a file, and no folder",
+            file=folder,
+            hint="name a folder, new or old",
+        )
+    # Look for existing files before anything is written: the new files conflict with each other.
+    new: dict[Path, str] = {}
+    kept: dict[Path, None] = {}
+    for name, text in sorted(files.items()):
+        existing = _existing_file(folder, name)
+        if existing is None:
+            new[folder / name] = text
+        else:
+            kept[existing] = None
+    for path, text in new.items():
+        _write(path, text)
+    next_steps = TEMPLATES_FOLDER / template / "next.txt"
     return ScaffoldResult(
-        tuple(written), tuple(kept), (TEMPLATES_FOLDER / template / "next.txt").read_text(encoding="utf-8")
+        written=tuple(new),
+        kept=tuple(kept),
+        next_steps=next_steps.read_text(encoding="utf-8"),
     )
 
 
 def missing_lines(path: Path) -> list[str]:
-    """Return the lines of our template that a file of the same name does not have."""
-    own = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    ours = (TEMPLATES_FOLDER / COMMON / path.name).read_text(encoding="utf-8").splitlines()
-    return [line for line in ours if line not in own]
+    """Return the lines of the common template file with the same name that a file lacks."""
+    existing: list[str] = []
+    if path.is_file():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        existing = text.splitlines()
+    template_file = TEMPLATES_FOLDER / COMMON / path.name
+    template = template_file.read_text(encoding="utf-8")
+    return [line for line in template.splitlines() if line not in existing]
 
 
-def _files(template: str) -> Iterator[tuple[str, str]]:
-    own, common = _texts(TEMPLATES_FOLDER / template / "files"), _texts(TEMPLATES_FOLDER / COMMON)
-    for name in {**own, **common}:
-        yield name, own.get(name, "") + common.get(name, "")
+def _files(template: str) -> dict[str, str]:
+    """Return the content of each file of a new project, by its path in the project."""
+    files = _texts(TEMPLATES_FOLDER / template / "files")
+    common = _texts(TEMPLATES_FOLDER / COMMON)
+    for name, text in common.items():
+        files[name] = files.get(name, "") + text
     for kind in SCHEMAS:
-        yield f".agentv/schemas/{kind}.schema.json", json.dumps(json_schema(kind), indent=2) + "\n"
+        schema = json.dumps(json_schema(kind), indent=2)
+        files[f".agentv/schemas/{kind}.schema.json"] = schema + "\n"
+    return files
 
 
 def _texts(folder: Path) -> dict[str, str]:
-    paths = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+    """Return the content of each file below a folder, by its path in the folder."""
+    texts = {}
+    for path in folder.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            name = path.relative_to(folder).as_posix()
+            texts[name] = path.read_text(encoding="utf-8")
+    return texts
 
 
-def _rivals(folder: Path, name: str) -> list[Path]:
-    """Return the paths of which none may exist if a file is to be written: its own, and those that do the same work.
+def _existing_file(folder: Path, name: str) -> Path | None:
+    """Return the file that exists in the place of a new one, or None if there is none."""
+    for path in _conflicting_paths(folder, name):
+        if path.exists() or path.is_symlink():
+            return path
+    return None
 
-    These are other targets files, and eval files of the same name, which a new file would be a sidecar of.
+
+def _conflicting_paths(folder: Path, name: str) -> list[Path]:
+    """Return the paths that must not exist if a file is to be written: its own, and those with the same purpose.
+
+    These are other targets files, and eval files of the same name, for which a new file would be a sidecar.
     """
-    if name in TARGETS_NAMES:
-        return [folder / name, *(folder / other for other in TARGETS_NAMES)]
     path = folder / name
-    return [path, *(path.with_suffix(suffix) for suffix in READERS)] if path.suffix in READERS else [path]
-
-
-def _exists(path: Path) -> bool:
-    return path.exists() or path.is_symlink()
+    paths = [path]
+    if name in TARGETS_NAMES:
+        paths += [folder / other for other in TARGETS_NAMES]
+    elif path.suffix in READERS:
+        paths += [path.with_suffix(suffix) for suffix in READERS]
+    return paths
 
 
 def _write(path: Path, text: str) -> None:
@@ -86,5 +118,8 @@ def _write(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        hint = "see who may write there, or name another folder"
-        raise OutputError(f"cannot be written: {error.strerror}", file=path, hint=hint) from error
+        raise OutputError(
+            f"cannot be written: {error.strerror}",
+            file=path,
+            hint="see who may write there, or name another folder",
+        ) from error

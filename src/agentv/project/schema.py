@@ -1,4 +1,4 @@
-"""The structs that files are loaded into -> JSON Schema, for editors and other tools."""
+"""Generate the JSON Schema of each kind of file from the structs that files are loaded into."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,12 +14,17 @@ from agentv.targets.read import TargetsFile, spellings
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
+SchemaBuilder = Callable[[], Schema]
 
 
 def json_schema(kind: str) -> Schema:
     """Return the JSON Schema of one kind of file."""
     title, build = KINDS[kind]
-    return {"$schema": DIALECT, **build(), "title": title}
+    return {
+        "$schema": DIALECT,
+        **build(),
+        "title": title,
+    }
 
 
 def _struct_schema(type_: Any) -> Schema:
@@ -33,47 +38,74 @@ def _struct_schema(type_: Any) -> Schema:
 def _targets_schema() -> Schema:
     """Return the schema of a targets file, with a condition on `provider` for each kind of target.
 
-    So editors know the fields of each kind.
+    With these conditions, editors know the fields of each kind.
     """
     known = kinds()
+    types = [settings_type(kind) for kind in known]
     (_, *references), definitions = msgspec.json.schema_components(
-        [TargetsFile, *map(settings_type, known)], ref_template="#/$defs/{name}"
+        [TargetsFile, *types],
+        ref_template="#/$defs/{name}",
     )
-    needs = {settings_type(kind).__name__: settings_type(kind).requires_one_of for kind in known}
+    requires_one_of = {type_.__name__: type_.requires_one_of for type_ in types}
     for name, definition in definitions.items():
-        _allow_spellings(definition, needs.get(name, ()))
+        alternatives = requires_one_of.get(name, ())
+        _allow_spellings(definition, alternatives)
+
+    conditions = []
+    for kind, reference in zip(known, references, strict=True):
+        provider = {"enum": _names(kind)}
+        is_kind = {"properties": {"provider": provider}}
+        conditions.append({"if": is_kind, "then": reference})
+    any_provider = {"enum": sorted([*known, *ALIASES])}
     file = definitions.pop("TargetsFile")
     file["properties"]["targets"]["items"] = {
         "type": "object",
         "required": ["name", "provider"],
-        "properties": {"provider": {"enum": sorted([*known, *ALIASES])}},
-        "allOf": [
-            {"if": {"properties": {"provider": {"enum": _names(kind)}}}, "then": reference}
-            for kind, reference in zip(known, references, strict=True)
-        ],
+        "properties": {"provider": any_provider},
+        "allOf": conditions,
     }
     return {**file, "$defs": definitions}
 
 
 def _names(kind: str) -> list[str]:
-    return [kind, *(alias for alias, name in ALIASES.items() if name == kind)]
+    """Return the name of a kind of target, followed by its aliases."""
+    aliases = [alias for alias, name in ALIASES.items() if name == kind]
+    return [kind, *aliases]
 
 
 def _allow_spellings(definition: Schema, requires_one_of: tuple[str, ...]) -> None:
-    """Allow each setting under all of its spellings, as loading does; require one of `requires_one_of`."""
-    properties = definition["properties"]
-    definition["properties"] = {form: properties[name] for name in properties for form in spellings(name)}
-    required = definition.pop("required", [])
-    definition["required"] = [name for name in required if len(spellings(name)) == 1]
-    choices = [[{"required": [form]} for form in spellings(name)] for name in required if len(spellings(name)) > 1]
-    choices += (
-        [[{"required": [form]} for name in requires_one_of for form in spellings(name)]] if requires_one_of else []
-    )
-    if choices:
-        definition["allOf"] = [{"anyOf": forms} for forms in choices]
+    """Allow all spellings of each setting, as the loader does; require one of `requires_one_of`."""
+    properties = {}
+    for name, property_ in definition["properties"].items():
+        for form in spellings(name):
+            properties[form] = property_
+    definition["properties"] = properties
+
+    required = []
+    alternatives: list[list[str]] = []
+    for name in definition.pop("required", []):
+        forms = spellings(name)
+        if len(forms) == 1:
+            required.append(name)
+        else:
+            alternatives.append(forms)
+    definition["required"] = required
+
+    if requires_one_of:
+        any_form = []
+        for name in requires_one_of:
+            any_form.extend(spellings(name))
+        alternatives.append(any_form)
+    if alternatives:
+        definition["allOf"] = [_require_any(forms) for forms in alternatives]
 
 
-KINDS: dict[str, tuple[str, Callable[[], Schema]]] = {
+def _require_any(names: list[str]) -> Schema:
+    """Return the schema of an object that has at least one of these keys."""
+    return {"anyOf": [{"required": [name]} for name in names]}
+
+
+KINDS: dict[str, tuple[str, SchemaBuilder]] = {
     "eval": ("agentv eval file (YAML)", lambda: _struct_schema(EvalFileRecord)),
     "sidecar": ("agentv sidecar (beside a JSONL file)", lambda: _struct_schema(FileRecord)),
     "case": ("agentv eval case (one line of JSONL)", lambda: _struct_schema(CaseRecord)),
