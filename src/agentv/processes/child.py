@@ -1,8 +1,8 @@
-"""A command -> a child that has ended, with nothing of it left running.
+"""Run a child process to its end, and leave none of its descendants running.
 
-Every child leads a session of its own, without a terminal. When it exits, when it is cancelled or when we are
-killed, the rest of its process group ends too, and so does what has left the group: see `guardian`. The end of a
-child is told by a pidfd, which costs no thread.
+Every child leads a session of its own, without a terminal. When it exits, is cancelled or when we are killed, the rest
+of its process group ends too, and so do descendants that left the group: see `guardian`. A pidfd reports the exit of a
+child, which needs no thread.
 """
 
 import asyncio
@@ -24,26 +24,27 @@ _UNKNOWN_STATUS = 255 << 8
 _MARK_VARIABLE = guardian.MARK_VARIABLE.encode()
 _NO_INPUT = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Python ignores these, and a child would inherit that."""
+"""Python ignores these signals, and a child would inherit that."""
 _INHERITED_MARKS = os.environb.get(_MARK_VARIABLE, b"")
-"""We may be a child of another run."""
+"""The marks of the runs that started this one."""
 _guardians: dict[int, guardian.Guardian] = {}
-"""The guardian of this process, by process id: a fork has children of its own, and those of its parent are not its."""
+"""The guardian of this process, by process id: after a fork, the children of the parent are not ours."""
 _numbers = itertools.count(1)
 
 
 def _own_guardian() -> guardian.Guardian:
-    """Return the guardian of this process, which is made on first use."""
-    own = _guardians.get(os.getpid())
-    if own is None:
-        own = _guardians[os.getpid()] = guardian.Guardian(GRACE_SECONDS)
-    return own
+    """Return the guardian of this process, which is created on first use."""
+    pid = os.getpid()
+    if pid not in _guardians:
+        _guardians[pid] = guardian.Guardian(GRACE_SECONDS)
+    return _guardians[pid]
 
 
 class ProcessResult(NamedTuple):
-    """How a child ended: its exit code, negative for a signal, and what was kept of its output."""
+    """How a child ended: its exit code and its captured output."""
 
     code: int
+    """Negative if a signal killed the child."""
     stdout: Output
     stderr: Output
 
@@ -56,39 +57,44 @@ async def run_process(
     stdout: Destination | None = None,
     stderr: Capture | None = None,
 ) -> ProcessResult:
-    """Run a program to its end and return how it ended; raise `OSError` if it cannot be started.
+    """Run a program to its end and return its result; raise `OSError` if it cannot be started.
 
-    When cancelled, ask the program to end, and kill it if it does not. `stdin` is an open file; without one there
-    is no input.
+    When cancelled, terminate the program, and kill it if it does not end. `stdin` is the descriptor of an open file;
+    without one, the input is empty.
     """
-    stdout = Capture() if stdout is None else stdout
-    stderr = Capture() if stderr is None else stderr
+    if stdout is None:
+        stdout = Capture()
+    if stderr is None:
+        stderr = Capture()
     child = _Child(argv, environment, stdin, (stdout, stderr))
     try:
         code = await child.wait()
     finally:
         child.close()
     _own_guardian().sweep()
-    return ProcessResult(code, Output() if isinstance(stdout, int) else stdout.output(), stderr.output())
+    captured = Output()
+    if isinstance(stdout, Capture):
+        captured = stdout.output()
+    return ProcessResult(code, captured, stderr.output())
 
 
 def kill_all() -> None:
-    """Kill every child and everything that any of them has left behind, at once."""
+    """Kill all children and everything that they left behind, at once."""
     _own_guardian().kill_all()
 
 
 async def end_orphans() -> None:
-    """End what children that have exited left behind outside of their groups."""
+    """End the processes outside of their groups that exited children left behind."""
     own = _own_guardian()
     if not own.is_started:
-        return  # there were no children
+        return  # no child was ever started
     end = time.monotonic() + 2 * GRACE_SECONDS
     while own.end_orphans() and time.monotonic() < end:
         await asyncio.sleep(0.02)
 
 
 class _Child:
-    """A child that runs from the start, and leaves nothing behind once it is closed."""
+    """A running child process. It starts on construction, and leaves nothing behind once it is closed."""
 
     def __init__(
         self,
@@ -101,15 +107,20 @@ class _Child:
         self._guardian = _own_guardian()
         self._mark = self._guardian.mark + b"%d/" % next(_numbers)
         marks = _INHERITED_MARKS + self._mark
-        actions = [_NO_INPUT if stdin is None else (os.POSIX_SPAWN_DUP2, stdin, 0)]
+        actions: list[tuple[object, ...]] = [_NO_INPUT]
+        if stdin is not None:
+            actions = [(os.POSIX_SPAWN_DUP2, stdin, 0)]
         self._pipes: list[Pipe] = []
         self._guardian.start()
         try:
             for descriptor, destination in enumerate(destinations, 1):
-                if not isinstance(destination, int):
-                    self._pipes.append(Pipe(loop, destination))
-                end = destination if isinstance(destination, int) else self._pipes[-1].write_end
-                actions.append((os.POSIX_SPAWN_DUP2, end, descriptor))
+                if isinstance(destination, int):
+                    target = destination
+                else:
+                    pipe = Pipe(loop, destination)
+                    self._pipes.append(pipe)
+                    target = pipe.write_end
+                actions.append((os.POSIX_SPAWN_DUP2, target, descriptor))
             self._pid = os.posix_spawn(
                 argv[0],
                 argv,
@@ -142,14 +153,14 @@ class _Child:
             self._waiter.set_result(None)
 
     async def _wait_for_status(self) -> int:
-        """Return the status with which it exits. Waiting may be cancelled, and begun again."""
+        """Wait for the exit of the child and return its status. The wait may be cancelled and started again."""
         while self._status is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         return self._status
 
     async def wait(self) -> int:
-        """Return the exit code, once the child has ended and its group is empty."""
+        """Wait until the child has ended and its group is empty, and return the exit code."""
         try:
             status = await self._wait_for_status()
             for pipe in self._pipes:
@@ -163,7 +174,7 @@ class _Child:
         return os.waitstatus_to_exitcode(status)
 
     def close(self) -> None:
-        """Kill what is left, in case that there was no time to ask it to end."""
+        """Kill whatever is left, in case there was no time to terminate it."""
         self._reading.cancel()
         self._close_pipes()
         if self._is_guarded:
@@ -171,10 +182,13 @@ class _Child:
             self._release()
 
     async def _end(self) -> None:
-        """Ask the group, and what has left it, to end; wait a little; kill them."""
+        """Terminate the group and the processes that left it, wait for a grace period, then kill them."""
         end = time.monotonic() + GRACE_SECONDS
         guardian.send_signal(signal.SIGTERM, [-self._pid])
-        outside = [p.pid for p in guardian.list_processes() if self._mark in p.marks and p.group != self._pid]
+        outside = []
+        for process in guardian.list_processes():
+            if self._mark in process.marks and process.group != self._pid:
+                outside.append(process.pid)
         guardian.send_signal(signal.SIGTERM, outside)
         await self._wait_at_most(GRACE_SECONDS)
         while time.monotonic() < end and guardian.find_living([self._pid], self._mark):
@@ -196,7 +210,11 @@ class _Child:
         self._guardian.remove(self._pid)
 
 
-def _call_on_exit(pid: int, loop: asyncio.AbstractEventLoop, callback: Callable[[int], None]) -> None:
+def _call_on_exit(
+    pid: int,
+    loop: asyncio.AbstractEventLoop,
+    callback: Callable[[int], None],
+) -> None:
     """Call `callback` with the wait status of a child once it has exited and was reaped."""
 
     def reap() -> None:
@@ -206,19 +224,21 @@ def _call_on_exit(pid: int, loop: asyncio.AbstractEventLoop, callback: Callable[
 
     def wait() -> None:
         status = _reap(pid)
-        with contextlib.suppress(RuntimeError):  # the run may be over
+        with contextlib.suppress(RuntimeError):  # the event loop may be closed
             loop.call_soon_threadsafe(callback, status)
 
     try:
         descriptor = os.pidfd_open(pid)
-    except (AttributeError, OSError):  # not every system has them
+    except (AttributeError, OSError):  # not every system has pidfds
         threading.Thread(target=wait, daemon=True).start()
     else:
         loop.add_reader(descriptor, reap)
 
 
 def _reap(pid: int) -> int:
+    """Wait for a child and return its wait status."""
     try:
-        return os.waitpid(pid, 0)[1]
+        _, status = os.waitpid(pid, 0)
+        return status
     except ChildProcessError:
-        return _UNKNOWN_STATUS  # somebody else in this process has done it
+        return _UNKNOWN_STATUS  # other code in this process has reaped the child

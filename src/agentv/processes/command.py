@@ -1,6 +1,6 @@
-"""A command template and its values -> how the command ended, and what it wrote.
+"""Run a command template with its values, and read its output.
 
-The command is a script for `/bin/sh`. Values reach it through the environment, see `template`.
+The command is a script for `/bin/sh`. Values are passed through the environment, see `template`.
 """
 
 import asyncio
@@ -20,14 +20,19 @@ from agentv.redact import clean
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MAX_VALUE_BYTES = 32 * os.sysconf("SC_PAGESIZE") - 256
-"""What one argument of a command can hold on Linux, with some room for what a template puts around it."""
+"""The maximum size of one argument on Linux, with some room for what a template puts around the value."""
 SHOWN_CHARACTERS = 2000
+SHOWN_VALUE_CHARACTERS = 200
 FILE_PLACEHOLDERS = ("path", "basename")
-_SUBJECTS = {"PROMPT": "the prompt has", "GUIDELINES": "the guidelines have", "EVAL_ID": "the id has"}
+_SUBJECTS = {
+    "PROMPT": "the prompt has",
+    "GUIDELINES": "the guidelines have",
+    "EVAL_ID": "the id has",
+}
 
 
 class Command:
-    """A command template, to be run with one set of values after another."""
+    """A command template that can be run with different values."""
 
     def __init__(
         self,
@@ -38,10 +43,14 @@ class Command:
         environment: Mapping[bytes, bytes] | None = None,
     ):
         self.cwd = cwd
-        self.names = frozenset(found.name for found in parse_template(template).placeholders).intersection(known)
-        self._template, self._files_format = template, files_format
+        placeholders = parse_template(template).placeholders
+        self.names = frozenset(placeholder.name for placeholder in placeholders).intersection(known)
+        self._template = template
+        self._files_format = files_format
         self._script = self._build_script(0)
-        self.environment = dict(os.environb if environment is None else environment)
+        if environment is None:
+            environment = os.environb
+        self.environment = dict(environment)
 
     async def run(
         self,
@@ -52,7 +61,7 @@ class Command:
     ) -> ProcessResult:
         """Run the command to its end; raise `ProviderError` if it cannot be started with these values.
 
-        `place` are another folder than its usual one, and another environment.
+        `place` is a folder and an environment to use instead of the command's own.
         """
         cwd, variables = place or (self.cwd, self.environment)
         environment = dict(variables)
@@ -67,21 +76,24 @@ class Command:
         return await run_program(shell_in(cwd, script), environment, stdout=stdout)
 
     def display(self, values: Mapping[str, str]) -> str:
-        """Return the command as a person would type it; long values are cut, secrets masked."""
-        return build_script(self._template, values, lambda name, _: shlex.quote(shorten(clean(values[name]), 200)))
+        """Return the command as a person would type it, with long values truncated and secrets masked."""
+
+        def expand(name: str, _context: QuoteContext) -> str:
+            shown = shorten(clean(values[name]), SHOWN_VALUE_CHARACTERS)
+            return shlex.quote(shown)
+
+        return build_script(self._template, values, expand)
 
     def _build_script(self, file_count: int) -> bytes:
         def expand(name: str, context: QuoteContext) -> str:
-            return (
-                " ".join(map(self._expand_file, range(file_count)))
-                if name == "FILES"
-                else expand_variable(name, context)
-            )
+            if name == "FILES":
+                return " ".join(self._expand_file(number) for number in range(file_count))
+            return expand_variable(name, context)
 
         return build_script(self._template, self.names, expand).encode()
 
     def _expand_file(self, number: int) -> str:
-        """Return the words that stand for one file."""
+        """Return the words of the script that expand to one file."""
 
         def expand(name: str, context: QuoteContext) -> str:
             return expand_variable(f"{name.upper()}_{number}", context)
@@ -90,9 +102,11 @@ class Command:
 
 
 def shell_in(folder: Path, script: str | bytes) -> list[bytes]:
-    """Return the arguments with which a shell runs a script in a folder."""
-    start = os.fsencode(f"cd -- {shlex.quote(str(folder))} || exit; ")
-    return [b"/bin/sh", b"-c", start + (script if isinstance(script, bytes) else os.fsencode(script))]
+    """Return the arguments that make a shell run a script in a folder."""
+    if isinstance(script, str):
+        script = os.fsencode(script)
+    change_folder = os.fsencode(f"cd -- {shlex.quote(str(folder))} || exit; ")
+    return [b"/bin/sh", b"-c", change_folder + script]
 
 
 async def run_program(
@@ -104,18 +118,24 @@ async def run_program(
 ) -> ProcessResult:
     """Run a program to its end; raise `ProviderError` if it cannot be started.
 
-    When cancelled, the error has a note with the end of what the program had written to stderr by then.
+    When cancelled, the error has a note with the end of stderr so far.
     """
     stderr = Capture()
     try:
         return await run_process(argv, environment, stdin=stdin, stdout=stdout, stderr=stderr)
     except asyncio.CancelledError as error:
-        if (text := output_tail(ProcessResult(0, Output(), stderr.output()))).startswith(":"):
-            error.add_note(text)  # which is of use when time was up
+        tail = output_tail(ProcessResult(0, Output(), stderr.output()))
+        if tail.startswith(":"):
+            error.add_note(tail)  # shown in the message of a timeout
         raise
     except OSError as error:
-        may_pass = error.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-        raise ProviderError(f"the command cannot be started: {error.strerror}", may_pass=may_pass) from error
+        raise ProviderError(
+            f"the command cannot be started: {error.strerror}",
+            may_pass=error.errno in _TRANSIENT_ERRORS,
+        ) from error
+
+
+_TRANSIENT_ERRORS = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def _variable(name: str) -> bytes:
@@ -123,10 +143,12 @@ def _variable(name: str) -> bytes:
 
 
 def _encode_value(name: str, text: str) -> bytes:
-    """Return the value of a placeholder for the environment; raise `ProviderError` if that cannot hold it."""
+    """Encode the value of a placeholder for the environment; raise `ProviderError` if an argument cannot hold it."""
     value = text.encode("utf-8", "surrogateescape")
     subject = _SUBJECTS.get(name, f"{{{name}}} has")
-    hint = ": use {PROMPT_FILE} in command_template" if name == "PROMPT" else ""
+    hint = ""
+    if name == "PROMPT":
+        hint = ": use {PROMPT_FILE} in command_template"
     if b"\0" in value:
         raise ProviderError(f"{subject} a NUL character, which an argument cannot hold{hint}")
     if len(value) > MAX_VALUE_BYTES:
@@ -135,38 +157,55 @@ def _encode_value(name: str, text: str) -> bytes:
 
 
 def expect_success(finished: ProcessResult) -> None:
-    """Raise `ProviderError` if a command failed: it tells how, and the end of the output."""
-    if finished.code:
-        hint = "; use {PROMPT_FILE}" if b"rgument list too long" in finished.stderr.tail else ""
-        raise ProviderError(f"the command {describe_exit(finished.code)}{output_tail(finished)}{hint}")
+    """Raise `ProviderError` with the reason and the end of the output if a command failed."""
+    if not finished.code:
+        return
+    hint = ""
+    if b"rgument list too long" in finished.stderr.tail:
+        hint = "; use {PROMPT_FILE}"
+    raise ProviderError(f"the command {describe_exit(finished.code)}{output_tail(finished)}{hint}")
 
 
 def output_tail(finished: ProcessResult) -> str:
-    """Return the end of stderr, or else of stdout, to be put behind a message.
+    """Return the end of stderr, or else of stdout, as the suffix of a message.
 
-    Secrets are masked before anything is shorten, since half of one would not be recognised; where the tail itself may
-    begin with half of one, so much is left out.
+    Secrets are masked before the text is truncated, because a part of a secret would not be recognized.
     """
     for tail in (finished.stderr.tail, finished.stdout.tail):
-        masked = clean(tail.decode("utf-8", "replace"))
-        if text := masked[0 if len(tail) < TAIL_BYTES else clean.longest :].strip():
-            return f": {text}" if len(text) <= SHOWN_CHARACTERS else f": …{text[-SHOWN_CHARACTERS:]}"
+        text = clean(tail.decode("utf-8", "replace"))
+        if len(tail) >= TAIL_BYTES:
+            # The tail may begin in the middle of a secret, so its length is removed.
+            text = text[clean.longest :]
+        text = text.strip()
+        if len(text) > SHOWN_CHARACTERS:
+            return f": …{text[-SHOWN_CHARACTERS:]}"
+        if text:
+            return f": {text}"
     return ", and said nothing"
 
 
 def describe_exit(code: int) -> str:
-    """Return how a command ended that did not succeed."""
+    """Describe how a command that did not succeed ended."""
     if code < 0:
-        return f"was killed by {_signal_name(-code) or f'signal {-code}'}"
-    meaning = _EXIT_CODES.get(code) or (code > 128 and _signal_name(code - 128))
-    return f"failed with exit code {code} ({meaning})" if meaning else f"failed with exit code {code}"
+        name = _signal_name(-code) or f"signal {-code}"
+        return f"was killed by {name}"
+    meaning = _EXIT_CODES.get(code, "")
+    if code > 128:
+        # A shell reports a child that was killed by signal N as 128 + N.
+        meaning = _signal_name(code - 128)
+    if meaning:
+        return f"failed with exit code {code} ({meaning})"
+    return f"failed with exit code {code}"
 
 
-_EXIT_CODES = {126: "something that it names cannot be executed", 127: "something that it names was not found"}
+_EXIT_CODES = {
+    126: "something that it names cannot be executed",
+    127: "something that it names was not found",
+}
 
 
 def _signal_name(number: int) -> str:
-    """Return the name of a signal, empty if there is none of that number."""
+    """Return the name of a signal; empty if there is no signal with that number."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -174,16 +213,17 @@ def _signal_name(number: int) -> str:
 
 
 def complete_output(output: Output, most: int = MAX_ANSWER_BYTES) -> bytes:
-    """Return the data of an output; raise `ProviderError` if it is not complete."""
+    """Return the data of an output; raise `ProviderError` if it was truncated."""
     if not output.is_complete:
         raise ProviderError(f"the command answered with more than {most >> 20} MiB")
     return output.data
 
 
 def read_output_file(path: str, finished: ProcessResult) -> bytes:
-    """Return what a command wrote to its output file; raise `ProviderError` if there is none or it is too long."""
+    """Return the content of a command's output file; raise `ProviderError` if there is none or it is too long."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not hold us up
+        # Without O_NONBLOCK, opening a named pipe would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise ProviderError(f"the command succeeded but wrote no {{OUTPUT_FILE}}{output_tail(finished)}") from None
     except OSError as error:
@@ -200,5 +240,7 @@ def read_output_file(path: str, finished: ProcessResult) -> bytes:
 
 
 def shorten(text: str, most: int) -> str:
-    """Return a text, or its beginning and an ellipsis if it is too long."""
-    return text if len(text) <= most else f"{text[:most]}…"
+    """Return a text, truncated with an ellipsis if it is longer than `most` characters."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}…"

@@ -1,8 +1,8 @@
-"""Signals that end the process: INT, TERM and HUP give exit code 130, no traceback, whenever they arrive.
+"""Exit with code 130 and without a traceback on SIGINT, SIGTERM and SIGHUP, at whatever time they arrive.
 
-`install` is called before anything heavy is imported, so this module imports nothing of ours. A signal ends the
-process at once, after the cleanups that are registered. While a run is under way it asks the run to stop instead,
-so that what is done is written and told; a second Ctrl-C ends it at once.
+`install` is called before anything heavy is imported, so this module imports nothing from agentv. A signal ends the
+process at once, after the registered cleanups. During a run, it asks the run to stop instead, so that completed results
+are written and reported; a second Ctrl-C ends the process at once.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_CODE = 130
 _MISSED_SECONDS = 1.0
-"""How often a wait without an event loop looks for a signal that did not interrupt it."""
+"""How often a wait without an event loop checks for a signal that did not interrupt it."""
 _cleanups: list[Callable[[], object]] = []
 _runs: list[Stop | EndOnCtrlC] = []
 
 
 def install() -> None:
-    """Handle the signals from now on, those aside that the parent wants to be ignored, as `nohup` does."""
+    """Handle the signals from now on, except those that the parent set to be ignored, as `nohup` does."""
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _on_signal)
 
 
 def block() -> None:
-    """Keep signals away: the exit code stands, and Python is about to restore what they do by default."""
+    """Block the signals: the exit code is decided, and Python is about to restore the default handlers."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 @contextmanager
 def cleanup(call: Callable[[], object]) -> Iterator[None]:
-    """Make the call should a signal end the process inside this block."""
+    """Make the call if a signal ends the process inside this block."""
     _cleanups.append(call)
     try:
         yield
@@ -49,14 +49,16 @@ def cleanup(call: Callable[[], object]) -> Iterator[None]:
 
 
 class Stop:
-    """Asks a task to stop when a signal arrives."""
+    """Ask a task to stop when a signal arrives."""
 
     def __init__(self, task: asyncio.Task[object]):
-        self._task, self._loop = task, task.get_loop()
-        self.is_requested = self.is_over = False
+        self._task = task
+        self._loop = task.get_loop()
+        self.is_requested = False
+        self.is_over = False
 
     def request(self, number: int) -> None:
-        """Cancel the task; leave at once if it has been cancelled, and Ctrl-C is pressed once more."""
+        """Cancel the task; if it is already being cancelled, a further Ctrl-C ends the process at once."""
         if self.is_requested:
             if number == signal.SIGINT:
                 leave()
@@ -68,12 +70,12 @@ class Stop:
             leave()
 
     def _cancel(self) -> None:
-        if not self.is_over:  # what follows must not be cancelled in its place
+        if not self.is_over:  # once the block has ended, the task continues with other work
             self._task.cancel()
 
 
 class EndOnCtrlC:
-    """Waits for Ctrl-C, which is how something ends that has no other end."""
+    """Wait for Ctrl-C, the only way to end a command that serves until it is interrupted."""
 
     def __init__(self) -> None:
         import threading
@@ -91,14 +93,14 @@ class EndOnCtrlC:
         self._event.set()
 
     def wait(self) -> None:
-        """Return when Ctrl-C is pressed, or somebody calls `end`."""
+        """Return when Ctrl-C is pressed, or when `end` is called."""
         while not self._event.wait(_MISSED_SECONDS):
-            pass  # a signal that arrived just before the wait is handled here
+            pass  # lets Python run the handler of a signal that arrived just before the wait
 
 
 @contextmanager
 def end_on_ctrl_c() -> Iterator[EndOnCtrlC]:
-    """Let Ctrl-C end a wait inside this block, and not the process."""
+    """Let Ctrl-C end a wait inside this block instead of the process."""
     ending = EndOnCtrlC()
     _runs.append(ending)
     try:
@@ -109,7 +111,7 @@ def end_on_ctrl_c() -> Iterator[EndOnCtrlC]:
 
 @contextmanager
 def stop_on_signal(task: asyncio.Task[object]) -> Iterator[Stop]:
-    """Ask the task to stop when a signal arrives inside this block, where `install` was called."""
+    """Ask the task to stop when a signal arrives inside this block. Needs `install`."""
     stop = Stop(task)
     _runs.append(stop)
     try:
@@ -124,12 +126,12 @@ def stop_on_signal(task: asyncio.Task[object]) -> Iterator[Stop]:
 def _wake_up(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Wake the event loop whenever a signal arrives.
 
-    Python runs a handler between two steps of the main thread. A signal that arrives just before the loop starts to
-    wait, or in another thread, does not end that wait: without this its handler would run after the next event,
-    which may never come.
+    Python runs a handler between two instructions of the main thread. A signal that arrives just before the loop
+    starts to wait, or in another thread, does not end that wait: its handler would run after the next event, which may
+    never come.
     """
     if not any(signal.getsignal(number) is _on_signal for number in SIGNALS):
-        yield  # a program that uses agentv as a library has its own way to handle signals
+        yield  # a program that uses agentv as a library handles signals in its own way
         return
     import socket
 
@@ -159,6 +161,6 @@ def leave() -> NoReturn:
         with suppress(Exception):
             call()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):  # nobody may be listening
+        with suppress(Exception):  # the reader of the stream may be gone
             stream.flush()
     os._exit(EXIT_CODE)

@@ -1,4 +1,4 @@
-"""What a child writes -> the parts of it that are kept, read as they come and up to a limit."""
+"""Capture the output of a child process while it runs, up to a limit."""
 
 import asyncio
 import os
@@ -9,10 +9,10 @@ from agentv.processes.guardian import open_pipe
 TAIL_BYTES = 16 * 1024
 _CHUNK_BYTES = 64 * 1024
 _PIPE_BYTES = 1 << 20
-"""As much as a pipe can hold."""
+"""The maximum capacity of a pipe."""
 _SPARE_PIPES = 2
 _spare_pipes: list[tuple[int, int]] = []
-"""Pipes for the next child, opened while another child starts: the next one need not wait for that."""
+"""Pipes for the next child, opened while another child starts, so that the next one starts faster."""
 
 
 def _open_pipe() -> tuple[int, int]:
@@ -22,64 +22,74 @@ def _open_pipe() -> tuple[int, int]:
 
 
 def open_spare_pipes() -> None:
-    """Open pipes for the next child, unless that was done before."""
+    """Open pipes for the next child, unless they are already open."""
     while len(_spare_pipes) < _SPARE_PIPES:
         try:
             _spare_pipes.append(_open_pipe())
-        except OSError:  # too many open files, which is no problem of the child that is running
+        except OSError:  # too many open files, which does not affect the child that is running
             return
 
 
 class Output(NamedTuple):
-    """The beginning and the end of a stream; `is_complete` is False if the beginning is not all of it."""
+    """The beginning and the end of a stream."""
 
     data: bytes = b""
     tail: bytes = b""
     is_complete: bool = True
+    """False if `data` was truncated at the limit."""
 
 
 class Capture:
-    """Keeps the first `limit` bytes of a stream, and the last `TAIL_BYTES`."""
+    """Keep the first `limit` bytes of a stream, and the last `TAIL_BYTES`."""
 
     def __init__(self, limit: int = 0):
-        self._limit, self._size = limit, 0
+        self._limit = limit
+        self._size = 0
         self._chunks: list[bytes] = []
         self._tail = b""
 
     def add(self, chunk: bytes) -> None:
-        if self._size < self._limit:
-            self._chunks.append(chunk[: self._limit - self._size])
+        room = self._limit - self._size
+        if room > 0:
+            self._chunks.append(chunk[:room])
         self._tail = (self._tail + chunk)[-TAIL_BYTES:]
         self._size += len(chunk)
 
     def output(self) -> Output:
-        """Return what has been kept so far."""
-        return Output(b"".join(self._chunks), self._tail, self._size <= self._limit)
+        """Return the output captured so far."""
+        return Output(
+            data=b"".join(self._chunks),
+            tail=self._tail,
+            is_complete=self._size <= self._limit,
+        )
 
 
 Destination = Capture | int
-"""Where the output of a child goes: to a capture, or to an open file."""
+"""Where the output of a child goes: a capture, or the descriptor of an open file."""
 
 
 class Pipe:
-    """Reads what a child writes into `write_end`. Other processes may hold that end too; nobody waits for them.
+    """Read what a child writes into `write_end`.
 
-    The pipe of a child that ends soon is read once, by `drain`: what the child wrote stands in the pipe, and
-    watching the pipe from the start would cost a tenth of the child.
+    Other processes may hold that end too, so the end of the stream is not waited for. The pipe of a short-lived child
+    is read once, by `drain`: until then the pipe buffers the output, and watching it from the start would add a tenth
+    to the cost of the child.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, capture: Capture):
-        self._loop, self._capture = loop, capture
+        self._loop = loop
+        self._capture = capture
         self._read_end, self.write_end = _spare_pipes.pop() if _spare_pipes else _open_pipe()
         self._is_watched = False
 
     def watch(self) -> None:
-        """Read whenever there is something to read."""
+        """Read from now on whenever data arrives."""
         if self._read_end >= 0:
             self._is_watched = True
             self._loop.add_reader(self._read_end, self._read)
 
     def _read(self) -> int:
+        """Read one chunk and return its size; 0 if there is no data. Close the pipe at the end of the stream."""
         try:
             chunk = os.read(self._read_end, _CHUNK_BYTES)
         except BlockingIOError:
@@ -91,14 +101,18 @@ class Pipe:
         return len(chunk)
 
     def drain(self) -> None:
-        """Read what is in the pipe, at most as much as it can hold: another process may go on writing."""
+        """Read the buffered data, at most one full pipe: another process may still be writing."""
         left = _PIPE_BYTES
-        while self._read_end >= 0 and left > 0 and (size := self._read()):
+        while self._read_end >= 0 and left > 0:
+            size = self._read()
+            if not size:
+                return
             left -= size
 
     def close(self) -> None:
-        if self._read_end >= 0:
-            if self._is_watched:
-                self._loop.remove_reader(self._read_end)
-            os.close(self._read_end)
-            self._read_end = -1
+        if self._read_end < 0:
+            return
+        if self._is_watched:
+            self._loop.remove_reader(self._read_end)
+        os.close(self._read_end)
+        self._read_end = -1

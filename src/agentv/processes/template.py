@@ -1,14 +1,15 @@
-"""A command template -> a script for `/bin/sh` that takes its values from the environment.
+"""Turn a command template into a script for `/bin/sh` that takes its values from the environment.
 
-A value never becomes part of the script: where `{PROMPT}` stands, the script has the expansion of a variable,
-quoted for its context. The shell passes the value on byte for byte and never runs it, so no prompt and no id can
-break out, in quotes or not. What the command itself would run, as `bash -c` does, is refused as far as it can be
-told from the template.
+A value never becomes part of the script: each placeholder, such as `{PROMPT}`, is replaced with the expansion of a
+variable, quoted for its context. The shell passes the value on unchanged and never runs it, so no prompt or id can
+inject commands, inside quotes or not. Placeholders that the command itself would run as code, as `bash -c` does, are
+rejected as far as the template shows that.
 """
 
 import enum
 import re
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentv.errors import nearest
@@ -17,7 +18,7 @@ VARIABLE_PREFIX = "AGENTV_"
 
 
 class QuoteContext(enum.Enum):
-    """How the shell reads a part of a script; the value is the token that ends the part."""
+    """How the shell interprets a part of a script; the value is the token that ends the part."""
 
     PLAIN = ")"
     DOUBLE = '"'
@@ -28,25 +29,28 @@ class QuoteContext(enum.Enum):
 
 
 class Placeholder(NamedTuple):
-    """A `{NAME}` in a template; `command` is the command up to the word that it stands in."""
+    """A `{NAME}` in a template."""
 
     name: str
     start: int
     end: int
     context: QuoteContext
     command: str
+    """The command up to the word that contains the placeholder."""
 
 
 class ParsedTemplate(NamedTuple):
-    """The placeholders, known or not, whether a quote is left open, and where here-documents begin and end."""
+    """The placeholders of a template, known or not, and the context that they are in."""
 
     placeholders: tuple[Placeholder, ...]
     is_open: bool
+    """Whether a quote is not closed."""
     here_documents: tuple[tuple[int, int], ...]
+    """The start and end of each here-document."""
 
 
 _PLACEHOLDER = r"(?<!\$)(?<!\$\{)\{[A-Za-z][A-Za-z0-9_]*\}"
-"""Neither a `${VARIABLE}` of the shell's nor a `${{VARIABLE}}` of the targets file."""
+"""A placeholder, but not a shell's `${VARIABLE}` or a targets file's `${{VARIABLE}}`."""
 _TOKENS = {
     QuoteContext.PLAIN: re.compile(
         rf"\\.|'|\"|`|\$\(\(|\$?\(|\)|(?<![^\s;&|()`])#|<<-?\s*[\\'\"]?\w+|[;&|\n]|[ \t]+|{_PLACEHOLDER}", re.DOTALL
@@ -74,83 +78,132 @@ _RUNS_TEXT = re.compile(
     r")\s*$",
     re.DOTALL,
 )
-"""What stands before a word that a program takes for code."""
+"""The text before a word that a program runs as code."""
+
+
+@dataclass
+class _Scope:
+    """A quoted or nested part of a script, and where the current command and word in it start."""
+
+    context: QuoteContext
+    command: int
+    word: int
 
 
 def parse_template(template: str) -> ParsedTemplate:
     """Find the placeholders of a template, following the quotes around them as a shell would."""
-    contexts = [QuoteContext.PLAIN]
-    starts = [(0, 0)]
-    """Where the command and the word begin that we are in, for each of the contexts."""
+    scopes = [_Scope(QuoteContext.PLAIN, command=0, word=0)]
     placeholders: list[Placeholder] = []
-    here: list[tuple[int, int]] = []
+    here_documents: list[tuple[int, int]] = []
     at = 0
-    while found := _TOKENS[contexts[-1]].search(template, at):
-        token, context, at = found[0], contexts[-1], found.end()
-        command, word = starts[-1]
+    while True:
+        scope = scopes[-1]
+        found = _TOKENS[scope.context].search(template, at)
+        if found is None:
+            break
+        token = found[0]
+        at = found.end()
         if token.startswith("{"):
-            before = template[command:word].replace("\\\n", " ")
-            placeholders.append(Placeholder(token[1:-1], found.start(), at, context, before))
-        elif token == context.value:
-            if len(contexts) > 1:
-                contexts.pop()
-                starts.pop()
+            command = template[scope.command : scope.word].replace("\\\n", " ")
+            placeholders.append(Placeholder(token[1:-1], found.start(), at, scope.context, command))
+        elif token == scope.context.value:
+            if len(scopes) > 1:
+                scopes.pop()
         elif token in _OPENS:
-            contexts.append(_OPENS[token])
-            starts.append((at, at) if _OPENS[token] is QuoteContext.PLAIN else (command, word))
+            scopes.append(_open_scope(token, scope, at))
         elif token.startswith("<<"):
-            here.append((at, _end_of_here_document(template, at, token)))
-        elif token == "\\\n" or token.strip(" \t") == "":
-            starts[-1] = command, at
+            end = _end_of_here_document(template, at, token)
+            here_documents.append((at, end))
+        elif token == "\\\n" or not token.strip(" \t"):
+            scope.word = at
         elif token in (";", "&", "|", "\n"):
-            starts[-1] = at, at
-    is_open = any(context not in (QuoteContext.PLAIN, QuoteContext.COMMENT) for context in contexts)
-    return ParsedTemplate(tuple(placeholders), is_open, tuple(here))
+            scope.command = at
+            scope.word = at
+    is_open = any(scope.context not in (QuoteContext.PLAIN, QuoteContext.COMMENT) for scope in scopes)
+    return ParsedTemplate(tuple(placeholders), is_open, tuple(here_documents))
+
+
+def _open_scope(token: str, outer: _Scope, at: int) -> _Scope:
+    """Return the scope that a token opens. A subshell starts a new command, quotes belong to the outer one."""
+    context = _OPENS[token]
+    if context is QuoteContext.PLAIN:
+        return _Scope(context, command=at, word=at)
+    return _Scope(context, outer.command, outer.word)
 
 
 def _end_of_here_document(template: str, at: int, token: str) -> int:
-    mark = re.sub(r"\W", "", token)
-    end = re.compile(rf"\n\t*{mark}(?:\n|$)").search(template, at)
-    return end.end() if end else len(template)
+    """Return where the here-document ends that the token before `at` starts."""
+    delimiter = re.sub(r"\W", "", token)
+    last_line = re.compile(rf"\n\t*{delimiter}(?:\n|$)").search(template, at)
+    if last_line is None:
+        return len(template)
+    return last_line.end()
 
 
-def find_problems(template: str, known: Collection[str], foreign: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the placeholders, each with a hint; `foreign` are those whose values others write."""
-    found = parse_template(template)
-    if found.is_open:
+def find_problems(
+    template: str,
+    known: Collection[str],
+    foreign: Collection[str],
+) -> Iterator[tuple[str, str]]:
+    """Yield the problems of the placeholders, each with a hint; `foreign` are those with untrusted values."""
+    parsed = parse_template(template)
+    if parsed.is_open:
         yield "a quote is not closed", ""
-    in_capitals = all(name.isupper() for name in known)  # then lower case is rather the shell's own
-    for placeholder in found.placeholders:
+    for placeholder in parsed.placeholders:
         shown = template[placeholder.start : placeholder.end]
         if placeholder.name not in known:
-            if placeholder.name.isupper() or placeholder.name.upper() in known or not in_capitals:
-                yield f"unknown placeholder {shown}", nearest(shown.upper(), [f"{{{name}}}" for name in known])
+            if _is_mistyped(placeholder.name, known):
+                names = [f"{{{name}}}" for name in known]
+                yield f"unknown placeholder {shown}", nearest(shown.upper(), names)
         elif placeholder.name in foreign and _is_run_as_code(placeholder):
             yield f"{shown} would be run as code here", f"hand it over as an argument: sh -c '… \"$1\"' - {shown}"
         elif placeholder.context is QuoteContext.BACKTICKS:
             yield f"{shown} stands in backticks", f"write $(… {shown} …)"
-        elif any(
-            begin < placeholder.start < end and "\n" in template[begin : placeholder.start]
-            for begin, end in found.here_documents
-        ):
+        elif _is_in_here_document(placeholder, template, parsed):
             yield f"{shown} stands in a here-document", "hand it over as an argument, or use {PROMPT_FILE}"
         elif template[: placeholder.start].endswith("{") and template[placeholder.end :].startswith("}"):
             yield f"{shown} stands in double braces", f"write {shown}"
 
 
+def _is_mistyped(name: str, known: Collection[str]) -> bool:
+    """Return whether an unknown placeholder is probably a mistake, and not syntax of the shell.
+
+    If all known placeholders are in upper case, one in lower case is probably the shell's own.
+    """
+    if name.isupper() or name.upper() in known:
+        return True
+    return not all(known_name.isupper() for known_name in known)
+
+
 def _is_run_as_code(placeholder: Placeholder) -> bool:
-    return placeholder.context is QuoteContext.ARITHMETIC or _RUNS_TEXT.search(placeholder.command) is not None
+    if placeholder.context is QuoteContext.ARITHMETIC:
+        return True
+    return _RUNS_TEXT.search(placeholder.command) is not None
 
 
-def build_script(template: str, known: Collection[str], expand: Callable[[str, QuoteContext], str]) -> str:
-    """Return the template with each known placeholder replaced by what `expand` returns for it."""
+def _is_in_here_document(placeholder: Placeholder, template: str, parsed: ParsedTemplate) -> bool:
+    for start, end in parsed.here_documents:
+        # The rest of the line that starts a here-document is not part of it.
+        if start < placeholder.start < end and "\n" in template[start : placeholder.start]:
+            return True
+    return False
+
+
+def build_script(
+    template: str,
+    known: Collection[str],
+    expand: Callable[[str, QuoteContext], str],
+) -> str:
+    """Return the template with each known placeholder replaced with the result of `expand`."""
     parts: list[str] = []
     end = 0
     for placeholder in parse_template(template).placeholders:
         if placeholder.name in known:
-            parts += [template[end : placeholder.start], expand(placeholder.name, placeholder.context)]
+            parts.append(template[end : placeholder.start])
+            parts.append(expand(placeholder.name, placeholder.context))
             end = placeholder.end
-    return "".join([*parts, template[end:]])
+    parts.append(template[end:])
+    return "".join(parts)
 
 
 def expand_variable(name: str, context: QuoteContext) -> str:
@@ -158,4 +211,7 @@ def expand_variable(name: str, context: QuoteContext) -> str:
     bare = f"${{{VARIABLE_PREFIX}{name}}}"
     if context in (QuoteContext.DOUBLE, QuoteContext.ARITHMETIC):
         return bare
-    return f"'\"{bare}\"'" if context is QuoteContext.SINGLE else f'"{bare}"'
+    if context is QuoteContext.SINGLE:
+        # Closes the single quotes around the placeholder, and opens them again.
+        return f"'\"{bare}\"'"
+    return f'"{bare}"'
