@@ -1,4 +1,4 @@
-"""Stored answers and eval files -> results with the scores of today. The target is never asked."""
+"""Re-score stored answers with the current evaluators. The target is never called."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -17,26 +17,42 @@ from agentv.run.watching.watcher import Watcher
 
 
 class GradeOptions(NamedTuple):
-    """What is graded, besides how a run goes."""
+    """The options of grading that a run does not have."""
 
     results: Path
     only: Only | None = None
     evaluators: tuple[str, ...] = ()
 
 
-async def grade(options: GradeOptions, run: EvalOptions, watcher: Watcher) -> tuple[RunReport, StoredRun]:
-    """Score the answers in a results file with the evaluators that eval files have now.
+async def grade(
+    options: GradeOptions,
+    run: EvalOptions,
+    watcher: Watcher,
+) -> tuple[RunReport, StoredRun]:
+    """Score the answers in a results file with the current evaluators of the eval files.
 
-    `run` is what to do with them, as for `evaluate`. Raise `AgentvError` if the grading cannot start.
+    `run` has the same options as for `evaluate`. Raise `AgentvError` if grading cannot start.
     """
     if options.evaluators:
         _check_names(options.evaluators, run.paths)
-    stored = StoredRun(options.results, options.only, options.evaluators, run.target)
-    stored.is_part = bool(run.ids)
+    stored = StoredRun(
+        options.results,
+        only=options.only,
+        names=options.evaluators,
+        target=run.target,
+        is_part=bool(run.ids),
+    )
     try:
-        target = run.target or (next(iter(stored.targets)) if len(stored.targets) == 1 else None)
-        changed = msgspec.structs.replace(run, stored=stored, trials=stored.trials, target=target or None)
-        report = await evaluate(changed, None, watcher)
+        target = run.target
+        if not target and len(stored.targets) == 1:
+            (target,) = stored.targets
+        grading = msgspec.structs.replace(
+            run,
+            stored=stored,
+            trials=stored.trials,
+            target=target or None,
+        )
+        report = await evaluate(grading, None, watcher)
     finally:
         stored.close()
     _warn(stored)
@@ -45,23 +61,33 @@ async def grade(options: GradeOptions, run: EvalOptions, watcher: Watcher) -> tu
 
 def _check_names(names: tuple[str, ...], paths: tuple[str, ...]) -> None:
     """Raise `ConfigError` for an evaluator that no case has."""
-    known: dict[str, None] = {}
+    known: set[str] = set()
     for path in eval_files(paths):
         for case in read_eval_file(path, lambda _: None):
-            known.update(dict.fromkeys(evaluator_names(case)))
+            known.update(evaluator_names(case))
     for name in names:
         if name not in known:
             raise ConfigError(f"no case has an evaluator {name!r}", hint=nearest(name, known))
 
 
 def _warn(stored: StoredRun) -> None:
-    """Tell what a reader of the new scores must know."""
-    if count := stored.changed_questions:
-        cases = "1 answer is to a question" if count == 1 else f"{count} answers are to questions"
-        message = f"{cases} that the case does not ask any more: they were graded all the same"
-        warn(Problem(message=message, severity="warning", file=stored.path))
-    if count := stored.without_trace:
+    """Warn about what affects the new scores: questions that have changed, and answers without a trace."""
+    count = stored.changed_questions
+    if count:
+        answers = "1 answer is to a question" if count == 1 else f"{count} answers are to questions"
+        changed = Problem(
+            message=f"{answers} that the case does not ask any more: they were graded all the same",
+            severity="warning",
+            file=stored.path,
+        )
+        warn(changed)
+    count = stored.without_trace
+    if count:
         answers = "1 answer was" if count == 1 else f"{count} answers were"
-        hint = "run with --include-trace, so that traces can be graded later"
-        message = f"{answers} stored without the trace: evaluators that look at tool calls cannot judge them"
-        warn(Problem(message=message, severity="warning", file=stored.path, hint=hint))
+        without_trace = Problem(
+            message=f"{answers} stored without the trace: evaluators that look at tool calls cannot judge them",
+            severity="warning",
+            file=stored.path,
+            hint="run with --include-trace, so that traces can be graded later",
+        )
+        warn(without_trace)

@@ -1,4 +1,4 @@
-"""A results file -> answers for a run that scores them again, and the results that come of it."""
+"""Provide the answers of a results file to a run that re-scores them, and build the new results."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +13,7 @@ from agentv.records import (
     EvalCase,
     EvalResult,
     EvaluatorResult,
+    ExecutionMetrics,
     GradedFrom,
     Problem,
     ProviderRequest,
@@ -32,7 +33,7 @@ NO_ANSWER = "name a results file of 'agentv eval', or import answers with 'agent
 
 
 class AnswerView(VerdictView, frozen=True, gc=False, kw_only=True):
-    """A result with what tells whose answer it has, and that it has one."""
+    """A result with the fields that identify its answer."""
 
     candidate_answer: str
     dataset: str = ""
@@ -41,68 +42,100 @@ class AnswerView(VerdictView, frozen=True, gc=False, kw_only=True):
 
 
 class StoredRun:
-    """The answers of a results file, each given to its case once more.
+    """The answers of a results file, to be scored again. It replaces the targets of a run.
 
-    With `only`, just these results are scored again; the others stay as they are. With `names`, just these evaluators
-    score, and the scores of the others stay.
+    With `only`, just these results are scored again, and the others stay unchanged. With `names`, just these evaluators
+    score, and the scores of the others are kept. With `is_part`, only some cases are graded.
     """
 
     is_stored = True
 
-    def __init__(self, path: Path, only: Only | None = None, names: Sequence[str] = (), target: str | None = None):
+    def __init__(
+        self,
+        path: Path,
+        *,
+        only: Only | None = None,
+        names: Sequence[str] = (),
+        target: str | None = None,
+        is_part: bool = False,
+    ):
         """Find all answers of the file; raise `ResultsError` with everything that is wrong with it."""
-        self.path, self._only, self._target = path, only, target
+        self.path = path
+        self.called = f"answers of {path}"
         self.names = frozenset(names) or None
-        self.trials, self.answers, self.is_part = 1, 0, False
+        self._only = only
+        self._target = target
+        self._is_part = is_part
+
+        self.trials = 1
         self.targets: dict[str, None] = {}
-        self._others: dict[str, None] = {}
-        """The targets whose answers are left out."""
-        self.missing = self.changed_questions = self.without_trace = 0
-        """How many trials of cases have no answer, how many were asked something else, how many lack their trace."""
+        self._other_targets: dict[str, None] = {}
+        """The targets whose answers are excluded."""
+        self.missing = 0
+        """The number of trials without an answer."""
+        self.changed_questions = 0
+        """The number of answers to a question that has changed since."""
+        self.without_trace = 0
+        """The number of answers whose trace was not stored."""
         self._open: dict[Key, EvalResult] = {}
-        hint = "name the target whose answers are meant with --target, or keep one result for each case"
+        """The stored results that are being scored again."""
+
+        # Finding the answers fills `_is_graded`, `trials` and the targets.
         self._is_graded = bytearray()
+        hint = "name the target whose answers are meant with --target, or keep one result for each case"
         self._places = AnswerPlaces(path, self._keys, hint)
         self.answers = len(self._places)
         self._was_used = bytearray(self.answers)
         if not self.answers:
             raise ResultsError([self._no_answers()])
         self._decode = self._places.form.decoder(EvalResult)
-        self.called = f"answers of {path}"
 
     def _keys(self, on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
-        """Yield whose answers there are and where each begins; note what else is known of them on the way."""
+        """Yield the key and the offset of each answer, and collect the trials and targets of the file.
+
+        `AnswerPlaces` may call this more than once.
+        """
         self._is_graded.clear()
         for block in read_result_blocks(self.path, AnswerView, on_torn):
             for view, offset, _ in block.places():
                 if self._target is not None and view.target != self._target:
-                    self._others[view.target] = None
+                    self._other_targets[view.target] = None
                     continue
-                self._is_graded.append(self._only is None or self._names(view))
+                self._is_graded.append(self._is_selected(view))
                 if view.trial is not None:
                     self.trials = max(self.trials, view.trial)
                 if view.target not in self.targets:
                     self.targets[view.target] = None
                 yield (view.dataset, view.eval_id, view.trial or 1), offset
 
-    def _no_answers(self) -> Problem:
-        if self._others:
-            known = ", ".join(map(repr, list(self._others)[:NAMED]))
-            message = f"no answer in this file is of the target {self._target!r}"
-            return Problem(message=message, file=self.path, hint=f"it has answers of {known}")
-        return Problem(message="there are no answers in this file", file=self.path, hint=NO_ANSWER)
+    def _is_selected(self, view: AnswerView) -> bool:
+        """Return whether `only` selects this result."""
+        if self._only is None:
+            return True
+        if self._only == "judge-failed":
+            return view.failure == "judge"
+        return view.error is not None
 
-    def _names(self, view: AnswerView) -> bool:
-        """Return whether `only` names this result."""
-        return view.failure == "judge" if self._only == "judge-failed" else view.error is not None
+    def _no_answers(self) -> Problem:
+        if not self._other_targets:
+            return Problem(message="there are no answers in this file", file=self.path, hint=NO_ANSWER)
+        names = list(self._other_targets)[:NAMED]
+        return Problem(
+            message=f"no answer in this file is of the target {self._target!r}",
+            file=self.path,
+            hint=f"it has answers of {', '.join(map(repr, names))}",
+        )
 
     def _number(self, dataset: str, eval_id: str, trial: int) -> int:
-        """Return the number of an answer; it is negative if there is none. Secrets in names are masked in the file."""
-        found = self._places.exact_number((dataset, eval_id, trial))
-        return found if found >= 0 else self._places.number((clean(dataset), clean(eval_id), trial))
+        """Return the number of an answer; negative if there is none."""
+        number = self._places.exact_number((dataset, eval_id, trial))
+        if number >= 0:
+            return number
+        # Secrets in names are masked in the file.
+        return self._places.number((clean(dataset), clean(eval_id), trial))
 
     def wants(self, case: EvalCase, trial: int) -> bool:
-        """Return whether this trial of a case is to be scored again; it is asked once for each."""
+        """Return whether this trial of a case is to be scored again. Must be called once per trial."""
         number = self._number(case.dataset, case.id, trial)
         if number < 0:
             self.missing += 1
@@ -112,55 +145,69 @@ class StoredRun:
 
     @property
     def without_case(self) -> int:
-        """How many answers no case has asked for; none, if only some cases are graded."""
-        return 0 if self.is_part else self.answers - self._was_used.count(1)
+        """The number of answers that belong to no case; 0 if only some cases are graded."""
+        if self._is_part:
+            return 0
+        return self.answers - self._was_used.count(1)
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         return self.answer(request)
 
     def answer(self, request: ProviderRequest) -> ProviderResponse:
-        """Return what was answered; raise `ProviderError` if it was an error."""
-        stored = self._read(self._number(request.dataset, request.eval_id, request.trial))
+        """Return the stored answer; raise `ProviderError` if it was an error."""
+        number = self._number(request.dataset, request.eval_id, request.trial)
+        stored = self._read(number)
         self._open[request.dataset, request.eval_id, request.trial] = stored
-        if stored.question not in (None, request.question) and stored.question != clean(request.question):
+        if _has_changed(stored.question, request.question):
             self.changed_questions += 1
         if stored.error is not None:
             raise ProviderError(stored.error)
-        lacks_trace = stored.trace is None and stored.trace_summary is not None and stored.trace_summary.event_count > 0
-        self.without_trace += lacks_trace
-        metrics = stored.execution_metrics
+        trace_complete = stored.trace_complete
+        if _lacks_trace(stored):
+            self.without_trace += 1
+            trace_complete = False
+        metrics = stored.execution_metrics or ExecutionMetrics()
         return ProviderResponse(
             text=stored.candidate_answer,
             trace=stored.trace,
-            token_usage=metrics.token_usage if metrics else None,
-            cost_usd=metrics.cost_usd if metrics else None,
-            duration_ms=metrics.duration_ms if metrics else None,
+            token_usage=metrics.token_usage,
+            cost_usd=metrics.cost_usd,
+            duration_ms=metrics.duration_ms,
             stop_reason=stored.stop_reason,
             file_changes=stored.file_changes,
-            trace_complete=False if lacks_trace else stored.trace_complete,
+            trace_complete=trace_complete,
         )
 
     def finish(self, result: EvalResult) -> EvalResult:
-        """Return a new result with all that was stored of the answer, and what it was graded from."""
-        key = result.dataset, result.eval_id, result.trial or 1
+        """Return a new result with everything that was stored about the answer, and what it was graded from."""
+        key = (result.dataset, result.eval_id, result.trial or 1)
         stored = self._open.pop(key, None)
-        if stored is None:  # the case cannot be sent any more, as a file of it is gone
+        if stored is None:  # the request could not be built, for example because an attached file is gone
             stored = self._read(self._number(*key))
             return replace(result, target=stored.target, attempt=stored.attempt, trial=stored.trial)
-        if stored.error is None and self.names is not None:
-            result = _rescored(result, _merged(stored.evaluator_results, result.evaluator_results))
-        digests, before = result.digests, stored.digests
-        if digests is not None and before is not None:
-            digests = replace(digests, target=before.target)
+
+        failure = result.failure
+        file_changes = stored.file_changes
+        if stored.error is not None:
+            failure = stored.failure
+            file_changes = None
+        elif self.names is not None:
+            scores = _merge(stored.evaluator_results, result.evaluator_results)
+            result = _rescore(result, scores)
+            failure = result.failure
+
+        question = stored.question
+        if question is None:
+            question = result.question
         return replace(
             result,
             target=stored.target,
             attempt=stored.attempt,
             trial=stored.trial,
-            question=stored.question if stored.question is not None else result.question,
+            question=question,
             stop_reason=stored.stop_reason,
             note=stored.note,
-            file_changes=stored.file_changes if stored.error is None else None,
+            file_changes=file_changes,
             trace=stored.trace,
             trace_complete=stored.trace_complete,
             trace_id=stored.trace_id,
@@ -168,37 +215,66 @@ class StoredRun:
             trace_summary=stored.trace_summary,
             execution_metrics=stored.execution_metrics,
             error_details=stored.error_details,
-            failure=result.failure if stored.error is None else stored.failure,
+            failure=failure,
             dry_run=stored.dry_run,
-            digests=digests,
-            graded_from=GradedFrom(
-                run_id=stored.run_id, score=stored.score, evaluators=before.evaluators if before else None
-            ),
+            digests=_merge_digests(stored.digests, result.digests),
+            graded_from=_graded_from(stored),
         )
 
     def untouched(self) -> Iterator[tuple[EvalResult, bool]]:
-        """Yield the results that stay as they are, if `only` names some, and whether a case of the run has asked."""
-        if self._only is not None:
-            for number, is_graded in enumerate(self._is_graded):
-                if not is_graded or not self._was_used[number]:
-                    yield self._read(number), bool(self._was_used[number])
+        """Yield the results that stay unchanged because of `only`, and whether a case of the run uses each."""
+        if self._only is None:
+            return
+        for number, is_graded in enumerate(self._is_graded):
+            was_used = bool(self._was_used[number])
+            if not is_graded or not was_used:
+                yield self._read(number), was_used
 
     def _read(self, number: int) -> EvalResult:
         try:
             raw = self._places.read(number)
             try:
-                found: EvalResult = self._decode(raw)
-            except msgspec.ValidationError:  # of an older version, or of another tool
-                found = _with_defaults(self._places.form.decoder(dict)(raw))
+                result: EvalResult = self._decode(raw)
+            except msgspec.ValidationError:  # written by an older version, or by another tool
+                fields = self._places.form.decoder(dict)(raw)
+                result = _with_defaults(fields)
         except (OSError, StopIteration, *DECODE_ERRORS) as error:
             raise ProviderError(f"a result in {self.path.name} cannot be used: {error}") from error
-        return found
+        return result
 
     def close(self) -> None:
         self._places.close()
 
 
-def _rescored(result: EvalResult, scores: tuple[EvaluatorResult, ...]) -> EvalResult:
+def _has_changed(stored: str | None, question: str) -> bool:
+    """Return whether a case asks another question than the stored one, in which secrets are masked."""
+    if stored is None or stored == question:
+        return False
+    return stored != clean(question)
+
+
+def _lacks_trace(stored: EvalResult) -> bool:
+    """Return whether there was a trace that was not stored."""
+    if stored.trace is not None or stored.trace_summary is None:
+        return False
+    return stored.trace_summary.event_count > 0
+
+
+def _merge_digests(stored: Digests | None, new: Digests | None) -> Digests | None:
+    """Return the new digests with the stored digest of the target, which was not called again."""
+    if stored is None or new is None:
+        return new
+    return replace(new, target=stored.target)
+
+
+def _graded_from(stored: EvalResult) -> GradedFrom:
+    evaluators = None
+    if stored.digests is not None:
+        evaluators = stored.digests.evaluators
+    return GradedFrom(run_id=stored.run_id, score=stored.score, evaluators=evaluators)
+
+
+def _rescore(result: EvalResult, scores: tuple[EvaluatorResult, ...]) -> EvalResult:
     """Return the result with these scores."""
     total = combine_scores(scores)
     return replace(
@@ -214,14 +290,20 @@ def _rescored(result: EvalResult, scores: tuple[EvaluatorResult, ...]) -> EvalRe
 
 
 def _with_defaults(fields: dict[str, Any]) -> EvalResult:
-    defaults = {"timestamp": "", "dataset": "", "target": "", "attempt": 1}
+    """Return a result from the known fields of a record that lacks some, or has invalid digests.
+
+    Raise `msgspec.ValidationError` if another field is invalid.
+    """
+    complete: dict[str, Any] = {"timestamp": "", "dataset": "", "target": "", "attempt": 1}
     score = fields.get("score")
-    names = EvalResult.__struct_fields__
-    known = {name: value for name, value in fields.items() if name in names and value is not None}
-    verdict = {"verdict": verdict_of(score)} if isinstance(score, int | float) else {}
-    if "digests" in known and not _fits(known["digests"], Digests):
-        del known["digests"]
-    return msgspec.convert(defaults | verdict | known, EvalResult)
+    if isinstance(score, int | float):
+        complete["verdict"] = verdict_of(score)
+    for name, value in fields.items():
+        if name in EvalResult.__struct_fields__ and value is not None:
+            complete[name] = value
+    if "digests" in complete and not _fits(complete["digests"], Digests):
+        del complete["digests"]
+    return msgspec.convert(complete, EvalResult)
 
 
 def _fits(value: Any, type_: type) -> bool:
@@ -232,8 +314,8 @@ def _fits(value: Any, type_: type) -> bool:
     return True
 
 
-def _merged(before: tuple[EvaluatorResult, ...], now: tuple[EvaluatorResult, ...]) -> tuple[EvaluatorResult, ...]:
-    """Return the results of evaluators, with new ones in the place of those of the same name, or at the end."""
-    new = {part.name: part for part in now}
-    kept = [new.pop(part.name, part) for part in before]
-    return (*kept, *new.values())
+def _merge(stored: tuple[EvaluatorResult, ...], new: tuple[EvaluatorResult, ...]) -> tuple[EvaluatorResult, ...]:
+    """Return the stored results of evaluators, with new ones replacing those of the same name or added at the end."""
+    new_by_name = {result.name: result for result in new}
+    merged = [new_by_name.pop(result.name, result) for result in stored]
+    return (*merged, *new_by_name.values())
