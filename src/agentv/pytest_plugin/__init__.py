@@ -1,6 +1,6 @@
-"""The pytest plugin: eval cases as tests, and a fixture that checks what a run comes to.
+"""The pytest plugin: eval cases as tests, and a fixture that checks the figures of a run.
 
-pytest imports this module whether or not a project uses it, so it imports nothing of agentv until it does.
+pytest imports this module whether or not a project uses it, so the rest of agentv is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,21 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the ini file and of the command line."""
+    """Add the options of the command line and the ini file."""
     group = parser.getgroup("agentv", "eval cases")
-    group.addoption("--agentv", action="append", default=[], metavar="PATH", help="eval file, folder or glob")
-    parser.addini(FILES, "eval files, folders or globs of them, whose cases are tests", type="args", default=[])
+    group.addoption(
+        "--agentv",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="eval file, folder or glob",
+    )
+    parser.addini(
+        FILES,
+        "eval files, folders or globs of them, whose cases are tests",
+        type="args",
+        default=[],
+    )
     parser.addini("agentv_target", "the target to use, in the place of what cases and files say")
     parser.addini("agentv_workers", "how many cases are in flight at once")
     parser.addini("agentv_trials", "how often each case is run")
@@ -32,86 +43,125 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Add the eval files to what is collected, unless somebody has named what to collect."""
-    if (undecided := str(config.getini("agentv_undecided"))) not in UNDECIDED:
+    """Add the eval files to the arguments of pytest.
+
+    Files of the ini file are added only if the command line names nothing to collect.
+    """
+    undecided = str(config.getini("agentv_undecided"))
+    if undecided not in UNDECIDED:
         raise pytest.UsageError(f"agentv_undecided = {undecided}: it must be one of {', '.join(UNDECIDED)}")
-    asked, listed = config.getoption("--agentv"), config.getini(FILES)
-    if not asked and not listed:
+    given_names = config.getoption("--agentv")
+    listed_names = config.getini(FILES)
+    if not given_names and not listed_names:
         return
-    is_named = config.args_source is config.ArgsSource.ARGS
-    named = set(_find("--agentv", asked, config.invocation_params.dir))
-    needed = named | set(_find(FILES, listed, config.rootpath, may_be_missing=is_named))
-    config.stash[WANTED] = frozenset(needed)
-    folders = [Path(config.invocation_params.dir, arg.partition("::")[0]).resolve() for arg in config.args]
-    for path in sorted(named if is_named else needed):
-        if not any(path == folder or folder in path.parents for folder in folders):
-            config.args.append(str(path))
+
+    has_arguments = config.args_source is config.ArgsSource.ARGS
+    given = set(_find("--agentv", given_names, config.invocation_params.dir))
+    listed = set(_find(FILES, listed_names, config.rootpath, may_be_missing=has_arguments))
+    config.stash[WANTED] = frozenset(given | listed)
+    added = given if has_arguments else given | listed
+    _add_arguments(config, added)
+
     from agentv.pytest_plugin.runs import Runs
 
     config.stash[RUNS] = Runs(config)
 
 
-def _find(option: str, names: list[str], folder: Path, *, may_be_missing: bool = False) -> Iterator[Path]:
-    """Yield the eval files that paths, folders and globs stand for, as `agentv eval` finds them.
+def _add_arguments(config: pytest.Config, paths: set[Path]) -> None:
+    """Add the paths to the arguments of pytest, except those that it collects anyway."""
+    collected = set()
+    for argument in config.args:
+        name, _, _ = argument.partition("::")
+        collected.add(Path(config.invocation_params.dir, name).resolve())
+    for path in sorted(paths):
+        if collected.isdisjoint([path, *path.parents]):
+            config.args.append(str(path))
 
-    Raise `pytest.UsageError` for a name that stands for none.
+
+def _find(
+    option: str,
+    names: list[str],
+    folder: Path,
+    *,
+    may_be_missing: bool = False,
+) -> Iterator[Path]:
+    """Yield the eval files that paths, folders and globs name, as `agentv eval` finds them.
+
+    Raise `pytest.UsageError` for a name that matches none.
     """
     from agentv.errors import AgentvError
     from agentv.project.discovery import NothingFound, eval_files
 
     for name in names:
         path = folder / name
+        pattern = str(path)
+        if not path.exists():
+            # The name may be a glob, but the folder is not.
+            pattern = str(Path(glob.escape(str(folder)), name))
         try:
-            found = eval_files([str(path) if path.exists() else str(Path(glob.escape(str(folder)), name))])
+            found = eval_files([pattern])
         except NothingFound as error:
             if may_be_missing:
                 continue
-            what = "no eval file in the folder" if path.is_dir() else "no such eval file:"
-            what = "no eval file fits" if glob.has_magic(name) else what
-            raise pytest.UsageError(f"{option}: {what} {name} (in {folder})") from error
+            raise pytest.UsageError(f"{option}: {_describe_missing(name, path)} {name} (in {folder})") from error
         except AgentvError as error:
             raise pytest.UsageError(f"{option}: {error}") from error
-        yield from (path.resolve() for path in found)
+        for eval_file in found:
+            yield eval_file.resolve()
+
+
+def _describe_missing(name: str, path: Path) -> str:
+    if glob.has_magic(name):
+        return "no eval file fits"
+    if path.is_dir():
+        return "no eval file in the folder"
+    return "no such eval file:"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(
-    file_path: Path, parent: pytest.Collector
+    file_path: Path,
+    parent: pytest.Collector,
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Collect the cases of an eval file; warn if another plugin collects the file as well."""
+    """Collect the cases of an eval file; warn if another plugin also collects the file."""
     others = yield
     if file_path.resolve() not in parent.config.stash.get(WANTED, ()):
         return others
     from agentv.pytest_plugin.items import EvalFile
 
     for other in others:
-        kind = f"{type(other).__module__}.{type(other).__qualname__}"
+        type_ = type(other)
+        kind = f"{type_.__module__}.{type_.__qualname__}"
         message = f"{file_path}: agentv collects it, and another plugin as {kind}: take it out of {FILES}, or of that"
         warnings.warn(pytest.PytestWarning(message), stacklevel=1)
-    return [*others, EvalFile.from_parent(parent, path=file_path)]
+    eval_file = EvalFile.from_parent(parent, path=file_path)
+    return [*others, eval_file]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note which cases are left to run, after `-k`, `--lf` and the like."""
-    if (runs := session.config.stash.get(RUNS, None)) is not None:
+    """Select the cases that are left to run after `-k`, `--lf` and similar options."""
+    runs = session.config.stash.get(RUNS, None)
+    if runs is not None:
         runs.select(session.items)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of pytest-xdist where all workers put what they run."""
-    if (runs := node.config.stash.get(RUNS, None)) is not None:
+    """Pass the folder for partial results, which all processes share, to a worker of pytest-xdist."""
+    runs = node.config.stash.get(RUNS, None)
+    if runs is not None:
         node.workerinput["agentv_parts"] = str(runs.parts)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Join what was run into one results file."""
-    if (runs := session.config.stash.get(RUNS, None)) is not None:
+    """Join the partial results into one results file."""
+    runs = session.config.stash.get(RUNS, None)
+    if runs is not None:
         runs.finish()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Tell where the results are."""
+    """Print the path of the results file."""
     runs = config.stash.get(RUNS, None)
     if runs is not None and runs.results is not None:
         terminalreporter.write_line(f"agentv: results are in {runs.results}")

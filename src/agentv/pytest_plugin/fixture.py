@@ -1,4 +1,4 @@
-"""The fixture `agentv`: runs eval files inside of a test, and checks what they come to, with its uncertainty."""
+"""The fixture `agentv`: run eval files inside a test, and check their figures with confidence intervals."""
 
 import warnings
 from pathlib import Path
@@ -17,45 +17,56 @@ from agentv.run.api import EvalReport, Options, Paths, evaluate
 from agentv.stats.decisions import Decision, decide
 
 MANY = 10_000
-"""Nobody writes more cases than that to decide a check."""
+"""The largest number of needed cases that a message shows; more are not practical."""
 
 
 class Runner:
-    """What the fixture is: called with eval files, it runs them."""
+    """The value of the fixture: a callable that runs eval files."""
 
     def __init__(self, config: pytest.Config):
         self._root = config.rootpath
         self._undecided = str(config.getini("agentv_undecided"))
 
     def __call__(self, paths: Paths, **options: Unpack[Options]) -> "CheckedRun":
-        """Run eval files, which are relative to pytest's root; the options are those of `agentv.evaluate`."""
+        """Run eval files, relative to pytest's root directory; the options are those of `agentv.evaluate`."""
         __tracebackhide__ = True
-        listed = [paths] if isinstance(paths, str | Path) else paths
-        rooted = [str(self._root / path) for path in listed]
-        out = Path(options.get("out") or self._root / ".agentv" / "results" / f"eval_{new_run_id()}.jsonl")
+        if isinstance(paths, str | Path):
+            paths = [paths]
+        absolute_paths = [str(self._root / path) for path in paths]
+        default_out = self._root / ".agentv" / "results" / f"eval_{new_run_id()}.jsonl"
+        out = Path(options.get("out") or default_out)
         options["out"] = out
         out.parent.mkdir(parents=True, exist_ok=True)
         try:
-            report = wait_for(lambda: evaluate(rooted, **options))
+            report = wait_for(lambda: evaluate(absolute_paths, **options))
         except AgentvError as error:
-            raise error.with_traceback(None) from error.__cause__  # the line of the test is what is wrong, not ours
+            # Without our own frames, the traceback ends at the line of the test.
+            raise error.with_traceback(None) from error.__cause__
         return CheckedRun(report, out, self._root, self._undecided)
 
 
 class CheckedRun:
-    """A run, and what may be demanded of it."""
+    """A finished run, with methods that check its figures."""
 
-    def __init__(self, report: EvalReport, path: Path, root: Path, undecided: str):
+    def __init__(
+        self,
+        report: EvalReport,
+        path: Path,
+        root: Path,
+        undecided: str,
+    ):
         self.results: tuple[EvalResult, ...] = report.results
         self.summary: Summary = report.summary
         self.path = path
         """The results file."""
-        self._root, self._undecided = root, undecided
+        self._root = root
+        self._undecided = undecided
 
     def check(self, *, mean: float | None = None, pass_rate: float | None = None) -> None:
-        """Demand that the mean score, or the share of cases that pass, reaches a bar with 95% confidence.
+        """Check that the mean score, or the pass rate, reaches a bar with 95% confidence, and fail if it does not.
 
-        Fail if it does not. If the cases are too few to tell, do what `agentv_undecided` says.
+        If there are too few cases to decide, the setting `agentv_undecided` applies. Raise `ConfigError` if the bar is
+        missing or invalid, or if there are no results.
         """
         __tracebackhide__ = True
         if mean is None and pass_rate is None:
@@ -65,30 +76,39 @@ class CheckedRun:
                 continue
             if not _is_bar(bar):
                 raise ConfigError(f"the bar for the {what} is {bar!r}", hint="a bar is a number from 0 to 1")
-            self._demand(self._decide(what, bar), what, bar)
+            decision = self._decide(what, bar)
+            self._demand(decision, what, bar)
 
     def _decide(self, what: str, bar: float) -> Decision:
         summary = self.summary
         if summary.mean is None:
-            raise ConfigError("there are no results to check", hint="is there a case that fits what was asked for?")
+            raise ConfigError(
+                "there are no results to check",
+                hint="is there a case that fits what was asked for?",
+            )
         if what == "mean":
             return decide(summary.mean, summary.interval, summary.answered, bar)
-        interval = summary.pass_at_interval(1) if summary.trials > 1 else None
+        interval = None
+        if summary.trials > 1:
+            interval = summary.pass_at_interval(1)
         return decide(summary.pass_at(1), interval, summary.complete, bar)
 
-    def _demand(self, found: Decision, what: str, bar: float) -> None:
+    def _demand(self, decision: Decision, what: str, bar: float) -> None:
+        """Fail the test if the bar is missed."""
         __tracebackhide__ = True
-        low, high = found.interval
+        low, high = decision.interval
+        cases = _count(decision.cases)
         errors = sum(result.error is not None for result in self.results)
-        cases = _count(found.cases) + (f" (results that are errors: {errors})" if errors else "")
-        text = f"{what} {found.estimate:.3f} (95%: {low:.3f} to {high:.3f}) of {cases}, bar {bar:g}"
-        if found.verdict == "missed":
+        if errors:
+            cases += f" (results that are errors: {errors})"
+        text = f"{what} {decision.estimate:.3f} (95%: {low:.3f} to {high:.3f}) of {cases}, bar {bar:g}"
+        if decision.verdict == "missed":
             pytest.fail(f"{text}: it is under the bar; results are in {self.path}", pytrace=False)
-        elif found.verdict == "undecided":
-            self._undecide(f"undecided: {text}: the cases are too few to tell; {_needed(found)}", depth=4)
+        elif decision.verdict == "undecided":
+            self._undecide(f"undecided: {text}: the cases are too few to tell; {_needed(decision)}", depth=4)
 
     def _undecide(self, message: str, depth: int = 3) -> None:
-        """Do what is set; a warning is about the line of the test, which called us so many calls ago."""
+        """Fail, warn or pass, as configured. `depth` is the stack level of the test, which the warning refers to."""
         __tracebackhide__ = True
         if self._undecided == "fail":
             pytest.fail(message, pytrace=False)
@@ -96,22 +116,24 @@ class CheckedRun:
             warnings.warn(pytest.PytestWarning(message), stacklevel=depth)
 
     def not_worse_than(self, base: str | Path, *, margin: float = 0.02) -> None:
-        """Demand that this run is not worse than the results in `base` by more than the margin."""
+        """Check that this run is not worse than the results in `base` by more than the margin, and fail if it is."""
         __tracebackhide__ = True
         try:
             comparison = compare_results(self._root / base, self.path, margin=margin)
         except AgentvError as error:
             raise error.with_traceback(None) from error.__cause__
-        found = comparison.statistics
         code = exit_code(comparison, "noninferior")
         if code == PASS:
             return
-        interval: Any = found.interval
-        between = f" (95%: {interval[0]:+.3f} to {interval[1]:+.3f})" if interval else ""
-        change = f"the mean changed by {comparison.summary.meanDelta:+.3f}{between} from {base}"
-        text = f"{change}, margin {margin:g}, {_count(found.pairs)}"
+        statistics = comparison.statistics
+        change = f"{comparison.summary.meanDelta:+.3f}"
+        interval: Any = statistics.interval
+        if interval:
+            low, high = interval
+            change += f" (95%: {low:+.3f} to {high:+.3f})"
+        text = f"the mean changed by {change} from {base}, margin {margin:g}, {_count(statistics.pairs)}"
         if code == CANNOT_TELL:
-            why = "; ".join(found.notes) or "the cases in both are too few to tell, or one run lacks some"
+            why = "; ".join(statistics.notes) or "the cases in both are too few to tell, or one run lacks some"
             self._undecide(f"undecided: {text}: {why}")
         else:
             pytest.fail(f"worse: {text}; see: agentv compare {base} {self.path}", pytrace=False)
@@ -121,13 +143,17 @@ def _is_bar(value: object) -> bool:
     return isinstance(value, int | float) and 0 <= value <= 1
 
 
-def _needed(found: Decision) -> str:
-    """Return how many cases would tell."""
-    if found.needed is None:
+def _needed(decision: Decision) -> str:
+    """Describe how many cases would decide the check."""
+    if decision.needed is None:
         return "it is on the bar"
-    how_many = f"about {found.needed:,}" if found.needed <= MANY else f"more than {MANY:,}"
+    how_many = f"more than {MANY:,}"
+    if decision.needed <= MANY:
+        how_many = f"about {decision.needed:,}"
     return f"{how_many} cases would probably tell"
 
 
 def _count(cases: int) -> str:
-    return "1 case" if cases == 1 else f"{cases} cases"
+    if cases == 1:
+        return "1 case"
+    return f"{cases} cases"

@@ -1,8 +1,8 @@
-"""Eval cases as tests: a file is a collector, a trial of a case is an item.
+"""Collect eval cases as tests: an eval file is a collector, a trial of a case is an item.
 
-An id with `::` in it would be a node id that nobody can name on pytest's command line, which looks for one node after
-the other. So its parts are nodes: `geo::france` is an item in a group, as a method is in its class, and the node id is
-the same.
+pytest resolves a node id on its command line one node after the other, so an item with `::` in its name could not be
+selected. The parts of such an id are therefore separate nodes: `geo::france` is an item in a group, like a method in
+its class, and its node id stays the same.
 """
 
 from __future__ import annotations
@@ -17,92 +17,123 @@ from agentv.cases.read import read_eval_file
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.pytest_plugin.keys import RUNS
-from agentv.records import Problem
+from agentv.records import EvalCase, Json, Problem
 from agentv.report.case import case_lines
 
 if TYPE_CHECKING:
     import os
     from pathlib import Path
 
+    Nodes = Iterator["EvalGroup | EvalItem"]
+
 
 class Trial(NamedTuple):
-    """A trial of a case, which becomes an item."""
+    """A trial of a case, from which an item is made."""
 
     parts: tuple[str, ...]
-    """Of its name, those that are still to be nodes."""
+    """The parts of its name that have no node yet."""
     name: str
     key: tuple[str, str, int]
     line: int
 
 
 class EvalFile(pytest.File):
-    """An eval file; its cases are collected, and run together when the first of them is reached."""
+    """An eval file. Its cases are run together when the first of them is reached."""
 
-    def collect(self) -> Iterator[EvalGroup | EvalItem]:
+    def collect(self) -> Nodes:
+        trials: list[Trial] = []
+        trial_count = self.config.stash[RUNS].trials
+        for case in self._read_cases():
+            for number in range(1, trial_count + 1):
+                name = case.id
+                if trial_count > 1:
+                    name = f"{case.id}[trial-{number}]"
+                trial = Trial(
+                    parts=_parts(name),
+                    name=name,
+                    key=(case.dataset, case.id, number),
+                    line=case.line,
+                )
+                trials.append(trial)
+        return _nodes(self, trials)
+
+    def _read_cases(self) -> list[EvalCase]:
+        """Return the cases of the file; raise `CollectError` with all errors, and warn about other problems."""
         problems: list[Problem] = []
-        trials = self.config.stash[RUNS].trials
         try:
             cases = list(read_eval_file(self.path, problems.append))
         except AgentvError as error:
-            raise self.CollectError(_told(error)) from error
+            raise self.CollectError(_with_hint(error)) from error
         builder = EvaluatorBuilder(only_check=True, warn=lambda _problem: None)
-        problems += [problem for case in cases for problem in builder.problems(case, case.target)]
-        if errors := {_told(AgentvError.of(problem)): None for problem in problems if problem.severity == "error"}:
+        for case in cases:
+            problems += builder.problems(case, case.target)
+        errors: dict[str, None] = {}
+        for problem in problems:
+            if problem.severity == "error":
+                found = AgentvError.of(problem)
+                errors[_with_hint(found)] = None
+        if errors:
             raise self.CollectError("\n".join(errors))
         for problem in problems:
-            self.warn(pytest.PytestWarning(str(AgentvError.of(problem))))
-        found = []
-        for case in cases:
-            for trial in range(1, trials + 1):
-                name = f"{case.id}[trial-{trial}]" if trials > 1 else case.id
-                found.append(Trial(_parts(name), name, (case.dataset, case.id, trial), case.line))
-        yield from _nodes(self, found)
+            message = str(AgentvError.of(problem))
+            self.warn(pytest.PytestWarning(message))
+        return cases
 
 
 class EvalGroup(pytest.Collector):
-    """Cases that follow each other, and whose ids have the same text before `::`."""
+    """Consecutive cases whose ids have the same text before `::`."""
 
     def __init__(self, *, trials: Sequence[Trial], **settings: Any):
         super().__init__(**settings)
         self._trials = trials
 
-    def collect(self) -> Iterator[EvalGroup | EvalItem]:
-        yield from _nodes(self, self._trials)
+    def collect(self) -> Nodes:
+        return _nodes(self, self._trials)
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """Return the parts of a name between `::`; pytest takes what comes after a bracket as it stands."""
+    """Split a name at `::`; pytest does not split what comes after a bracket."""
     start, bracket, rest = name.partition("[")
     *groups, last = start.split("::")
-    return *groups, last + bracket + rest
+    last += bracket + rest
+    return *groups, last
 
 
-def _nodes(parent: EvalFile | EvalGroup, trials: Sequence[Trial]) -> Iterator[EvalGroup | EvalItem]:
-    """Yield an item for each trial, or a group for those whose names go on; their order stays."""
-    for (name, goes_on), found in groupby(trials, key=lambda trial: (trial.parts[0], len(trial.parts) > 1)):
-        if goes_on:
+def _nodes(parent: EvalFile | EvalGroup, trials: Sequence[Trial]) -> Nodes:
+    """Yield an item for each trial, or a group for consecutive trials with more parts; the order stays the same."""
+    for (name, has_more_parts), found in groupby(trials, key=_node_key):
+        if has_more_parts:
             inner = [trial._replace(parts=trial.parts[1:]) for trial in found]
             yield EvalGroup.from_parent(parent, name=name, trials=inner)
-        else:
-            yield from (EvalItem.from_parent(parent, name=name, trial=trial) for trial in found)
+            continue
+        for trial in found:
+            yield EvalItem.from_parent(parent, name=name, trial=trial)
+
+
+def _node_key(trial: Trial) -> tuple[str, bool]:
+    """Return the first part of a trial's name, and whether there are more."""
+    return trial.parts[0], len(trial.parts) > 1
 
 
 class EvalItem(pytest.Item):
-    """A trial of a case. It only reports: what it reports is run with all others of its file."""
+    """A trial of a case. It only reports its result; all trials of a file are run together."""
 
     def __init__(self, *, trial: Trial, **settings: Any):
         super().__init__(**settings)
-        self.key, self._line, self._title = trial.key, trial.line, trial.name
+        self.key = trial.key
+        self._line = trial.line
+        self._title = trial.name
         self.extra_keyword_matches.add(trial.name)
-        self._result: dict[str, Any] = {}
+        self._result: Json = {}
 
     def setup(self) -> None:
-        """Get the result. What is no judgement of an answer is an error of the test, and not a failure."""
-        found = self.config.stash[RUNS].result(self.path, self.key)
-        if isinstance(found, AgentvError):
-            pytest.fail(_told(found), pytrace=False)
-        self._result = found
-        if self._result.get("error") is not None or self._result.get("failure") is not None:
+        """Get the result. Without a judgement of the answer, the test has an error instead of a failure."""
+        runs = self.config.stash[RUNS]
+        result = runs.result(self.path, self.key)
+        if isinstance(result, AgentvError):
+            pytest.fail(_with_hint(result), pytrace=False)
+        self._result = result
+        if result.get("error") is not None or result.get("failure") is not None:
             self._fail()
 
     def runtest(self) -> None:
@@ -110,16 +141,22 @@ class EvalItem(pytest.Item):
             self._fail()
 
     def _fail(self) -> NoReturn:
-        """Fail with what was asked and answered, and why that is not right."""
-        pytest.fail("\n".join(case_lines(self._result)), pytrace=False)
+        """Fail with the question, the answer and the reasons."""
+        message = "\n".join(case_lines(self._result))
+        pytest.fail(message, pytrace=False)
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
         path: Path = self.path
-        # pytest prints `::` for each dot of a title that the node id ends with
-        title = f"case {self._title}" if "." in self._title else self._title
-        return path, max(self._line - 1, 0), title
+        title = self._title
+        if "." in title:
+            # If the node id ends with the title, pytest would print `::` for each dot.
+            title = f"case {title}"
+        line_index = max(self._line - 1, 0)
+        return path, line_index, title
 
 
-def _told(error: AgentvError) -> str:
-    """Return what is wrong, where, and what to do."""
-    return f"{error}\nhint: {error.hint}" if error.hint else str(error)
+def _with_hint(error: AgentvError) -> str:
+    """Return the message of an error with its location and hint."""
+    if error.hint:
+        return f"{error}\nhint: {error.hint}"
+    return str(error)

@@ -1,4 +1,4 @@
-"""Where a session keeps what the plugin needs."""
+"""The settings of the plugin, and the keys under which a session stores its state."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from agentv.pytest_plugin.runs import Runs
 
 FILES = "agentv_files"
-"""The setting of the ini file."""
+"""The ini setting with the eval files."""
 UNDECIDED = ("fail", "warn", "pass")
-"""What a check that cannot tell may do."""
+"""The possible outcomes of a check that is undecided."""
 WANTED = pytest.StashKey[frozenset[Path]]()
 """The eval files whose cases are tests."""
 RUNS: pytest.StashKey[Runs] = pytest.StashKey()
-"""What was run for them; only where there are any."""
+"""The runs of these eval files; not set if there are none."""

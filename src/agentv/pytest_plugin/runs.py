@@ -1,7 +1,8 @@
-"""What a session runs: the selected cases of each eval file, once, by whichever process reaches them first.
+"""Run the selected cases of each eval file once, in the process that reaches them first.
 
-Each file's results are a part of their own, in a folder that all processes share. Who holds the lock of a part runs it;
-the others wait, and read it. In the end the parts become one results file.
+The results of each eval file are written to a part file, in a folder that all processes share. The process that holds
+the lock of a part runs its cases; the others wait and read the part. At the end, the parts are joined into one results
+file.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ import msgspec
 import pytest
 
 from agentv.errors import AgentvError
+from agentv.records import Json
 from agentv.results.formats import JSONL
 from agentv.results.read import read_records
 from agentv.results.runs import new_run_id
@@ -28,37 +30,45 @@ from agentv.system.atomic_files import write_atomically
 
 T = TypeVar("T")
 Key = tuple[str, str, int]
-"""The dataset, the id and the trial."""
+"""The dataset, the id and the trial of a result."""
 MAX_WORKERS = 50
 
 
 class Runs:
-    """The runs of a session, or of one process of it."""
+    """The runs of a session, or of one process of a session with several."""
 
     def __init__(self, config: pytest.Config):
         self._config = config
         self._root = config.rootpath
-        given: str | None = getattr(config, "workerinput", {}).get("agentv_parts")
-        self._is_worker = given is not None
         self._name = new_run_id()
-        self.parts = Path(given) if given else self._root / ".agentv" / "pytest" / self._name
+        worker_input = getattr(config, "workerinput", {})  # set in a worker of pytest-xdist
+        given: str | None = worker_input.get("agentv_parts")
+        self._is_worker = given is not None
+        self.parts = self._root / ".agentv" / "pytest" / self._name
+        """The folder for partial results."""
+        if given:
+            self.parts = Path(given)
         self.results: Path | None = None
-        """The file that all results are in, once there is one."""
+        """The file with all results, once it is written."""
         self.trials = number(config, "agentv_trials", most=None) or 1
         self._workers = number(config, "agentv_workers", most=MAX_WORKERS)
         self._selected: dict[Path, set[tuple[str, str]]] = {}
         self._found: dict[Path, dict[Key, bytes] | AgentvError] = {}
 
     def select(self, items: Sequence[pytest.Item]) -> None:
-        """Note the cases that will be reported."""
+        """Select the cases of these items."""
         for item in items:
-            if (key := getattr(item, "key", None)) is not None:
-                self._selected.setdefault(item.path, set()).add(key[:2])
+            key: Key | None = getattr(item, "key", None)
+            if key is None:
+                continue  # an ordinary test
+            dataset, eval_id, _ = key
+            cases = self._selected.setdefault(item.path, set())
+            cases.add((dataset, eval_id))
 
-    def result(self, path: Path, key: Key) -> dict[str, Any] | AgentvError:
-        """Return the result of a trial of a case, which is run now, with all others of its file, if it was not yet.
+    def result(self, path: Path, key: Key) -> Json | AgentvError:
+        """Return the result of a trial. The first call for a file runs all its selected cases.
 
-        If the file cannot be run, return why not.
+        Return the error if the file cannot be run, or if the run has no result for the trial.
         """
         if path not in self._found:
             try:
@@ -70,24 +80,28 @@ class Runs:
             return found
         if key not in found:
             return AgentvError(f"there is no result of {key[1]!r}: the run was stopped")
-        result: dict[str, Any] = msgspec.json.decode(found[key])
+        result: Json = msgspec.json.decode(found[key])
         return result
 
     def _run(self, path: Path) -> dict[Key, bytes]:
+        """Return the records of a file's results by their keys; run the file unless another process has done so."""
         self.parts.mkdir(parents=True, exist_ok=True)
-        part = self.parts / f"{blake2b(str(path).encode(), digest_size=8).hexdigest()}.jsonl"
+        path_hash = blake2b(str(path).encode(), digest_size=8)
+        part = self.parts / f"{path_hash.hexdigest()}.jsonl"
         done = part.with_suffix(".done")
         with part.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not done.exists():
                 self._evaluate(path, part)
                 done.touch()
-        return {record.view.trial_key: record.raw for record in read_records(part, TrialView, JSONL)}
+        records = read_records(part, TrialView, JSONL)
+        return {record.view.trial_key: record.raw for record in records}
 
     def _evaluate(self, path: Path, part: Path) -> None:
+        selected = sorted(self._selected.get(path, ()))
         options = EvalOptions(
             paths=(str(path),),
-            only=tuple(sorted(self._selected.get(path, ()))),
+            only=tuple(selected),
             target=self._config.getini("agentv_target") or None,
             workers=self._workers,
             trials=self.trials,
@@ -99,31 +113,37 @@ class Runs:
             raise report.error
 
     def finish(self) -> None:
-        """Join the parts into one results file, unless this is one of several processes."""
+        """Join the parts into one results file, unless this is a worker process."""
         if self._is_worker or not self.parts.is_dir():
             return
         parts = sorted(self.parts.glob("*.jsonl"))
         if any(part.stat().st_size for part in parts):
-            self.results = self._root / ".agentv" / "results" / f"eval_{self._name}.jsonl"
+            folder = self._root / ".agentv" / "results"
+            self.results = folder / f"eval_{self._name}.jsonl"
             write_atomically(self.results, (part.read_bytes() for part in parts))
         shutil.rmtree(self.parts, ignore_errors=True)
-        with suppress(OSError):  # another session may use it
+        with suppress(OSError):  # not empty: another session uses the folder
             self.parts.parent.rmdir()
 
 
 def number(config: pytest.Config, name: str, *, most: int | None) -> int | None:
-    """Return a whole number of the ini file, None if it has none; raise `pytest.UsageError` if it is no such number."""
+    """Return a positive integer setting of the ini file, or None if it is not set.
+
+    Raise `pytest.UsageError` if it is not a positive integer, or greater than `most`.
+    """
     text = str(config.getini(name) or "").strip()
     if not text:
         return None
-    if not text.isdecimal() or not 1 <= int(text) <= (most or int(text)):
-        bounds = f"from 1 to {most}" if most else "from 1 on"
-        raise pytest.UsageError(f"{name} = {text}: it must be a whole number {bounds}")
-    return int(text)
+    if text.isdecimal():
+        value = int(text)
+        if value >= 1 and (most is None or value <= most):
+            return value
+    bounds = "from 1 on" if most is None else f"from 1 to {most}"
+    raise pytest.UsageError(f"{name} = {text}: it must be a whole number {bounds}")
 
 
 def wait_for(start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return what a coroutine gives; where a loop is running already, it runs in a thread of its own."""
+    """Run a coroutine and return its result; if an event loop is already running, use another thread."""
     if not _is_loop_running():
         return asyncio.run(start())
     results: list[T] = []
@@ -131,7 +151,8 @@ def wait_for(start: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     def run() -> None:
         try:
-            results.append(asyncio.run(start()))
+            result = asyncio.run(start())
+            results.append(result)
         except BaseException as error:
             errors.append(error)
 
