@@ -67,13 +67,16 @@ class OriginFinder:
         """Return where `evaluators`, `rubrics` or `evaluator` of a case is written, or the case itself if nowhere."""
         written = self._find_line(case) if _is_jsonl(case) else self._find_item(case)
         steps = _steps_to(setting, written.value)
-        if steps is not None:
-            return Origin(case.file.path, steps, written.place, case.id)
-        if written.value is not None:
+        if steps is None and written.value is not None:
             shared = self._find_shared(case, setting)
             if shared is not None:
                 return shared
-        return Origin(case.file.path, (setting,), written.place, case.id)
+        return Origin(
+            file=case.file.path,
+            steps=steps or (setting,),
+            place=written.place,
+            case_id=case.id,
+        )
 
     def _find_line(self, case: EvalCase) -> "_WrittenCase":
         """Return the case as it is written on its line of a JSONL file."""

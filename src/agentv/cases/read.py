@@ -112,7 +112,11 @@ def _raise_or_warn(problem: Problem) -> None:
 # ---- YAML ----
 
 
-def _read_yaml(path: Path, report: Report, inspection: Inspection | None) -> Iterator[EvalCase]:
+def _read_yaml(
+    path: Path,
+    report: Report,
+    inspection: Inspection | None,
+) -> Iterator[EvalCase]:
     document = read_object(path)
     if inspection is not None:
         _report_typos(document, path, inspection)
@@ -127,21 +131,25 @@ def _report_typos(document: Document, path: Path, inspection: Inspection) -> Non
 
 def yaml_typos(document: Document, path: Path) -> Iterator[Problem]:
     """Yield the unknown fields of a YAML eval file or sidecar that are probably typos, each name once."""
-    objects: list[tuple[Steps, Any, type]] = [((), document.value, EvalFileRecord)]
-    cases = document.value.get("evalcases")
-    if isinstance(cases, list):
-        for index, case in enumerate(cases):
-            objects.append((("evalcases", index), case, CaseRecord))
     seen: set[Steps] = set()
-    for steps, written, type_ in objects:
-        if not isinstance(written, dict):
-            continue
-        for typo in find_case_typos(written, type_):
-            if typo.steps in seen:
-                continue
+    for steps, typo in _find_typos(document):
+        if typo.steps not in seen:
             seen.add(typo.steps)
             place = document.place((*steps, *typo.steps))
             yield typo.problem(path, place)
+
+
+def _find_typos(document: Document) -> Iterator[tuple[Steps, Misfit]]:
+    """Yield the typos of the file and of its cases, each with the steps to the object that contains it."""
+    for typo in find_case_typos(document.value, EvalFileRecord):
+        yield (), typo
+    cases = document.value.get("evalcases")
+    if not isinstance(cases, list):
+        return
+    for index, case in enumerate(cases):
+        if isinstance(case, dict):
+            for typo in find_case_typos(case, CaseRecord):
+                yield ("evalcases", index), typo
 
 
 def as_warning(typo: Problem) -> Problem:
@@ -265,7 +273,11 @@ def _read_defaults(
 # ---- JSONL ----
 
 
-def _read_jsonl(path: Path, report: Report, inspection: Inspection | None) -> Iterator[EvalCase]:
+def _read_jsonl(
+    path: Path,
+    report: Report,
+    inspection: Inspection | None,
+) -> Iterator[EvalCase]:
     defaults = _read_sidecar(path, report, inspection)
     duplicates = DuplicateFinder()
     is_empty = True
@@ -366,7 +378,12 @@ def _explain_line(
         value = msgspec.json.decode(text)
     except _UNREADABLE as reason:
         message, column = explain_json_error(raw, reason)
-        yield Problem(message=message, file=path, line=line, column=column)
+        yield Problem(
+            message=message,
+            file=path,
+            line=line,
+            column=column,
+        )
         return
     misfits = explain_case(value)
     for misfit in misfits:

@@ -131,7 +131,11 @@ def _read_shard(scheduler: _Scheduler, environment: Mapping[str, str]) -> tuple[
     return index + 1, total
 
 
-def _read_number(name: str, environment: Mapping[str, str], default: int | None = None) -> int:
+def _read_number(
+    name: str,
+    environment: Mapping[str, str],
+    default: int | None = None,
+) -> int:
     text = environment.get(name)
     if not text and default is not None:
         return default

@@ -126,17 +126,19 @@ class StoredRun:
             hint=f"it has answers of {', '.join(map(repr, names))}",
         )
 
-    def _number(self, dataset: str, eval_id: str, trial: int) -> int:
+    def _number(self, key: Key) -> int:
         """Return the number of an answer; negative if there is none."""
-        number = self._places.exact_number((dataset, eval_id, trial))
+        number = self._places.exact_number(key)
         if number >= 0:
             return number
         # Secrets in names are masked in the file.
-        return self._places.number((clean(dataset), clean(eval_id), trial))
+        dataset, eval_id, trial = key
+        masked = (clean(dataset), clean(eval_id), trial)
+        return self._places.number(masked)
 
     def wants(self, case: EvalCase, trial: int) -> bool:
         """Return whether this trial of a case is to be scored again. Must be called once per trial."""
-        number = self._number(case.dataset, case.id, trial)
+        number = self._number((case.dataset, case.id, trial))
         if number < 0:
             self.missing += 1
             return False
@@ -155,9 +157,9 @@ class StoredRun:
 
     def answer(self, request: ProviderRequest) -> ProviderResponse:
         """Return the stored answer; raise `ProviderError` if it was an error."""
-        number = self._number(request.dataset, request.eval_id, request.trial)
-        stored = self._read(number)
-        self._open[request.dataset, request.eval_id, request.trial] = stored
+        key = (request.dataset, request.eval_id, request.trial)
+        stored = self._read(self._number(key))
+        self._open[key] = stored
         if _has_changed(stored.question, request.question):
             self.changed_questions += 1
         if stored.error is not None:
@@ -183,8 +185,13 @@ class StoredRun:
         key = (result.dataset, result.eval_id, result.trial or 1)
         stored = self._open.pop(key, None)
         if stored is None:  # the request could not be built, for example because an attached file is gone
-            stored = self._read(self._number(*key))
-            return replace(result, target=stored.target, attempt=stored.attempt, trial=stored.trial)
+            stored = self._read(self._number(key))
+            return replace(
+                result,
+                target=stored.target,
+                attempt=stored.attempt,
+                trial=stored.trial,
+            )
 
         failure = result.failure
         file_changes = stored.file_changes
@@ -277,10 +284,13 @@ def _graded_from(stored: EvalResult) -> GradedFrom:
 def _rescore(result: EvalResult, scores: tuple[EvaluatorResult, ...]) -> EvalResult:
     """Return the result with these scores."""
     total = combine_scores(scores)
+    verdict = verdict_of(total.score)
+    if total.verdict == "fail":
+        verdict = "fail"
     return replace(
         result,
         score=round(total.score, 12),
-        verdict="fail" if total.verdict == "fail" else verdict_of(total.score),
+        verdict=verdict,
         hits=total.hits,
         misses=total.misses,
         reasoning=total.reasoning or None,
@@ -294,7 +304,12 @@ def _with_defaults(fields: dict[str, Any]) -> EvalResult:
 
     Raise `msgspec.ValidationError` if another field is invalid.
     """
-    complete: dict[str, Any] = {"timestamp": "", "dataset": "", "target": "", "attempt": 1}
+    complete: dict[str, Any] = {
+        "timestamp": "",
+        "dataset": "",
+        "target": "",
+        "attempt": 1,
+    }
     score = fields.get("score")
     if isinstance(score, int | float):
         complete["verdict"] = verdict_of(score)

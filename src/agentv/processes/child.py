@@ -174,7 +174,7 @@ class _Child:
         return os.waitstatus_to_exitcode(status)
 
     def close(self) -> None:
-        """Kill whatever is left, in case there was no time to terminate it."""
+        """Kill whatever is still running: a cancelled wait may have had no time to terminate it."""
         self._reading.cancel()
         self._close_pipes()
         if self._is_guarded:

@@ -205,7 +205,7 @@ _EXIT_CODES = {
 
 
 def _signal_name(number: int) -> str:
-    """Return the name of a signal; empty if there is no signal with that number."""
+    """Return the name of a signal; empty if the number is unknown."""
     try:
         return signal.Signals(number).name
     except ValueError:

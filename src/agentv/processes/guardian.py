@@ -216,10 +216,13 @@ def find_living(groups: Collection[int], mark: bytes) -> list[int]:
 
     On systems without /proc, these are the groups themselves, as negative numbers.
     """
-    found = [process.pid for process in list_processes() if process.group in groups or mark in process.marks]
-    if os.path.exists(f"{_PROC}/self"):
-        return found
-    return [-group for group in groups if group_exists(group)]
+    if not os.path.exists(f"{_PROC}/self"):
+        return [-group for group in groups if group_exists(group)]
+    found = []
+    for process in list_processes():
+        if process.group in groups or mark in process.marks:
+            found.append(process.pid)
+    return found
 
 
 def group_exists(group: int) -> bool:

@@ -89,7 +89,7 @@ class Pipe:
             self._loop.add_reader(self._read_end, self._read)
 
     def _read(self) -> int:
-        """Read one chunk and return its size; 0 if there is no data. Close the pipe at the end of the stream."""
+        """Read one chunk and return its size, or 0 without data. Close the pipe at the end of the stream."""
         try:
             chunk = os.read(self._read_end, _CHUNK_BYTES)
         except BlockingIOError:

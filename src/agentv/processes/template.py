@@ -104,8 +104,15 @@ def parse_template(template: str) -> ParsedTemplate:
         token = found[0]
         at = found.end()
         if token.startswith("{"):
-            command = template[scope.command : scope.word].replace("\\\n", " ")
-            placeholders.append(Placeholder(token[1:-1], found.start(), at, scope.context, command))
+            command = template[scope.command : scope.word]
+            placeholder = Placeholder(
+                name=token[1:-1],
+                start=found.start(),
+                end=at,
+                context=scope.context,
+                command=command.replace("\\\n", " "),
+            )
+            placeholders.append(placeholder)
         elif token == scope.context.value:
             if len(scopes) > 1:
                 scopes.pop()
@@ -181,7 +188,11 @@ def _is_run_as_code(placeholder: Placeholder) -> bool:
     return _RUNS_TEXT.search(placeholder.command) is not None
 
 
-def _is_in_here_document(placeholder: Placeholder, template: str, parsed: ParsedTemplate) -> bool:
+def _is_in_here_document(
+    placeholder: Placeholder,
+    template: str,
+    parsed: ParsedTemplate,
+) -> bool:
     for start, end in parsed.here_documents:
         # The rest of the line that starts a here-document is not part of it.
         if start < placeholder.start < end and "\n" in template[start : placeholder.start]:

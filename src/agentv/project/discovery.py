@@ -15,6 +15,7 @@ from agentv.notices import say
 from agentv.targets.read import TARGETS_NAMES
 
 IGNORED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "dist", "build"})
+SETUP_NAMES = (*TARGETS_NAMES, *CONFIG_NAMES)
 
 
 class NothingFound(AgentvError):
@@ -108,7 +109,8 @@ def eval_files(
     found: set[Path] = set()
     results: list[Path] = []
     for pattern in patterns:
-        evals = [path for path in agentv_files(pattern, results) if _is_eval_file(path, pattern)]
+        files = agentv_files(pattern, results)
+        evals = [path for path in files if _is_eval_file(path, pattern)]
         if not evals:
             hint = f"eval files end in {', '.join(READERS)}; a sidecar belongs to the .jsonl file beside it"
             raise NothingFound(f"no eval file matches {pattern!r}", hint=hint)
@@ -126,7 +128,7 @@ def _is_eval_file(path: Path, pattern: str) -> bool:
 
 def _is_setup_file(path: Path) -> bool:
     """Return whether a file is a targets or config file of agentv, judged by its path."""
-    return path.name in (*TARGETS_NAMES, *CONFIG_NAMES) or path.parent.name == ".agentv"
+    return path.name in SETUP_NAMES or path.parent.name == ".agentv"
 
 
 RESULT_KEYS = (b"timestamp", b"eval_id", b"score", b"verdict")
@@ -195,11 +197,10 @@ def _is_agentv_file(path: Path, is_inside: bool) -> bool:
 
     YAML files may belong to any tool, so their content is read.
     """
-    known = (*TARGETS_NAMES, *CONFIG_NAMES)
-    if path.name in known:
+    if path.name in SETUP_NAMES:
         return True
     if is_inside:
-        return f".agentv/{path.name}" in known
+        return f".agentv/{path.name}" in SETUP_NAMES
     suffix = path.suffix.lower()
     if suffix == ".jsonl":
         return True

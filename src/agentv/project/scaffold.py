@@ -91,7 +91,7 @@ def _texts(folder: Path) -> dict[str, str]:
 
 
 def _existing_file(folder: Path, name: str) -> Path | None:
-    """Return the file that exists in the place of a new one, or None if there is none."""
+    """Return the existing file that prevents a new one from being written, or None."""
     for path in _conflicting_paths(folder, name):
         if path.exists() or path.is_symlink():
             return path

@@ -31,7 +31,8 @@ def _struct_schema(type_: Any) -> Schema:
     """Return the schema of a struct, with the rules that its types cannot express."""
     schema = msgspec.json.schema(type_)
     for name, definition in schema["$defs"].items():
-        definition.update(RULES.get(name, {}))
+        rules = RULES.get(name, {})
+        definition.update(rules)
     return schema
 
 
@@ -69,8 +70,11 @@ def _targets_schema() -> Schema:
 
 def _names(kind: str) -> list[str]:
     """Return the name of a kind of target, followed by its aliases."""
-    aliases = [alias for alias, name in ALIASES.items() if name == kind]
-    return [kind, *aliases]
+    names = [kind]
+    for alias, name in ALIASES.items():
+        if name == kind:
+            names.append(alias)
+    return names
 
 
 def _allow_spellings(definition: Schema, requires_one_of: tuple[str, ...]) -> None:
@@ -102,7 +106,8 @@ def _allow_spellings(definition: Schema, requires_one_of: tuple[str, ...]) -> No
 
 def _require_any(names: list[str]) -> Schema:
     """Return the schema of an object that has at least one of these keys."""
-    return {"anyOf": [{"required": [name]} for name in names]}
+    choices = [{"required": [name]} for name in names]
+    return {"anyOf": choices}
 
 
 KINDS: dict[str, tuple[str, SchemaBuilder]] = {

@@ -35,7 +35,8 @@ from agentv.targets.read import TARGETS_NAMES, read_targets
 
 Locate = Callable[[Steps], Place]
 """A function that returns the position of a part of a case in its file."""
-Checker = Callable[[Path, Report], Iterator[EvalCase]]
+Cases = Iterator[EvalCase]
+Checker = Callable[[Path, Report], Cases]
 """A function that checks a file, reports its problems and yields its valid cases."""
 Fields = Mapping[str, Any]
 """A case as it is written."""
@@ -95,7 +96,9 @@ def check_file(path: Path, targets: TargetFiles | None = None) -> CheckedFile:
         is_elsewhere = problem.file != path  # problems of other files come last
         return is_elsewhere, problem.line or 0, problem.column or 0
 
-    setup = _SetupChecker(path, report, targets or TargetFiles())
+    if targets is None:
+        targets = TargetFiles()
+    setup = _SetupChecker(path, report, targets)
     try:
         check = _checker(path)
         for case in check(path, report):
@@ -125,7 +128,11 @@ class _SetupChecker:
         self._report = report
         self._targets = targets
         self._judges = NeededJudges()
-        self._builder = EvaluatorBuilder(self._judges, only_check=True, warn=report)
+        self._builder = EvaluatorBuilder(
+            self._judges,
+            only_check=True,
+            warn=report,
+        )
         self._used: dict[str, EvalCase] = {}
         self._need_workspace: dict[str, dict[Problem, None]] = {}
 
@@ -135,12 +142,13 @@ class _SetupChecker:
             media_problem = self._targets.media_problem(self._path, case)
             if media_problem is not None:
                 self._report(media_problem)
-        self._used.setdefault(case.target, case)
-        for problem in self._builder.problems(case, case.target):
+        target = case.target
+        self._used.setdefault(target, case)
+        for problem in self._builder.problems(case, target):
             self._report(problem)
-        needed = self._builder.workspace_problems(case, case.target)
+        needed = self._builder.workspace_problems(case, target)
         if needed:
-            problems = self._need_workspace.setdefault(case.target, {})
+            problems = self._need_workspace.setdefault(target, {})
             problems.update(dict.fromkeys(needed))
 
     def check_targets(self) -> None:
@@ -169,7 +177,7 @@ def _checker(path: Path) -> Checker:
     return _check_jsonl
 
 
-def _check_targets(path: Path, report: Report) -> Iterator[EvalCase]:
+def _check_targets(path: Path, report: Report) -> Cases:
     environment = dict(os.environ)
     load_env([path.parent], environment)
     for problem in read_targets(path, environment).problems:
@@ -177,14 +185,14 @@ def _check_targets(path: Path, report: Report) -> Iterator[EvalCase]:
     return iter(())
 
 
-def _check_config(path: Path, report: Report) -> Iterator[EvalCase]:
+def _check_config(path: Path, report: Report) -> Cases:
     _, problems = read_record(path, Config, ConfigError)
     for problem in problems:
         report(problem)
     return iter(())
 
 
-def _check_yaml(path: Path, report: Report) -> Iterator[EvalCase]:
+def _check_yaml(path: Path, report: Report) -> Cases:
     has_defaults_only = is_sidecar(path)
     document = read_object(path, or_nothing=has_defaults_only)
     if "targets" in document.value and "evalcases" not in document.value:
@@ -199,7 +207,12 @@ def _check_yaml(path: Path, report: Report) -> Iterator[EvalCase]:
         return
     checker = _CaseChecker(report, path)
     values: Any = document.value.get("evalcases")
-    cases = read_cases(document, path, checker.report_error, checker.inspection)
+    cases = read_cases(
+        document,
+        path,
+        checker.report_error,
+        checker.inspection,
+    )
     for index, case in cases:
         locate = partial(_place_in_document, document, index)
         checker.check_attachments(case, values[index], locate)
@@ -210,7 +223,7 @@ def _place_in_document(document: Document, index: int, steps: Steps) -> Place:
     return document.place(("evalcases", index, *steps))
 
 
-def _check_jsonl(path: Path, report: Report) -> Iterator[EvalCase]:
+def _check_jsonl(path: Path, report: Report) -> Cases:
     checker = _CaseChecker(report, path)
     cases = read_eval_file(path, checker.report_error, checker.inspection)
     # Cases do not carry their text, so the file is read a second time, in step with the cases.

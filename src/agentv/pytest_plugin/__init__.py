@@ -15,7 +15,7 @@ import pytest
 from agentv.pytest_plugin.keys import FILES, RUNS, UNDECIDED, WANTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator
 
     from agentv.pytest_plugin.fixture import CheckedRun
 
@@ -56,11 +56,11 @@ def pytest_configure(config: pytest.Config) -> None:
         return
 
     has_arguments = config.args_source is config.ArgsSource.ARGS
-    given = set(_find("--agentv", given_names, config.invocation_params.dir))
-    listed = set(_find(FILES, listed_names, config.rootpath, may_be_missing=has_arguments))
-    config.stash[WANTED] = frozenset(given | listed)
-    added = given if has_arguments else given | listed
-    _add_arguments(config, added)
+    given = _find("--agentv", given_names, config.invocation_params.dir)
+    listed = _find(FILES, listed_names, config.rootpath, may_be_missing=has_arguments)
+    wanted = given | listed
+    config.stash[WANTED] = frozenset(wanted)
+    _add_arguments(config, given if has_arguments else wanted)
 
     from agentv.pytest_plugin.runs import Runs
 
@@ -72,7 +72,8 @@ def _add_arguments(config: pytest.Config, paths: set[Path]) -> None:
     collected = set()
     for argument in config.args:
         name, _, _ = argument.partition("::")
-        collected.add(Path(config.invocation_params.dir, name).resolve())
+        path = Path(config.invocation_params.dir, name)
+        collected.add(path.resolve())
     for path in sorted(paths):
         if collected.isdisjoint([path, *path.parents]):
             config.args.append(str(path))
@@ -84,20 +85,22 @@ def _find(
     folder: Path,
     *,
     may_be_missing: bool = False,
-) -> Iterator[Path]:
-    """Yield the eval files that paths, folders and globs name, as `agentv eval` finds them.
+) -> set[Path]:
+    """Return the eval files that paths, folders and globs name, as `agentv eval` finds them.
 
     Raise `pytest.UsageError` for a name that matches none.
     """
     from agentv.errors import AgentvError
     from agentv.project.discovery import NothingFound, eval_files
 
+    files: set[Path] = set()
     for name in names:
         path = folder / name
         pattern = str(path)
         if not path.exists():
             # The name may be a glob, but the folder is not.
-            pattern = str(Path(glob.escape(str(folder)), name))
+            escaped = glob.escape(str(folder))
+            pattern = str(Path(escaped, name))
         try:
             found = eval_files([pattern])
         except NothingFound as error:
@@ -106,8 +109,8 @@ def _find(
             raise pytest.UsageError(f"{option}: {_describe_missing(name, path)} {name} (in {folder})") from error
         except AgentvError as error:
             raise pytest.UsageError(f"{option}: {error}") from error
-        for eval_file in found:
-            yield eval_file.resolve()
+        files.update(eval_file.resolve() for eval_file in found)
+    return files
 
 
 def _describe_missing(name: str, path: Path) -> str:
@@ -125,7 +128,8 @@ def pytest_collect_file(
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Collect the cases of an eval file; warn if another plugin also collects the file."""
     others = yield
-    if file_path.resolve() not in parent.config.stash.get(WANTED, ()):
+    wanted = parent.config.stash.get(WANTED, ())
+    if file_path.resolve() not in wanted:
         return others
     from agentv.pytest_plugin.items import EvalFile
 

@@ -66,7 +66,7 @@ class CheckedRun:
         """Check that the mean score, or the pass rate, reaches a bar with 95% confidence, and fail if it does not.
 
         If there are too few cases to decide, the setting `agentv_undecided` applies. Raise `ConfigError` if the bar is
-        missing or invalid, or if there are no results.
+        missing or invalid, or if the run has no results.
         """
         __tracebackhide__ = True
         if mean is None and pass_rate is None:

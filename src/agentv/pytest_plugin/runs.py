@@ -29,6 +29,8 @@ from agentv.run.watching.watcher import Silence
 from agentv.system.atomic_files import write_atomically
 
 T = TypeVar("T")
+CaseKey = tuple[str, str]
+"""The dataset and the id of a case."""
 Key = tuple[str, str, int]
 """The dataset, the id and the trial of a result."""
 MAX_WORKERS = 50
@@ -52,7 +54,7 @@ class Runs:
         """The file with all results, once it is written."""
         self.trials = number(config, "agentv_trials", most=None) or 1
         self._workers = number(config, "agentv_workers", most=MAX_WORKERS)
-        self._selected: dict[Path, set[tuple[str, str]]] = {}
+        self._selected: dict[Path, set[CaseKey]] = {}
         self._found: dict[Path, dict[Key, bytes] | AgentvError] = {}
 
     def select(self, items: Sequence[pytest.Item]) -> None:
@@ -98,11 +100,12 @@ class Runs:
         return {record.view.trial_key: record.raw for record in records}
 
     def _evaluate(self, path: Path, part: Path) -> None:
-        selected = sorted(self._selected.get(path, ()))
+        target = self._config.getini("agentv_target")
+        selected = self._selected.get(path, ())
         options = EvalOptions(
             paths=(str(path),),
-            only=tuple(selected),
-            target=self._config.getini("agentv_target") or None,
+            only=tuple(sorted(selected)),
+            target=target or None,
             workers=self._workers,
             trials=self.trials,
             out=part,
@@ -120,7 +123,8 @@ class Runs:
         if any(part.stat().st_size for part in parts):
             folder = self._root / ".agentv" / "results"
             self.results = folder / f"eval_{self._name}.jsonl"
-            write_atomically(self.results, (part.read_bytes() for part in parts))
+            contents = (part.read_bytes() for part in parts)
+            write_atomically(self.results, contents)
         shutil.rmtree(self.parts, ignore_errors=True)
         with suppress(OSError):  # not empty: another session uses the folder
             self.parts.parent.rmdir()
@@ -131,7 +135,8 @@ def number(config: pytest.Config, name: str, *, most: int | None) -> int | None:
 
     Raise `pytest.UsageError` if it is not a positive integer, or greater than `most`.
     """
-    text = str(config.getini(name) or "").strip()
+    setting = config.getini(name) or ""
+    text = str(setting).strip()
     if not text:
         return None
     if text.isdecimal():

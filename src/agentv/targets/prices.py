@@ -217,7 +217,11 @@ def price_names(settings: TargetSettings) -> list[str]:
     return models + prefixed
 
 
-def _unknown_price(entry: TargetEntry, settings: TargetSettings, prices: PriceList) -> Problem:
+def _unknown_price(
+    entry: TargetEntry,
+    settings: TargetSettings,
+    prices: PriceList,
+) -> Problem:
     """Return a warning that the price of a target is not known, and why."""
     names = price_names(settings)
     hint = "give the target a 'pricing' of its own"

@@ -106,13 +106,15 @@ class TargetList(NamedTuple):
 
     def entry(self, name: str) -> TargetEntry | None:
         """Return the target with this name; for a duplicate name, the first valid one."""
-        named = [entry for entry in self.entries if entry.name == name]
-        for entry in named:
+        first = None
+        for entry in self.entries:
+            if entry.name != name:
+                continue
             if entry.settings is not None:
                 return entry
-        if named:
-            return named[0]
-        return None
+            if first is None:
+                first = entry
+        return first
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,7 +127,8 @@ class TargetList(NamedTuple):
         for entry in self.entries:
             for problem in entry.problems:
                 message = f"{entry.title}: {problem.message}"
-                problems.append(msgspec.structs.replace(problem, message=message))
+                titled = msgspec.structs.replace(problem, message=message)
+                problems.append(titled)
         return problems
 
     @property
@@ -201,7 +204,8 @@ def read_targets(
     reader = _Reader(document, path, environment, required)
     entries = []
     for index, raw in raw_targets.items():
-        entries.append(reader.read(raw, ("targets", index)))
+        entry = reader.read(raw, ("targets", index))
+        entries.append(entry)
     return TargetList(tuple(entries), _file_problems(document, path))
 
 
@@ -213,7 +217,8 @@ def _file_problems(document: Document, path: Path) -> tuple[Problem, ...]:
     problems = []
     for misfit in file:
         place = document.place(misfit.steps)
-        problems.append(_with_hint(misfit).problem(path, place))
+        hinted = _with_hint(misfit)
+        problems.append(hinted.problem(path, place))
     return tuple(problems)
 
 
@@ -233,7 +238,11 @@ def _raw_targets(value: Any) -> dict[int, Json]:
     targets = value.get("targets")
     if not isinstance(targets, list):
         return {}
-    return {index: raw for index, raw in enumerate(targets) if isinstance(raw, dict)}
+    raw_targets = {}
+    for index, raw in enumerate(targets):
+        if isinstance(raw, dict):
+            raw_targets[index] = raw
+    return raw_targets
 
 
 def _with_judges(raw_targets: Iterable[Json], used: Collection[str]) -> set[str]:
@@ -265,18 +274,21 @@ class _Reader:
     def read(self, raw: Json, steps: Steps) -> TargetEntry:
         """Return the target that `raw` describes; `steps` lead to it in the document."""
         name = raw.get("name")
-        is_used = self.used is None or (isinstance(name, str) and name in self.used)
+        is_used = self._is_used(name)
         type_, misfits = _settings_type(raw, severity="error" if is_used else "warning")
         unset = self._unset_variables(raw, is_used)
         keys = setting_keys(raw, field_names(type_))
         renamed = _rename_keys(raw, keys, type_)
-        converted = self._convert(renamed, type_, fill=not misfits and not unset)
-        misfits += converted if isinstance(converted, list) else converted.validate()
-
+        is_complete = not misfits and not unset
+        converted = self._convert(renamed, type_, fill=is_complete)
         settings = None
-        has_error = any(misfit.severity == "error" for misfit in misfits)
-        if isinstance(converted, TargetSettings) and isinstance(name, str) and not has_error:
-            settings = converted
+        if isinstance(converted, list):
+            misfits += converted
+        else:
+            misfits += converted.validate()
+            has_error = any(misfit.severity == "error" for misfit in misfits)
+            if isinstance(name, str) and not has_error:
+                settings = converted
 
         # These do not make the settings unusable, so they are added after the check for errors.
         misfits += self._duplicate_name(name, steps)
@@ -293,6 +305,11 @@ class _Reader:
             draft=self._draft(renamed, type_, converted),
             places=self._places(keys, steps),
         )
+
+    def _is_used(self, name: Any) -> bool:
+        if self.used is None:
+            return True
+        return isinstance(name, str) and name in self.used
 
     def _unset_variables(self, raw: Json, is_used: bool) -> list[Misfit]:
         """Return the unset variables of a target, as errors only if it is known to be used."""
@@ -328,7 +345,10 @@ class _Reader:
             return converted
         invalid = {misfit.steps[0] for misfit in converted if misfit.steps}
         names = field_names(type_) - invalid
-        valid = {name: value for name, value in settings.items() if name in names}
+        valid = {}
+        for name, value in settings.items():
+            if name in names:
+                valid[name] = value
         draft = self._convert(valid, type_, fill=True)
         if isinstance(draft, list):
             return None
@@ -439,8 +459,9 @@ def _fill_settings(settings: Json, type_: type, environment: Environment) -> Jso
     """Return the settings with their variables replaced; a variable for a number or a boolean becomes one."""
     filled = {name: _fill(value, environment) for name, value in settings.items()}
     for name, value in settings.items():
-        is_variable = isinstance(value, str) and VARIABLE.fullmatch(value.strip())
-        if is_variable and not takes_text(type_, name):
+        if not isinstance(value, str) or not VARIABLE.fullmatch(value.strip()):
+            continue
+        if not takes_text(type_, name):
             with suppress(msgspec.DecodeError):  # the conversion reports a value of the wrong type
                 filled[name] = msgspec.json.decode(filled[name])
     return filled

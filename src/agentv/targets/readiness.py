@@ -56,7 +56,8 @@ async def target_states(
     """Return the state of each target for the eval files in these folders; `check` also runs healthchecks."""
     states = []
     for entry in read.entries:
-        states.append(await _target_state(entry, read, file, folders, check=check))
+        state = await _target_state(entry, read, file, folders, check=check)
+        states.append(state)
     return states
 
 
@@ -74,8 +75,11 @@ async def _target_state(
     if settings is not None:
         judge = _judge(settings)
     if judge is not None and judge not in read.names:
-        message = f"judge_target: unknown target {judge!r}"
-        problems.append(Problem(message=message, hint=nearest(judge, read.names)))
+        unknown_judge = Problem(
+            message=f"judge_target: unknown target {judge!r}",
+            hint=nearest(judge, read.names),
+        )
+        problems.append(unknown_judge)
     healthcheck: Healthcheck = "none"
     if settings is not None and not _has_error(problems):
         try:
