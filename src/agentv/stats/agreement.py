@@ -1,30 +1,36 @@
-"""How well raters agree: a judge with people, or people with each other.
+"""Measure how well raters agree: a judge with humans, or humans with each other.
 
-What is undefined is a `Figure` without a value, and its `note` says why in words; nothing here returns NaN.
+An undefined estimate is a `Figure` without a value whose `note` gives the reason. No function returns NaN.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, groupby
+from operator import mul
 from random import Random
 from typing import Literal
 
-from agentv.stats.distributions import SEED, Z
+from agentv.stats.distributions import SEED, Interval, Z
 from agentv.stats.pass_rates import draw_counts, wilson
 
 RESAMPLES = 2000
-"""How often cases are drawn anew for an interval."""
+"""Number of bootstrap resamples behind each confidence interval."""
+BOOTSTRAP = f"bootstrap, {RESAMPLES} resamples"
 Table = Mapping[tuple[str, str], int]
-"""How often two raters gave each pair of labels."""
+"""Contingency table of two raters: pair of labels -> number of answers."""
+Margin = Counter[str]
+"""Label counts of one rater."""
 Clusters = Mapping[tuple[int, float], int]
-"""How many answers belong together, and what their values sum up to -> how many such clusters there are."""
+"""Clusters of dependent answers: (number of answers, sum of their values) -> number of such clusters."""
 Metric = Literal["nominal", "interval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """An estimate with its 95% interval; `note` says in words why something is missing."""
+    """An estimate with its 95% confidence interval. `note` explains why a part is missing."""
 
     value: float | None = None
     ci_lower: float | None = None
@@ -33,94 +39,168 @@ class Figure:
     note: str = ""
 
 
-def rate(clusters: Clusters, nothing: str = "there is nothing to count") -> Figure:
-    """Return the share of answers whose value is 1, with Wilson's interval; `nothing` is the note if there is none.
+def rate(
+    clusters: Clusters,
+    nothing: str = "there is nothing to count",
+) -> Figure:
+    """Return the share of answers whose value is 1, with a Wilson interval at the effective sample size.
 
-    Answers that belong together count for fewer.
+    `nothing` is the note of the figure without any answers.
     """
-    size = sum(n * times for (n, _), times in clusters.items())
-    if not size:
+    if not count_answers(clusters):
         return Figure(note=nothing)
-    share = sum(total * times for (_, total), times in clusters.items()) / size
+    share = mean_value(clusters)
     effective = effective_size(clusters)
     low, high = wilson(share * effective, effective)
-    return Figure(value=share, ci_lower=min(low, share), ci_upper=max(high, share), method="Wilson")
+    return Figure(
+        value=share,
+        ci_lower=min(low, share),
+        ci_upper=max(high, share),
+        method="Wilson",
+    )
+
+
+def count_answers(clusters: Clusters) -> int:
+    """Return the number of answers in all clusters."""
+    answers = 0
+    for (size, _), times in clusters.items():
+        answers += size * times
+    return answers
+
+
+def mean_value(clusters: Clusters) -> float:
+    """Return the mean value of all answers."""
+    totals = []
+    for (_, total), times in clusters.items():
+        totals.append(total * times)
+    return sum(totals) / count_answers(clusters)
+
+
+def squared_deviations(clusters: Clusters, mean: float) -> float:
+    """Return the squared deviations of the cluster sums from what `mean` predicts, summed up."""
+    squares = []
+    for (size, total), times in clusters.items():
+        deviation = total - size * mean
+        squares.append(deviation**2 * times)
+    return sum(squares)
 
 
 def effective_size(clusters: Clusters) -> float:
-    """Return how many independent answers would tell as much as these, at most as many as there are.
+    """Return the effective sample size: how many independent answers would be as informative as these.
 
-    If all have the same value, nothing is known of how alike those of a cluster are: then each cluster counts once.
+    It is at most the number of answers. If all answers have the same value, the correlation inside clusters cannot be
+    estimated, and each cluster counts as one answer.
     """
-    size = sum(n * times for (n, _), times in clusters.items())
+    size = count_answers(clusters)
     groups = sum(clusters.values())
     if groups == size:
         return size
-    share = sum(total * times for (_, total), times in clusters.items()) / size
+    share = mean_value(clusters)
     if groups < 2 or not 0 < share < 1:
         return groups
-    spread = sum((total - n * share) ** 2 * times for (n, total), times in clusters.items())
-    design_effect = groups / (groups - 1) * spread / (size * share * (1 - share))
+    spread = squared_deviations(clusters, share)
+    if_independent = size * share * (1 - share)
+    design_effect = groups / (groups - 1) * spread / if_independent
     return size / max(1.0, design_effect)
 
 
 def kappa(clusters: Iterable[Table]) -> Figure:
-    """Return Cohen's kappa of two raters, with an interval by drawing the cases anew.
+    """Return Cohen's kappa of two raters, with a bootstrap interval that resamples clusters.
 
-    Each table is a case, or several that belong together. Drawing anew tells nothing if the raters always agree, or
-    never, or if one of them always says the same, whose kappa is 0 in each draw: the interval is then that of their
-    agreement (Wilson), at the chance agreement that was observed.
+    Each table holds one case, or several cases of one cluster. Resampling shows no variation if the raters agree
+    always or never, or if one rater gives a single label, which makes kappa 0 in every resample. In these cases, the
+    interval is the Wilson interval of the agreement, converted to kappa at the observed chance agreement.
     """
     kinds = Counter(frozenset(table.items()) for table in clusters)
     tables = [dict(kind) for kind in kinds]
-    whole = _add_up(tables, list(kinds.values()))
-    value = _kappa_of(whole)
+    counts = list(kinds.values())
+    whole = _add_tables(tables, counts)
+    value = _kappa_value(whole)
     if value is None:
         return Figure(note=_why_no_kappa(whole))
-    agreed, chance = _agreement(whole)
-    if agreed in (0.0, 1.0) or any(len(+labels) == 1 for labels in _margins(whole)):
-        groups = kinds.total()
-        low, high = ((side - chance) / (1 - chance) for side in wilson(agreed * groups, groups))
-        method = "Wilson, at the chance agreement observed"
-        return Figure(value=value, ci_lower=max(-1.0, low), ci_upper=min(1.0, high), method=method)
+    if _has_no_variation(whole):
+        return _kappa_from_agreement(value, whole, kinds.total())
     if len(tables) == 1:
         return Figure(value=value, note="no interval: all that belongs together is alike")
-    interval = _bootstrap(list(kinds.values()), lambda counts: _kappa_of(_add_up(tables, counts)))
-    return Figure(value=value, ci_lower=interval[0], ci_upper=interval[1], method=f"bootstrap, {RESAMPLES} resamples")
+
+    def kappa_of_resample(drawn: Sequence[int]) -> float | None:
+        return _kappa_value(_add_tables(tables, drawn))
+
+    low, high = _bootstrap(counts, kappa_of_resample)
+    return Figure(
+        value=value,
+        ci_lower=low,
+        ci_upper=high,
+        method=BOOTSTRAP,
+    )
+
+
+def _has_no_variation(table: Table) -> bool:
+    """Return whether the raters agree always or never, or one of them gives a single label."""
+    agreed, _ = _agreement(table)
+    if agreed in (0.0, 1.0):
+        return True
+    first, second = _margins(table)
+    return len(+first) == 1 or len(+second) == 1  # unary plus drops labels with a count of 0
+
+
+def _kappa_from_agreement(value: float, table: Table, groups: int) -> Figure:
+    """Return kappa with the Wilson interval of the agreement, converted at the observed chance agreement."""
+    agreed, chance = _agreement(table)
+    low, high = wilson(agreed * groups, groups)
+    kappa_low = (low - chance) / (1 - chance)
+    kappa_high = (high - chance) / (1 - chance)
+    return Figure(
+        value=value,
+        ci_lower=max(-1.0, kappa_low),
+        ci_upper=min(1.0, kappa_high),
+        method="Wilson, at the chance agreement observed",
+    )
 
 
 def kappa_large_sample(table: Table) -> Figure:
-    """Return Cohen's kappa with the interval of its standard error for many cases (Fleiss, Cohen and Everitt 1969)."""
-    value, n = _kappa_of(table), sum(table.values())
+    """Return Cohen's kappa with its large-sample interval (Fleiss, Cohen and Everitt 1969)."""
+    value = _kappa_value(table)
     if value is None:
         return Figure(note=_why_no_kappa(table))
+    n = sum(table.values())
     first, second = _margins(table)
-    chance = _agreement(table)[1]
+    _, chance = _agreement(table)
     rest = 1 - value
-    inside = (value - chance * rest) ** 2
     spread = 0.0
     for (a, b), count in table.items():
         if a == b:
-            spread += count / n * (1 - (first[a] + second[b]) / n * rest) ** 2
+            margins = first[a] + second[b]
+            influence = 1 - margins / n * rest
         else:
-            spread += count / n * ((second[a] + first[b]) / n * rest) ** 2
-    half = Z * math.sqrt(max(0.0, spread - inside) / n) / (1 - chance)
-    return Figure(value=value, ci_lower=max(-1.0, value - half), ci_upper=min(1.0, value + half), method="large sample")
+            margins = second[a] + first[b]
+            influence = margins / n * rest
+        spread += count / n * influence**2
+    inside = (value - chance * rest) ** 2
+    variance = max(0.0, spread - inside) / n
+    half = Z * math.sqrt(variance) / (1 - chance)
+    return Figure(
+        value=value,
+        ci_lower=max(-1.0, value - half),
+        ci_upper=min(1.0, value + half),
+        method="large sample",
+    )
 
 
-def _add_up(tables: Sequence[Table], counts: Sequence[int]) -> dict[tuple[str, str], int]:
-    """Return the sum of the tables, each as often as its count says."""
+def _add_tables(tables: Sequence[Table], counts: Sequence[int]) -> Table:
+    """Return the sum of the tables, where `counts[i]` is the multiplicity of `tables[i]`."""
     whole: dict[tuple[str, str], int] = {}
     for table, times in zip(tables, counts, strict=True):
         for pair, count in table.items():
-            whole[pair] = whole.get(pair, 0) + count * times
+            before = whole.get(pair, 0)
+            whole[pair] = before + count * times
     return whole
 
 
-def _margins(table: Table) -> tuple[Counter[str], Counter[str]]:
-    """Return how often each of the raters gave each label."""
-    first: Counter[str] = Counter()
-    second: Counter[str] = Counter()
+def _margins(table: Table) -> tuple[Margin, Margin]:
+    """Return the label counts of each rater."""
+    first = Margin()
+    second = Margin()
     for (a, b), count in table.items():
         first[a] += count
         second[b] += count
@@ -128,101 +208,153 @@ def _margins(table: Table) -> tuple[Counter[str], Counter[str]]:
 
 
 def _agreement(table: Table) -> tuple[float, float]:
-    """Return how often the raters agree, and how often they would by chance."""
+    """Return the observed agreement, and the agreement expected by chance."""
     n = sum(table.values())
     first, second = _margins(table)
-    agreed = sum(count for (a, b), count in table.items() if a == b) / n
-    return agreed, sum(count * second[label] for label, count in first.items()) / n / n
+    agreed = 0
+    for (a, b), count in table.items():
+        if a == b:
+            agreed += count
+    by_chance = 0
+    for label, count in first.items():
+        by_chance += count * second[label]
+    return agreed / n, by_chance / n / n
 
 
-def _kappa_of(table: Table) -> float | None:
+def _kappa_value(table: Table) -> float | None:
+    """Return Cohen's kappa, or None if it is undefined."""
     if not any(table.values()):
         return None
     agreed, chance = _agreement(table)
-    return (agreed - chance) / (1 - chance) if chance < 1 else None
+    if chance >= 1:
+        return None
+    return (agreed - chance) / (1 - chance)
 
 
 def _why_no_kappa(table: Table) -> str:
     if not any(table.values()):
         return "undefined: nothing was rated by both"
-    label = next(a for (a, _), count in table.items() if count)
+    label, _ = next(pair for pair, count in table.items() if count)
     return f"undefined: both say {label!r} every time, so that chance alone would agree as well"
 
 
-def _bootstrap(counts: Sequence[int], figure_of: Callable[[Sequence[int]], float | None]) -> tuple[float, float]:
-    """Return the 95% interval of a figure of cases, drawn anew; there are `counts[i]` of each kind of case.
+def _bootstrap(
+    counts: Sequence[int],
+    statistic: Callable[[Sequence[int]], float | None],
+) -> Interval:
+    """Return the 95% bootstrap interval of a statistic of the counts of each kind of case.
 
-    Draws of which the figure is undefined are left out.
+    Resamples whose statistic is undefined are skipped.
     """
-    dice = Random(SEED)
-    found = (figure_of(draw_counts(dice, counts)) for _ in range(RESAMPLES))
-    values = sorted(value for value in found if value is not None)
+    rng = Random(SEED)
+    values = []
+    for _ in range(RESAMPLES):
+        value = statistic(draw_counts(rng, counts))
+        if value is not None:
+            values.append(value)
+    values.sort()
     cut = int(len(values) * 0.025)
     return values[cut], values[-1 - cut]
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What the values of one unit add to Krippendorff's alpha: sums, by which units can be added up quickly."""
+    """Contribution of one unit to Krippendorff's alpha, as sums that can be added quickly across units."""
 
     size: int
     sums: tuple[float, ...]
+    """Sum of the coordinates of the values, per axis."""
     squares: float
-    apart: float
-    """How far the values of the unit are from each other."""
+    """Sum of the squared lengths of the values."""
+    disagreement: float
+    """Squared distances between the values of the unit, divided by `size - 1`."""
 
 
-def alpha(units: Iterable[Sequence[Hashable]], metric: Metric = "nominal") -> Figure:
-    """Return Krippendorff's alpha, with an interval by drawing the units anew.
+def alpha(
+    units: Iterable[Sequence[Hashable]],
+    metric: Metric = "nominal",
+) -> Figure:
+    """Return Krippendorff's alpha, with a bootstrap interval that resamples units.
 
-    A unit is what was rated, with the values that raters gave it; a rater who gave none is left out, and so is a unit
-    with less than two values. `nominal` values are equal or not, `interval` values are numbers.
+    A unit is one rated item, given by the values of its raters without missing ones. Units with fewer than two values
+    are skipped. `nominal` values are equal or not, `interval` values are numbers.
     """
     rated = [tuple(values) for values in units if len(values) > 1]
     if not rated:
         return Figure(note="undefined: nothing was rated by two")
-    axes = sorted({value for values in rated for value in values}, key=str) if metric == "nominal" else []
-    if metric == "nominal" and len(axes) == 1:
-        return Figure(note=f"undefined: everybody says {str(axes[0])!r} every time")
-    kinds = Counter(_unit(values, axes) for values in rated)
-    summands, counts = list(kinds), list(kinds.values())
-    value = _alpha_of(summands, counts)
+    axes: list[Hashable] = []
+    if metric == "nominal":
+        axes = sorted(set(chain.from_iterable(rated)), key=str)
+        if len(axes) == 1:
+            return Figure(note=f"undefined: everybody says {str(axes[0])!r} every time")
+    kinds = Counter(_make_unit(values, axes) for values in rated)
+    summands = list(kinds)
+    counts = list(kinds.values())
+    value = _alpha_value(summands, counts)
     if value is None:
         return Figure(note="undefined: everybody gives the same value every time")
-    low, high = _bootstrap(counts, lambda drawn: _alpha_of(summands, drawn))
+    low, high = _bootstrap(counts, partial(_alpha_value, summands))
     if low == high:
-        why = "one unit alone" if len(rated) == 1 else "they always agree" if value == 1 else "all units are alike"
-        return Figure(value=value, note=f"no interval: {why}")
-    return Figure(value=value, ci_lower=low, ci_upper=high, method=f"bootstrap, {RESAMPLES} resamples")
+        reason = _why_no_alpha_interval(value, len(rated))
+        return Figure(value=value, note=f"no interval: {reason}")
+    return Figure(
+        value=value,
+        ci_lower=low,
+        ci_upper=high,
+        method=BOOTSTRAP,
+    )
 
 
-def _unit(values: Sequence[Hashable], axes: Sequence[Hashable]) -> _Unit:
-    """Return the sums of a unit. Nominal values are points on axes of their own: unequal ones are equally far."""
+def _why_no_alpha_interval(value: float, units: int) -> str:
+    if units == 1:
+        return "one unit alone"
+    if value == 1:
+        return "they always agree"
+    return "all units are alike"
+
+
+def _make_unit(values: Sequence[Hashable], axes: Sequence[Hashable]) -> _Unit:
+    """Return the sums of a unit.
+
+    Each nominal value is a unit vector on its own axis, so that unequal values are equally far apart. Without `axes`,
+    the values are numbers.
+    """
     size = len(values)
     if axes:
         counts = Counter(values)
         sums = tuple(float(counts[axis]) for axis in axes)
         squares = float(size)
     else:
-        numbers = [float(value) for value in values]  # type: ignore[arg-type]  # the caller says that they are numbers
-        sums, squares = (math.fsum(numbers),), math.fsum(number * number for number in numbers)
-    apart = (size * squares - sum(total * total for total in sums)) / (size - 1)
-    return _Unit(size, sums, squares, apart)
+        numbers = [float(value) for value in values]  # type: ignore[arg-type]  # the caller passes numbers
+        sums = (math.fsum(numbers),)
+        squares = math.fsum(number * number for number in numbers)
+    # the squared distances between all pairs of values, each pair counted once
+    distances = size * squares - _sum_of_squares(sums)
+    return _Unit(
+        size=size,
+        sums=sums,
+        squares=squares,
+        disagreement=distances / (size - 1),
+    )
 
 
-def _alpha_of(units: Sequence[_Unit], counts: Sequence[int]) -> float | None:
-    size = apart = squares = 0.0
+def _alpha_value(units: Sequence[_Unit], counts: Sequence[int]) -> float | None:
+    """Return Krippendorff's alpha, or None if the values do not vary."""
+    size = 0.0
+    disagreement = 0.0
+    squares = 0.0
     sums = [0.0] * len(units[0].sums)
     for unit, times in zip(units, counts, strict=True):
         size += unit.size * times
-        apart += unit.apart * times
+        disagreement += unit.disagreement * times
         squares += unit.squares * times
         for axis, total in enumerate(unit.sums):
             sums[axis] += total * times
-    expected = size * squares - sum(total * total for total in sums)
+    expected = size * squares - _sum_of_squares(sums)
+    # up to rounding, `expected` is 0 if all values are equal
     if expected <= 1e-12 * max(1.0, size * squares):
         return None
-    return 1 - (size - 1) * apart / expected
+    return 1 - (size - 1) * disagreement / expected
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> Figure:
@@ -230,30 +362,42 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> Figure:
     n = len(first)
     if n < 2:
         return Figure(note="undefined: it takes two or more")
-    ranks = _ranks(first), _ranks(second)
-    middle = (n + 1) / 2
-    x, y = ([rank - middle for rank in found] for found in ranks)
-    spread = math.sqrt(sum(value * value for value in x) * sum(value * value for value in y))
+    x = _centered_ranks(first)
+    y = _centered_ranks(second)
+    squares = _sum_of_squares(x) * _sum_of_squares(y)
+    spread = math.sqrt(squares)
     if not spread:
         return Figure(note="undefined: one of the two is always the same")
-    value = max(-1.0, min(1.0, sum(a * b for a, b in zip(x, y, strict=True)) / spread))
+    products = sum(map(mul, x, y))
+    value = max(-1.0, min(1.0, products / spread))
     if n < 4 or abs(value) == 1:
         return Figure(value=value, note="no interval: too few, or in perfect order")
-    centre, half = math.atanh(value), Z * math.sqrt((1 + value * value / 2) / (n - 3))
-    low, high = math.tanh(centre - half), math.tanh(centre + half)
-    return Figure(value=value, ci_lower=low, ci_upper=high, method="Bonett and Wright")
+    center = math.atanh(value)
+    variance = (1 + value * value / 2) / (n - 3)
+    half = Z * math.sqrt(variance)
+    return Figure(
+        value=value,
+        ci_lower=math.tanh(center - half),
+        ci_upper=math.tanh(center + half),
+        method="Bonett and Wright",
+    )
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the rank of each value, from 1 on; equal values share the mean of their ranks."""
+def _sum_of_squares(values: Iterable[float]) -> float:
+    return sum(value * value for value in values)
+
+
+def _centered_ranks(values: Sequence[float]) -> list[float]:
+    """Return the rank of each value minus the mean rank. Equal values share the mean of their ranks."""
+    middle = (len(values) + 1) / 2
     order = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0.0] * len(values)
     start = 0
-    while start < len(order):
-        end = start
-        while end < len(order) and values[order[end]] == values[order[start]]:
-            end += 1
-        for place in order[start:end]:
-            ranks[place] = (start + 1 + end) / 2
+    for _, tied in groupby(order, key=values.__getitem__):
+        places = list(tied)
+        end = start + len(places)
+        rank = (start + 1 + end) / 2
+        for place in places:
+            ranks[place] = rank - middle
         start = end
     return ranks

@@ -1,10 +1,12 @@
-"""The pass rate that people would give, from labels of a few answers and a judge's verdicts on all.
+"""Estimate the pass rate that humans would give, from labels of some answers and the judge's verdicts on all.
 
-Two methods, for two ways to come by labels: of answers of the same run, drawn at random (`prediction_powered`), or of
-answers of other runs (`rogan_gladen`). The first holds whatever errors the judge makes; the second needs errors that
-are as frequent in this run as in those. Told of no clusters, it allows for errors that answers share unseen.
+There is one method per source of labels: a random sample of this run's answers (`prediction_powered`), or answers of
+other runs (`rogan_gladen`). The first is valid whatever errors the judge makes. The second assumes that the judge's
+error rates are the same in this run as in the labelled runs; if no clusters are known, its interval allows for errors
+that several answers share.
 
-The first is also there for the difference of two runs (`powered_difference`), and beside it the labels alone.
+`powered_difference` applies the first method to the difference between two runs, and `labelled_difference` estimates
+that difference from the labels alone.
 """
 
 import math
@@ -12,7 +14,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agentv.stats.agreement import Clusters, Figure, effective_size
+from agentv.stats.agreement import (
+    Clusters,
+    Figure,
+    count_answers,
+    effective_size,
+    mean_value,
+    squared_deviations,
+)
 from agentv.stats.distributions import t_quantile
 
 PREDICTION_POWERED = "prediction-powered (PPI++ with four pseudo-labels)"
@@ -20,48 +29,56 @@ POWERED_DIFFERENCE = "prediction-powered on paired differences (PPI++ with four 
 LABELLED_DIFFERENCE = "paired, with four pseudo-labels"
 ROGAN_GLADEN = "Rogan-Gladen, labels of other runs (interval of Lee et al.)"
 NOT_IN_BOTH = "no case has labels of both runs, drawn at random, of answers that differ"
-MIN_JUDGED, MIN_LABELS_OF_A_KIND = 50, 20
-"""Rogan and Gladen's correction needs so many answers, and so many labels of each kind; a cluster counts once."""
+MIN_JUDGED = 50
+"""Minimum number of judged answers for the Rogan-Gladen correction; a cluster counts as one answer."""
+MIN_LABELS_OF_A_KIND = 20
+"""Minimum number of labels `pass`, and of labels `fail`; a cluster counts as one label."""
 SHARED_BY = 5
-"""Where nobody says which answers belong together, so many answers are taken to share each error of the judge."""
+"""Number of answers that are assumed to share each error of the judge if no clusters are known."""
 Labelled = Mapping[tuple[int, float, float], int]
-"""Of answers that belong together: how many, the sums of labels and of the judge's values -> how many such clusters."""
+"""Clusters of labelled answers: (answers, sum of labels, sum of the judge's values) -> number of such clusters."""
 _Groups = Labelled | Mapping[tuple[float, float, float], int]
 _PSEUDO = ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0))
-"""Four labels that nobody gave: with them, few labels that are all alike do not look certain."""
+"""Pseudo-labels, as (label, judge's value): they keep a few identical labels from looking certain."""
 _PSEUDO_DIFFERENCES = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
-"""The same of differences. Weaker ones let intervals of rare differences that all have one sign cover too little."""
+"""Pseudo-labels for differences. Weaker ones give too low a coverage when the differences are rare and of one sign."""
 
 
 class PairedCases(NamedTuple):
-    """Cases that belong together, or one alone, in two runs; a difference is 1, 0 or -1 for each."""
+    """A cluster of cases, or a single case, in two runs. Differences are 1, 0 or -1 per case."""
 
     cases: int
     changed: int
-    """Of how many the two answers differ; what follows is of these. The same text deserves the same label."""
+    """Cases whose two answers differ. The remaining fields cover only these: equal texts deserve equal labels."""
     labelled: int
     label: float
-    """By how much labels differ, summed up over the labelled ones."""
+    """Sum of the differences between labels, over the labelled cases."""
     judge: float
-    """By how much verdicts do, over the same."""
+    """Sum of the differences between verdicts, over the labelled cases."""
     rest: float
-    """And over those that are not labelled."""
+    """Sum of the differences between verdicts, over the unlabelled cases."""
+
+    @property
+    def unlabelled(self) -> int:
+        """Number of cases whose answers differ and are not labelled."""
+        return self.changed - self.labelled
 
 
 class SplitCluster(NamedTuple):
-    """Answers that belong together, of which some are labelled and others not."""
+    """A cluster that contains both labelled and unlabelled answers."""
 
     labelled: int
     label: float
-    """The sum of the labels; then that of the judge's values of the same answers."""
+    """Sum of the labels."""
     judge: float
+    """Sum of the judge's values of the labelled answers."""
     others: int
     rest: float
-    """The sum of the judge's values of the others."""
+    """Sum of the judge's values of the unlabelled answers."""
 
 
 class _Rest(NamedTuple):
-    """The mean of the judge's values where there are no labels, its variance, and the covariances with `_Moments`."""
+    """Mean of the judge's values of unlabelled answers, its variance, and its covariances with the labelled means."""
 
     mean: float
     variance: float
@@ -70,7 +87,7 @@ class _Rest(NamedTuple):
 
 
 class _Moments(NamedTuple):
-    """Means of labels and of the judge's values, and the variances and covariance of these means."""
+    """Means of the labels and of the judge's values, with the variances and the covariance of these means."""
 
     label: float
     judge: float
@@ -79,47 +96,70 @@ class _Moments(NamedTuple):
     covariance: float
 
 
-def prediction_powered(labelled: Labelled, rest: Clusters, split: Mapping[SplitCluster, int] | None = None) -> Figure:
-    """Return the mean label of all answers, given labels of some and the judge's values of all; both from 0 to 1.
+def prediction_powered(
+    labelled: Labelled,
+    rest: Clusters,
+    split: Mapping[SplitCluster, int] | None = None,
+) -> Figure:
+    """Return the mean label of all answers, from labels of some and the judge's values of all, each between 0 and 1.
 
-    The labelled answers are a random sample; `rest` are the judge's values of the others. `split` has once more the
-    clusters that have answers of both kinds: what these have in common is no news. The judge counts as much as it has
-    proven to be worth on the labelled ones (PPI++).
+    The labelled answers are a random sample, and `rest` holds the judge's values of the others. `split` repeats the
+    clusters that contain answers of both kinds, whose means are correlated. The weight of the judge follows from its
+    accuracy on the labelled answers (PPI++).
     """
     if not labelled:
         return Figure(note="no label is of an answer that was drawn at random from this run")
     if not rest:
         return Figure(note="every answer has a label: the labels alone are the pass rate")
-    means, others = _means(labelled), _mean(rest)
-    sizes = _size(labelled) * sum(n * times for (n, _), times in rest.items())
-    shared = _covariances(split or {}, means, others[0], sizes)
-    value, variance = _powered(_moments(labelled, _PSEUDO), _Rest(*others, *shared))
-    half = t_quantile(0.975, sum(labelled.values()) + 3) * math.sqrt(variance)
-    return _within(value, value - half, value + half, PREDICTION_POWERED)
+    label_mean, judge_mean = _means(labelled)
+    rest_mean, rest_variance = _mean(rest)
+    with_label, with_judge = _covariances(
+        split or {},
+        label_mean=label_mean,
+        judge_mean=judge_mean,
+        rest_mean=rest_mean,
+        sizes=_size(labelled) * count_answers(rest),
+    )
+    unlabelled = _Rest(rest_mean, rest_variance, with_label, with_judge)
+    value, variance = _powered(_moments(labelled, _PSEUDO), unlabelled)
+    clusters = sum(labelled.values())
+    half = t_quantile(0.975, clusters + 3) * math.sqrt(variance)
+    return _clip(
+        value,
+        value - half,
+        value + half,
+        method=PREDICTION_POWERED,
+    )
 
 
 def powered_difference(groups: Mapping[PairedCases, int]) -> Figure:
-    """Return by how much the pass rate of all cases differs between two runs, as people would say.
+    """Return the difference between the pass rates of two runs that humans would give, over all cases.
 
-    Of the cases whose answers differ, the labelled ones are a random sample. The pseudo-labels widen the interval, and
-    move nothing. Cases that belong together may be labelled in part.
+    The labelled cases are a random sample of the cases whose answers differ; a cluster may be labelled in part. The
+    pseudo-labels widen the interval without moving the estimate.
     """
     labelled = _labelled(groups)
     if not labelled:
         return Figure(note=NOT_IN_BOTH)
-    if all(group.changed == group.labelled for group in groups):
+    if all(group.unlabelled == 0 for group in groups):
         return Figure(note="every case that can differ has labels: the labels alone are the difference")
     moments = _difference_moments(labelled)
-    return _among_all(*_powered(moments, _rest(groups, moments)), groups, POWERED_DIFFERENCE)
+    value, variance = _powered(moments, _rest(groups, moments))
+    return _among_all(value, variance, groups, POWERED_DIFFERENCE)
 
 
 def labelled_difference(groups: Mapping[PairedCases, int]) -> Figure:
-    """Return the same from the labels alone, as if the judge had said nothing."""
+    """Return the same difference from the labels alone, without the judge's verdicts."""
     labelled = _labelled(groups)
     if not labelled:
         return Figure(note=NOT_IN_BOTH)
     moments = _difference_moments(labelled)
-    return _among_all(moments.label, moments.label_variance, groups, LABELLED_DIFFERENCE)
+    return _among_all(
+        moments.label,
+        moments.label_variance,
+        groups,
+        LABELLED_DIFFERENCE,
+    )
 
 
 def _difference_moments(labelled: Labelled) -> _Moments:
@@ -130,152 +170,253 @@ def _difference_moments(labelled: Labelled) -> _Moments:
 
 
 def _rest(groups: Mapping[PairedCases, int], moments: _Moments) -> _Rest:
-    """Return what the judge says of cases without labels; some of them may belong together with labelled ones."""
+    """Return the moments of the verdicts on unlabelled cases, some of which share a cluster with labelled ones."""
     others: Counter[tuple[int, float]] = Counter()
+    split: dict[SplitCluster, int] = {}
     for group, times in groups.items():
-        others.update({(group.changed - group.labelled, group.rest): times} if group.changed > group.labelled else {})
+        if not group.unlabelled:
+            continue
+        others[group.unlabelled, group.rest] += times
+        if group.labelled:
+            cluster = SplitCluster(
+                labelled=group.labelled,
+                label=group.label,
+                judge=group.judge,
+                others=group.unlabelled,
+                rest=group.rest,
+            )
+            split[cluster] = times
     mean, variance = _mean(others, low=-1.0)
-    split = {
-        SplitCluster(group.labelled, group.label, group.judge, group.changed - group.labelled, group.rest): times
-        for group, times in groups.items()
-        if 0 < group.labelled < group.changed
-    }
-    sizes = sum(n * times for (n, _), times in others.items()) * _size(_labelled(groups))
-    return _Rest(mean, variance, *_covariances(split, (moments.label, moments.judge), mean, sizes))
+    with_label, with_judge = _covariances(
+        split,
+        label_mean=moments.label,
+        judge_mean=moments.judge,
+        rest_mean=mean,
+        sizes=count_answers(others) * _size(_labelled(groups)),
+    )
+    return _Rest(mean, variance, with_label, with_judge)
 
 
 def _covariances(
-    split: Mapping[SplitCluster, int], means: tuple[float, float], rest: float, sizes: float
+    split: Mapping[SplitCluster, int],
+    label_mean: float,
+    judge_mean: float,
+    rest_mean: float,
+    sizes: float,
 ) -> tuple[float, float]:
-    """Return the covariances of the mean label and of the judge's mean with that of the rest, of which `rest` is it.
+    """Return the covariances of the mean label, and of the judge's mean on labelled answers, with the rest's mean.
 
-    `sizes` is the number of all labelled answers, times that of the others.
+    `sizes` is the number of labelled answers times the number of unlabelled ones.
     """
-    with_label = with_judge = 0.0
+    with_label = 0.0
+    with_judge = 0.0
     for group, times in split.items():
-        from_rest = times * (group.rest - group.others * rest)
-        with_label += from_rest * (group.label - group.labelled * means[0])
-        with_judge += from_rest * (group.judge - group.labelled * means[1])
+        from_rest = times * (group.rest - group.others * rest_mean)
+        from_label = group.label - group.labelled * label_mean
+        from_judge = group.judge - group.labelled * judge_mean
+        with_label += from_rest * from_label
+        with_judge += from_rest * from_judge
     return with_label / sizes, with_judge / sizes
 
 
 def _labelled(groups: Mapping[PairedCases, int]) -> Labelled:
-    """Return the cases with labels alone."""
-    found: Counter[tuple[int, float, float]] = Counter()
+    """Return the labelled cases of each cluster."""
+    labelled: Counter[tuple[int, float, float]] = Counter()
     for group, times in groups.items():
-        found.update({(group.labelled, group.label, group.judge): times} if group.labelled else {})
-    return found
+        if group.labelled:
+            labelled[group.labelled, group.label, group.judge] += times
+    return labelled
 
 
-def _among_all(value: float, variance: float, groups: Mapping[PairedCases, int], method: str) -> Figure:
-    """Return the mean difference of all cases, given that of those whose answers differ."""
+def _among_all(
+    value: float,
+    variance: float,
+    groups: Mapping[PairedCases, int],
+    method: str,
+) -> Figure:
+    """Return the mean difference over all cases, given the one over cases whose answers differ."""
     shares: Counter[tuple[int, float]] = Counter()
+    labelled_groups = 0
     for group, times in groups.items():
         shares[group.cases, float(group.changed)] += times
+        if group.labelled:
+            labelled_groups += times
     share, share_variance = _mean(shares)
-    draws = sum(times for group, times in groups.items() if group.labelled)
-    half = t_quantile(0.975, draws + 3) * math.sqrt(share**2 * variance + value**2 * share_variance)
-    return _within(share * value, share * value - half, share * value + half, method, lowest=-1.0)
+    # the variance of a product of two independent estimates, to first order
+    product_variance = share**2 * variance + value**2 * share_variance
+    half = t_quantile(0.975, labelled_groups + 3) * math.sqrt(product_variance)
+    difference = share * value
+    return _clip(
+        difference,
+        difference - half,
+        difference + half,
+        method=method,
+        lowest=-1.0,
+    )
 
 
 def _powered(moments: _Moments, rest: _Rest) -> tuple[float, float]:
-    """Return the mean label of all, and its variance.
+    """Return the mean label of all answers and its variance.
 
-    The judge counts as much as makes the variance least, from not at all to as if it were always right.
+    The weight of the judge, between 0 and 1, is the one that minimizes the variance.
     """
     both = moments.judge_variance + rest.variance - 2 * rest.with_judge
     gain = moments.covariance - rest.with_label
-    weight = min(1.0, max(0.0, gain / both)) if both > 0 else 0.0
+    weight = 0.0
+    if both > 0:
+        weight = min(1.0, max(0.0, gain / both))
+    value = moments.label + weight * (rest.mean - moments.judge)
     variance = moments.label_variance - 2 * weight * gain + weight**2 * both
-    return moments.label + weight * (rest.mean - moments.judge), max(0.0, variance)
+    return value, max(0.0, variance)
 
 
 def _mean(clusters: Clusters, low: float = 0.0) -> tuple[float, float]:
-    """Return the mean of values from `low` to 1, and its squared standard error.
+    """Return the mean of values between `low` and 1, and its squared standard error.
 
-    Of a single cluster it is as large as it can be.
+    For a single cluster, the squared standard error is the largest possible one.
     """
     groups = sum(clusters.values())
-    size = sum(n * times for (n, _), times in clusters.items())
-    mean = sum(total * times for (_, total), times in clusters.items()) / size
+    mean = mean_value(clusters)
     if groups < 2:
         return mean, (mean - low) * (1 - mean)
-    spread = sum((total - n * mean) ** 2 * times for (n, total), times in clusters.items())
+    size = count_answers(clusters)
+    spread = squared_deviations(clusters, mean)
     return mean, groups / (groups - 1) * spread / size / size
 
 
 def _means(labelled: _Groups) -> tuple[float, float]:
-    """Return the means of labels and of the judge's values."""
+    """Return the means of the labels and of the judge's values."""
+    labels = []
+    verdicts = []
+    for (_, label, judge), times in labelled.items():
+        labels.append(label * times)
+        verdicts.append(judge * times)
     size = _size(labelled)
-    label = sum(y * times for (_, y, _), times in labelled.items()) / size
-    return label, sum(f * times for (_, _, f), times in labelled.items()) / size
+    return sum(labels) / size, sum(verdicts) / size
 
 
 def _size(labelled: _Groups) -> float:
-    return sum(n * times for (n, *_), times in labelled.items())
+    """Return the number of answers in all clusters."""
+    sizes = []
+    for (size, _, _), times in labelled.items():
+        sizes.append(size * times)
+    return sum(sizes)
 
 
 def _moments(labelled: Labelled, pseudo: Sequence[tuple[float, float]]) -> _Moments:
-    """Return the moments of the labelled answers and the pseudo-labels; of the latter, none is counted in divisors.
+    """Return the moments of the labelled answers and the pseudo-labels; variances are divided by the real labels only.
 
-    Each pseudo-label stands for as many answers as belong together on average: else, it would be lost among clusters.
+    Each pseudo-label has the weight of an average cluster: with less, it would have no effect beside large clusters.
     """
     size = _size(labelled) / sum(labelled.values())
-    known = Counter((size, size * label, size * judge) for label, judge in pseudo)
+    known: Counter[tuple[float, float, float]] = Counter()
+    for label, judge in pseudo:
+        known[size, size * label, size * judge] += 1
     for group, times in labelled.items():
         known[group] += times
+    label_mean, judge_mean = _means(known)
+    label_squares = 0.0
+    judge_squares = 0.0
+    products = 0.0
+    for (answers, label, judge), times in known.items():
+        from_label = label - answers * label_mean
+        from_judge = judge - answers * judge_mean
+        label_squares += from_label * from_label * times
+        judge_squares += from_judge * from_judge * times
+        products += from_label * from_judge * times
     groups = sum(known.values())
-    label, judge = _means(known)
     scale = groups / (groups - 1) / _size(known) / _size(labelled)
-    yy = yf = ff = 0.0
-    for (n, y, f), times in known.items():
-        from_label, from_judge = y - n * label, f - n * judge
-        yy += from_label * from_label * times
-        yf += from_label * from_judge * times
-        ff += from_judge * from_judge * times
-    return _Moments(label, judge, yy * scale, ff * scale, yf * scale)
+    return _Moments(
+        label=label_mean,
+        judge=judge_mean,
+        label_variance=label_squares * scale,
+        judge_variance=judge_squares * scale,
+        covariance=products * scale,
+    )
 
 
 def rogan_gladen(judged: Clusters, on_passes: Clusters, on_fails: Clusters) -> Figure:
-    """Return the pass rate of a run whose answers have no labels, given how often the judge is right elsewhere.
+    """Return the pass rate of a run without labels, corrected by the judge's accuracy on labels of other runs.
 
-    `judged` are the judge's verdicts in this run, 1 for a pass. `on_passes` says of answers that people passed
-    elsewhere whether the judge was right, `on_fails` the same of those that they failed. Where no two answers are said
-    to belong together, the interval is that of a fifth of them: labels of other runs show nothing of errors that come
-    in clusters, and an interval that takes them for independent holds the truth as seldom as in 62 of 100 runs.
+    `judged` holds the judge's verdicts in this run, 1 for a pass. `on_passes` holds, for answers of other runs that
+    humans passed, 1 if the judge was right; `on_fails` does the same for answers that they failed.
+
+    If all clusters have a single answer, the effective sample sizes are divided by `SHARED_BY`. Labels of other runs
+    do not show errors that occur in clusters: an interval that assumed independent answers contained the true rate in
+    as few as 62 of 100 runs.
     """
-    groups = [sum(clusters.values()) for clusters in (judged, on_passes, on_fails)]
-    if groups[0] < MIN_JUDGED:
-        return Figure(note=f"too few: {groups[0]} judged answers; labels of other runs are of use from {MIN_JUDGED} on")
-    if min(groups[1:]) < MIN_LABELS_OF_A_KIND:
-        found = f"{groups[1]} labels 'pass' and {groups[2]} 'fail' of other runs"
-        return Figure(note=f"too few: {found}; it takes {MIN_LABELS_OF_A_KIND} of each")
-    shares = [
-        sum(total * times for (_, total), times in clusters.items())
-        / sum(size * times for (size, _), times in clusters.items())
-        for clusters in (judged, on_passes, on_fails)
-    ]
-    if shares[1] + shares[2] <= 1:
-        return Figure(note="the judge is no better than chance on labels of other runs: nothing can be corrected by it")
-    is_told = any(size > 1 for clusters in (judged, on_passes, on_fails) for size, _ in clusters)
-    shared_by = 1 if is_told else SHARED_BY
-    n, m1, m0 = (effective_size(clusters) / shared_by for clusters in (judged, on_passes, on_fails))
-    t = t_quantile(0.975, min(groups) - 1)  # few clusters, or few labels of a kind, widen the interval
-    passing, right1, right0 = shares
+    note = _why_no_correction(judged, on_passes, on_fails)
+    if note:
+        return Figure(note=note)
+    passing = mean_value(judged)
+    sensitivity = mean_value(on_passes)
+    specificity = mean_value(on_fails)
+    shared_by = SHARED_BY
+    if any(map(_has_clusters, (judged, on_passes, on_fails))):
+        shared_by = 1
+    n = effective_size(judged) / shared_by
+    passes = effective_size(on_passes) / shared_by
+    fails = effective_size(on_fails) / shared_by
+    # few clusters, or few labels of a kind, widen the interval
+    fewest = min(sum(judged.values()), sum(on_passes.values()), sum(on_fails.values()))
+    t = t_quantile(0.975, fewest - 1)
+
+    # The interval of Lee et al. shrinks all three rates, each by its own pseudo-counts.
     seen = (n * passing + t * t / 2) / (n + t * t)
-    q1, q0 = (m1 * right1 + 1) / (m1 + 2), (m0 * right0 + 1) / (m0 + 2)
-    power = q0 + q1 - 1
+    right_on_passes = (passes * sensitivity + 1) / (passes + 2)
+    right_on_fails = (fails * specificity + 1) / (fails + 2)
+    power = right_on_fails + right_on_passes - 1
     if power <= 0:
         return Figure(note="the labels of other runs are too few to tell the judge from chance")
-    centre = (seen + q0 - 1) / power
-    noise0, noise1 = q0 * (1 - q0) / (m0 + 2), q1 * (1 - q1) / (m1 + 2)
-    shift = 2 * t * t * (centre * noise1 - (1 - centre) * noise0)
-    error = math.sqrt(seen * (1 - seen) / (n + t * t) + (1 - centre) ** 2 * noise0 + centre**2 * noise1) / power
-    value = (passing + right0 - 1) / (right0 + right1 - 1)
-    return _within(value, centre + shift - t * error, centre + shift + t * error, ROGAN_GLADEN)
+    center = (seen + right_on_fails - 1) / power
+    fails_noise = right_on_fails * (1 - right_on_fails) / (fails + 2)
+    passes_noise = right_on_passes * (1 - right_on_passes) / (passes + 2)
+    shift = 2 * t * t * (center * passes_noise - (1 - center) * fails_noise)
+    seen_noise = seen * (1 - seen) / (n + t * t)
+    variance = seen_noise + (1 - center) ** 2 * fails_noise + center**2 * passes_noise
+    error = math.sqrt(variance) / power
+    return _clip(
+        (passing + specificity - 1) / (specificity + sensitivity - 1),
+        center + shift - t * error,
+        center + shift + t * error,
+        method=ROGAN_GLADEN,
+    )
 
 
-def _within(value: float, low: float, high: float, method: str, lowest: float = 0.0) -> Figure:
-    """Return the figure cut to the range from `lowest` to 1, with the value inside of its interval."""
-    low, high = (min(1.0, max(lowest, side)) for side in (low, high))
-    return Figure(value=min(high, max(low, value)), ci_lower=low, ci_upper=high, method=method)
+def _why_no_correction(judged: Clusters, on_passes: Clusters, on_fails: Clusters) -> str:
+    """Return why the labels of other runs cannot correct a pass rate, or an empty string if they can."""
+    answers = sum(judged.values())
+    if answers < MIN_JUDGED:
+        return f"too few: {answers} judged answers; labels of other runs are of use from {MIN_JUDGED} on"
+    passes = sum(on_passes.values())
+    fails = sum(on_fails.values())
+    if min(passes, fails) < MIN_LABELS_OF_A_KIND:
+        labels = f"{passes} labels 'pass' and {fails} 'fail' of other runs"
+        return f"too few: {labels}; it takes {MIN_LABELS_OF_A_KIND} of each"
+    if mean_value(on_passes) + mean_value(on_fails) <= 1:
+        return "the judge is no better than chance on labels of other runs: nothing can be corrected by it"
+    return ""
+
+
+def _has_clusters(clusters: Clusters) -> bool:
+    """Return whether any cluster has more than one answer."""
+    return any(size > 1 for size, _ in clusters)
+
+
+def _clip(
+    value: float,
+    low: float,
+    high: float,
+    *,
+    method: str,
+    lowest: float = 0.0,
+) -> Figure:
+    """Return a figure limited to the range from `lowest` to 1, whose value lies inside its interval."""
+    lower = min(1.0, max(lowest, low))
+    upper = min(1.0, max(lowest, high))
+    return Figure(
+        value=min(upper, max(lower, value)),
+        ci_lower=lower,
+        ci_upper=upper,
+        method=method,
+    )

@@ -1,49 +1,77 @@
-"""An estimate with its interval, and a bar -> whether the bar is reached, is missed, or nobody can tell yet."""
+"""Decide whether an estimate with a confidence interval reaches a threshold."""
 
 import math
 from bisect import bisect_left
 from typing import Literal, NamedTuple
 
+from agentv.stats.distributions import Interval
 from agentv.stats.pass_rates import wilson
 
 MOST = 10**9
 
 
 class Decision(NamedTuple):
-    """What can be said of an estimate and a bar."""
+    """The comparison of an estimate with a threshold."""
 
     verdict: Literal["reached", "missed", "undecided"]
     estimate: float
-    interval: tuple[float, float]
+    interval: Interval
     cases: int
     needed: int | None = None
-    """About how many cases would probably tell; None if it is decided, or too close to say."""
+    """Approximate number of cases that would decide it; None if it is decided, or too close to estimate."""
 
 
-def decide(estimate: float, interval: tuple[float, float] | None, cases: int, bar: float) -> Decision:
-    """Return whether the mean of numbers from 0 to 1 reaches a bar, by its 95% interval.
+def decide(
+    estimate: float,
+    interval: Interval | None,
+    cases: int,
+    bar: float,
+) -> Decision:
+    """Return whether the mean of numbers between 0 and 1 reaches `bar`, by its 95% interval.
 
-    Without an interval, or with one that has no width since no case differs from the others, it is that of a share
-    (Wilson): few cases prove little, and no numbers from 0 to 1 vary more than zeros and ones.
+    The Wilson interval replaces a missing interval, and one without width because all cases are equal: a few cases
+    prove little, and no numbers between 0 and 1 vary more than zeros and ones.
     """
-    is_share = interval is None or interval[1] <= interval[0]
-    low, high = wilson(estimate * cases, cases) if interval is None or is_share else interval
-    if low >= bar or high < bar:
-        return Decision("reached" if low >= bar else "missed", estimate, (low, high), cases)
-    return Decision("undecided", estimate, (low, high), cases, _needed(estimate, (low, high), cases, bar, is_share))
+    is_share = False
+    if interval is None or interval[1] <= interval[0]:
+        is_share = True
+        interval = wilson(estimate * cases, cases)
+    low, high = interval
+    if low >= bar:
+        return Decision("reached", estimate, interval, cases)
+    if high < bar:
+        return Decision("missed", estimate, interval, cases)
+    needed = None
+    if estimate != bar and is_share:
+        needed = _needed_for_share(estimate, cases, bar)
+    elif estimate != bar:
+        needed = _needed_for_mean(estimate, interval, cases, bar)
+    return Decision("undecided", estimate, interval, cases, needed)
 
 
-def _needed(estimate: float, interval: tuple[float, float], cases: int, bar: float, is_share: bool) -> int | None:
-    """Return about how many cases would tell, if the estimate stayed as it is; None if it is on the bar."""
-    distance = estimate - bar
-    if not distance:
-        return None
-    if is_share:
-        return bisect_left(range(MOST), True, lo=cases, key=lambda n: _tells(estimate, n, bar)) or None
-    half = estimate - interval[0] if distance > 0 else interval[1] - estimate
-    return max(math.ceil(cases * (half / distance) ** 2), cases + 1)
+def _needed_for_share(estimate: float, cases: int, bar: float) -> int | None:
+    """Return how many cases would decide it if the share stayed the same."""
+
+    def is_decided(n: int) -> bool:
+        low, high = wilson(estimate * n, n)
+        return low >= bar or high < bar
+
+    return bisect_left(range(MOST), True, lo=cases, key=is_decided) or None
 
 
-def _tells(estimate: float, cases: int, bar: float) -> bool:
-    low, high = wilson(estimate * cases, cases)
-    return low >= bar or high < bar
+def _needed_for_mean(
+    estimate: float,
+    interval: Interval,
+    cases: int,
+    bar: float,
+) -> int:
+    """Return how many cases would decide it if the mean stayed the same."""
+    low, high = interval
+    distance = bar - estimate
+    half = high - estimate
+    if estimate > bar:
+        distance = estimate - bar
+        half = estimate - low
+    # the width of an interval shrinks with the square root of the number of cases
+    needed = math.ceil(cases * (half / distance) ** 2)
+    return max(needed, cases + 1)

@@ -1,7 +1,7 @@
-"""Scores of cases -> confidence intervals and tests.
+"""Compute confidence intervals and significance tests for the scores of cases.
 
-The unit is the case, never one of its trials. Cases that belong together (one conversation, one document) are a
-cluster, and count as one draw: `Sample` holds a sum for each.
+The unit of analysis is the case, not the trial. Cases of one conversation or document are a cluster and count as one
+draw: `Sample` holds one sum per cluster.
 """
 
 import math
@@ -13,57 +13,75 @@ from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
-from agentv.stats.distributions import RESAMPLES, SEED, Z, fair_coin_cdf, normal_two_sided, t_quantile
+from agentv.stats.distributions import (
+    RESAMPLES,
+    SEED,
+    Interval,
+    Z,
+    fair_coin_cdf,
+    normal_two_sided,
+    t_quantile,
+)
 
 CONFIDENCE = 0.95
+UPPER_TAIL = (1 + CONFIDENCE) / 2
 POWER_Z = Z + 0.8416212335729143
-"""How many standard errors a difference must be to be found in 80% of such experiments, at a level of 5%."""
+"""Minimum detectable effect in standard errors, for 80% power at the 5% level."""
 BOOTSTRAP_BELOW = 200
-"""Below so many cases or clusters, a bootstrap interval is given beside that of the t distribution."""
+"""Below this number of draws, a bootstrap interval is reported in addition to the t interval."""
 MAX_FLIPPED = 2000
-"""Beyond so many differences, the normal distribution is as good as flipping signs at random."""
-
+"""Above this number of nonzero differences, the sign-flip test uses the normal approximation."""
 NO_VARIATION = 1e-9
-"""A standard deviation below this is rounding."""
+"""A standard deviation below this is rounding error."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Numbers by cluster: the sum of each, and how many cases it has (one each, without `sizes`)."""
+    """The sum of the values of each cluster, and its number of cases. Without `sizes`, each cluster has one case."""
 
     sums: Sequence[float]
     sizes: Sequence[int] | None = None
 
     @cached_property
     def cases(self) -> int:
-        return len(self.sums) if self.sizes is None else sum(self.sizes)
+        """Number of cases in all clusters."""
+        if self.sizes is None:
+            return len(self.sums)
+        return sum(self.sizes)
 
     @cached_property
     def total(self) -> float:
-        """The sum of the numbers of all cases."""
+        """Sum of the values of all cases."""
         return math.fsum(self.sums)
 
     @property
     def mean(self) -> float:
+        """Mean value of all cases."""
         return self.total / self.cases
 
-    def __len__(self) -> int:  # how many clusters
+    def __len__(self) -> int:
+        """Return the number of clusters."""
         return len(self.sums)
 
 
 def cluster_sums(values: Sequence[float], keys: Sequence[int]) -> Sample:
-    """Return the values summed by cluster; cases with the same key are one, but each with key 0 stands alone."""
+    """Return the values summed by cluster key. Each case with key 0 is a cluster of its own."""
     order = sorted(range(len(values)), key=keys.__getitem__)
-    sums, sizes = array("d"), array("l")
+    sums = array("d")
+    sizes = array("l")
     for key, members in groupby(order, key=keys.__getitem__):
         inside = [values[number] for number in members]
-        sums.extend(inside if key == 0 else [math.fsum(inside)])
-        sizes.extend([1] * len(inside) if key == 0 else [len(inside)])
+        if key == 0:
+            sums.extend(inside)
+            sizes.extend([1] * len(inside))
+        else:
+            sums.append(math.fsum(inside))
+            sizes.append(len(inside))
     return Sample(sums, sizes)
 
 
 class Estimate(NamedTuple):
-    """A mean, its standard error and its 95% interval by Student's t; one draw alone has no such thing."""
+    """A mean with its standard error and 95% t interval; a single draw has neither."""
 
     mean: float
     error: float | None = None
@@ -73,48 +91,64 @@ class Estimate(NamedTuple):
 
 
 def estimate_mean(sample: Sample) -> Estimate:
-    """Return the mean of all cases, with the standard error that allows for clusters."""
-    cases, draws = sample.cases, len(sample)
+    """Return the mean of all cases, with a cluster-robust standard error."""
     mean = sample.mean
+    draws = len(sample)
     if draws < 2:
         return Estimate(mean)
-    expected = [mean] * draws if sample.sizes is None else [mean * size for size in sample.sizes]
-    error = math.sqrt(draws / (draws - 1)) * math.dist(sample.sums, expected) / cases
-    if error < 1e-15:  # rounding: all are the same
+    expected = [mean] * draws
+    if sample.sizes is not None:
+        expected = [mean * size for size in sample.sizes]
+    spread = math.dist(sample.sums, expected)
+    df = draws - 1
+    error = math.sqrt(draws / df) * spread / sample.cases
+    if error < 1e-15:  # all values are equal, up to rounding
         error = 0.0
-    half = t_quantile((1 + CONFIDENCE) / 2, draws - 1) * error
-    return Estimate(mean, error, draws - 1, mean - half, mean + half)
+    half = t_quantile(UPPER_TAIL, df) * error
+    return Estimate(
+        mean=mean,
+        error=error,
+        df=df,
+        low=mean - half,
+        high=mean + half,
+    )
 
 
-def interval_of_mean(mean: float, deviation: float, cases: int) -> tuple[float, float] | None:
-    """Return the 95% interval of a mean of scores from 0 to 1, by Student's t.
+def interval_of_mean(mean: float, deviation: float, cases: int) -> Interval | None:
+    """Return the 95% t interval of a mean of scores between 0 and 1.
 
-    Return None if there is no variation to estimate it from: of a single case, or if all the scores are the same.
+    Return None for a single case, or if all scores are equal: an interval cannot be estimated without variation.
     """
     if cases < 2 or deviation < NO_VARIATION:
         return None
-    half = t_quantile((1 + CONFIDENCE) / 2, cases - 1) * deviation / math.sqrt(cases)
-    return max(0.0, mean - half), min(1.0, mean + half)
+    width = t_quantile(UPPER_TAIL, cases - 1) * deviation
+    half = width / math.sqrt(cases)
+    low = max(0.0, mean - half)
+    high = min(1.0, mean + half)
+    return low, high
 
 
-def bootstrap_mean(sample: Sample) -> tuple[float, float]:
-    """Return the 95% interval of the mean by resampling cases, or whole clusters."""
+def bootstrap_mean(sample: Sample) -> Interval:
+    """Return the 95% bootstrap interval of the mean. Clusters are resampled as a whole."""
     import random
 
-    pick, draws = random.Random(SEED), len(sample)
-    sizes = sample.sizes or [1] * draws
+    rng = random.Random(SEED)
+    draws = len(sample)
     means = []
     for _ in range(RESAMPLES):
-        drawn = pick.choices(range(draws), k=draws)
+        drawn = rng.choices(range(draws), k=draws)
         total = sum(map(sample.sums.__getitem__, drawn))
-        means.append(total / (draws if sample.sizes is None else sum(map(sizes.__getitem__, drawn))))
+        cases = draws
+        if sample.sizes is not None:
+            cases = sum(map(sample.sizes.__getitem__, drawn))
+        means.append(total / cases)
     means.sort()
     tail = int(RESAMPLES * (1 - CONFIDENCE) / 2)
     return means[tail], means[-1 - tail]
 
 
 class SignFlip(NamedTuple):
-    """The result of a sign-flip test: the p-value, and how it was computed."""
+    """The p-value of a sign-flip test, and how it was computed."""
 
     p_value: float
     method: str
@@ -122,56 +156,91 @@ class SignFlip(NamedTuple):
 
 
 def sign_flip(sample: Sample) -> SignFlip:
-    """Return the permutation test of paired differences: if there is no difference, a change of sign changes nothing.
+    """Test paired differences by flipping their signs; under the null hypothesis, each sign is equally likely.
 
-    Clusters change their sign as a whole.
+    The sign of a cluster is flipped as a whole.
     """
-    if len(sample) - sample.sums.count(0.0) > MAX_FLIPPED:
-        spread = math.dist(sample.sums, [0.0] * len(sample))
-        return SignFlip(normal_two_sided(sample.total / spread), "normal approximation")
-    moved = [value for value in sample.sums if value]
-    size = math.fsum(map(abs, moved))
-    found = abs(sample.total) - 1e-12 * size  # sums in another order may end a little lower
-    if 2 ** len(moved) <= RESAMPLES:
-        totals = [0.0]
-        for value in moved:
-            totals = [total + signed for signed in (value, -value) for total in totals]
-        return SignFlip(sum(abs(total) >= found for total in totals) / len(totals), "all choices of signs")
+    zeros = sample.sums.count(0.0)
+    if len(sample) - zeros > MAX_FLIPPED:
+        origin = [0.0] * len(sample)
+        spread = math.dist(sample.sums, origin)
+        p_value = normal_two_sided(sample.total / spread)
+        return SignFlip(p_value, "normal approximation")
+    nonzero = [value for value in sample.sums if value]
+    # the same values, added in another order, may give a slightly smaller total
+    tolerance = 1e-12 * math.fsum(map(abs, nonzero))
+    observed = abs(sample.total) - tolerance
+    if 2 ** len(nonzero) <= RESAMPLES:
+        return _flip_exhaustively(nonzero, observed)
+    return _flip_randomly(nonzero, observed)
+
+
+def _flip_exhaustively(values: Sequence[float], observed: float) -> SignFlip:
+    totals = _signed_sums(values)
+    extreme = sum(abs(total) >= observed for total in totals)
+    return SignFlip(extreme / len(totals), "all choices of signs")
+
+
+def _flip_randomly(values: Sequence[float], observed: float) -> SignFlip:
+    """Draw the signs of eight values at a time: a random byte selects one of their 256 signed sums."""
     import random
 
-    tables = [_signed_sums(moved[start : start + 8]) for start in range(0, len(moved), 8)]
-    draw = random.Random(SEED).randbytes
-    extreme = sum(abs(sum(map(operator.getitem, tables, draw(len(tables))))) >= found for _ in range(RESAMPLES))
-    return SignFlip((1 + extreme) / (1 + RESAMPLES), "signs chosen at random", RESAMPLES)
+    padding = [0.0] * (-len(values) % 8)
+    padded = [*values, *padding]
+    tables = []
+    for start in range(0, len(padded), 8):
+        eight = padded[start : start + 8]
+        tables.append(_signed_sums(eight))
+    rng = random.Random(SEED)
+    extreme = 0
+    for _ in range(RESAMPLES):
+        signs = rng.randbytes(len(tables))
+        total = sum(map(operator.getitem, tables, signs))
+        if abs(total) >= observed:
+            extreme += 1
+    p_value = (1 + extreme) / (1 + RESAMPLES)
+    return SignFlip(p_value, "signs chosen at random", RESAMPLES)
 
 
 def _signed_sums(values: Sequence[float]) -> list[float]:
-    """Return the sum of up to eight values under each choice of signs, one bit for each."""
+    """Return the sum of the values under each choice of signs."""
     totals = [0.0]
-    for value in [*values, *[0.0] * (8 - len(values))]:
-        totals = [total + signed for signed in (value, -value) for total in totals]
+    for value in values:
+        added = [total + value for total in totals]
+        subtracted = [total - value for total in totals]
+        totals = added + subtracted
     return totals
 
 
 def mcnemar(lost: int, gained: int) -> float:
-    """Return the p-value of the exact test: of the cases that changed sides, as many are lost as gained."""
-    return min(1.0, 2 * fair_coin_cdf(min(lost, gained), lost + gained))
+    """Return the p-value of McNemar's exact test that cases are lost as often as gained."""
+    one_sided = fair_coin_cdf(min(lost, gained), lost + gained)
+    return min(1.0, 2 * one_sided)
 
 
-def pass_difference(lost: int, gained: int, cases: int) -> tuple[float, float]:
-    """Return the 95% interval of the difference of two pass rates of the same cases (Agresti and Min)."""
-    lost_, gained_, cases_ = lost + 0.5, gained + 0.5, cases + 2
-    middle = (gained_ - lost_) / cases_
-    half = Z * math.sqrt(lost_ + gained_ - (gained_ - lost_) ** 2 / cases_) / cases_
-    return max(-1.0, middle - half), min(1.0, middle + half)
+def pass_difference(lost: int, gained: int, cases: int) -> Interval:
+    """Return the 95% interval of the difference between two pass rates of the same cases (Agresti and Min)."""
+    # Agresti and Min add half a case to each cell of the 2 x 2 table
+    adjusted_lost = lost + 0.5
+    adjusted_gained = gained + 0.5
+    adjusted_cases = cases + 2
+    difference = adjusted_gained - adjusted_lost
+    spread = adjusted_lost + adjusted_gained - difference**2 / adjusted_cases
+    middle = difference / adjusted_cases
+    half = Z * math.sqrt(spread) / adjusted_cases
+    low = max(-1.0, middle - half)
+    high = min(1.0, middle + half)
+    return low, high
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p-values of several tests, adjusted by Holm's method for testing all of them."""
+    """Return the p-values of several tests, adjusted for multiple testing by Holm's method."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted = [0.0] * len(p_values)
     highest = 0.0
     for rank, number in enumerate(order):
-        highest = max(highest, min(1.0, p_values[number] * (len(order) - rank)))
+        remaining = len(order) - rank
+        scaled = min(1.0, p_values[number] * remaining)
+        highest = max(highest, scaled)
         adjusted[number] = highest
     return adjusted

@@ -1,87 +1,110 @@
-"""How often cases pass -> pass rates, pass@k and pass^k, with intervals."""
+"""Compute pass rates, pass@k and pass^k with their confidence intervals."""
 
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
 from operator import mul
 from random import Random
 
-from agentv.stats.distributions import RESAMPLES, SEED, Z
+from agentv.stats.distributions import RESAMPLES, SEED, Interval, Z
 
 NORMAL_ABOVE = 20
+"""Mean above which a binomial number is drawn from the normal distribution."""
 
 
-def wilson(passes: float, n: float) -> tuple[float, float]:
-    """Return the 95% interval (Wilson) of a pass rate, which holds for few cases and for rates near 0 and 1 as well."""
+def wilson(passes: float, n: float) -> Interval:
+    """Return the 95% Wilson interval of a pass rate, which is valid for few cases and for rates near 0 and 1."""
     if n == 0:
         return 0.0, 1.0
-    rate, extra = passes / n, Z * Z / n
-    half = Z * math.sqrt(rate * (1 - rate) / n + extra / n / 4)
-    low, high = ((rate + extra / 2 + side) / (1 + extra) for side in (-half, half))
+    rate = passes / n
+    extra = Z * Z / n
+    center = rate + extra / 2
+    variance = rate * (1 - rate) / n
+    half = Z * math.sqrt(variance + extra / n / 4)
+    low = (center - half) / (1 + extra)
+    high = (center + half) / (1 + extra)
     return max(0.0, low), min(1.0, high)
 
 
 def pass_at(k: int, passes: int, trials: int) -> float:
-    """Return pass@k, the estimated probability that one of k trials passes; NaN if k is more than there were."""
+    """Return pass@k, the estimated probability that at least one of k trials passes; NaN if k exceeds `trials`."""
     if not 1 <= k <= trials:
         return math.nan
-    return 1 - math.comb(trials - passes, k) / math.comb(trials, k)
+    all_fail = math.comb(trials - passes, k)
+    return 1 - all_fail / math.comb(trials, k)
 
 
 def pass_all(k: int, passes: int, trials: int) -> float:
-    """Return pass^k, the estimated probability that k trials all pass; NaN if k is more than there were."""
+    """Return pass^k, the estimated probability that all of k trials pass; NaN if k exceeds `trials`."""
     if not 1 <= k <= trials:
         return math.nan
     return math.comb(passes, k) / math.comb(trials, k)
 
 
-def bootstrap_interval(counts: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95% interval of the mean over cases, of which `counts[i]` have the value `values[i]`.
+def bootstrap_interval(counts: Sequence[int], values: Sequence[float]) -> Interval:
+    """Return the 95% bootstrap interval of the mean over cases, of which `counts[i]` have the value `values[i]`.
 
-    Cases are drawn anew, `RESAMPLES` times. Only how many there are of each kind matters, and only that is drawn.
+    Cases with the same value are interchangeable, so each resample draws the counts instead of single cases.
     """
     n = sum(counts)
-    means = sorted(sum(map(mul, drawn, values)) / n for drawn in _resample(tuple(counts)))
+    means = []
+    for drawn in _resample(tuple(counts)):
+        total = sum(map(mul, drawn, values))
+        means.append(total / n)
+    means.sort()
     cut = round(RESAMPLES * 0.025)
     return means[cut], means[-1 - cut]
 
 
+# Several metrics of one run have the same counts: the last resamples are kept for the next call.
 @lru_cache(maxsize=1)
 def _resample(counts: tuple[int, ...]) -> list[list[int]]:
-    """As many counts again and again, of as many cases drawn from these with replacement; always the same ones."""
-    dice = Random(SEED)
-    return [draw_counts(dice, counts) for _ in range(RESAMPLES)]
+    """Return the counts of `RESAMPLES` bootstrap resamples, which are the same in every process."""
+    rng = Random(SEED)
+    return [draw_counts(rng, counts) for _ in range(RESAMPLES)]
 
 
-def draw_counts(dice: Random, counts: Sequence[int]) -> list[int]:
-    """Return how many there are of each kind if as many cases are drawn from these, with replacement."""
-    n, drawn = sum(counts), []
-    for share in _shares(tuple(counts)):
-        count = _binomial(dice, n, share)
+def draw_counts(rng: Random, counts: Sequence[int]) -> list[int]:
+    """Return the counts of each kind in one resample with replacement, as large as the original."""
+    remaining = sum(counts)
+    drawn = []
+    for share in _conditional_shares(tuple(counts)):
+        count = _binomial(rng, remaining, share)
         drawn.append(count)
-        n -= count
+        remaining -= count
     return drawn
 
 
 @lru_cache(maxsize=1)
-def _shares(counts: tuple[int, ...]) -> list[float]:
-    """Return the share that each kind has of what those before it leave."""
-    left = list(accumulate(reversed(counts)))[::-1]
-    return [count / rest if rest else 0.0 for count, rest in zip(counts, left, strict=True)]
+def _conditional_shares(counts: tuple[int, ...]) -> list[float]:
+    """Return the share of each kind among the cases that are not of an earlier kind."""
+    remaining = sum(counts)
+    shares = []
+    for count in counts:
+        share = 0.0
+        if remaining:
+            share = count / remaining
+        shares.append(share)
+        remaining -= count
+    return shares
 
 
-def _binomial(dice: Random, n: int, chance: float) -> int:
-    """Return a binomial random number, by the normal distribution where the mean is large."""
+def _binomial(rng: Random, n: int, chance: float) -> int:
+    """Return a binomial random number; for large means, from the normal approximation."""
     if chance > 0.5:
-        return n - _binomial(dice, n, 1 - chance)
+        return n - _binomial(rng, n, 1 - chance)
     mean = n * chance
     if mean > NORMAL_ABOVE:
-        return min(n, max(0, round(dice.gauss(mean, math.sqrt(mean * (1 - chance))))))
-    rest, odds = dice.random(), chance / (1 - chance)
-    here, count = (1 - chance) ** n, 0
-    while rest > here and count < n:
-        rest -= here
-        here *= odds * (n - count) / (count + 1)
+        deviation = math.sqrt(mean * (1 - chance))
+        count = round(rng.gauss(mean, deviation))
+        return min(n, max(0, count))
+    # inversion: walk through the probabilities of 0, 1, 2, ... until they add up to a random number
+    rest = rng.random()
+    odds = chance / (1 - chance)
+    probability = (1 - chance) ** n
+    count = 0
+    while rest > probability and count < n:
+        rest -= probability
+        probability *= odds * (n - count) / (count + 1)
         count += 1
     return count

@@ -1,4 +1,4 @@
-"""Very many numbers -> those at some ranks, without sorting all of them."""
+"""Compute quantiles of very many numbers without sorting all of them."""
 
 import math
 from collections import Counter
@@ -9,37 +9,56 @@ TINY = 1e-300
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:
-    """Return quantiles of values from 0 on; between two ranks they are interpolated."""
-    places = [(len(values) - 1) * share for share in shares]
-    found = ranked(values, {rank for place in places for rank in (math.floor(place), math.ceil(place))})
-    lows, highs = ([found[side(place)] for place in places] for side in (math.floor, math.ceil))
-    return [
-        low + (high - low) * (place - math.floor(place)) for low, high, place in zip(lows, highs, places, strict=True)
-    ]
+    """Return quantiles of values that are 0 or more, interpolated between ranks."""
+    last = len(values) - 1
+    positions = [last * share for share in shares]
+    ranks = set()
+    for position in positions:
+        ranks.add(math.floor(position))
+        ranks.add(math.ceil(position))
+    value_at = ranked(values, ranks)
+    interpolated = []
+    for position in positions:
+        floor = math.floor(position)
+        low = value_at[floor]
+        high = value_at[math.ceil(position)]
+        fraction = position - floor
+        interpolated.append(low + (high - low) * fraction)
+    return interpolated
 
 
 def ranked(values: Sequence[float], ranks: set[int]) -> dict[int, float]:
-    """Return the values at these ranks. Only the distinct values of a few narrow buckets are sorted."""
+    """Return the values at these ranks. Only the buckets that contain a rank are sorted."""
     largest = max(values)
-    scale = BUCKETS / largest if largest > TINY else 1.0  # which must not overflow
+    scale = 1.0
+    if largest > TINY:  # dividing by a smaller number could overflow
+        scale = BUCKETS / largest
     sizes = Counter(int(value * scale) for value in values)
     starts: dict[int, int] = {}
     before = 0
-    for number in sorted(sizes):
-        if any(before <= rank < before + sizes[number] for rank in ranks):
-            starts[number] = before
-        before += sizes[number]
-    inside: dict[int, Counter[float]] = {number: Counter() for number in starts}
+    for bucket in sorted(sizes):
+        end = before + sizes[bucket]
+        if any(before <= rank < end for rank in ranks):
+            starts[bucket] = before
+        before = end
+    counts = {bucket: Counter[float]() for bucket in starts}
     for value in values:
-        if (number := int(value * scale)) in inside:
-            inside[number][value] += 1
-    return {rank: value for number, start in starts.items() for rank, value in _in_bucket(inside[number], start, ranks)}
+        bucket = int(value * scale)
+        if bucket in counts:
+            counts[bucket][value] += 1
+    value_at: dict[int, float] = {}
+    for bucket, start in starts.items():
+        value_at.update(_rank_bucket(counts[bucket], start, ranks))
+    return value_at
 
 
-def _in_bucket(counts: Counter[float], start: int, ranks: set[int]) -> list[tuple[int, float]]:
-    """Return the ranks that fall into a bucket, with their values; `start` is the rank of its least value."""
-    found = []
+def _rank_bucket(counts: Counter[float], start: int, ranks: set[int]) -> dict[int, float]:
+    """Return the values at the ranks inside one bucket; `start` is the rank of its smallest value."""
+    value_at = {}
     for value in sorted(counts):
-        found += [(rank, value) for rank in ranks if start <= rank < start + counts[value]]
-        start += counts[value]
-    return found
+        end = start + counts[value]
+        for rank in ranks:
+            if start <= rank < end:
+                value_at[rank] = value
+        start = end
+    return value_at
