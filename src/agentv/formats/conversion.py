@@ -1,7 +1,7 @@
-"""A value and a type -> the value as that type, or everything that does not fit.
+"""Convert a value to a type, or list everything that does not fit.
 
-msgspec converts quickly, but stops at the first error. When it finds one, the value is compared with the type once
-more, to find all errors and to explain them.
+msgspec is fast, but stops at the first error. After an error, the value is compared with the type once more to find
+and explain all errors.
 """
 
 import re
@@ -23,7 +23,7 @@ MAX_MISFITS = 50
 
 
 class Misfit(NamedTuple):
-    """One value that does not fit its type: the steps that lead to it, and what is wrong with it."""
+    """A value that does not fit its type: the steps that lead to it, and the reason."""
 
     steps: Steps
     message: str
@@ -31,8 +31,10 @@ class Misfit(NamedTuple):
     severity: Severity = "error"
 
     def problem(self, file: Path, place: Place) -> Problem:
-        """Return this as a problem in a file."""
-        message = f"{label(self.steps)}: {self.message}" if self.steps else self.message
+        """Return the problem to report for a place in a file."""
+        message = self.message
+        if self.steps:
+            message = f"{label(self.steps)}: {message}"
         return Problem(
             message=message,
             severity=self.severity,
@@ -43,84 +45,126 @@ class Misfit(NamedTuple):
         )
 
 
-def find_misfits(value: Any, type_: Any) -> Iterator[Misfit]:
+Misfits = Iterator[Misfit]
+
+
+def find_misfits(value: Any, type_: Any) -> Misfits:
     """Yield everything in `value` that does not fit `type_`."""
     yield from _walk(value, _info(type_), ())
 
 
 def convert(value: Any, type_: type[T]) -> T | list[Misfit]:
-    """Return `value` as a `type_`, or the list of what does not fit."""
+    """Return `value` as a `type_`, or the list of misfits."""
     try:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError as error:
-        found = list(islice(find_misfits(value, type_), MAX_MISFITS + 1))
-        if len(found) > MAX_MISFITS:
-            found[-1] = Misfit((), f"more than {MAX_MISFITS} things are wrong here")
-        return found or [Misfit((), str(error))]
+        walk = find_misfits(value, type_)
+        misfits = list(islice(walk, MAX_MISFITS + 1))
+        if len(misfits) > MAX_MISFITS:
+            misfits[-1] = Misfit((), f"more than {MAX_MISFITS} things are wrong here")
+        # msgspec may reject what the walk below does not know of
+        return misfits or [Misfit((), str(error))]
     except RecursionError:
         return [Misfit((), TOO_DEEP)]
 
 
-def read_record(path: Path, type_: type[T], error: type[AgentvError]) -> tuple[T | None, list[Problem]]:
-    """Return the value of a YAML file as a `type_`, or None and everything that is wrong with it."""
+def read_record(
+    path: Path,
+    type_: type[T],
+    error: type[AgentvError],
+) -> tuple[T | None, list[Problem]]:
+    """Return the value of a YAML file as a `type_`, or None and all problems. An empty file is an empty object."""
     try:
         document = read_yaml(path, error)
     except AgentvError as problem:
         return None, [Problem.of(problem)]
-    found = convert({} if document.value is None else document.value, type_)
-    if isinstance(found, list):
-        return None, [misfit.problem(path, document.place(misfit.steps)) for misfit in found]
-    return found, []
+    value = document.value
+    if value is None:
+        value = {}
+    record = convert(value, type_)
+    if not isinstance(record, list):
+        return record, []
+    problems = []
+    for misfit in record:
+        place = document.place(misfit.steps)
+        problems.append(misfit.problem(path, place))
+    return None, problems
 
 
-def unknown_fields(value: dict[str, Any], type_: Any) -> Iterator[Misfit]:
+def unknown_fields(value: dict[str, Any], type_: Any) -> Misfits:
     """Yield the fields of `value` that `type_` does not have."""
     known = field_names(type_)
     for name in value:
         if name not in known:
-            yield Misfit((name,), "unknown field", nearest(name, known))
+            hint = nearest(name, known)
+            yield Misfit((name,), "unknown field", hint)
 
 
-def find_typos(names: Iterable[str], type_: Any) -> Iterator[Misfit]:
-    """Yield the names that are no fields of `type_`, but are similar to one."""
+def find_typos(names: Iterable[str], type_: Any) -> Misfits:
+    """Yield the names that are not fields of `type_`, but similar to one."""
     known = field_names(type_)
     for name in names:
-        if name not in known and (close := closest(name, known)):
-            yield Misfit((name,), "unknown field", f"did you mean {close!r}?")
+        if name in known:
+            continue
+        close = closest(name, known)
+        if close:
+            hint = f"did you mean {close!r}?"
+            yield Misfit((name,), "unknown field", hint)
 
 
 @cache
 def field_names(type_: Any) -> frozenset[str]:
-    """Return the names that the fields of a struct have in a file."""
+    """Return the names of a struct's fields, as they are written in a file."""
     info = _info(type_)
-    tag = [info.tag_field] if info.tag_field else []
-    return frozenset([*tag, *(field.encode_name for field in info.fields)])
+    names = [field.encode_name for field in info.fields]
+    if info.tag_field:
+        names.append(info.tag_field)
+    return frozenset(names)
 
 
 @cache
 def takes_text(type_: Any, name: str) -> bool:
-    """Return whether a field of a struct may be any string."""
-    (field,) = (field for field in _info(type_).fields if field.encode_name == name)
-    return any(
-        isinstance(choice, inspect.StrType | inspect.AnyType) and not getattr(choice, "pattern", None)
-        for choice in _choices(field.type)
-    )
+    """Return whether a field of a struct accepts any string."""
+    types = {field.encode_name: field.type for field in _info(type_).fields}
+    for choice in _choices(types[name]):
+        is_text = isinstance(choice, inspect.StrType | inspect.AnyType)
+        if is_text and not getattr(choice, "pattern", None):
+            return True
+    return False
 
 
 @cache
 def inner_names(type_: Any) -> dict[str, frozenset[str]]:
-    """Return the fields of a struct that hold structs, each with the names of their fields in a file."""
-    choices = {field.encode_name: _choices(field.type) for field in _info(type_).fields}
-    structs = {name: [c.cls for c in found if isinstance(c, inspect.StructType)] for name, found in choices.items()}
-    return {name: frozenset().union(*map(field_names, found)) for name, found in structs.items() if found}
+    """Return the fields of a struct that hold structs, each with the field names of these, as written in a file."""
+    names: dict[str, frozenset[str]] = {}
+    for field in _info(type_).fields:
+        for choice in _choices(field.type):
+            if isinstance(choice, inspect.StructType):
+                known = names.get(field.encode_name, frozenset())
+                names[field.encode_name] = known | field_names(choice.cls)
+    return names
 
 
 def label(steps: Steps) -> str:
     """Return the steps as text: `input_messages[0].role`."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
+    text = ""
+    for step in steps:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step}"
+    return text.lstrip(".")
 
 
 _info: Any = cache(inspect.type_info)
+
+
+class _Kind(NamedTuple):
+    """How a message names a kind of value, and the Python types of such values."""
+
+    name: str
+    types: tuple[type, ...]
+
 
 _KINDS: dict[type, str] = {
     str: "a string",
@@ -131,67 +175,94 @@ _KINDS: dict[type, str] = {
     list: "an array",
     type(None): "null",
 }
-_WANTED: dict[type, tuple[str, tuple[type, ...]]] = {
-    inspect.StrType: ("a string", (str,)),
-    inspect.BoolType: ("a boolean", (bool,)),
-    inspect.IntType: ("an integer", (int,)),
-    inspect.FloatType: ("a number", (int, float)),
-    inspect.NoneType: ("null", (type(None),)),
-    inspect.DictType: ("an object", (dict,)),
-    inspect.StructType: ("an object", (dict,)),
-    inspect.VarTupleType: ("an array", (list,)),
-    inspect.LiteralType: ("a string", (str,)),
-    inspect.AnyType: ("anything", tuple(_KINDS)),
+_WANTED: dict[type, _Kind] = {
+    inspect.StrType: _Kind("a string", (str,)),
+    inspect.BoolType: _Kind("a boolean", (bool,)),
+    inspect.IntType: _Kind("an integer", (int,)),
+    inspect.FloatType: _Kind("a number", (int, float)),
+    inspect.NoneType: _Kind("null", (type(None),)),
+    inspect.DictType: _Kind("an object", (dict,)),
+    inspect.StructType: _Kind("an object", (dict,)),
+    inspect.VarTupleType: _Kind("an array", (list,)),
+    inspect.LiteralType: _Kind("a string", (str,)),
+    inspect.AnyType: _Kind("anything", tuple(_KINDS)),
 }
 
 
-def _walk(value: Any, info: Any, steps: Steps) -> Iterator[Misfit]:
+def _walk(value: Any, info: Any, steps: Steps) -> Misfits:
+    """Yield everything in `value` that does not fit the type that `info` describes."""
     choices = _choices(info)
-    fitting = [choice for choice in choices if type(value) in _WANTED[type(choice)][1]]
+    fitting = []
+    for choice in choices:
+        if type(value) in _WANTED[type(choice)].types:
+            fitting.append(choice)
     if not fitting:
         yield _wrong_kind(value, choices, steps)
     elif isinstance(fitting[0], inspect.StructType):
         yield from _walk_struct(value, fitting, steps)
     else:
-        yield from _walk_plain(value, fitting[0], steps, _list_kinds(choices))
+        wanted = _list_kinds(choices)
+        yield from _walk_plain(value, fitting[0], steps, wanted)
 
 
 def _choices(info: Any) -> tuple[Any, ...]:
-    """Return the types of a union, without their descriptions."""
-    bare = _bare(info)
-    return tuple(_bare(choice) for choice in bare.types) if isinstance(bare, inspect.UnionType) else (bare,)
+    """Return the members of a union, or the type itself, without their metadata."""
+    bare = _without_metadata(info)
+    if not isinstance(bare, inspect.UnionType):
+        return (bare,)
+    return tuple(_without_metadata(member) for member in bare.types)
 
 
-def _bare(info: Any) -> Any:
-    return info.type if isinstance(info, inspect.Metadata) else info
+def _without_metadata(info: Any) -> Any:
+    if isinstance(info, inspect.Metadata):
+        return info.type
+    return info
 
 
 def _wrong_kind(value: Any, choices: tuple[Any, ...], steps: Steps) -> Misfit:
     wanted = _list_kinds(choices)
-    hint = "put quotes around it" if "a string" in wanted and isinstance(value, bool | int | float) else ""
+    hint = ""
+    if "a string" in wanted and isinstance(value, bool | int | float):
+        hint = "put quotes around it"
     return Misfit(steps, f"expected {wanted}, got {_KINDS[type(value)]}", hint)
 
 
 def _list_kinds(choices: tuple[Any, ...]) -> str:
     """Return the kinds of values that fit, as text: `a string, an object or an array`."""
-    kinds = (_WANTED[type(choice)][0] for choice in choices if not _is_left_out(choice))
-    names = list(dict.fromkeys(kinds))
-    return " or ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    names: list[str] = []
+    for choice in choices:
+        name = _WANTED[type(choice)].name
+        if not _is_implied(choice) and name not in names:
+            names.append(name)
+    if len(names) < 2:
+        return "".join(names)
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
 
 
-def _is_left_out(choice: Any) -> bool:
-    """Return whether a message leaves out this type: null, and `${{ VARIABLE }}`, which fit many fields."""
-    return isinstance(choice, inspect.NoneType) or bool(getattr(choice, "pattern", None))
+def _is_implied(choice: Any) -> bool:
+    """Return whether messages omit a type because many fields accept it: null, or `${{ VARIABLE }}`."""
+    if isinstance(choice, inspect.NoneType):
+        return True
+    return bool(getattr(choice, "pattern", None))
 
 
-def _walk_plain(value: Any, info: Any, steps: Steps, wanted: str) -> Iterator[Misfit]:
-    if (least := getattr(info, "min_length", None)) and len(value) < least:
+def _walk_plain(
+    value: Any,
+    info: Any,
+    steps: Steps,
+    wanted: str,
+) -> Misfits:
+    """Yield what does not fit any type but a struct; `wanted` names the expected kinds of values."""
+    min_length = getattr(info, "min_length", None)
+    if min_length and len(value) < min_length:
         yield Misfit(steps, "must not be empty")
     match info:
         case inspect.LiteralType():
             if value not in info.values:
-                what = f"unknown {steps[-1]}" if steps else "unknown value"
-                yield Misfit(steps, f"{what} {_short(value)}", _one_of(value, info.values))
+                name = steps[-1] if steps else "value"
+                hint = _one_of(value, info.values)
+                yield Misfit(steps, f"unknown {name} {_short(value)}", hint)
         case inspect.VarTupleType():
             for index, item in enumerate(value):
                 yield from _walk(item, info.item_type, (*steps, index))
@@ -200,14 +271,13 @@ def _walk_plain(value: Any, info: Any, steps: Steps, wanted: str) -> Iterator[Mi
                 yield from _walk(item, info.value_type, (*steps, key))
         case inspect.StrType():
             if info.pattern and not re.search(info.pattern, value):
-                yield Misfit(
-                    steps, f"expected {wanted}, got a string", "write it without quotes, or as ${{ VARIABLE }}"
-                )
+                hint = "write it without quotes, or as ${{ VARIABLE }}"
+                yield Misfit(steps, f"expected {wanted}, got a string", hint)
         case inspect.IntType() | inspect.FloatType():
             yield from _walk_number(value, info, steps)
 
 
-def _walk_number(value: float, info: Any, steps: Steps) -> Iterator[Misfit]:
+def _walk_number(value: float, info: Any, steps: Steps) -> Misfits:
     if info.gt is not None and value <= info.gt:
         yield Misfit(steps, f"must be more than {info.gt}, got {value}")
     if info.ge is not None and value < info.ge:
@@ -216,7 +286,12 @@ def _walk_number(value: float, info: Any, steps: Steps) -> Iterator[Misfit]:
         yield Misfit(steps, f"must be {info.le} or less, got {value}")
 
 
-def _walk_struct(value: dict[str, Any], choices: list[Any], steps: Steps) -> Iterator[Misfit]:
+def _walk_struct(
+    value: dict[str, Any],
+    choices: list[Any],
+    steps: Steps,
+) -> Misfits:
+    """Yield what does not fit the struct; `choices` are the members of a tagged union, or a single struct."""
     chosen = choices[0]
     if chosen.tag_field is not None:
         tags = {choice.tag: choice for choice in choices}
@@ -226,27 +301,43 @@ def _walk_struct(value: dict[str, Any], choices: list[Any], steps: Steps) -> Ite
             return
         chosen = tags[tag]
     for field in chosen.fields:
-        if field.encode_name in value:
-            yield from _walk(value[field.encode_name], field.type, (*steps, field.encode_name))
+        name = field.encode_name
+        if name in value:
+            yield from _walk(value[name], field.type, (*steps, name))
         elif field.required:
-            yield Misfit(steps, f"missing {field.encode_name}")
+            yield Misfit(steps, f"missing {name}")
     if chosen.forbid_unknown_fields:
-        for found in unknown_fields(value, chosen.cls):
-            yield found._replace(steps=(*steps, *found.steps))
+        for misfit in unknown_fields(value, chosen.cls):
+            yield misfit._replace(steps=(*steps, *misfit.steps))
 
 
-def _wrong_tag(value: dict[str, Any], name: str, tags: list[str], steps: Steps) -> Misfit:
+def _wrong_tag(
+    value: dict[str, Any],
+    name: str,
+    tags: list[str],
+    steps: Steps,
+) -> Misfit:
+    """Return what is wrong with the field `name`, which selects one of the structs of a union."""
     if name not in value:
         return Misfit(steps, f"missing {name}", f"one of {', '.join(tags)}")
-    if not isinstance(value[name], str):
-        return _wrong_kind(value[name], (inspect.StrType(),), (*steps, name))
-    return Misfit((*steps, name), f"unknown {name} {_short(value[name])}", _one_of(value[name], tags))
+    tag = value[name]
+    inner = (*steps, name)
+    if not isinstance(tag, str):
+        return _wrong_kind(tag, (inspect.StrType(),), inner)
+    return Misfit(inner, f"unknown {name} {_short(tag)}", _one_of(tag, tags))
 
 
 def _one_of(word: str, known: Any) -> str:
+    """Return a hint that lists the known words, with the most similar one first if there is one."""
+    listed = f"one of {', '.join(known)}"
     close = closest(word, known)
-    return f"{f'did you mean {close!r}? ' if close else ''}one of {', '.join(known)}"
+    if close:
+        return f"did you mean {close!r}? {listed}"
+    return listed
 
 
 def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:39] + "…")
+    """Return the text in quotes, truncated to 40 characters."""
+    if len(text) > 40:
+        text = text[:39] + "…"
+    return repr(text)

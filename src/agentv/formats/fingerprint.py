@@ -1,4 +1,4 @@
-"""Values -> short fingerprints that stand for them."""
+"""Compute short digests of values."""
 
 from hashlib import blake2b
 from typing import Any
@@ -9,5 +9,5 @@ _ENCODE = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
 
 
 def digest(*parts: Any) -> str:
-    """Twelve hexadecimal digits that stand for these values."""
+    """Return a digest of the values, as twelve hexadecimal digits."""
     return blake2b(_ENCODE(parts), digest_size=6).hexdigest()

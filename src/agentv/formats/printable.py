@@ -1,6 +1,14 @@
-"""Text from files and agents -> text that is safe to print on one line."""
+"""Escape text from files and agents for printing on one line."""
 
 
 def printable(text: str) -> str:
-    """The text on one line: what a file or an agent says must not pass for a line of ours, or steer the terminal."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+    """Return the text with control characters escaped, so that it cannot fake other lines or control the terminal."""
+    if text.isprintable():
+        return text
+    escaped = []
+    for character in text:
+        if character.isprintable():
+            escaped.append(character)
+        else:
+            escaped.append(repr(character)[1:-1])
+    return "".join(escaped)

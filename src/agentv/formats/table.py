@@ -1,6 +1,6 @@
-"""A CSV file -> its rows, as spreadsheets write them: any delimiter, a byte-order mark, line breaks in cells.
+"""Read CSV files as spreadsheets write them: any delimiter, a byte-order mark, line breaks in cells.
 
-The first row names the columns. Cells may hold anything, line breaks and 50 MB of text too.
+The first row names the columns. Cells have no size limit.
 """
 
 import csv
@@ -14,65 +14,97 @@ from agentv.errors import AgentvError
 from agentv.formats.yaml import read_error
 
 DELIMITERS = (",", ";", "\t", "|")
+Rows = Iterator[tuple[list[str], int]]
+"""The cells of each row, and the line where the row begins."""
 _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 
 
 def find_delimiter(text: str) -> str | None:
-    """Return the delimiter that the first row has most of, outside of quotes; None if it has none, or is JSON."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    """Return the most frequent delimiter of the first row, outside of quotes; None if it has none, or is JSON."""
+    first = ""
+    for line in text.splitlines():
+        if line.strip():
+            first = line
+            break
     if first.lstrip().startswith(("{", "[")):
         return None
-    bare = "".join(first.split('"')[::2])
-    counts = {mark: bare.count(mark) for mark in DELIMITERS}
-    best = max(DELIMITERS, key=counts.__getitem__)
-    return best if counts[best] else None
+    unquoted = "".join(first.split('"')[::2])
+    best = max(DELIMITERS, key=unquoted.count)
+    if best not in unquoted:
+        return None
+    return best
 
 
 def neutralise(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula: one that begins like one gets an apostrophe in front."""
-    return f"'{text}" if _FORMULA.match(text) else text
+    """Return the text with an apostrophe in front if a spreadsheet could interpret it as a formula."""
+    if _FORMULA.match(text):
+        return f"'{text}"
+    return text
 
 
 def restore(text: str) -> str:
-    """Return the text that `neutralise` has made this of."""
-    return text[1:] if text.startswith("'") and _FORMULA.match(text, 1) else text
+    """Undo `neutralise`."""
+    if text.startswith("'") and _FORMULA.match(text, 1):
+        return text[1:]
+    return text
 
 
 class TableReader:
-    """Reads the rows of a table. The names of its columns are known at once."""
+    """Reads the rows of a table. The column names are read on construction."""
 
     def __init__(self, path: Path, delimiter: str, error: type[AgentvError] = AgentvError):
-        """Read the names of the columns. What is wrong with the table is raised as `error`, here and by `rows`."""
-        self._path, self._delimiter, self._error = path, delimiter, error
+        """Read the column names. An invalid table is raised as `error`, here and by `rows`."""
+        self._path = path
+        self._delimiter = delimiter
+        self._error = error
+        self.names = self._read_names()
+
+    def _read_names(self) -> list[str]:
+        """Return the column names; raise an error if the file is empty or a name occurs twice."""
         first = next(self._rows(), None)
         if first is None:
-            raise error("the file has no rows", file=path)
-        self.names = [name.strip() or f"column {number}" for number, name in enumerate(first[0], 1)]
-        if repeated := [name for name, times in Counter(self.names).items() if times > 1]:
-            message = f"several columns have one name: {', '.join(map(repr, repeated))}"
-            raise error(message, file=path, line=1, hint="give each column a name of its own")
+            raise self._error("the file has no rows", file=self._path)
+        cells, _ = first
+        names = []
+        for number, cell in enumerate(cells, 1):
+            names.append(cell.strip() or f"column {number}")
+        repeated = [name for name, times in Counter(names).items() if times > 1]
+        if repeated:
+            raise self._error(
+                f"several columns have one name: {', '.join(map(repr, repeated))}",
+                file=self._path,
+                line=1,
+                hint="give each column a name of its own",
+            )
+        return names
 
-    def rows(self) -> Iterator[tuple[list[str], int]]:
-        """Yield the cells of each row after the first, and the line that they begin in; blank lines are passed over."""
+    def rows(self) -> Rows:
+        """Yield the cells of each row after the first, with the line where the row begins. Skip blank lines."""
         rows = self._rows()
         next(rows, None)
         return rows
 
-    def _rows(self) -> Iterator[tuple[list[str], int]]:
-        csv.field_size_limit(sys.maxsize)  # there is no other place to say it
-        before = 0
+    def _rows(self) -> Rows:
+        csv.field_size_limit(sys.maxsize)  # can only be set for the whole process
+        last_line = 0
         try:
             with self._path.open(encoding="utf-8-sig", newline="") as file:
                 reader = csv.reader(file, delimiter=self._delimiter, strict=True)
                 for cells in reader:
-                    line, before = before + 1, reader.line_num
+                    first_line = last_line + 1
+                    last_line = reader.line_num
                     if any(cells):
-                        yield cells, line
+                        yield cells, first_line
         except csv.Error as error:
-            reason = "a quote is opened and never closed" if "unexpected end" in str(error) else str(error)
-            hint = 'a quote inside of quotes is written twice: ""'
-            message = f"the row that begins here cannot be read: {reason}"
-            raise self._error(message, file=self._path, line=before + 1, hint=hint) from None
+            reason = str(error)
+            if "unexpected end" in reason:
+                reason = "a quote is opened and never closed"
+            raise self._error(
+                f"the row that begins here cannot be read: {reason}",
+                file=self._path,
+                line=last_line + 1,
+                hint='a quote inside of quotes is written twice: ""',
+            ) from None
         except UnicodeDecodeError:
             raise not_utf8(self._path) from None
         except OSError as error:
@@ -80,5 +112,10 @@ class TableReader:
 
 
 def not_utf8(path: Path, line: int | None = None) -> AgentvError:
-    """Return the error for a text in another encoding; `line` is where it was found, if that is known."""
-    return AgentvError("this text is not UTF-8", file=path, line=line, hint="save it as UTF-8, and import that")
+    """Return the error for a text in another encoding; `line` is where it was found, if known."""
+    return AgentvError(
+        "this text is not UTF-8",
+        file=path,
+        line=line,
+        hint="save it as UTF-8, and import that",
+    )

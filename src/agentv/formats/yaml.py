@@ -1,10 +1,11 @@
-"""YAML text -> values and their places.
+"""Read YAML into values, with the line and column of each.
 
 libyaml parses YAML into events, and this module builds the values from them. It applies the types of YAML 1.2 (`NO`,
-`on` and `12:30` are strings), refuses duplicate keys and aliases that expand into something huge, and records the
-place of every value. It uses a stack, not recursion.
+`on` and `12:30` are strings), rejects duplicate keys and aliases that expand to a huge size, and records the place of
+every value. It uses a stack instead of recursion.
 """
 
+import math
 import re
 import stat
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 from agentv.errors import AgentvError
 
 Steps = tuple[str | int, ...]
-"""The way to a value inside a document: `("evalcases", 0, "id")`."""
+"""The path to a value inside a document: `("evalcases", 0, "id")`."""
 
 MAX_ALIAS_CHARACTERS = 10_000_000
 MAX_DEPTH = 100
@@ -23,20 +24,20 @@ TOO_DEEP = "nested too deeply"
 
 
 class Place(NamedTuple):
-    """A line and a column of a text, counted from 1 as editors do."""
+    """A line and a column of a text, both starting at 1 as in editors."""
 
     line: int
     column: int
 
 
 class Document(NamedTuple):
-    """The value of a YAML text, and the places of its parts. The place of a field is that of its key."""
+    """The value of a YAML text and the places of its parts. The place of a field is that of its key."""
 
     value: Any
     places: Mapping[Steps, Place]
 
     def place(self, steps: Steps) -> Place:
-        """Return the place of the value that `steps` lead to; if there is none, that of the value around it."""
+        """Return the place of the value that `steps` lead to, or of the innermost value around it."""
         while steps not in self.places:
             steps = steps[:-1]
         return self.places[steps]
@@ -52,15 +53,19 @@ def read_bytes(path: Path, error: type[AgentvError]) -> bytes:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading; raise `ValueError` if it is a pipe or a device, which may never end."""
+    """Open a file for reading. Raise `ValueError` if it is a pipe or a device, which may never end."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise ValueError("this is no regular file")
     return path.open("rb")
 
 
-def read_error(problem: OSError | ValueError, path: Path, error: type[AgentvError]) -> AgentvError:
-    """Return the `error` that explains why a file cannot be read."""
+def read_error(
+    problem: OSError | ValueError,
+    path: Path,
+    error: type[AgentvError],
+) -> AgentvError:
+    """Return an `error` that explains why a file cannot be read."""
     match problem:
         case ValueError():
             return error(str(problem), file=path)
@@ -70,99 +75,179 @@ def read_error(problem: OSError | ValueError, path: Path, error: type[AgentvErro
             return error("this is a folder, not a file", file=path)
         case PermissionError():
             return error("no permission to read this file", file=path, hint="check its owner and mode")
-    return error(f"cannot be read: {getattr(problem, 'strerror', None) or problem}", file=path)
+    reason = getattr(problem, "strerror", None) or problem
+    return error(f"cannot be read: {reason}", file=path)
 
 
 def read_yaml(path: Path, error: type[AgentvError]) -> Document:
-    """Return the document of a YAML file; raise `error` if it cannot be read or is not one valid document."""
+    """Return the document of a YAML file. Raise `error` if it cannot be read or is not one valid document."""
     data = read_bytes(path, error)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line, column = line_and_column(data[: problem.start])
-        hint = "save the file as UTF-8"
-        raise error(utf8_error_message(problem), file=path, line=line, column=column, hint=hint) from None
+        raise error(
+            utf8_error_message(problem),
+            file=path,
+            line=line,
+            column=column,
+            hint="save the file as UTF-8",
+        ) from None
     return parse_yaml(text, path, error)
 
 
-def parse_yaml(text: str, path: Path, error: type[AgentvError], max_depth: int = MAX_DEPTH) -> Document:
-    """Return the document of a YAML text; raise `error` if it is not valid. `path` is for the messages."""
+def parse_yaml(
+    text: str,
+    path: Path,
+    error: type[AgentvError],
+    max_depth: int = MAX_DEPTH,
+) -> Document:
+    """Return the document of a YAML text. Raise `error` if it is not valid; `path` is for its message."""
     import yaml
 
     replacements = _unused_characters(text)
-    composer = _Composer(max_depth, {new: old for old, new in replacements.items()})
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    originals = {new: old for old, new in replacements.items()}
+    composer = _Composer(max_depth, originals)
+    replaced = text
+    if replacements:
+        replaced = text.translate(replacements)
     try:
-        for event in yaml.parse(text.translate(replacements) if replacements else text, Loader=loader):
+        for event in yaml.parse(replaced, Loader=_loader()):
             composer.take(event)
     except _Refused as refusal:
         place, message, hint = refusal.args
-        raise error(message, file=path, line=place.line, column=place.column, hint=hint) from None
+        raise error(
+            message,
+            file=path,
+            line=place.line,
+            column=place.column,
+            hint=hint,
+        ) from None
     except yaml.MarkedYAMLError as problem:
-        raise _bad_yaml(problem, text, path, error) from None
+        raise _syntax_error(problem, text, path, error) from None
     except yaml.YAMLError as problem:
-        line, column = line_and_column(text.encode()[: getattr(problem, "position", 0)])
+        position = getattr(problem, "position", 0)
+        line, column = line_and_column(text.encode()[:position])
         detail = str(problem).splitlines()[0]
-        raise error(f"Invalid YAML: {detail}", file=path, line=line, column=column) from None
+        raise error(
+            f"Invalid YAML: {detail}",
+            file=path,
+            line=line,
+            column=column,
+        ) from None
     return Document(composer.value, composer.places)
 
 
+def _loader() -> Any:
+    """Return the loader that uses libyaml, if PyYAML was built with it."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 def _unused_characters(text: str) -> dict[int, int]:
-    """Return unused characters to replace those three that libyaml takes for line breaks.
+    """Return an unused character for each of the three that libyaml interprets as line breaks and the text contains.
 
     They were line breaks in YAML 1.1. In YAML 1.2 they are text.
     """
-    unused = (code for code in range(0x10FFFD, 0x100000, -1) if chr(code) not in text)
-    return {code: next(unused) for code in (0x85, 0x2028, 0x2029) if chr(code) in text}
+    replacements = {}
+    unused = 0x10FFFD
+    for code in (0x85, 0x2028, 0x2029):
+        if chr(code) in text:
+            while chr(unused) in text:
+                unused -= 1
+            replacements[code] = unused
+            unused -= 1
+    return replacements
 
 
 def line_and_column(before: bytes) -> tuple[int, int]:
-    """Return the place after these bytes."""
-    return before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
+    """Return the line and the column after these bytes, both starting at 1."""
+    _, _, last_line = before.rpartition(b"\n")
+    column = len(last_line.decode("utf-8", "replace")) + 1
+    return before.count(b"\n") + 1, column
 
 
-def _bad_yaml(problem: Any, text: str, path: Path, error: type[AgentvError]) -> AgentvError:
-    if (place_and_end := _unclosed_quote(problem, text)) is not None:
-        place, end = place_and_end
-        message = "Invalid YAML: the quote that opens here is " + (
-            f"only closed on line {end}" if end else "not closed"
+def _syntax_error(
+    problem: Any,
+    text: str,
+    path: Path,
+    error: type[AgentvError],
+) -> AgentvError:
+    """Return an `error` that explains the parser's error."""
+    quote = _find_unclosed_quote(problem, text)
+    if quote is not None:
+        end = "not closed"
+        if quote.closed_on:
+            end = f"only closed on line {quote.closed_on}"
+        return error(
+            f"Invalid YAML: the quote that opens here is {end}",
+            file=path,
+            line=quote.place.line,
+            column=quote.place.column,
+            hint="close it where the text ends",
         )
-        return error(message, file=path, line=place.line, column=place.column, hint="close it where the text ends")
+    place = Place(1, 1)
     mark = problem.problem_mark or problem.context_mark
-    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    message = ", ".join(part for part in (problem.problem, problem.context) if part)
-    source = text.splitlines()[line - 1 : line]
+    if mark:
+        place = _place_of(mark)
+    parts = filter(None, (problem.problem, problem.context))
     hint = ""
-    if source and "\t" in source[0][: len(source[0]) - len(source[0].lstrip())] + source[0][column - 1 : column]:
+    if _has_tab(text, place):
         hint = "indent with spaces: YAML does not allow tabs there"
-    return error(f"Invalid YAML: {message}", file=path, line=line, column=column, hint=hint)
+    return error(
+        f"Invalid YAML: {', '.join(parts)}",
+        file=path,
+        line=place.line,
+        column=place.column,
+        hint=hint,
+    )
 
 
-def _unclosed_quote(problem: Any, text: str) -> tuple[Place, int] | None:
-    """Return where a quote opens that is the reason for an error, and the line of the next quote, or 0.
+def _has_tab(text: str, place: Place) -> bool:
+    """Return whether there is a tab at this place, or in the indentation of its line."""
+    lines = text.splitlines()
+    if place.line > len(lines):
+        return False
+    line = lines[place.line - 1]
+    indentation = line[: len(line) - len(line.lstrip())]
+    character = line[place.column - 1 : place.column]
+    return "\t" in indentation + character
 
-    A quote that nobody closed ends at the next one, which is often lines below, where the parser then stops.
+
+class _UnclosedQuote(NamedTuple):
+    """The place of an opening quote, and the line of the quote that closes it, or 0."""
+
+    place: Place
+    closed_on: int
+
+
+def _find_unclosed_quote(problem: Any, text: str) -> _UnclosedQuote | None:
+    """Return the unclosed quote that caused an error, if any.
+
+    The text of an unclosed quote extends to the next quote, often several lines below. The parser stops there.
     """
     if "quoted scalar" in (problem.context or ""):
-        return Place(problem.context_mark.line + 1, problem.context_mark.column + 1), 0
+        return _UnclosedQuote(_place_of(problem.context_mark), closed_on=0)
     if problem.problem_mark is None:
         return None
     import yaml
 
     stopped = problem.problem_mark.line
-    found = None
+    quote = None
     with suppress(yaml.YAMLError):
-        for token in yaml.scan(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            if token.start_mark.line > stopped:
+        for token in yaml.scan(text, Loader=_loader()):
+            start = token.start_mark
+            if start.line > stopped:
                 break
             is_quoted = isinstance(token, yaml.ScalarToken) and token.style in ("'", '"')
-            if is_quoted and token.start_mark.line < token.end_mark.line == stopped:
-                found = Place(token.start_mark.line + 1, token.start_mark.column + 1), stopped + 1
-    return found
+            if is_quoted and start.line < token.end_mark.line == stopped:
+                quote = _UnclosedQuote(_place_of(start), closed_on=stopped + 1)
+    return quote
 
 
 class _Refused(Exception):
-    """YAML that is well formed and not supported: its place, a message and a hint."""
+    """YAML that is well formed, but not supported: its place, a message and a hint."""
 
 
 class _Open(NamedTuple):
@@ -172,6 +257,7 @@ class _Open(NamedTuple):
     steps: Steps
     anchor: str | None
     before: int
+    """Size of the document before the collection."""
 
 
 _NO_KEY = object()
@@ -181,20 +267,32 @@ class _Composer:
     """Builds the value of one document from parser events, and records the places of its parts."""
 
     def __init__(self, max_depth: int, originals: Mapping[int, int]) -> None:
-        self._max_depth, self._originals = max_depth, originals
+        self._max_depth = max_depth
+        self._originals = originals
         self.value: Any = None
         self.places: dict[Steps, Place] = {(): Place(1, 1)}
         self._stack: list[_Open] = []
         self._key: Any = _NO_KEY
+        """The key whose value comes next."""
         self._anchors: dict[str, tuple[Any, int]] = {}
+        """The value of each anchor, and its size."""
         self._size = 0
+        """Size of the document so far: the characters of all scalars, plus one per value."""
         self._aliased = 0
+        """The part of the size that comes from aliases."""
         self._documents = 0
 
     def take(self, event: Any) -> None:
-        name = type(event).__name__
-        if action := _ACTIONS.get(name):
-            action(self, event, _place(event))
+        """Process one event of the parser."""
+        action = _ACTIONS.get(type(event).__name__)
+        if action is not None:
+            action(self, event, _place_of(event.start_mark))
+
+    def _expects_key(self) -> bool:
+        """Return whether the next value is a key of the innermost mapping."""
+        if not self._stack or self._key is not _NO_KEY:
+            return False
+        return type(self._stack[-1].value) is dict
 
     def _document(self, _event: Any, place: Place) -> None:
         self._documents += 1
@@ -206,44 +304,51 @@ class _Composer:
         if self._originals:
             event.value = event.value.translate(self._originals)
         value = _resolve(event, place)
-        if self._stack and type(self._stack[-1].value) is dict and self._key is _NO_KEY:
+        if self._expects_key():
             self._take_key(event, place)
         else:
             self._put(value, place)
         self._anchor(event.anchor, value, len(event.value) + 1)
 
     def _take_key(self, event: Any, place: Place) -> None:
-        mapping, steps = self._stack[-1].value, self._stack[-1].steps
-        if event.value in mapping:
-            first = self.places[(*steps, event.value)]
-            raise _Refused(place, f"duplicate key {event.value!r}, first on line {first.line}", "remove one")
-        if event.value == "<<" and event.implicit[0]:
+        """Record a key of the innermost mapping. Its value comes with the next event."""
+        mapping = self._stack[-1]
+        key = event.value
+        steps = (*mapping.steps, key)
+        if key in mapping.value:
+            first = self.places[steps]
+            raise _Refused(place, f"duplicate key {key!r}, first on line {first.line}", "remove one")
+        if key == "<<" and event.implicit[0]:
             hint = "repeat the keys, or move what is shared to the top of the file"
             raise _Refused(place, "merge keys (<<) are not part of YAML 1.2", hint)
-        self._key = event.value
-        self.places[(*steps, event.value)] = place
+        self._key = key
+        self.places[steps] = place
 
     def _start(self, event: Any, place: Place) -> None:
-        if self._stack and type(self._stack[-1].value) is dict and self._key is _NO_KEY:
+        if self._expects_key():
             raise _Refused(place, "a key must be a plain value, not a list or a mapping", "")
         if len(self._stack) >= self._max_depth:
             raise _Refused(place, TOO_DEEP, f"at most {self._max_depth} levels are read")
         wanted = _COLLECTION_TAGS[type(event).__name__]
         if event.tag not in (None, "!", wanted):
             raise _Refused(place, f"the tag {event.tag} is not supported", "leave the tag out")
-        value: dict[str, Any] | list[Any] = {} if wanted == "tag:yaml.org,2002:map" else []
+        value: dict[str, Any] | list[Any] = []
+        if wanted == _COLLECTION_TAGS["MappingStartEvent"]:
+            value = {}
         steps = self._put(value, place)
-        self._stack.append(_Open(value, steps, event.anchor, self._size))
+        collection = _Open(value, steps, event.anchor, before=self._size)
+        self._stack.append(collection)
         self._size += 1
 
     def _end(self, _event: Any, _place: Place) -> None:
         done = self._stack.pop()
-        self._anchor(done.anchor, done.value, self._size - done.before)
+        size = self._size - done.before
+        self._anchor(done.anchor, done.value, size)
 
     def _alias(self, event: Any, place: Place) -> None:
         if event.anchor not in self._anchors:
             raise _Refused(place, f"the alias *{event.anchor} has no anchor before it, or stands inside it", "")
-        if self._stack and type(self._stack[-1].value) is dict and self._key is _NO_KEY:
+        if self._expects_key():
             raise _Refused(place, "an alias cannot be a key", "write the key out")
         value, size = self._anchors[event.anchor]
         self._size += size
@@ -253,6 +358,7 @@ class _Composer:
         self._put(value, place)
 
     def _anchor(self, name: str | None, value: Any, size: int) -> None:
+        """Remember a value for aliases, if it has an anchor."""
         if name:
             self._anchors[name] = value, size
 
@@ -262,14 +368,15 @@ class _Composer:
             self.value = value
             self.places[()] = place
             return ()
-        around, steps = self._stack[-1].value, self._stack[-1].steps
-        if isinstance(around, list):
-            steps = (*steps, len(around))
+        around = self._stack[-1]
+        if isinstance(around.value, list):
+            steps = (*around.steps, len(around.value))
             self.places[steps] = place
-            around.append(value)
+            around.value.append(value)
             return steps
-        steps = (*steps, self._key)
-        around[self._key] = value
+        # the place of a field is that of its key, which is already recorded
+        steps = (*around.steps, self._key)
+        around.value[self._key] = value
         self._key = _NO_KEY
         return steps
 
@@ -289,28 +396,47 @@ _COLLECTION_TAGS = {
 }
 
 
-def _place(event: Any) -> Place:
-    return Place(event.start_mark.line + 1, event.start_mark.column + 1)
+def _place_of(mark: Any) -> Place:
+    """Return the place of a mark of PyYAML, whose lines and columns start at 0."""
+    return Place(mark.line + 1, mark.column + 1)
 
 
 _NULL = re.compile(r"|~|null|Null|NULL")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+
+
+def _parse_int(text: str) -> int:
+    if text.startswith(("0o", "0x")):
+        return int(text, 0)
+    return int(text)
+
+
+def _parse_float(text: str) -> float:
+    """Return a finite number. Raise `ValueError` for .inf, .nan and numbers out of range, which JSON cannot express."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("not a finite number")
+    return number
+
+
 _CORE: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
     "null": (_NULL, lambda _: None),
     "bool": (_BOOL, lambda text: text[0] in "tT"),
-    "int": (_INT, lambda text: int(text, 0) if text[:2] in ("0o", "0x") else int(text)),
-    # .inf and .nan are refused (`float` does not read them): JSON, and so JSONL, has no such numbers
-    "float": (_FLOAT, lambda text: _finite(float(text))),
+    "int": (_INT, _parse_int),
+    "float": (_FLOAT, _parse_float),
 }
+"""The types of the core schema: tag -> pattern of its plain scalars, and the function that parses them."""
 _PREFIX = "tag:yaml.org,2002:"
 
 
 def _resolve(event: Any, place: Place) -> Any:
-    """Return the value of a scalar, by the core schema of YAML 1.2."""
+    """Return the value of a scalar in the core schema of YAML 1.2. Raise `_Refused` if its tag does not fit."""
     text: str = event.value
-    tag = event.tag.removeprefix(_PREFIX) if event.tag else None
+    tag = None
+    if event.tag:
+        tag = event.tag.removeprefix(_PREFIX)
     if tag in ("str", "!") or (tag is None and not event.implicit[0]):
         return text
     try:
@@ -320,12 +446,7 @@ def _resolve(event: Any, place: Place) -> Any:
                 raise _Refused(place, f"{text!r} is not of the type !!{tag}", "leave the tag out")
             return value_of(text)
         if tag is None:
-            if text[:1] not in _MAY_BE_OTHER:
-                return text
-            for pattern, value_of in _CORE.values():
-                if pattern.fullmatch(text):
-                    return value_of(text)
-            return text
+            return _resolve_plain(text)
     except ValueError as problem:
         raise _Refused(place, f"the number {text[:40]} is out of range", "quote it if it is text") from problem
     raise _Refused(place, f"the tag {event.tag} is not supported", "leave the tag out")
@@ -335,12 +456,17 @@ _MAY_BE_OTHER = frozenset(["", *"~nNtTfF+-.0123456789"])
 """First characters of plain scalars that are not strings."""
 
 
-def _finite(number: float) -> float:
-    if number - number != 0:
-        raise ValueError("not a finite number")
-    return number
+def _resolve_plain(text: str) -> Any:
+    """Return the value of a scalar without a tag or quotes. Raise `ValueError` for a number out of range."""
+    if text[:1] not in _MAY_BE_OTHER:
+        return text
+    for pattern, value_of in _CORE.values():
+        if pattern.fullmatch(text):
+            return value_of(text)
+    return text
 
 
 def utf8_error_message(problem: UnicodeDecodeError) -> str:
-    """Return what is wrong with bytes that are not UTF-8."""
-    return f"not valid UTF-8: byte 0x{problem.object[problem.start]:02x} cannot stand here"
+    """Return the message for bytes that are not valid UTF-8."""
+    byte = problem.object[problem.start]
+    return f"not valid UTF-8: byte 0x{byte:02x} cannot stand here"
