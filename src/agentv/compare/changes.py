@@ -1,25 +1,25 @@
-"""Two runs -> what differs between them besides the answers: cases, evaluators, judges, prompts, versions."""
+"""Find what differs between two runs apart from the answers: cases, evaluators, judges, prompts, versions."""
 
 import operator
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import compress, repeat
 from typing import NamedTuple
 
 from agentv.compare.blocks import MIXED, Setup
-from agentv.compare.columns import RunColumns
+from agentv.compare.columns import Numbers, RunColumns
 from agentv.compare.records import Changed
 
 DIGESTS = ("cases", "evaluators", "prompts")
 SETUP = ("target", "judges", "agentv", "scoring", "batch")
-"""Changes of what produced a result."""
+"""Fields of a `Setup` whose changes are reported."""
 CONFOUNDERS = ("cases", "evaluators", "prompts", "judges", "scoring", "mixed")
-"""Changes that keep two results of a case from being held side by side."""
+"""Changes that make the two results of a case incomparable."""
 
 
 class _Change(NamedTuple):
-    """How the two results of a case differ: the setups that produced them, and what else is not the same."""
+    """How the two results of a case differ: the numbers of their setups, and what else is not the same."""
 
     first: int
     second: int
@@ -29,53 +29,101 @@ class _Change(NamedTuple):
     mixed: int
 
 
-def find_changes(first: RunColumns, second: RunColumns, numbers: Sequence[int]) -> tuple[Changed, "array[int] | None"]:
-    """Return what differs in how many pairs, and the places of the pairs of which nothing has changed.
+def find_changes(
+    first: RunColumns,
+    second: RunColumns,
+    numbers: Numbers,
+) -> tuple[Changed, "array[int] | None"]:
+    """Return how many pairs have each change, and the places of the comparable pairs.
 
-    The places are None if nothing has changed in any pair, or nobody knows.
+    The places are None if all pairs are comparable, or if neither run has digests.
     """
-    if not any(setup.target for run in (first, second) for setup in run.setups):
+    setups = [*first.setups, *second.setups]
+    if not any(setup.target for setup in setups):
         return Changed(unknown=len(numbers)), None
     counts: Counter[str] = Counter()
-    targets: dict[str, None] = {}
+    targets = set()
     confounded: dict[tuple[int, ...], bool] = {}
-    for change, times in Counter(_changes(first, second, numbers)).items():
-        before, after = first.setups[change[0]], second.setups[change[1]]
-        names = _name_changes(before, after, _Change._make(change))
+    # There are many pairs but few distinct changes, so each kind of change is examined once.
+    kinds = Counter(_changes(first, second, numbers))
+    for change, times in kinds.items():
+        kind = _Change._make(change)
+        before = first.setups[kind.first]
+        after = second.setups[kind.second]
+        names = _name_changes(before, after, kind)
         if "target" in names and before.target_name == after.target_name:
-            targets[after.target_name] = None
-        counts.update(dict.fromkeys(names, times))
+            targets.add(after.target_name)
+        for name in names:
+            counts[name] += times
         confounded[change] = not names.isdisjoint(CONFOUNDERS)
     changed = Changed(**counts, targets=tuple(sorted(targets)))
     if not any(confounded.values()):
         return changed, None
-    unchanged = (not confounded[change] for change in _changes(first, second, numbers))
-    return changed, array("I", compress(range(len(numbers)), unchanged))
+    comparable = (not confounded[change] for change in _changes(first, second, numbers))
+    places = compress(range(len(numbers)), comparable)
+    return changed, array("I", places)
 
 
-def _changes(first: RunColumns, second: RunColumns, numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield the fields of a `_Change` for each pair."""
-    setups = (_entries(run, "setups", numbers) for run in (first, second))
-    digests = (_unequal(first, second, name, numbers) for name in DIGESTS)
-    mixed = (bool((first.flags[number] | second.flags[number]) & MIXED) for number in numbers)
-    has_mixed = first.repeats or second.repeats
-    return zip(*setups, *digests, mixed if has_mixed else repeat(False, len(numbers)), strict=True)
+def _changes(
+    first: RunColumns,
+    second: RunColumns,
+    numbers: Numbers,
+) -> Iterator[tuple[int, ...]]:
+    """Yield the fields of a `_Change` for each pair, as plain tuples: this runs once per case."""
+    columns: list[Iterator[int]] = [
+        _entries(first, "setups", numbers),
+        _entries(second, "setups", numbers),
+    ]
+    for name in DIGESTS:
+        columns.append(_unequal(first, second, name, numbers))
+    columns.append(_mixed(first, second, numbers))
+    return zip(*columns, strict=True)
 
 
-def _entries(run: RunColumns, name: str, numbers: Sequence[int]) -> Iterator[int]:
+def _entries(run: RunColumns, name: str, numbers: Numbers) -> Iterator[int]:
+    """Return the entries of these cases in a column."""
     column = run.column(name)
-    return repeat(0, len(numbers)) if column is None else map(column.__getitem__, numbers)
+    if column is None:
+        return repeat(0, len(numbers))
+    return map(column.__getitem__, numbers)
 
 
-def _unequal(first: RunColumns, second: RunColumns, name: str, numbers: Sequence[int]) -> Iterator[bool]:
+def _unequal(
+    first: RunColumns,
+    second: RunColumns,
+    name: str,
+    numbers: Numbers,
+) -> Iterator[bool]:
+    """Return for each case whether its entries in a column differ between the runs."""
     if first.column(name) is None and second.column(name) is None:
         return repeat(False, len(numbers))
-    return map(operator.ne, _entries(first, name, numbers), _entries(second, name, numbers))
+    before = _entries(first, name, numbers)
+    after = _entries(second, name, numbers)
+    return map(operator.ne, before, after)
+
+
+def _mixed(
+    first: RunColumns,
+    second: RunColumns,
+    numbers: Numbers,
+) -> Iterator[bool]:
+    """Return for each case whether its results are mixed in one of the runs."""
+    if not first.repeats and not second.repeats:
+        return repeat(False, len(numbers))
+    flags = map(operator.or_, first.flags, second.flags)
+    is_mixed = [bool(each & MIXED) for each in flags]
+    return map(is_mixed.__getitem__, numbers)
 
 
 def _name_changes(first: Setup, second: Setup, change: _Change) -> set[str]:
-    """Return the names in `Changed` of what is not the same."""
+    """Return the fields of `Changed` that apply to a change."""
     if not first.target or not second.target:
         return {"unknown"}
-    of_setups = {name for name in SETUP if getattr(first, name) != getattr(second, name)}
-    return of_setups | {name for name in ("cases", "evaluators", "prompts", "mixed") if getattr(change, name)}
+    names = set()
+    for name in SETUP:
+        if getattr(first, name) != getattr(second, name):
+            names.add(name)
+    for name in (*DIGESTS, "mixed"):
+        if getattr(change, name):
+            names.add(name)
+    return names
