@@ -1,7 +1,7 @@
-"""Runs whose judges are untrusted, by their run records: what such judges say decides nothing."""
+"""Find runs whose judge is untrusted according to their run records: their scores decide nothing."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,38 +12,57 @@ from agentv.results.run_files import RunFiles, files_of
 from agentv.results.runs import RUNS, read_runs
 
 UNTRUSTED = "untrusted"
-CHUNK, LONGEST = 1 << 20, 256
+CHUNK = 1 << 20
+LONGEST = 256
+"""Bytes of a chunk that are searched again with the next one: a `run_id` field may be split between them."""
 NOTE = "the judge of one of the runs is untrusted: no difference of its scores tells anything"
+Health = Mapping[str, Any]
+"""The judge health of a run, as its record has it."""
 
 
 def find_distrust(runs: Sequence[RunFiles], folder: Path = RUNS) -> list[str]:
-    """Return for each run why its judge is untrusted; empty if it is not, or nobody knows."""
-    known = {record.run_id: record.judge_health or {} for record in read_runs(folder)}
-    bad: dict[str, Any] = {id_: health for id_, health in known.items() if health.get("verdict") == UNTRUSTED}
-    return [_reason(run, bad) if bad else "" for run in runs]
+    """Return for each run why its judge is untrusted; an empty string if it is trusted or unknown."""
+    known: dict[str, Health] = {}
+    for record in read_runs(folder):
+        known[record.run_id] = record.judge_health or {}
+    untrusted: dict[str, Health] = {}
+    for run_id, health in known.items():
+        if health.get("verdict") == UNTRUSTED:
+            untrusted[run_id] = health
+    return [_reason(run, untrusted) for run in runs]
 
 
-def _reason(run: RunFiles, bad: dict[str, Any]) -> str:
+def _reason(run: RunFiles, untrusted: Mapping[str, Health]) -> str:
+    """Return why the judge of a run is untrusted, or an empty string."""
+    if not untrusted:
+        return ""
     for path in files_of(run):
-        for id_ in _run_ids(path, bad):
-            return "; ".join(map(str, bad[id_].get("reasons", ()))) or "no reason is known"
+        run_id = next(_run_ids(path, untrusted), None)
+        if run_id is not None:
+            reasons = untrusted[run_id].get("reasons", ())
+            return "; ".join(map(str, reasons)) or "no reason is known"
     return ""
 
 
-def _run_ids(path: Path, wanted: dict[str, Any]) -> Iterator[str]:
-    """Yield those of the wanted runs that results of a file are of."""
-    ids = b"|".join(re.escape(id_.encode()) for id_ in wanted)
-    pattern = re.compile(rb'"?run_id"?:\s*["\']?(' + ids + rb")\b")
+def _run_ids(path: Path, wanted: Mapping[str, Health]) -> Iterator[str]:
+    """Yield the wanted run ids that occur in a results file."""
     if not path.is_file():
         return
+    ids = b"|".join(re.escape(run_id.encode()) for run_id in wanted)
+    pattern = re.compile(rb'"?run_id"?:\s*["\']?(' + ids + rb")\b")
     with path.open("rb") as file:
         before = b""
         while chunk := file.read(CHUNK):
-            for found in pattern.finditer(before + chunk):
-                yield found[1].decode()
+            for match in pattern.finditer(before + chunk):
+                yield match[1].decode()
             before = chunk[-LONGEST:]
 
 
-def distrust(found: Statistics) -> Statistics:
-    """Return figures that decide nothing, as a judge is untrusted; the figures themselves stay."""
-    return msgspec.structs.replace(found, interval=None, verdict="cannot tell", notes=(*found.notes, NOTE))
+def distrust(statistics: Statistics) -> Statistics:
+    """Return the same figures without a decision, because a judge is untrusted."""
+    return msgspec.structs.replace(
+        statistics,
+        interval=None,
+        verdict="cannot tell",
+        notes=(*statistics.notes, NOTE),
+    )

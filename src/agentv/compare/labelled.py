@@ -1,27 +1,32 @@
-"""Two runs, and labels of their answers -> by how much their pass rates differ, as people say.
+"""Estimate the difference between the pass rates of two runs from human labels of their answers.
 
-Answers are paired by the id of the case and the trial. A text deserves one label wherever it stands, so a case that has
-the same answer in both runs does not differ, whatever people say of it. It needs no labels, and its labels count for
-nothing: a label of one run's answer is then one of the other's too, so that such cases would have labels of both far
-more often than those that differ, and the labelled ones would be no random sample of all.
+Answers are paired by the id of the case and the trial. Equal texts deserve equal labels, so a case with the same answer
+in both runs does not differ, whatever its labels are. It needs no labels, and its labels are ignored: each of them
+belongs to the answers of both runs, so such cases have labels of both runs far more often than cases that differ, and
+the labelled cases would not be a random sample.
 
-What is held of a run is about a hundred bytes an answer, besides the labels.
+A run takes about a hundred bytes of memory per answer, in addition to the labels.
 """
 
 import operator
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import compress
+from itertools import chain, compress
 from typing import Any, Literal
 
 from agentv.compare.records import LabelDifference, LabelFigure
 from agentv.notices import warn
 from agentv.records import Problem
 from agentv.results.groups import group_name
-from agentv.results.labels.file import answer_digest
-from agentv.results.labels.match import AnswerView, LabelBook, LabelledAnswer, last_of_each
+from agentv.results.labels.file import Label, answer_digest
+from agentv.results.labels.match import (
+    AnswerView,
+    LabelBook,
+    LabelledAnswer,
+    last_of_each,
+)
 from agentv.results.labels.pairs import has_random, is_earlier, majority
 from agentv.results.merging.merge import read_views
 from agentv.results.run_files import RunFiles, files_of
@@ -30,35 +35,49 @@ from agentv.stats.correction import PairedCases, labelled_difference, powered_di
 from agentv.system.compact_sets import HashIndex
 
 _REPEATED = 2
-"""Stands for the verdict where several results have one id and trial: of several targets, or datasets."""
+"""Replaces the verdict if several results have the same id and trial, for several targets or datasets."""
 Unfit = Literal["disputed", "chosen", "carried over"]
 """Why the labels of an answer are not used."""
+UNFIT_NOTES: Mapping[Unfit, str] = {
+    "disputed": "as many people pass an answer as fail it",
+    "chosen": "an answer was not drawn at random",
+    "carried over": "an answer was labelled before its run, while other labels of that time are stale",
+}
 
 
 class _GroupedView(AnswerView, frozen=True, gc=False):
-    """An answer with the metadata by which it may belong to others."""
+    """An answer with the metadata that may name its cluster."""
 
     metadata: dict[str, Any] | None = None
 
 
 class RunAnswers:
-    """The answers of a run that were judged, each with its verdict, and with what people say of it."""
+    """The judged answers of a run, with their verdicts and labels."""
 
     def __init__(self, book: LabelBook):
         self.book = book
-        self.keys, self.digests, self.clusters, self.verdicts = array("q"), array("Q"), array("q"), bytearray()
-        """Of each answer: hashes of its case, its text and what it belongs to (0: nothing); 1 if it passed."""
+        self.keys = array("q")
+        """Hash of the case and trial of each answer."""
+        self.digests = array("Q")
+        """Digest of the text of each answer."""
+        self.clusters = array("q")
+        """Hash of the cluster of each answer, or 0."""
+        self.verdicts = bytearray()
+        """1 for each answer that passed, 0 if it failed, or `_REPEATED`."""
         self.labelled: dict[int, LabelledAnswer] = {}
-        self.is_seen, self.is_used = bytearray(len(book)), bytearray(len(book))
-        """Of each label, whether its case is there, and whether its answer is."""
+        """The answers that have labels, by their place."""
+        self.is_seen = bytearray(len(book))
+        """1 for each label whose case is in the run."""
+        self.is_used = bytearray(len(book))
+        """1 for each label whose answer is in the run."""
         self._places = HashIndex()
 
     def find(self, key: int) -> int:
-        """Return the place of the answer to a case, -1 if there is none."""
+        """Return the place of the answer to a case, or -1."""
         return self._places.get(key)
 
     def add(self, view: AnswerView, cluster: Hashable) -> None:
-        """Add a result; one without an answer, or without a verdict on it, is passed over."""
+        """Add a result, unless it has no answer or no verdict."""
         numbers = self.book.at(view)
         for number in numbers:
             self.is_seen[number] = 1
@@ -68,58 +87,92 @@ class RunAnswers:
         numbers = self.book.of(numbers, digest)
         for number in numbers:
             self.is_used[number] = 1
-        passed, key = view.judgement(None), hash((view.eval_id, view.trial or 1))
+        passed = view.judgement(None)
         if passed is None:
             return
-        if (place := self.find(key)) >= 0:
-            self.verdicts[place] = _REPEATED
+        key = hash((view.eval_id, view.trial or 1))
+        repeated = self.find(key)
+        if repeated >= 0:
+            self.verdicts[repeated] = _REPEATED
             return
         place = len(self.keys)
         self._places.add(key, place)
         self.keys.append(key)
         self.digests.append(int(digest, 16))
-        self.clusters.append(0 if cluster is None else hash(cluster) or 1)
+        self.clusters.append(_cluster_hash(cluster))
         self.verdicts.append(passed)
-        labels = last_of_each(label for label in map(self.book.labels.__getitem__, numbers) if label.evaluator is None)
+        labels = self._case_labels(numbers)
         if labels:
-            self.labelled[place] = LabelledAnswer(labels, passed, view.cluster, view.timestamp, view.judge)
+            self.labelled[place] = LabelledAnswer(
+                labels=labels,
+                passed=passed,
+                cluster=view.cluster,
+                timestamp=view.timestamp,
+                judge=view.judge,
+            )
+
+    def _case_labels(self, numbers: Iterable[int]) -> tuple[Label, ...]:
+        """Return the labels that are about the case and not about one evaluator."""
+        labels = []
+        for number in numbers:
+            label = self.book.labels[number]
+            if label.evaluator is None:
+                labels.append(label)
+        return last_of_each(labels)
+
+
+def _cluster_hash(cluster: Hashable) -> int:
+    """Return a hash that is never 0, or 0 without a cluster."""
+    if cluster is None:
+        return 0
+    return hash(cluster) or 1
 
 
 def label_differences(
-    runs: Sequence[RunFiles], book: LabelBook, cluster: str | None
+    runs: Sequence[RunFiles],
+    book: LabelBook,
+    cluster: str | None,
 ) -> Iterator[LabelDifference | None]:
-    """Yield for each of the other runs how it differs from the first by labels; None if no label is of their cases.
+    """Yield the difference by labels between each of the other runs and the first; None if no label is of their cases.
 
-    `cluster` names what cases belong together by, besides trials and conversations.
+    `cluster` names the field or metadata key that cases are clustered by; the default is trials and conversations.
     """
-    files = [path for run in runs for path in files_of(run)]
-    if pipe := next((path for path in files if not path.is_file()), None):
-        message = "labels are left out: it is no regular file, and can be read only once"
-        warn(Problem(message=message, severity="warning", file=pipe))
-        return
+    for path in chain.from_iterable(map(files_of, runs)):
+        if not path.is_file():
+            message = "labels are left out: it is no regular file, and can be read only once"
+            warn(Problem(message=message, severity="warning", file=path))
+            return
     first = _read_answers(runs[0], book, cluster)
     for run in runs[1:]:
-        yield _compare(first, _read_answers(run, book, cluster))
+        second = _read_answers(run, book, cluster)
+        yield _compare(first, second)
 
 
 def _read_answers(run: RunFiles, book: LabelBook, cluster: str | None) -> RunAnswers:
-    found = RunAnswers(book)
-    for view in read_views(run, AnswerView if cluster is None else _GroupedView, _ignore):
-        group = None if cluster is None else group_name(view, cluster)
-        found.add(view, view.cluster if group is None else group)
-    return found
+    """Return the judged answers of a run."""
+    answers = RunAnswers(book)
+    view_type = AnswerView if cluster is None else _GroupedView
+    for view in read_views(run, view_type, _ignore):
+        group: Hashable = None
+        if cluster is not None:
+            group = group_name(view, cluster)
+        if group is None:
+            group = view.cluster
+        answers.add(view, group)
+    return answers
 
 
 class _Groups:
-    """Differences of cases, summed up over those that belong together; of those that stand alone, counted."""
+    """Differences of cases: summed up over each cluster, and counted for cases without a cluster."""
 
     def __init__(self) -> None:
-        self._alone: Counter[tuple[int, ...]] = Counter()
+        self._alone: Counter[PairedCases] = Counter()
         self._index = HashIndex()
         self._sums = [array("q") for _ in PairedCases._fields]
+        """A column per field of `PairedCases`, with an entry per cluster."""
 
-    def add(self, cluster: Hashable, case: tuple[int, ...]) -> None:
-        """Add a case, given by the fields of `PairedCases`; one whose cluster is None stands alone."""
+    def add(self, cluster: Hashable, case: PairedCases) -> None:
+        """Add a case; its cluster may be None."""
         if cluster is None:
             self._alone[case] += 1
             return
@@ -130,25 +183,40 @@ class _Groups:
             for column in self._sums:
                 column.append(0)
         for column, number in zip(self._sums, case, strict=True):
-            column[place] += number
+            column[place] += int(number)
 
     def counts(self) -> Mapping[PairedCases, int]:
-        found = Counter(map(PairedCases, *self._sums))
-        found.update({PairedCases(*case): times for case, times in self._alone.items()})
-        return found
+        """Return the number of clusters and cases by their differences."""
+        counts = Counter(map(PairedCases, *self._sums))
+        counts.update(self._alone)
+        return counts
+
+
+_SAME_ANSWER = PairedCases(
+    cases=1,
+    changed=0,
+    labelled=0,
+    label=0,
+    judge=0,
+    rest=0,
+)
 
 
 @dataclass(slots=True)
 class _Tally:
     """The cases that were judged in both runs: how their answers, verdicts and labels differ."""
 
+    is_depleted: bool
+    """Whether some of the random labels are stale, see `_deserved`."""
     groups: _Groups = field(default_factory=_Groups)
     all: int = 0
     same: int = 0
     cases: int = 0
     used: int = 0
-    answers: list[int] = field(default_factory=lambda: [0, 0])
-    """Of each run, how many answers have labels, where the two answers to a case differ."""
+    first_answers: int = 0
+    """Labelled answers of the first run, to cases whose answers differ."""
+    second_answers: int = 0
+    """Labelled answers of the second run, to cases whose answers differ."""
     unfit: Counter[Unfit] = field(default_factory=Counter)
     """Cases with labels of both runs that cannot be used."""
     repeated: int = 0
@@ -157,115 +225,159 @@ class _Tally:
         """Count a case that has the same answer in both runs."""
         self.all += 1
         self.same += 1
-        self.groups.add(cluster, (1, 0, 0, 0, 0, 0))
+        self.groups.add(cluster, _SAME_ANSWER)
 
-    def add(self, cluster: Hashable, judged: int, sides: Sequence[LabelledAnswer | None], is_depleted: bool) -> None:
-        """Count a case whose answers differ; `judged` is by how much the verdicts do."""
+    def add(
+        self,
+        cluster: Hashable,
+        judge: int,
+        first: LabelledAnswer | None,
+        second: LabelledAnswer | None,
+    ) -> None:
+        """Count a case whose answers differ; `judge` is the difference between the verdicts."""
         self.all += 1
-        for side, answer in enumerate(sides):
-            self.answers[side] += answer is not None
-        labelled = [answer for answer in sides if answer is not None]
-        said = [_deserved(answer, is_depleted) for answer in labelled]
-        fit = [each for each in said if isinstance(each, bool)]
-        if len(fit) == 2:
-            self.cases += 1
-            self.used += sum(len(answer.labels) for answer in labelled)
-            self.groups.add(cluster, (1, 1, 1, fit[1] - fit[0], judged, 0))
-            return
-        if len(said) == 2:
-            self.unfit[next(each for each in said if not isinstance(each, bool))] += 1
-        self.groups.add(cluster, (1, 1, 0, 0, 0, judged))
+        if first is not None:
+            self.first_answers += 1
+        if second is not None:
+            self.second_answers += 1
+        label = None
+        if first is not None and second is not None:
+            label = self._label_difference(first, second)
+        is_labelled = label is not None
+        case = PairedCases(
+            cases=1,
+            changed=1,
+            labelled=int(is_labelled),
+            label=label or 0,
+            judge=judge if is_labelled else 0,
+            rest=0 if is_labelled else judge,
+        )
+        self.groups.add(cluster, case)
+
+    def _label_difference(self, first: LabelledAnswer, second: LabelledAnswer) -> int | None:
+        """Return the difference between the labels of two answers, or None if they cannot be used."""
+        before = _deserved(first, self.is_depleted)
+        after = _deserved(second, self.is_depleted)
+        if not isinstance(before, bool):
+            self.unfit[before] += 1
+            return None
+        if not isinstance(after, bool):
+            self.unfit[after] += 1
+            return None
+        self.cases += 1
+        self.used += len(first.labels) + len(second.labels)
+        return after - before
 
     @property
     def notes(self) -> Iterator[str]:
-        texts: dict[Unfit, str] = {
-            "disputed": "as many people pass an answer as fail it",
-            "chosen": "an answer was not drawn at random",
-            "carried over": "an answer was labelled before its run, while other labels of that time are stale",
-        }
-        for why, count in self.unfit.items():
-            cases = (
-                "1 case with labels of both runs is" if count == 1 else f"{count} cases with labels of both runs are"
-            )
-            yield f"{cases} not used: {texts[why]}"
+        """Yield which cases are not used, and why."""
+        for reason, count in self.unfit.items():
+            cases = "1 case with labels of both runs is"
+            if count > 1:
+                cases = f"{count} cases with labels of both runs are"
+            yield f"{cases} not used: {UNFIT_NOTES[reason]}"
         if self.repeated:
             cases = "1 case is" if self.repeated == 1 else f"{self.repeated} cases are"
             yield f"{cases} left out: several results of a run have the same id and trial"
 
 
 def _compare(first: RunAnswers, second: RunAnswers) -> LabelDifference | None:
-    """Return how the second run differs from the first; None if no label is of a case of theirs."""
-    seen, used = map(operator.or_, first.is_seen, second.is_seen), map(operator.or_, first.is_used, second.is_used)
-    labels = first.book.labels
-    is_seen, is_used = bytes(seen), bytes(used)
+    """Return how the second run differs from the first by labels; None if no label is of a case of theirs."""
+    is_seen = bytes(map(operator.or_, first.is_seen, second.is_seen))
+    is_used = bytes(map(operator.or_, first.is_used, second.is_used))
     if not any(is_seen):
         return None
-    stale = list(compress(labels, (seen > used for seen, used in zip(is_seen, is_used, strict=True))))
-    found = _tally(first, second, has_random(label for label in stale if label.evaluator is None))
-    note, groups = _why_no_figure(found), found.groups.counts()
-    difference, corrected = (
-        Figure(note=note) if note else method(groups) for method in (labelled_difference, powered_difference)
-    )
+    is_stale = map(operator.gt, is_seen, is_used)
+    stale = list(compress(first.book.labels, is_stale))
+    case_labels = [label for label in stale if label.evaluator is None]
+    tally = _tally(first, second, has_random(case_labels))
+    note = _why_no_figure(tally)
+    if note:
+        difference = Figure(note=note)
+        corrected = Figure(note=note)
+    else:
+        groups = tally.groups.counts()
+        difference = labelled_difference(groups)
+        corrected = powered_difference(groups)
     return LabelDifference(
-        used=found.used,
+        used=tally.used,
         stale=len(stale),
-        cases=found.cases,
-        same_answers=found.same,
-        of=found.all,
+        cases=tally.cases,
+        same_answers=tally.same,
+        of=tally.all,
         difference=_figure(difference),
         corrected=_figure(corrected),
-        notes=tuple(found.notes),
+        notes=tuple(tally.notes),
     )
 
 
 def _tally(first: RunAnswers, second: RunAnswers, is_depleted: bool) -> _Tally:
-    found = _Tally()
+    """Pair the answers of two runs, and count how they differ."""
+    tally = _Tally(is_depleted)
     for place, key in enumerate(first.keys):
         other = second.find(key)
         if other < 0:
             continue
-        verdicts = first.verdicts[place], second.verdicts[other]
-        if _REPEATED in verdicts:
-            found.repeated += 1
+        before = first.verdicts[place]
+        after = second.verdicts[other]
+        if _REPEATED in (before, after):
+            tally.repeated += 1
             continue
         cluster = first.clusters[place] or second.clusters[other] or None
         if first.digests[place] == second.digests[other]:
-            found.add_same(cluster)
+            tally.add_same(cluster)
         else:
-            sides = first.labelled.get(place), second.labelled.get(other)
-            found.add(cluster, verdicts[1] - verdicts[0], sides, is_depleted)
-    return found
+            first_answer = first.labelled.get(place)
+            second_answer = second.labelled.get(other)
+            tally.add(cluster, after - before, first_answer, second_answer)
+    return tally
 
 
 def _deserved(answer: LabelledAnswer, is_depleted: bool) -> bool | Unfit:
-    """Return whether an answer passes by its labels, or why they cannot be used.
+    """Return whether an answer passes by its labels, or why these cannot be used.
 
-    `is_depleted` says that labels of the two runs' cases are stale; what is left of a random sample is none.
+    `is_depleted` says that some random labels of the two runs' cases are stale: the remaining labels of that time are
+    not a random sample of the answers any more.
     """
     deserved = majority(answer.labels)
     if deserved is None:
         return "disputed"
     if not has_random(answer.labels):
         return "chosen"
-    return "carried over" if is_depleted and is_earlier(answer.labels, answer.timestamp) else deserved
+    if is_depleted and is_earlier(answer.labels, answer.timestamp):
+        return "carried over"
+    return deserved
 
 
-def _why_no_figure(found: _Tally) -> str:
-    """Return why labels tell no difference of the two runs; empty if they do."""
-    a, b = found.answers
-    if found.cases:
+def _why_no_figure(tally: _Tally) -> str:
+    """Return why the labels do not show a difference between the runs, or an empty string if they do."""
+    a = tally.first_answers
+    b = tally.second_answers
+    if tally.cases:
         return ""
-    if not found.all:
+    if not tally.all:
         return "no case was judged in both runs"
-    if found.same == found.all:
+    if tally.same == tally.all:
         return "the answers of both runs are the same"
     if not a and not b:
         return "no label is of an answer that differs between the runs"
     if not a or not b:
-        name, other, count = ("A", "B", a) if a else ("B", "A", b)
-        answers = f"1 answer of {name} has" if count == 1 else f"{count} answers of {name} have"
-        return f"{answers} labels and none of {other}: label answers of both runs to the same cases"
+        return _why_one_sided(a, b)
     return f"no case has labels of both runs that can be used (A {a}, B {b}): label both answers to the same cases"
+
+
+def _why_one_sided(a: int, b: int) -> str:
+    """Return the message for labels of only one of the runs; `a` and `b` are the numbers of labelled answers."""
+    name = "A"
+    other = "B"
+    if not a:
+        name = "B"
+        other = "A"
+    count = a or b
+    answers = f"1 answer of {name} has"
+    if count > 1:
+        answers = f"{count} answers of {name} have"
+    return f"{answers} labels and none of {other}: label answers of both runs to the same cases"
 
 
 def _figure(figure: Figure) -> LabelFigure:
@@ -273,4 +385,4 @@ def _figure(figure: Figure) -> LabelFigure:
 
 
 def _ignore(_torn: Problem) -> None:
-    """Say nothing: the run was read before, and all there is to say of it was said then."""
+    """Ignore a truncated line: it was reported when the run was read for the comparison."""

@@ -1,10 +1,10 @@
-"""Results files -> their columns, or everything that is wrong with them."""
+"""Read results files into columns, or report all their problems."""
 
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentv.compare.blocks import make_block
+from agentv.compare.blocks import Block, make_block
 from agentv.compare.columns import Index, RunColumns
 from agentv.compare.records import CompareOptions
 from agentv.errors import ResultsError
@@ -16,22 +16,23 @@ from agentv.results.views import PartsView, ResultView
 
 NO_RESULTS = "name a file that 'agentv eval' has written"
 _SEPARATOR = "\x1f"
-"""Stands between a group and an id where the cases of each group are kept apart."""
+"""Separates the group from the id in the keys of a grouped index."""
 
 
 class Runs(NamedTuple):
-    """The results of several files, with one numbering of their cases."""
+    """The results of several runs, with one numbering of their cases."""
 
     columns: Sequence[RunColumns]
     ids: Sequence[str]
     """The id of each case."""
     groups: Sequence[str]
-    """The dataset or the target of each case, where those with the same id are kept apart."""
+    """The dataset or the target of each case in `RunColumns.grouped`."""
 
 
 def read_runs(files: Sequence[RunFiles], options: CompareOptions) -> Runs:
-    """Return the results of all the runs; raise `ResultsError` with all the problems of all of them."""
-    index, grouped = Index(), Index()
+    """Return the results of all runs. Raise `ResultsError` with the problems of all of them."""
+    index = Index()
+    grouped = Index()
     runs: list[RunColumns] = []
     problems: list[Problem] = []
     for run_files in files:
@@ -42,8 +43,9 @@ def read_runs(files: Sequence[RunFiles], options: CompareOptions) -> Runs:
     problems += _check_clusters(runs, options.cluster)
     if problems:
         raise ResultsError(problems)
-    ids, groups = list(index), [sys.intern(name.partition(_SEPARATOR)[0]) for name in grouped]
-    index.clear()  # most of what is held
+    ids = list(index)
+    groups = [sys.intern(name.partition(_SEPARATOR)[0]) for name in grouped]
+    index.clear()  # it holds most of the memory
     for run in runs:
         run.grow(len(ids))
         if run.grouped is not None:
@@ -51,43 +53,69 @@ def read_runs(files: Sequence[RunFiles], options: CompareOptions) -> Runs:
     return Runs(runs, ids, groups)
 
 
-def _read_run(files: RunFiles, options: CompareOptions, index: Index, grouped: Index) -> RunColumns:
-    """Return the results of a run; raise `ResultsError` with everything that is wrong with it.
+def _read_run(
+    files: RunFiles,
+    options: CompareOptions,
+    index: Index,
+    grouped: Index,
+) -> RunColumns:
+    """Return the results of a run. Raise `ResultsError` with all its problems.
 
-    `grouped` is the index of cases that are kept apart by dataset or target.
+    `grouped` is the index of cases by dataset or target in addition to their id.
     """
     path = name_of(files)
     run = RunColumns(path, index)
-    run.grouped = RunColumns(path, grouped) if options.by in ("dataset", "target") else None
+    if options.by in ("dataset", "target"):
+        run.grouped = RunColumns(path, grouped)
+    view = ResultView
+    if options.by == "evaluator" or options.label is not None or options.cluster is not None:
+        view = PartsView
     problems: list[Problem] = []
-    needs_parts = options.by == "evaluator" or options.label is not None or options.cluster is not None
-    view = PartsView if needs_parts else ResultView
     try:
         with open_results(files_of(files)) as file:
-            for rows in filter(None, read_blocks(file, path, problems, view)):
-                block = make_block(rows, options)
-                run.add_block(block)
-                if run.grouped is not None and block.groups is not None:
-                    named = zip(block.groups, block.ids, strict=True)
-                    run.grouped.add_block(block._replace(ids=[f"{name}{_SEPARATOR}{id_}" for name, id_ in named]))
+            for rows in read_blocks(file, path, problems, view):
+                if rows:
+                    block = make_block(rows, options)
+                    _add_block(run, block)
     except OSError as error:
         problems.append(Problem.of(unreadable(error, path)))
     if options.skip_torn:
         problems = [problem for problem in problems if problem.hint != TORN_HINT]
     if not problems and not run.results:
-        problems.append(Problem(message="there are no results in this file", file=path, hint=NO_RESULTS))
+        problem = Problem(
+            message="there are no results in this file",
+            file=path,
+            hint=NO_RESULTS,
+        )
+        problems.append(problem)
     if problems:
         raise ResultsError(problems)
-    for each in (run, run.grouped):
-        if each is not None:
-            each.merge_repeats()
+    run.merge_repeats()
+    if run.grouped is not None:
+        run.grouped.merge_repeats()
     return run
 
 
+def _add_block(run: RunColumns, block: Block) -> None:
+    """Add the results of a block to a run, and to its grouped columns if it has any."""
+    run.add_block(block)
+    if run.grouped is None or block.groups is None:
+        return
+    keys = []
+    for group, eval_id in zip(block.groups, block.ids, strict=True):
+        keys.append(f"{group}{_SEPARATOR}{eval_id}")
+    run.grouped.add_block(block._replace(ids=keys))
+
+
 def _check_clusters(runs: Sequence[RunColumns], cluster: str | None) -> list[Problem]:
-    """Return a problem if no result has what cases are to be clustered by."""
-    if cluster is None or not runs or any(run.clusters is not None for run in runs):
+    """Return a problem if no result has the field or key that cases are clustered by."""
+    if cluster is None or not runs:
         return []
-    message = f"no result in {' or '.join(dict.fromkeys(str(run.path) for run in runs))} has {cluster!r}"
-    hint = "--cluster is a key of the results' metadata, or one of conversation_id, dataset, target"
-    return [Problem(message=message, hint=hint)]
+    if any(run.clusters is not None for run in runs):
+        return []
+    paths = dict.fromkeys(str(run.path) for run in runs)
+    problem = Problem(
+        message=f"no result in {' or '.join(paths)} has {cluster!r}",
+        hint="--cluster is a key of the results' metadata, or one of conversation_id, dataset, target",
+    )
+    return [problem]

@@ -1,4 +1,4 @@
-"""What a comparison is asked and what it answers. The names of the answers are those of the JSON."""
+"""Options and results of a comparison. The fields of the results are named as in the JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -8,34 +8,36 @@ import msgspec
 from agentv.stats.inference import CONFIDENCE
 
 BY = ("evaluator", "dataset", "target", "conversation_id")
-"""What figures can be given for, besides the keys of the metadata."""
+"""What results can be grouped by, in addition to metadata keys."""
 Verdict = Literal["better", "worse", "not worse", "cannot tell"]
 Outcome = Literal["win", "loss", "tie"]
 MARGIN = 0.02
 
 
 class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to compare."""
+    """Options of a comparison."""
 
     threshold: float = 0.1
-    """The least difference that counts as a win or a loss."""
+    """Minimum score difference that counts as a win or a loss."""
     margin: float = MARGIN
-    """The most by which a run may be worse and still be called not worse."""
+    """Non-inferiority margin."""
     by: str | None = None
-    """For what the figures are given once more, for each of its values: one of `BY`, or a key of the metadata."""
+    """Report the figures for each value of this: one of `BY`, or a metadata key."""
     cluster: str | None = None
-    """By what cases belong together: a field, or a key of the metadata; the conversation if it is None."""
+    """Field or metadata key that cases are clustered by; None for the conversation."""
     skip_torn: bool = False
-    """Whether a result that a kill has cut off is left out; otherwise it is an error."""
+    """Whether to skip a last line that was truncated by a kill, instead of raising an error."""
 
     @property
     def label(self) -> str | None:
-        """The key of the results by whose values the figures are grouped, if they are by such a key."""
-        return None if self.by in (None, "evaluator", "dataset", "target") else self.by
+        """The field or metadata key that results are grouped by, if they are not grouped by a column."""
+        if self.by in (None, "evaluator", "dataset", "target"):
+            return None
+        return self.by
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields by attribute or, as in the JSON, by name."""
+    """Base of records whose fields can also be accessed by name, as in the JSON."""
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -64,7 +66,7 @@ class Counts(Fields, frozen=True, kw_only=True):
 
 
 class Totals(Fields, frozen=True, kw_only=True):
-    """What the pairs come to."""
+    """Summary of all pairs."""
 
     total: int
     matched: int
@@ -73,7 +75,7 @@ class Totals(Fields, frozen=True, kw_only=True):
     ties: int
     meanDelta: float
     repeats: Counts
-    """Results besides the first of an id; an id counts with the mean of all that it has."""
+    """Results in addition to the first of each id. An id with several results counts with their mean."""
 
 
 class Delta(Fields, frozen=True, kw_only=True):
@@ -88,13 +90,13 @@ class Delta(Fields, frozen=True, kw_only=True):
     confidence: float = CONFIDENCE
     clusters: int | None = None
     design_effect: float | None = None
-    """By how much clusters widen the variance."""
+    """Factor by which clusters increase the variance."""
     bootstrap: tuple[float, float] | None = None
-    """The interval once more, by resampling: for small samples."""
+    """Bootstrap interval, for small samples."""
 
 
 class Test(Fields, frozen=True, kw_only=True, omit_defaults=True):
-    """A test, and how probable so large a difference is if there is none."""
+    """A significance test and its p-value."""
 
     name: str
     p_value: float
@@ -104,7 +106,7 @@ class Test(Fields, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Passes(Fields, frozen=True, kw_only=True):
-    """How many pass, how many changed sides, and the interval of the difference of the rates (Agresti and Min)."""
+    """Passes, changed verdicts, and the interval of the difference between the pass rates (Agresti and Min)."""
 
     passed1: int
     passed2: int
@@ -115,7 +117,7 @@ class Passes(Fields, frozen=True, kw_only=True):
 
 
 class Bounds(Fields, frozen=True, kw_only=True):
-    """Where the mean difference would be, had all that was not scored gone either way; in how many pairs that is."""
+    """Range of the mean difference over all possible scores of the unscored results, and the number of such pairs."""
 
     unscored: int
     lower: float
@@ -123,7 +125,7 @@ class Bounds(Fields, frozen=True, kw_only=True):
 
 
 class Statistics(Fields, frozen=True, kw_only=True):
-    """What the pairs that have a score on both sides allow to say."""
+    """Statistics of the pairs that have a score on both sides."""
 
     pairs: int
     mean1: float | None = None
@@ -132,17 +134,17 @@ class Statistics(Fields, frozen=True, kw_only=True):
     tests: tuple[Test, ...] = ()
     passes: Passes | None = None
     mde: float | None = None
-    """The smallest difference that this design could have detected, in 80% of such experiments."""
+    """Minimum detectable effect, with 80% power."""
     bounds: Bounds | None = None
     interval: tuple[float, float] | None = None
-    """What the verdict rests on: the confidence interval, widened by what pairs without a score could have been."""
+    """The interval that decides the verdict: the confidence interval, widened for pairs without a score."""
     margin: float
     verdict: Verdict
     notes: tuple[str, ...] = ()
 
 
 class Part(Fields, frozen=True, kw_only=True):
-    """The figures of one evaluator, or of one group of cases; `p_adjusted` is Holm's, over all of them."""
+    """The figures of one evaluator or one group of cases. `p_adjusted` is corrected for all groups (Holm)."""
 
     name: str
     p_adjusted: float | None
@@ -150,7 +152,7 @@ class Part(Fields, frozen=True, kw_only=True):
 
 
 class Changed(Fields, frozen=True, kw_only=True):
-    """What is not the same on both sides, in pairs; only the target is meant to differ."""
+    """Number of pairs with each difference in what produced their results. Only the target should differ."""
 
     cases: int = 0
     evaluators: int = 0
@@ -158,20 +160,20 @@ class Changed(Fields, frozen=True, kw_only=True):
     prompts: int = 0
     agentv: int = 0
     scoring: int = 0
-    """Pairs that two versions of agentv have scored in different ways."""
+    """Pairs that were scored by agentv versions with different scoring rules."""
     batch: int = 0
-    """Pairs of which one answer came through a vendor's batch API, and the other did not."""
+    """Pairs with only one answer that came through a vendor's batch API."""
     target: int = 0
     targets: tuple[str, ...] = ()
-    """The names of targets that are another version in the second file."""
+    """The names of targets whose version is different in the second file."""
     mixed: int = 0
-    """Pairs of which a case has results of different texts or evaluators in one file."""
+    """Pairs with a case whose results in one file have different inputs or evaluators."""
     unknown: int = 0
-    """Pairs of which a result has no fingerprints."""
+    """Pairs with a result that has no digests."""
 
 
 class Grading(Fields, frozen=True, kw_only=True):
-    """How far two gradings of the same answers agree: in how many pairs, and Cohen's kappa with its 95% interval."""
+    """Agreement of two gradings of the same answers: counts of pairs, and Cohen's kappa with its 95% interval."""
 
     agreed: int
     flipped: int
@@ -181,7 +183,7 @@ class Grading(Fields, frozen=True, kw_only=True):
 
 
 class LabelFigure(Fields, frozen=True, kw_only=True):
-    """A difference of pass rates with its 95% interval; `note` says in words why there is none."""
+    """A difference between pass rates with its 95% interval. `note` explains why it is missing."""
 
     value: float | None = None
     ci_lower: float | None = None
@@ -191,35 +193,35 @@ class LabelFigure(Fields, frozen=True, kw_only=True):
 
 
 class LabelDifference(Fields, frozen=True, kw_only=True):
-    """By how much the pass rates of two runs differ, as people say who labelled answers of both."""
+    """The difference between the pass rates of two runs, by human labels of their answers."""
 
     used: int
-    """Labels that the figures are made of."""
+    """Labels that are used for the figures."""
     stale: int
-    """Labels of other answers to the cases than those of the two runs."""
+    """Labels of answers to these cases that are not in the two runs."""
     cases: int
-    """Cases with labels of both answers that the figures are made of."""
+    """Cases with labels of both answers that are used for the figures."""
     same_answers: int
-    """Cases with the same answer in both runs: they do not differ, and need no labels."""
+    """Cases with the same answer in both runs. They do not differ and need no labels."""
     of: int
-    """All the cases that were judged in both runs."""
+    """All cases that were judged in both runs."""
     difference: LabelFigure
-    """By the labels alone."""
+    """Estimate from the labels alone."""
     corrected: LabelFigure
-    """By the labels, and by the verdicts on all cases as far as labels bear these out."""
+    """Estimate from the labels and the verdicts on all cases, which are weighted by their accuracy."""
     notes: tuple[str, ...] = ()
 
 
 class AnswerCosts(Fields, frozen=True, kw_only=True):
-    """What an answer took: the means of tokens and money, and two quantiles of the time; None is unknown."""
+    """Mean tokens and cost of an answer, and quantiles of its duration. Unknown figures are None."""
 
     input_tokens: float | None = None
     output_tokens: float | None = None
     reasoning_tokens: float | None = None
-    """Of the output tokens."""
+    """The part of the output tokens that was used for reasoning."""
     cost_usd: float | None = None
     cost_known: int = 0
-    """Of how many answers the cost is known."""
+    """Number of answers whose cost is known."""
     answers: int = 0
     duration_p50_ms: float | None = None
     duration_p95_ms: float | None = None
@@ -237,16 +239,16 @@ class Source(Fields, frozen=True, kw_only=True):
     judge_failures: int
     retried: int
     ambiguous: int
-    """Results with the id of a case in another dataset, or of another target; they count as repeats of it."""
+    """Results whose id also occurs in another dataset or for another target. They count as repeats."""
     dry_run: int
-    """Results of a dry run."""
+    """Number of results of a dry run."""
     cut_off: int
-    """Answers that were cut off at the token limit."""
+    """Number of answers that were cut off at the token limit."""
     per_answer: AnswerCosts
 
 
 class Comparison(Fields, frozen=True, kw_only=True):
-    """How one run compares with another."""
+    """The comparison of two runs."""
 
     matched: Sequence[Pair]
     unmatched: Counts
@@ -254,14 +256,14 @@ class Comparison(Fields, frozen=True, kw_only=True):
     statistics: Statistics
     changed: Changed
     unchanged: Statistics | None
-    """The same figures for the pairs of which neither the case nor the evaluators have changed, if any have."""
+    """The same statistics for the comparable pairs only; None if all are comparable."""
     grading: Grading | None = None
-    """How far the scores agree, if one file has the answers of the other, scored again."""
+    """The agreement of the scores, if one file contains the re-scored answers of the other."""
     labels: LabelDifference | msgspec.UnsetType = msgspec.UNSET
-    """How the runs differ by labels of people; not in the JSON if there are none."""
+    """The difference by human labels. Omitted from the JSON if there are none."""
     by: Mapping[str, tuple[Part, ...]]
     files: tuple[Source, Source]
     threshold: float
     warnings: tuple[str, ...] = ()
-    """Why the figures may not mean what they seem to."""
+    """Reasons why the figures may be misleading."""
     notes: tuple[str, ...] = ()

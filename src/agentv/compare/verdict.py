@@ -1,4 +1,4 @@
-"""Pairs of scores -> what they allow to say of the difference."""
+"""Compute the statistics of paired scores and the verdict on their difference."""
 
 import math
 from array import array
@@ -9,7 +9,7 @@ from agentv.compare.blocks import PASSED, UNSCORED
 from agentv.compare.pairs import PairedScores
 from agentv.compare.records import Bounds, Delta, Passes, Statistics, Test, Verdict
 from agentv.stats.decimals import mean
-from agentv.stats.distributions import SEED
+from agentv.stats.distributions import SEED, Interval
 from agentv.stats.inference import (
     BOOTSTRAP_BELOW,
     POWER_Z,
@@ -22,19 +22,37 @@ from agentv.stats.inference import (
     sign_flip,
 )
 
-MIN_PAIRS, MIN_FLIPS = 10, 6
+MIN_PAIRS = 10
+"""Minimum number of pairs for a verdict."""
+MIN_FLIPS = 6
+"""Minimum number of changed verdicts for McNemar's test to be significant at the 5% level."""
 
 
-def paired_statistics(paired: PairedScores, margin: float, clusters: Sequence[int] | None) -> Statistics:
-    """Return the figures of these pairs and the verdict; `clusters` tells which cases belong together."""
+def paired_statistics(
+    paired: PairedScores,
+    margin: float,
+    clusters: Sequence[int] | None,
+) -> Statistics:
+    """Return the figures of these pairs and the verdict; `clusters` holds the cluster of each case."""
     scored, bounds = _select_scored(paired)
     pairs = len(scored.numbers)
     if not pairs:
-        note = "no pair has a score on both sides"
-        return Statistics(pairs=0, bounds=bounds, margin=margin, verdict="cannot tell", notes=(note,))
-    delta, sample = _delta(scored, clusters)
+        return Statistics(
+            pairs=0,
+            bounds=bounds,
+            margin=margin,
+            verdict="cannot tell",
+            notes=("no pair has a score on both sides",),
+        )
+    sample = _make_sample(scored, clusters)
+    delta = _delta(scored, sample)
     passes = _passes(scored.flags)
-    interval = _interval(delta, pairs / len(paired.numbers), bounds) if pairs >= MIN_PAIRS else None
+    interval = None
+    if pairs >= MIN_PAIRS:
+        interval = _interval(delta, pairs / len(paired.numbers), bounds)
+    mde = None
+    if delta.se:
+        mde = POWER_Z * delta.se
     return Statistics(
         pairs=pairs,
         mean1=mean(scored.first.pick_scores(scored.numbers)),
@@ -42,7 +60,7 @@ def paired_statistics(paired: PairedScores, margin: float, clusters: Sequence[in
         delta=delta,
         tests=tuple(_tests(sample, passes)),
         passes=passes,
-        mde=POWER_Z * delta.se if delta.se else None,
+        mde=mde,
         bounds=bounds,
         interval=interval,
         margin=margin,
@@ -52,26 +70,42 @@ def paired_statistics(paired: PairedScores, margin: float, clusters: Sequence[in
 
 
 def _select_scored(paired: PairedScores) -> tuple[PairedScores, Bounds]:
-    """Return the pairs with a score on both sides, and where the mean could be with all that was not scored."""
-    first, second = paired.first, paired.second
+    """Return the pairs with a score on both sides, and the possible range of the mean difference of all pairs."""
+    first = paired.first
+    second = paired.second
     partial = first.partial.keys() | second.partial.keys()
     if not partial and not any((one | other) & UNSCORED for one, other in paired.flags):
-        middle = paired.mean if paired.deltas else 0.0
+        middle = 0.0
+        if paired.deltas:
+            middle = paired.mean
         return paired, Bounds(unscored=0, lower=middle, upper=middle)
-    flags = [(first.flags[number] | second.flags[number]) & UNSCORED for number in paired.numbers]
-    sure, low, high = [], 0.0, 0.0
-    for at, number in enumerate(paired.numbers):
-        if flags[at] or number in partial:
-            before, after = first.bounds(number), second.bounds(number)
-            low, high = low + after[0] - before[1], high + after[1] - before[0]
+    scored = []
+    known = []
+    low = 0.0
+    high = 0.0
+    for place, number in enumerate(paired.numbers):
+        is_scored = not (first.flags[number] | second.flags[number]) & UNSCORED
+        if is_scored:
+            scored.append(place)
+        if is_scored and number not in partial:
+            known.append(paired.deltas[place])
         else:
-            sure.append(paired.deltas[at])
-    known, cases = math.fsum(sure), len(paired.numbers)
-    bounds = Bounds(unscored=cases - len(sure), lower=(known + low) / cases, upper=(known + high) / cases)
-    return paired.select([at for at, flag in enumerate(flags) if not flag]), bounds
+            before_low, before_high = first.bounds(number)
+            after_low, after_high = second.bounds(number)
+            low = low + after_low - before_high
+            high = high + after_high - before_low
+    total = math.fsum(known)
+    cases = len(paired.numbers)
+    bounds = Bounds(
+        unscored=cases - len(known),
+        lower=(total + low) / cases,
+        upper=(total + high) / cases,
+    )
+    return paired.select(scored), bounds
 
 
 def _tests(sample: Sample, passes: Passes) -> Iterator[Test]:
+    """Yield the tests of the scores and of the pass rates."""
     flips = sign_flip(sample)
     yield Test(
         name="sign-flip permutation",
@@ -80,53 +114,88 @@ def _tests(sample: Sample, passes: Passes) -> Iterator[Test]:
         resamples=flips.resamples,
         seed=SEED if flips.resamples else None,
     )
-    yield Test(name="exact McNemar", p_value=mcnemar(passes.lost, passes.gained))
-
-
-def _passes(flags: Mapping[tuple[int, int], int]) -> Passes:
-    counts: Counter[tuple[int, int]] = Counter()
-    for (one, other), times in flags.items():
-        counts[one & PASSED, other & PASSED] += times
-    both, lost, gained = counts[PASSED, PASSED], counts[PASSED, 0], counts[0, PASSED]
-    low, high = pass_difference(lost, gained, counts.total())
-    return Passes(passed1=both + lost, passed2=both + gained, gained=gained, lost=lost, ci_lower=low, ci_upper=high)
-
-
-def _delta(scored: PairedScores, clusters: Sequence[int] | None) -> tuple[Delta, Sample]:
-    """Return the mean difference, and the draws that it rests on."""
-    plain = scored.sample
-    keys = array("q", map(clusters.__getitem__, scored.numbers)) if clusters is not None else None
-    sample = cluster_sums(scored.deltas, keys) if keys is not None and any(keys) else plain
-    found, draws = estimate_mean(sample), len(sample)
-    unclustered = estimate_mean(plain).error if sample is not plain else None
-    has_interval = found.low is not None and found.high is not None and found.error != 0
-    return (
-        Delta(
-            mean=scored.mean,
-            se=found.error,
-            ci_lower=max(-1.0, found.low or 0.0) if has_interval else None,
-            ci_upper=min(1.0, found.high or 0.0) if has_interval else None,
-            method="paired t" if sample is plain else "paired t, clustered",
-            df=found.df,
-            clusters=None if sample is plain else draws,
-            design_effect=(found.error / unclustered) ** 2 if unclustered and found.error is not None else None,
-            bootstrap=bootstrap_mean(sample) if 1 < draws < BOOTSTRAP_BELOW and found.error else None,
-        ),
-        sample,
+    yield Test(
+        name="exact McNemar",
+        p_value=mcnemar(passes.lost, passes.gained),
     )
 
 
-def _interval(delta: Delta, share: float, bounds: Bounds) -> tuple[float, float] | None:
-    """Return the confidence interval, widened by what was not scored; `share` is that of the pairs with a score."""
-    if delta.se == 0:  # no variation, hence no interval: all that is known is that every difference is this one
+def _passes(flags: Mapping[tuple[int, int], int]) -> Passes:
+    """Return the pass rates of both sides, from the number of pairs by their flags."""
+    counts: Counter[tuple[int, int]] = Counter()
+    for (one, other), times in flags.items():
+        counts[one & PASSED, other & PASSED] += times
+    both = counts[PASSED, PASSED]
+    lost = counts[PASSED, 0]
+    gained = counts[0, PASSED]
+    low, high = pass_difference(lost, gained, counts.total())
+    return Passes(
+        passed1=both + lost,
+        passed2=both + gained,
+        gained=gained,
+        lost=lost,
+        ci_lower=low,
+        ci_upper=high,
+    )
+
+
+def _make_sample(scored: PairedScores, clusters: Sequence[int] | None) -> Sample:
+    """Return the differences, summed by cluster if any of the cases has one."""
+    if clusters is None:
+        return scored.sample
+    keys = array("q", map(clusters.__getitem__, scored.numbers))
+    if not any(keys):
+        return scored.sample
+    return cluster_sums(scored.deltas, keys)
+
+
+def _delta(scored: PairedScores, sample: Sample) -> Delta:
+    """Return the mean difference with its confidence interval; `sample` holds the differences, perhaps clustered."""
+    estimate = estimate_mean(sample)
+    draws = len(sample)
+    method = "paired t"
+    clusters = None
+    design_effect = None
+    if sample is not scored.sample:
+        method = "paired t, clustered"
+        clusters = draws
+        unclustered = estimate_mean(scored.sample)
+        if unclustered.error and estimate.error is not None:
+            design_effect = (estimate.error / unclustered.error) ** 2
+    ci_lower = None
+    ci_upper = None
+    if estimate.low is not None and estimate.high is not None and estimate.error != 0:
+        ci_lower = max(-1.0, estimate.low)
+        ci_upper = min(1.0, estimate.high)
+    bootstrap = None
+    if 1 < draws < BOOTSTRAP_BELOW and estimate.error:
+        bootstrap = bootstrap_mean(sample)
+    return Delta(
+        mean=scored.mean,
+        se=estimate.error,
+        ci_lower=ci_lower,
+        ci_upper=ci_upper,
+        method=method,
+        df=estimate.df,
+        clusters=clusters,
+        design_effect=design_effect,
+        bootstrap=bootstrap,
+    )
+
+
+def _interval(delta: Delta, share: float, bounds: Bounds) -> Interval | None:
+    """Return the confidence interval, widened by the bounds; `share` is the share of pairs with a score."""
+    if delta.se == 0:  # all differences are equal: an interval cannot be estimated, only the bounds are known
         return bounds.lower, bounds.upper
     if delta.ci_lower is None or delta.ci_upper is None:
         return None
     low = bounds.lower + (delta.ci_lower - delta.mean) * share
-    return low, bounds.upper + (delta.ci_upper - delta.mean) * share
+    high = bounds.upper + (delta.ci_upper - delta.mean) * share
+    return low, high
 
 
-def _verdict(interval: tuple[float, float] | None, margin: float) -> Verdict:
+def _verdict(interval: Interval | None, margin: float) -> Verdict:
+    """Return the verdict that an interval of the difference supports."""
     if interval is None:
         return "cannot tell"
     low, high = interval
@@ -134,18 +203,20 @@ def _verdict(interval: tuple[float, float] | None, margin: float) -> Verdict:
         return "worse"
     if low > 0:
         return "better"
-    return "not worse" if low > -margin or low == 0 else "cannot tell"
+    if low > -margin or low == 0:
+        return "not worse"
+    return "cannot tell"
 
 
 def _notes(delta: Delta, pairs: int, passes: Passes) -> Iterator[str]:
-    """Yield what a reader should know before believing the figures."""
+    """Yield the limitations of the figures."""
     if pairs < MIN_PAIRS:
-        have = "1 pair" if pairs == 1 else f"{pairs} pairs"
-        yield f"{have} cannot support a claim: at least {MIN_PAIRS} are needed"
+        counted = "1 pair" if pairs == 1 else f"{pairs} pairs"
+        yield f"{counted} cannot support a claim: at least {MIN_PAIRS} are needed"
     if delta.clusters == 1:
         yield "all the cases are one cluster: there is no interval"
     if delta.se == 0 and pairs > 1:
         yield "all the differences are the same: there is no variation to estimate an interval from"
-    if 0 < passes.gained + passes.lost < MIN_FLIPS:
-        flips = passes.gained + passes.lost
+    flips = passes.gained + passes.lost
+    if 0 < flips < MIN_FLIPS:
         yield f"{flips} changed between pass and fail: fewer than {MIN_FLIPS} can never be significant at 5%"
