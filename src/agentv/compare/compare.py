@@ -250,7 +250,11 @@ def _grading(
     )
 
 
-def _warnings(first: RunColumns, second: RunColumns, pairs: int) -> Iterator[str]:
+def _warnings(
+    first: RunColumns,
+    second: RunColumns,
+    pairs: int,
+) -> Iterator[str]:
     """Yield the reasons why the figures may be misleading."""
     by_path = {run.path: run for run in (first, second)}
     for run in by_path.values():

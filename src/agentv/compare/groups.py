@@ -116,7 +116,11 @@ def _pair_evaluators(first: RunColumns, second: RunColumns) -> Groups:
     return found
 
 
-def _pair_groups(first: RunColumns, second: RunColumns, groups: Sequence[str]) -> Groups:
+def _pair_groups(
+    first: RunColumns,
+    second: RunColumns,
+    groups: Sequence[str],
+) -> Groups:
     """Pair the cases of each dataset or target, if several of these have cases with the same id."""
     numbers = in_both(first, second)
     names = map(groups.__getitem__, numbers)
@@ -151,7 +155,11 @@ def _datasets(run: RunColumns, numbers: Numbers) -> Iterator[str]:
         yield run.setup_of(number).dataset
 
 
-def _targets(first: RunColumns, second: RunColumns, numbers: Numbers) -> Iterator[str]:
+def _targets(
+    first: RunColumns,
+    second: RunColumns,
+    numbers: Numbers,
+) -> Iterator[str]:
     """Yield the target of each case, or both targets if they differ."""
     for number in numbers:
         before = first.setup_of(number).target_name

@@ -148,7 +148,11 @@ def label_differences(
         yield _compare(first, second)
 
 
-def _read_answers(run: RunFiles, book: LabelBook, cluster: str | None) -> RunAnswers:
+def _read_answers(
+    run: RunFiles,
+    book: LabelBook,
+    cluster: str | None,
+) -> RunAnswers:
     """Return the judged answers of a run."""
     answers = RunAnswers(book)
     view_type = AnswerView if cluster is None else _GroupedView

@@ -52,7 +52,12 @@ def restore(text: str) -> str:
 class TableReader:
     """Reads the rows of a table. The column names are read on construction."""
 
-    def __init__(self, path: Path, delimiter: str, error: type[AgentvError] = AgentvError):
+    def __init__(
+        self,
+        path: Path,
+        delimiter: str,
+        error: type[AgentvError] = AgentvError,
+    ):
         """Read the column names. An invalid table is raised as `error`, here and by `rows`."""
         self._path = path
         self._delimiter = delimiter

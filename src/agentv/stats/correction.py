@@ -335,7 +335,11 @@ def _moments(labelled: Labelled, pseudo: Sequence[tuple[float, float]]) -> _Mome
     )
 
 
-def rogan_gladen(judged: Clusters, on_passes: Clusters, on_fails: Clusters) -> Figure:
+def rogan_gladen(
+    judged: Clusters,
+    on_passes: Clusters,
+    on_fails: Clusters,
+) -> Figure:
     """Return the pass rate of a run without labels, corrected by the judge's accuracy on labels of other runs.
 
     `judged` holds the judge's verdicts in this run, 1 for a pass. `on_passes` holds, for answers of other runs that
@@ -383,7 +387,11 @@ def rogan_gladen(judged: Clusters, on_passes: Clusters, on_fails: Clusters) -> F
     )
 
 
-def _why_no_correction(judged: Clusters, on_passes: Clusters, on_fails: Clusters) -> str:
+def _why_no_correction(
+    judged: Clusters,
+    on_passes: Clusters,
+    on_fails: Clusters,
+) -> str:
     """Return why the labels of other runs cannot correct a pass rate, or an empty string if they can."""
     answers = sum(judged.values())
     if answers < MIN_JUDGED:

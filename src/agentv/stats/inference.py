@@ -114,7 +114,11 @@ def estimate_mean(sample: Sample) -> Estimate:
     )
 
 
-def interval_of_mean(mean: float, deviation: float, cases: int) -> Interval | None:
+def interval_of_mean(
+    mean: float,
+    deviation: float,
+    cases: int,
+) -> Interval | None:
     """Return the 95% t interval of a mean of scores between 0 and 1.
 
     Return None for a single case, or if all scores are equal: an interval cannot be estimated without variation.

@@ -52,7 +52,11 @@ def ranked(values: Sequence[float], ranks: set[int]) -> dict[int, float]:
     return value_at
 
 
-def _rank_bucket(counts: Counter[float], start: int, ranks: set[int]) -> dict[int, float]:
+def _rank_bucket(
+    counts: Counter[float],
+    start: int,
+    ranks: set[int],
+) -> dict[int, float]:
     """Return the values at the ranks inside one bucket; `start` is the rank of its smallest value."""
     value_at = {}
     for value in sorted(counts):
