@@ -43,7 +43,7 @@ def compare_groups(
     `groups` is the dataset or target of each case in `RunColumns.grouped`.
     """
     if options.by is None:
-        return GroupedParts({}, 0)
+        return GroupedParts(by={}, omitted=0)
     first = paired.first
     second = paired.second
     assert isinstance(first, RunColumns)
@@ -56,18 +56,23 @@ def compare_groups(
     elif options.by == "evaluator":
         found = _pair_evaluators(first, second)
     elif options.by == "dataset":
-        found = _split_pairs(paired, _datasets(first, paired.numbers))
+        names = _datasets(first, paired.numbers)
+        found = _split_pairs(paired, names)
     elif options.by == "target":
-        found = _split_pairs(paired, _targets(first, second, paired.numbers))
+        names = _targets(first, second, paired.numbers)
+        found = _split_pairs(paired, names)
     elif first.label_names or second.label_names:
-        found = _split_pairs(paired, _labels(first, second, paired.numbers, options.by))
+        names = _labels(first, second, paired.numbers, key=options.by)
+        found = _split_pairs(paired, names)
     else:
         found = {}
     statistics = {}
     for name, pairs in _keep_largest(found).items():
         statistics[name] = paired_statistics(pairs, options.margin, clusters)
-    omitted = len(found) - len(statistics)
-    return GroupedParts({options.by: _adjust(statistics)}, omitted)
+    return GroupedParts(
+        by={options.by: _adjust(statistics)},
+        omitted=len(found) - len(statistics),
+    )
 
 
 def _keep_largest(groups: Groups) -> Groups:

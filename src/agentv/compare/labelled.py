@@ -206,6 +206,30 @@ _SAME_ANSWER = PairedCases(
 )
 
 
+def _labelled_case(label: int, judge: int) -> PairedCases:
+    """Return a case whose labels and verdicts differ by this much."""
+    return PairedCases(
+        cases=1,
+        changed=1,
+        labelled=1,
+        label=label,
+        judge=judge,
+        rest=0,
+    )
+
+
+def _unlabelled_case(judge: int) -> PairedCases:
+    """Return a case without labels whose verdicts differ by this much."""
+    return PairedCases(
+        cases=1,
+        changed=1,
+        labelled=0,
+        label=0,
+        judge=0,
+        rest=judge,
+    )
+
+
 @dataclass(slots=True)
 class _Tally:
     """The cases that were judged in both runs: how their answers, verdicts and labels differ."""
@@ -215,8 +239,11 @@ class _Tally:
     groups: _Groups = field(default_factory=_Groups)
     all: int = 0
     same: int = 0
+    """Cases with the same answer in both runs."""
     cases: int = 0
+    """Cases with usable labels of both answers."""
     used: int = 0
+    """Labels of these cases."""
     first_answers: int = 0
     """Labelled answers of the first run, to cases whose answers differ."""
     second_answers: int = 0
@@ -224,6 +251,7 @@ class _Tally:
     unfit: Counter[Unfit] = field(default_factory=Counter)
     """Cases with labels of both runs that cannot be used."""
     repeated: int = 0
+    """Cases that are skipped because a run has several results with the same id and trial."""
 
     def add_same(self, cluster: Hashable) -> None:
         """Count a case that has the same answer in both runs."""
@@ -247,16 +275,10 @@ class _Tally:
         label = None
         if first is not None and second is not None:
             label = self._label_difference(first, second)
-        is_labelled = label is not None
-        case = PairedCases(
-            cases=1,
-            changed=1,
-            labelled=int(is_labelled),
-            label=label or 0,
-            judge=judge if is_labelled else 0,
-            rest=0 if is_labelled else judge,
-        )
-        self.groups.add(cluster, case)
+        if label is None:
+            self.groups.add(cluster, _unlabelled_case(judge))
+        else:
+            self.groups.add(cluster, _labelled_case(label, judge))
 
     def _label_difference(self, first: LabelledAnswer, second: LabelledAnswer) -> int | None:
         """Return the difference between the labels of two answers, or None if they cannot be used."""

@@ -128,8 +128,9 @@ class Pairs(Sequence[Pair]):
     def __getitem__(self, at: int | slice) -> Pair | list[Pair]:
         if isinstance(at, slice):
             return self._make_pairs(at)
-        place = range(len(self))[at]
-        return self._make_pairs(slice(place, place + 1))[0]
+        place = range(len(self))[at]  # a negative index counts from the end; IndexError beyond it
+        (pair,) = self._make_pairs(slice(place, place + 1))
+        return pair
 
     def __iter__(self) -> Iterator[Pair]:
         for chunk in self.chunks():

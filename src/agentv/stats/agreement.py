@@ -234,7 +234,7 @@ def _kappa_value(table: Table) -> float | None:
 def _why_no_kappa(table: Table) -> str:
     if not any(table.values()):
         return "undefined: nothing was rated by both"
-    label, _ = next(pair for pair, count in table.items() if count)
+    label, _ = next(iter(+Counter(table)))  # unary plus drops pairs with a count of 0
     return f"undefined: both say {label!r} every time, so that chance alone would agree as well"
 
 
