@@ -1,4 +1,4 @@
-"""The kinds of targets. Each is a file here, or comes from an installed package by an entry point."""
+"""The registry of provider kinds: the built-in ones, and those that installed packages add as entry points."""
 
 import pkgutil
 from typing import Any
@@ -24,20 +24,29 @@ BUILT_IN = {
     "vscode": "agentv.providers.agents.vscode:VscodeSettings",
     "vscode-insiders": "agentv.providers.agents.vscode:VscodeInsidersSettings",
 }
-ALIASES = {"azure-openai": "azure", "codex-cli": "codex", "google": "gemini", "google-gemini": "gemini"}
+ALIASES = {
+    "azure-openai": "azure",
+    "codex-cli": "codex",
+    "google": "gemini",
+    "google-gemini": "gemini",
+}
 
 
 def settings_type(provider: str) -> Any:
-    """Return the settings type of a kind of target: ours, else an installed package's. It is imported only now."""
+    """Import and return the settings type of a provider kind. Built-in kinds take precedence over installed ones.
+
+    Raise `ConfigError` for an unknown kind.
+    """
     kind = ALIASES.get(provider, provider)
     if kind in BUILT_IN:
         return pkgutil.resolve_name(BUILT_IN[kind])
     found = load_extension(GROUP, kind, TargetSettings)
     if found is None:
-        raise ConfigError(f"unknown provider {provider!r}", hint=nearest(provider, [*kinds(), *ALIASES]))
+        known = [*kinds(), *ALIASES]
+        raise ConfigError(f"unknown provider {provider!r}", hint=nearest(provider, known))
     return found
 
 
 def kinds() -> list[str]:
-    """Return the kinds of targets that there are, ours and those of installed packages."""
+    """Return the names of all provider kinds, built-in and installed, in sorted order."""
     return sorted({*BUILT_IN, *extension_names(GROUP)})

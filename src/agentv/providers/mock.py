@@ -1,4 +1,4 @@
-"""A canned answer, for trying things out without an agent."""
+"""A target with a canned answer, for trying things out without an agent."""
 
 import asyncio
 from pathlib import Path
@@ -10,6 +10,8 @@ from agentv.protocols import Provider
 from agentv.providers.settings import Amount, TargetSettings
 from agentv.records import ProviderRequest, ProviderResponse
 
+DEFAULT_TEXT = "Mock response"
+
 
 class MockSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A target that always answers the same."""
@@ -17,29 +19,48 @@ class MockSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fie
     takes_media: ClassVar[bool] = True
     is_free: ClassVar[bool] = True
 
-    response: Annotated[str | None, Meta(description="The answer.")] = None
-    delay_ms: Annotated[Amount | None, Meta(description="How long it takes to answer.")] = None
-    delay_min_ms: Annotated[Amount | None, Meta(description="The shortest random delay.")] = None
-    delay_max_ms: Annotated[Amount | None, Meta(description="The longest random delay.")] = None
+    response: Annotated[
+        str | None,
+        Meta(description="The answer."),
+    ] = None
+    delay_ms: Annotated[
+        Amount | None,
+        Meta(description="How long it takes to answer."),
+    ] = None
+    delay_min_ms: Annotated[
+        Amount | None,
+        Meta(description="The shortest random delay."),
+    ] = None
+    delay_max_ms: Annotated[
+        Amount | None,
+        Meta(description="The longest random delay."),
+    ] = None
 
     def open(self, folder: Path) -> Provider:
         return Mock(self)
 
 
 class Mock:
-    """Answers the same to everything, after a fixed or a random delay."""
+    """Returns the same answer for every request, after a fixed or a random delay."""
 
     def __init__(self, settings: MockSettings):
-        fixed = float(settings.delay_ms or 0)
-        shortest = fixed if settings.delay_min_ms is None else float(settings.delay_min_ms)
-        longest = max(shortest, fixed if settings.delay_max_ms is None else float(settings.delay_max_ms))
-        self._delays = shortest / 1000, longest / 1000
-        self._text = "Mock response" if settings.response is None else settings.response
+        fixed_ms = settings.delay_ms or 0
+        min_ms = _first_set(settings.delay_min_ms, fixed_ms)
+        max_ms = _first_set(settings.delay_max_ms, fixed_ms)
+        self._min_seconds = min_ms / 1000
+        self._max_seconds = max(min_ms, max_ms) / 1000
+        self._text = DEFAULT_TEXT if settings.response is None else settings.response
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        shortest, longest = self._delays
-        if longest > 0:
+        if self._max_seconds > 0:
             from random import uniform
 
-            await asyncio.sleep(uniform(shortest, longest))
+            await asyncio.sleep(uniform(self._min_seconds, self._max_seconds))
         return ProviderResponse(text=self._text)
+
+
+def _first_set(value: float | str | None, default: float | str) -> float:
+    """Return the value as a number, or the default if it is not set."""
+    if value is None:
+        return float(default)
+    return float(value)

@@ -1,7 +1,7 @@
-"""What all targets on the network share: a client of their own, and errors that say what became of a request.
+"""The base of all targets on the network: a client of their own, and errors that explain failed requests.
 
-A client belongs to the event loop that made it: it is made when it is first needed, and closed when its provider is
-left. Whoever runs an evaluation opens a target once, so that all who ask it share its connections.
+A client belongs to the event loop that made it. It is made when it is first needed and closed when its provider is
+left. A run opens each target once, so that all its cases share the target's connections.
 """
 
 import importlib.util
@@ -41,10 +41,10 @@ class PackageCheck(NamedTuple):
 
 
 class NetworkProvider(ABC):
-    """A target on the network. It may be entered several times; the last to leave closes the client."""
+    """A target on the network. It may be entered several times; the last exit closes the client."""
 
     package: ClassVar[str]
-    """The package that the client comes from. It is imported when the provider is entered, and not before."""
+    """The package that provides the client. It is imported when the provider is entered, not before."""
 
     extra: ClassVar[str]
     """The extra of agentv that installs the package."""
@@ -53,8 +53,9 @@ class NetworkProvider(ABC):
         if not _is_installed(self.package):
             hint = install_command(self.extra)
             raise ConfigError(f"this target needs the {self.package!r} package", hint=hint)
-        codes = settings.retryable_status_codes
-        self._retryable = RETRYABLE if codes is None else codes
+        self._retryable: tuple[int, ...] = RETRYABLE
+        if settings.retryable_status_codes is not None:
+            self._retryable = settings.retryable_status_codes
         self._users = 0
         self._client: Any = None
 
@@ -65,55 +66,67 @@ class NetworkProvider(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         self._users -= 1
-        if not self._users and self._client is not None:
-            client, self._client = self._client, None
-            await self.close(client)
+        if self._users or self._client is None:
+            return
+        # reset before the wait below, so that a request that starts meanwhile gets a new client
+        client = self._client
+        self._client = None
+        await self.close(client)
 
     def module(self) -> Any:
-        """Import the package and return it."""
+        """Import and return the package."""
         return importlib.import_module(self.package)
 
     @property
     def check(self) -> PackageCheck:
-        """Checks, before anything is asked, that the package is in order."""
+        """A check, made before the first request, that the package can be imported."""
         return PackageCheck(self.package, self.extra)
 
     def client(self) -> Any:
-        """Return the client; the first call makes it."""
+        """Return the client, which the first call makes."""
         if self._client is None:
             self._client = self.connect()
         return self._client
 
     @abstractmethod
     def connect(self) -> Any:
-        """Return a new client; raise `ProviderError` if there can be none, as without a key."""
+        """Return a new client. Raise `ProviderError` if it cannot be made, for example without an API key."""
 
     @abstractmethod
     async def close(self, client: Any) -> None:
         """Close a client."""
 
     def status_error(
-        self, status: int, body: bytes, headers: Mapping[str, str], retry_after: float | None = None
+        self,
+        status: int,
+        body: bytes,
+        headers: Mapping[str, str],
+        retry_after: float | None = None,
     ) -> ProviderError:
-        """Return the error for a status other than success, with the message of the server."""
+        """Return the error for an HTTP status that is not a success, with the server's message.
+
+        A wait in the headers takes precedence over `retry_after`.
+        """
         wait = parse_retry_after(headers)
+        if wait is None:
+            wait = retry_after
         return ProviderError(
             f"status {status}: {server_message(body) or 'no reason given'}",
             may_pass=status in self._retryable,
             status=status,
-            retry_after=retry_after if wait is None else wait,
+            retry_after=wait,
         )
 
 
 def connection_error(error: BaseException) -> ProviderError:
-    """Return the error for a connection that broke or could not be made; it may pass unless the request is bad."""
+    """Return the error for a failed connection. It is temporary unless the request itself is invalid."""
     kind = type(error).__name__
     may_pass = kind not in ("UnsupportedProtocol", "LocalProtocolError")
     return ProviderError(f"the connection failed: {excerpt(str(error)) or kind}", may_pass=may_pass)
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a server asks to wait before the next request, if it does."""
+    """Return how many seconds the server asks to wait before the next request, or None if it does not say."""
     for name, scale in (("retry-after-ms", 1000), ("retry-after", 1)):
         with suppress(KeyError, ValueError):
             seconds = float(headers[name]) / scale
@@ -123,32 +136,40 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
         date = parsedate_to_datetime(headers["retry-after"])
     except (KeyError, ValueError, TypeError, OverflowError):
         return None
-    aware = date if date.tzinfo else date.replace(tzinfo=UTC)
-    return max(0.0, (aware - datetime.now(UTC)).total_seconds())
+    if not date.tzinfo:
+        date = date.replace(tzinfo=UTC)
+    wait = date - datetime.now(UTC)
+    return max(0.0, wait.total_seconds())
 
 
 def server_message(body: bytes) -> str:
-    """Return the message in a server's reply to a bad request: that in its JSON, else the start of the body."""
+    """Return the error message in the body of a reply: the one in its JSON, or the start of the body."""
     text = body.decode("utf-8", "replace")
     try:
         reply = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return excerpt(text)
-    reply = reply[0] if isinstance(reply, list) and reply else reply
+    if isinstance(reply, list) and reply:
+        reply = reply[0]
+    # {"error": {"message": …}}, {"error": …} and {"message": …} are all in use
     for name in ("error", "message"):
         if isinstance(reply, dict) and reply.get(name):
             reply = reply[name]
-    return excerpt(reply if isinstance(reply, str) else text)
+    if isinstance(reply, str):
+        return excerpt(reply)
+    return excerpt(text)
 
 
 def excerpt(text: str) -> str:
-    """Return the text as one line, without secrets, cut to a readable length."""
+    """Return the text as one line, with secrets masked and truncated to `MAX_EXCERPT` characters."""
     line = " ".join(clean(text).split())
-    return line if len(line) <= MAX_EXCERPT else f"{line[:MAX_EXCERPT]}…"
+    if len(line) > MAX_EXCERPT:
+        return f"{line[:MAX_EXCERPT]}…"
+    return line
 
 
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # not even what the package is a part of
+    except ModuleNotFoundError:  # the parent of a package such as google.genai is missing
         return False

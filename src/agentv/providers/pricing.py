@@ -1,6 +1,6 @@
-"""What the tokens of a language model cost."""
+"""Token prices of a language model, and the cost of a request."""
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -12,7 +12,10 @@ from agentv.records import TokenUsage
 class LongPricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """USD for a million tokens of a request with a long input; what is left out costs as it does otherwise."""
 
-    above: Annotated[int, Meta(ge=1, description="The prices are for requests with more input tokens than this.")]
+    above: Annotated[
+        int,
+        Meta(ge=1, description="The prices are for requests with more input tokens than this."),
+    ]
     input: Amount | None = None
     output: Amount | None = None
     cached: Amount | None = None
@@ -24,43 +27,103 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     input: Amount | None = None
     output: Amount | None = None
-    cached: Annotated[Amount | None, Meta(description="Read from the cache; as input if left out.")] = None
-    cache_write: Annotated[Amount | None, Meta(description="Written to the cache; as input if left out.")] = None
-    reasoning: Annotated[Amount | None, Meta(description="Thought before the answer; as output if left out.")] = None
+    cached: Annotated[
+        Amount | None,
+        Meta(description="Read from the cache; as input if left out."),
+    ] = None
+    cache_write: Annotated[
+        Amount | None,
+        Meta(description="Written to the cache; as input if left out."),
+    ] = None
+    reasoning: Annotated[
+        Amount | None,
+        Meta(description="Thought before the answer; as output if left out."),
+    ] = None
     batch_input: Annotated[
-        Amount | None, Meta(description="Input that is sent through a batch API; half of input if left out.")
+        Amount | None,
+        Meta(description="Input that is sent through a batch API; half of input if left out."),
     ] = None
     batch_output: Annotated[
-        Amount | None, Meta(description="Output that comes from a batch API; half of output if left out.")
+        Amount | None,
+        Meta(description="Output that comes from a batch API; half of output if left out."),
     ] = None
-    long: Annotated[tuple[LongPricing, ...] | None, Meta(description="Other prices for long inputs.")] = None
+    long: Annotated[
+        tuple[LongPricing, ...] | None,
+        Meta(description="Other prices for long inputs."),
+    ] = None
 
     def cost(self, usage: TokenUsage, *, batch: bool = False) -> float:
-        """Return what the tokens cost in USD; of a request that went through a batch API, if `batch` is true."""
-        tier = self._long(usage.input or 0)
-        price, output = _first(tier.input, self.input, 0), _first(tier.output, self.output, 0)
-        cached_price = _first(tier.cached, self.cached, price)
-        written_price = _first(tier.cache_write, self.cache_write, price)
-        thought_price = _first(tier.output, self.reasoning, output)
-        if batch:
-            listed = (self.batch_input, self.batch_output) if not tier.above else (None, None)
-            price, output = _first(listed[0], price / 2), _first(listed[1], output / 2)
-            cached_price, written_price = cached_price / 2, written_price / 2
-            thought_price = output if self.reasoning is None else thought_price / 2
-        cached, written, thought = usage.cached or 0, usage.cache_write or 0, usage.reasoning or 0
-        fresh, said = max(0, (usage.input or 0) - cached - written), max(0, (usage.output or 0) - thought)
-        tokens = fresh * price + cached * cached_price + written * written_price
-        return (tokens + said * output + min(thought, usage.output or 0) * thought_price) / 1_000_000
+        """Return the cost of the tokens in USD, at the prices of the batch API if `batch` is true."""
+        input_tokens = usage.input or 0
+        output_tokens = usage.output or 0
+        cached = usage.cached or 0
+        written = usage.cache_write or 0
+        reasoning = usage.reasoning or 0
 
-    def _long(self, tokens: int) -> LongPricing:
-        """Return the prices for this much input that are others; none, if they are not."""
-        found = [tier for tier in self.long or () if tokens > tier.above]
-        return max(found, key=lambda tier: tier.above, default=_NOT_LONG)
+        tier = self._long_tier(input_tokens)
+        prices = self._tier_prices(tier)
+        if batch:
+            prices = self._batch_prices(tier, prices)
+
+        # `usage.input` includes the cached and written tokens, `usage.output` the reasoning tokens. A vendor's counts
+        # may be inconsistent, hence the bounds.
+        uncached = max(0, input_tokens - cached - written)
+        answer = max(0, output_tokens - reasoning)
+        input_cost = uncached * prices.input + cached * prices.cached + written * prices.cache_write
+        answer_cost = answer * prices.output
+        reasoning_cost = min(reasoning, output_tokens) * prices.reasoning
+        return (input_cost + answer_cost + reasoning_cost) / 1_000_000
+
+    def _long_tier(self, input_tokens: int) -> LongPricing:
+        """Return the highest tier that applies to an input of this length, or `_NOT_LONG`."""
+        tiers = [tier for tier in self.long or () if input_tokens > tier.above]
+        return max(tiers, key=lambda tier: tier.above, default=_NOT_LONG)
+
+    def _tier_prices(self, tier: LongPricing) -> "_Prices":
+        """Return the prices in a tier, with every default filled in."""
+        input_price = _first_set(tier.input, self.input, 0)
+        output_price = _first_set(tier.output, self.output, 0)
+        return _Prices(
+            input=input_price,
+            output=output_price,
+            cached=_first_set(tier.cached, self.cached, input_price),
+            cache_write=_first_set(tier.cache_write, self.cache_write, input_price),
+            reasoning=_first_set(tier.output, self.reasoning, output_price),
+        )
+
+    def _batch_prices(self, tier: LongPricing, prices: "_Prices") -> "_Prices":
+        """Return the prices of the batch API: half of the others, unless the settings state them."""
+        input_price = prices.input / 2
+        output_price = prices.output / 2
+        if not tier.above:  # the batch prices in the settings are those of short inputs
+            input_price = _first_set(self.batch_input, input_price)
+            output_price = _first_set(self.batch_output, output_price)
+        reasoning_price = output_price
+        if self.reasoning is not None:
+            reasoning_price = prices.reasoning / 2
+        return _Prices(
+            input=input_price,
+            output=output_price,
+            cached=prices.cached / 2,
+            cache_write=prices.cache_write / 2,
+            reasoning=reasoning_price,
+        )
 
 
 _NOT_LONG = LongPricing(above=0)
+"""The tier of short inputs, which changes no price."""
 
 
-def _first(*prices: float | str | None) -> float:
-    """Return the first price that is given; variables have been filled in by now."""
+class _Prices(NamedTuple):
+    """USD per million tokens of one request."""
+
+    input: float
+    output: float
+    cached: float
+    cache_write: float
+    reasoning: float
+
+
+def _first_set(*prices: float | str | None) -> float:
+    """Return the first price that is not None. Variables have been filled in by now."""
     return next(float(price) for price in prices if price is not None)

@@ -1,6 +1,7 @@
-"""Answers that are there already: of an earlier run, of a batch program, of another tool. Nobody is asked."""
+"""A target that returns stored answers: from an earlier run, a batch program or another tool. No calls are made."""
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
@@ -20,7 +21,10 @@ class ReplaySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_f
     is_free: ClassVar[bool] = True
     is_stored: ClassVar[bool] = True
 
-    file: Annotated[Text, Meta(description="Results of agentv, or batch records; relative to the eval file's folder.")]
+    file: Annotated[
+        Text,
+        Meta(description="Results of agentv, or batch records; relative to the eval file's folder."),
+    ]
 
     def open(self, folder: Path) -> Provider:
         path = folder / Path(self.file).expanduser()
@@ -30,23 +34,26 @@ class ReplaySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Replay:
-    """Gives the answers of a file, each to the case that it answered."""
+    """Returns the stored answer of each case."""
 
     def __init__(self, path: Path):
         self._path = path
         self._answers: StoredAnswers | None = None
 
     @property
-    def check(self) -> "_IsReadable":
-        return _IsReadable(self)
+    def check(self) -> "_ReadCheck":
+        return _ReadCheck(self)
 
     async def load(self) -> StoredAnswers:
-        """Return the answers; raise `ProviderError` if there is something wrong with the file."""
+        """Return the answers, reading the file on the first call. Raise `ProviderError` if it cannot be used."""
         if self._answers is None:
             try:
                 self._answers = await asyncio.to_thread(StoredAnswers, self._path)
             except ResultsError as error:
-                raise ProviderError(f"{error}{f' ({error.hint})' if error.hint else ''}") from error
+                message = str(error)
+                if error.hint:
+                    message += f" ({error.hint})"
+                raise ProviderError(message) from error
         return self._answers
 
     async def __aenter__(self) -> Self:
@@ -59,18 +66,20 @@ class Replay:
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         answers = await self.load()
-        found = answers.find(request.dataset, request.eval_id, request.trial)
-        if found is None:
-            which = f"trial {request.trial} of {request.eval_id!r}" if request.trial > 1 else f"{request.eval_id!r}"
+        stored = answers.find(request.dataset, request.eval_id, request.trial)
+        if stored is None:
+            which = repr(request.eval_id)
+            if request.trial > 1:
+                which = f"trial {request.trial} of {which}"
             raise ProviderError(f"{self._path.name} has no answer to {which}")
-        return response_of(found)
+        return response_of(stored)
 
 
-class _IsReadable:
-    """Finds out whether the file has answers, before a run starts."""
+@dataclass(frozen=True, eq=False)
+class _ReadCheck:
+    """Checks before a run that the file has answers."""
 
-    def __init__(self, replay: Replay):
-        self._replay = replay
+    replay: Replay
 
     async def run(self) -> None:
-        await self._replay.load()
+        await self.replay.load()
