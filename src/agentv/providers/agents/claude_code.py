@@ -1,9 +1,10 @@
-"""Claude Code, through `claude -p`, which tells what it does as a stream of JSON events.
+"""Claude Code, run as `claude -p`, which reports its work as a stream of JSON events.
 
-There may be several `result` events: when something that ran in the background is done, Claude goes on. The tokens and
-the time of a result are its own; `total_cost_usd` and `modelUsage` are those of the whole run.
+There may be several `result` events: Claude continues when a background task ends. The tokens and the duration in a
+result are those since the previous one; `total_cost_usd` and `modelUsage` are totals of the whole run.
 """
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from agentv.providers.agents.transcript import AgentFailure, InnerRetry, Transcr
 from agentv.records import Json, ProviderRequest
 
 LIMITS = ("error_max_turns", "error_max_budget_usd")
-"""Failures that are limits which the user has set: a second try would only cost the same again."""
+"""Failures caused by limits in the settings: a retry would cost the same again and fail again."""
 MCP = "mcp__"
 TOKENS = {
     "fresh": ("input_tokens", "inputTokens"),
@@ -23,7 +24,9 @@ TOKENS = {
     "output": ("output_tokens", "outputTokens"),
     "reasoning": ("thinking_tokens", "thinkingTokens"),
 }
-"""How the kinds of tokens are called: in the usage of a message or a result, and in that of a model."""
+"""The names of each kind of tokens: in the usage of a message or result, and in the usage of a model."""
+INPUT_TOKENS = ("fresh", "cached", "cache_write")
+"""The kinds that together are the input: Claude counts cached tokens separately."""
 
 
 class ClaudeCodeSettings(CodingAgentSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,7 +45,8 @@ class ClaudeCode(CodingAgent):
 
     def __init__(self, settings: ClaudeCodeSettings, folder: Path):
         super().__init__(settings, folder)
-        self._model, self._system_prompt = settings.model, settings.system_prompt
+        self._model = settings.model
+        self._system_prompt = settings.system_prompt
         self._keep_sessions = settings.keep_sessions is True
 
     def arguments(self, request: ProviderRequest, extra: tuple[str, ...]) -> list[str]:
@@ -54,42 +58,51 @@ class ClaudeCode(CodingAgent):
         if self._system_prompt:
             arguments += ["--append-system-prompt", self._system_prompt]
         for path in request.input_files:
-            for name in dict.fromkeys((path, path.resolve())):  # Claude may ask for either
+            # Claude may ask to read either form of the path
+            for name in dict.fromkeys((path, path.resolve())):
                 arguments += ["--allowedTools", f"Read({_pattern(name)})"]
         return [*arguments, *extra]
 
     def prompt(self, request: ProviderRequest) -> str:
-        """Return the prompt; one that begins with a slash would be taken for a command to Claude Code itself."""
         prompt = super().prompt(request)
-        return f"\n{prompt}" if prompt.startswith("/") else prompt
+        if prompt.startswith("/"):  # Claude Code would take it for a slash command
+            return f"\n{prompt}"
+        return prompt
 
     def transcript(self) -> Transcript:
         return ClaudeTranscript()
 
 
 def _pattern(path: Path) -> str:
-    """Return a pattern that only this path matches, as in .gitignore; an absolute path has two slashes there."""
-    return "/" + "".join(f"\\{character}" if character in "\\[]*" else character for character in str(path))
+    """Return a gitignore pattern that matches only this path. Absolute paths start with two slashes there."""
+    pattern = "/"
+    for character in str(path):
+        if character in "\\[]*":
+            pattern += "\\"
+        pattern += character
+    return pattern
 
 
 class ClaudeTranscript(Transcript):
-    """The messages of Claude Code: its own, those of its helpers, and those with what its tools gave back."""
+    """The messages of Claude Code: its own, those of its subagents, and those with the outputs of tools."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said = ""
-        """What Claude itself said last. It is the answer when a result has no words."""
+        self._last_text = ""
+        """The last message of Claude itself. It is the answer if a result has no text."""
         self._usage: dict[str, Json] = {}
-        """The tokens of each message. A message is told in parts, and each part has what was known by then."""
+        """The tokens of each message, by its id. A message comes in parts, each with the counts known by then."""
 
     def add(self, event: Json) -> str:
         match event:
             case {"type": "assistant", "message": {"content": content} as message}:
                 self.retry = None
                 self._add_usage(message)
-                return _join(self._add_block(block, event) for block in _blocks(content))
+                summaries = [self._add_block(block, event) for block in _blocks(content)]
+                return _join(summaries)
             case {"type": "user", "message": {"content": content}}:
-                return _join(self._add_result(block, event) for block in _blocks(content))
+                summaries = [self._add_result(block, event) for block in _blocks(content)]
+                return _join(summaries)
             case {"type": "result"}:
                 return self._end(event)
         return self._add_other(event)
@@ -108,125 +121,222 @@ class ClaudeTranscript(Transcript):
         return ""
 
     def _add_block(self, block: Any, event: Json) -> str:
-        """Add a part of a message of the agent, or of one of its helpers."""
-        parent, helper = event.get("parent_tool_use_id"), event.get("subagent_type")
+        """Add a block of a message of the agent or of one of its subagents."""
         match block:
             case {"type": "text", "text": str(text)} if text:
-                if parent is None:
-                    self._said = text
-                    self.answer = self.answer if self.is_complete else text
-                name = helper if isinstance(helper, str) else "helper"
-                self.add_message(text, None if parent is None else name)
+                self._add_text(text, event)
                 return f"assistant: {text}"
             case {"type": "thinking", "thinking": str(text)}:
                 return f"thinking: {text}"
-            case {"type": "tool_use" | "server_tool_use", "name": str(own)}:
-                tool = _tool_name(own, block.get("id"), event.get("tool_use_meta"))
-                known = {"agent_tool": own if tool != own else None, "parent_id": parent, "agent": helper}
-                metadata = {key: value for key, value in known.items() if isinstance(value, str)}
-                self.add_call(tool, block.get("input"), block.get("id"), event, **metadata)
+            case {"type": "tool_use" | "server_tool_use", "name": str(name)}:
+                tool = self._add_tool_use(name, block, event)
                 return f"{tool}: {text_of(block.get('input'))}"
         return ""
+
+    def _add_text(self, text: str, event: Json) -> None:
+        if event.get("parent_tool_use_id") is not None:
+            subagent = event.get("subagent_type")
+            name = subagent if isinstance(subagent, str) else "helper"
+            self.add_message(text, name)
+            return
+        self._last_text = text
+        if not self.is_complete:
+            self.answer = text
+        self.add_message(text)
+
+    def _add_tool_use(self, name: str, block: Json, event: Json) -> str:
+        """Add a tool call and return the name of the tool."""
+        id_ = block.get("id")
+        tool = _tool_name(name, id_, event.get("tool_use_meta"))
+        known = {
+            "agent_tool": None if tool == name else name,
+            "parent_id": event.get("parent_tool_use_id"),
+            "agent": event.get("subagent_type"),
+        }
+        metadata = {key: value for key, value in known.items() if isinstance(value, str)}
+        self.add_call(tool, block.get("input"), id_, event, **metadata)
+        return tool
 
     def _add_result(self, block: Any, event: Json) -> str:
         match block:
             case {"type": "tool_result", "tool_use_id": id_}:
-                output, is_error = _plain(block.get("content")), block.get("is_error") is True
+                output = _plain_output(block.get("content"))
+                is_error = block.get("is_error") is True
                 tool = self.add_output(id_, output, event, is_error=is_error)
-                return f"{tool} gave{' (failed)' if is_error else ''}: {text_of(output)}"
+                failed = " (failed)" if is_error else ""
+                return f"{tool} gave{failed}: {text_of(output)}"
         return ""
 
     def _add_retry(self, event: Json) -> str:
-        status, attempt = _count(event.get("error_status")), _count(event.get("attempt"))
-        words = [str(status)] if status is not None else []
-        words += [error] if isinstance(error := event.get("error"), str) and error else []
+        status = _count(event.get("error_status"))
+        error = event.get("error")
+        words = []
+        if status is not None:
+            words.append(str(status))
+        if isinstance(error, str) and error:
+            words.append(error)
         reason = " ".join(words) or "a failure that it does not name"
-        self.retry = InnerRetry(attempt or 1, reason, may_pass(status, reason), status)
+        self.retry = InnerRetry(
+            attempt=_count(event.get("attempt")) or 1,
+            reason=reason,
+            may_pass=may_pass(status, reason),
+            status=status,
+        )
         return f"api_retry: {reason}"
 
     def _add_usage(self, message: Json) -> None:
-        id_, usage = message.get("id"), message.get("usage")
-        if isinstance(id_, str) and isinstance(usage, dict):
-            known = self._usage.setdefault(id_, {})
-            for kind, count in _tokens(usage).items():
-                known[kind] = max(count, known.get(kind, 0))
-            if not self.is_complete and (total := _sum(self._usage.values())):
-                self.figures = {"token_usage": total}
+        id_ = message.get("id")
+        usage = message.get("usage")
+        if not isinstance(id_, str) or not isinstance(usage, dict):
+            return
+        known = self._usage.setdefault(id_, {})
+        for kind, count in _tokens(usage).items():
+            known[kind] = max(count, known.get(kind, 0))
+        if self.is_complete:
+            return  # the figures are those of the result
+        total = _sum(self._usage.values())
+        if total:
+            self.figures = {"token_usage": total}
 
     def _end(self, event: Json) -> str:
-        subtype, text = event.get("subtype"), event.get("result")
+        """Add a `result` event."""
+        text = event.get("result")
+        subtype = event.get("subtype")
         kind = subtype if isinstance(subtype, str) else ""
-        self.answer = text if isinstance(text, str) and text.strip() else self._said
-        self.failure, self.retry, self.is_complete = None, None, True
+        self.answer = self._last_text
+        if isinstance(text, str) and text.strip():
+            self.answer = text
+        self.failure = None
+        self.retry = None
+        self.is_complete = True
         if event.get("is_error") is True or kind.startswith("error"):
-            reason = text if isinstance(text, str) and text else _join(_texts(event.get("errors")))
-            name, status = kind if kind.startswith("error") else "", _count(event.get("api_error_status"))
-            lasts = kind in LIMITS or not may_pass(status, reason)
-            self.failure = AgentFailure(": ".join(filter(None, [name, reason])), may_pass=not lasts, status=status)
-        denials = event.get("permission_denials")
-        for denied in denials if isinstance(denials, list) else ():
-            if isinstance(denied, dict):
-                self.add_denied(denied.get("tool_use_id"), denied.get("tool_name"), denied.get("tool_input"))
+            self.failure = _failure(kind, event)
+        self._add_denials(event.get("permission_denials"))
+        # of several results, the first has the time to the first token
+        ttft_ms = event.get("ttft_ms")
+        if "ttft_ms" in self.figures:
+            ttft_ms = self.figures["ttft_ms"]
         self.figures = {
-            "token_usage": _usage(event),
+            "token_usage": _total_usage(event),
             "cost_usd": event.get("total_cost_usd"),
-            "ttft_ms": self.figures.get("ttft_ms", event.get("ttft_ms")),  # that of the first
+            "ttft_ms": ttft_ms,
         }
         return f"result: {kind}: {text_of(text)}"
 
+    def _add_denials(self, denials: Any) -> None:
+        if not isinstance(denials, list):
+            return
+        for denied in denials:
+            if isinstance(denied, dict):
+                self.add_denied(
+                    denied.get("tool_use_id"),
+                    denied.get("tool_name"),
+                    denied.get("tool_input"),
+                )
 
-def _tool_name(own: str, id_: Any, metas: Any) -> str:
-    """Return the name of a tool: that of an MCP server's is the server's and its own, `server.tool`."""
-    names = own.removeprefix(MCP)
-    server, split, tool = names.partition("__")
-    if not own.startswith(MCP) or not split:
-        return own
-    for meta in metas if isinstance(metas, list) else ():
-        if isinstance(meta, dict) and meta.get("id") == id_ and isinstance(name := meta.get("tool_name"), str):
-            end = len(names) - len(name)  # where Claude cannot take a character, it has another in its place
-            if end > 2 and names[end - 2 : end] == "__":
-                return f"{names[: end - 2]}.{name}"
+
+def _failure(kind: str, event: Json) -> AgentFailure:
+    """Return the failure that a `result` event reports; `kind` is its subtype."""
+    reason = event.get("result")
+    if not isinstance(reason, str) or not reason:
+        reason = _join(_texts(event.get("errors")))
+    message = reason
+    if kind.startswith("error"):
+        message = ": ".join(filter(None, [kind, reason]))
+    status = _count(event.get("api_error_status"))
+    return AgentFailure(
+        message,
+        may_pass=kind not in LIMITS and may_pass(status, reason),
+        status=status,
+    )
+
+
+def _tool_name(name: str, id_: Any, metas: Any) -> str:
+    """Return the name of a tool. Tools of MCP servers are named `server.tool`, and `mcp__server__tool` by Claude."""
+    qualified = name.removeprefix(MCP)
+    server, separator, tool = qualified.partition("__")
+    if not name.startswith(MCP) or not separator:
+        return name
+    for original in _original_names(id_, metas):
+        # A server's name may contain "__", and Claude replaces the characters that it cannot use in a tool's name:
+        # only the length of the original name shows where it starts.
+        start = len(qualified) - len(original)
+        if start > 2 and qualified[start - 2 : start] == "__":
+            return f"{qualified[: start - 2]}.{original}"
     return f"{server}.{tool}"
 
 
-def _usage(result: Json) -> Json | None:
-    """Return the tokens of a whole run: those of all models, or else those of a result that does not name them."""
-    models, usage = result.get("modelUsage"), result.get("usage")
+def _original_names(id_: Any, metas: Any) -> Iterator[str]:
+    """Yield the name that the MCP server uses for the tool of a call, if the event has it."""
+    if not isinstance(metas, list):
+        return
+    for meta in metas:
+        if isinstance(meta, dict) and meta.get("id") == id_:
+            name = meta.get("tool_name")
+            if isinstance(name, str):
+                yield name
+
+
+def _total_usage(result: Json) -> Json | None:
+    """Return the tokens of the whole run: those of all models, or of the result alone if it lists no models."""
+    models = result.get("modelUsage")
     if isinstance(models, dict) and models:
-        return _sum(_tokens(model) for model in models.values() if isinstance(model, dict))
-    return _sum([_tokens(usage)]) if isinstance(usage, dict) else None
+        counts = []
+        for model in models.values():
+            if isinstance(model, dict):
+                counts.append(_tokens(model))
+        return _sum(counts)
+    usage = result.get("usage")
+    if isinstance(usage, dict):
+        return _sum([_tokens(usage)])
+    return None
 
 
 def _tokens(usage: Json) -> Json:
-    """Return how many tokens of each kind there are, as far as it is told."""
+    """Return the number of tokens of each kind that a usage object reports."""
+    known = usage
     details = usage.get("output_tokens_details")
-    known = {**usage, **details} if isinstance(details, dict) else usage
-    found = {kind: _count(known.get(names[0], known.get(names[1]))) for kind, names in TOKENS.items()}
-    return {kind: count for kind, count in found.items() if count is not None}
+    if isinstance(details, dict):
+        known = {**usage, **details}
+    tokens: Json = {}
+    for kind, (name, name_in_model) in TOKENS.items():
+        value = known.get(name, known.get(name_in_model))
+        count = _count(value)
+        if count is not None:
+            tokens[kind] = count
+    return tokens
 
 
-def _sum(parts: Any) -> Json:
-    """Return the sum of tokens. Claude counts the fresh ones apart from those that its cache gave or took."""
+def _sum(parts: Iterable[Json]) -> Json:
+    """Return the sum of several token counts, with the total `input`."""
     total: Json = {}
     for part in parts:
         for kind, count in part.items():
             total[kind] = total.get(kind, 0) + count
-    given = [total[kind] for kind in ("fresh", "cached", "cache_write") if kind in total]
-    return total | ({"input": sum(given)} if given else {})
+    inputs = [total[kind] for kind in INPUT_TOKENS if kind in total]
+    if inputs:
+        total["input"] = sum(inputs)
+    return total
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """Return the value if it is an integer."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return None
 
 
 def _blocks(content: Any) -> list[Any]:
+    """Return the content of a message as a list of blocks."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return content if isinstance(content, list) else []
+    if isinstance(content, list):
+        return content
+    return []
 
 
-def _plain(content: Any) -> Any:
-    """Return the output of a tool; its text, if it is nothing else."""
+def _plain_output(content: Any) -> Any:
+    """Return the output of a tool, as a string if it is a single block of text."""
     match content:
         case [{"type": "text", "text": str(text)}]:
             return text
@@ -234,8 +344,10 @@ def _plain(content: Any) -> Any:
 
 
 def _texts(value: Any) -> list[str]:
-    return [text_of(item) for item in value] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return [text_of(item) for item in value]
+    return []
 
 
-def _join(parts: Any) -> str:
+def _join(parts: Iterable[str]) -> str:
     return "; ".join(filter(None, parts))

@@ -1,30 +1,35 @@
-"""The events of a coding agent -> a log file a case, without the run's secrets."""
+"""Log files with the events of a coding agent, one file per attempt, with secrets masked."""
 
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Self
 
 from agentv.notices import note, warn
+from agentv.processes.command import shorten
 from agentv.records import Problem, ProviderRequest
 from agentv.redact import clean
 from agentv.system.dumps import clean_name
 
 LOG_FORMATS = {"json": ".jsonl", "summary": ".log"}
-"""How events can be logged, and how the names of such files end."""
+"""The formats of a log, and the suffixes of their files."""
 SHOWN_CHARACTERS = 300
 
 
 class AgentLogs:
-    """Opens the logs of a target, all in one folder. One that cannot be written is a warning, no error."""
+    """Opens the logs of a target, all in one folder. A log that cannot be written is a warning, not an error."""
 
     def __init__(self, folder: Path, form: str):
-        self._folder, self._form = folder, form
+        self._folder = folder
+        self._form = form
         self._warned: set[str] = set()
 
     def new(self, request: ProviderRequest) -> "AgentLog":
-        """Return the log of one attempt at a case; no other run and no other case writes to the same file."""
-        stem = f"{datetime.now():%Y%m%d_%H%M%S}_{clean_name(request.eval_id, clean)}_attempt-{request.attempt}"
+        """Return the log of one attempt at a case, in a file of its own."""
+        time = f"{datetime.now():%Y%m%d_%H%M%S}"
+        name = clean_name(request.eval_id, clean)
+        stem = f"{time}_{name}_attempt-{request.attempt}"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             file = self._create(stem)
@@ -35,7 +40,7 @@ class AgentLogs:
         return AgentLog(self, file, self._form)
 
     def _create(self, stem: str) -> BinaryIO:
-        """Create a file of this name, with a number added if there is one already."""
+        """Create a file with this stem, adding a number if the name is taken."""
         path = self._folder / f"{stem}{LOG_FORMATS[self._form]}"
         number = 1
         while True:
@@ -46,30 +51,38 @@ class AgentLogs:
                 path = path.with_name(f"{stem}-{number}{path.suffix}")
 
     def warn(self, error: OSError) -> None:
-        """Warn, once for each reason, that a log cannot be written."""
+        """Warn that a log cannot be written, once per reason."""
         reason = error.strerror or str(error)
-        if reason not in self._warned:
-            self._warned.add(reason)
-            warn(Problem(message=f"logs cannot be written here: {reason}", severity="warning", file=self._folder))
+        if reason in self._warned:
+            return
+        self._warned.add(reason)
+        problem = Problem(
+            message=f"logs cannot be written here: {reason}",
+            severity="warning",
+            file=self._folder,
+        )
+        warn(problem)
 
 
+@dataclass
 class AgentLog:
-    """Writes events as they come: as they are, or each as one line for a person."""
+    """Writes the events of one attempt: unchanged, or as one readable line per event."""
 
-    def __init__(self, logs: AgentLogs, file: BinaryIO | None, form: str):
-        self._logs, self._file, self._form = logs, file, form
+    _logs: AgentLogs
+    _file: BinaryIO | None
+    _form: str
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            with suppress(OSError):  # there has been a warning
+            with suppress(OSError):  # `write` has warned about it
                 self._file.close()
 
     def write(self, line: bytes, summary: str) -> None:
-        """Write a line of the agent's output; `summary` says what it means, and is empty if it is no event."""
-        text = clean(line.decode("utf-8", "replace")) if self._form == "json" else _short(clean(summary))
+        """Write a line of the agent's output. `summary` describes it, and is empty if the line is not an event."""
+        text = self._text(line, summary)
         if self._file is None or not text:
             return
         try:
@@ -81,8 +94,12 @@ class AgentLog:
                 self._file.close()
             self._file = None
 
+    def _text(self, line: bytes, summary: str) -> str:
+        if self._form == "json":
+            return clean(line.decode("utf-8", "replace"))
+        return _one_line(clean(summary))
 
-def _short(text: str) -> str:
-    """Return the text as one line of readable length."""
-    line = " ".join(text.split())
-    return line if len(line) <= SHOWN_CHARACTERS else f"{line[:SHOWN_CHARACTERS]}…"
+
+def _one_line(text: str) -> str:
+    """Return the text as one line of at most `SHOWN_CHARACTERS`."""
+    return shorten(" ".join(text.split()), SHOWN_CHARACTERS)

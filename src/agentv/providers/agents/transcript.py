@@ -1,7 +1,7 @@
-"""The events of a coding agent, a JSON object a line -> what it said, did and cost.
+"""Builds a response from the events of a coding agent, which are JSON objects, one per line.
 
-Events come from another program: those that are not understood are passed over, and any field may be missing. What an
-event means is each agent's own affair; see `claude_code` and `codex`.
+Events come from another program: unknown events are ignored, and any field may be missing. The modules of the agents
+(`claude_code`, `codex`) define what their events mean.
 """
 
 import re
@@ -20,7 +20,7 @@ from agentv.telemetry.trace import milliseconds_between
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_KEPT_BYTES = 32 * 1024 * 1024
-"""When the events have come to so much, what more is said and done on the way is not kept; the answer is."""
+"""Once the events exceed this size, further messages and calls are dropped. The answer is always kept."""
 MAX_NAMED = 5
 MAX_NAMED_CHARACTERS = 120
 REFUSED = (400, 401, 403)
@@ -29,7 +29,7 @@ NOT_EXITED = "the agent did not exit after its answer"
 
 
 class AgentFailure(NamedTuple):
-    """A failure that an agent has reported; `may_pass` says that a second try may help."""
+    """A failure that an agent has reported. `may_pass` is true if a retry may help."""
 
     message: str
     may_pass: bool = True
@@ -38,7 +38,7 @@ class AgentFailure(NamedTuple):
 
 
 class InnerRetry(NamedTuple):
-    """A request of the agent's own that failed, and that the agent repeats."""
+    """A failed request of the agent that the agent itself retries."""
 
     attempt: int
     reason: str
@@ -47,135 +47,197 @@ class InnerRetry(NamedTuple):
 
 
 class Transcript(ABC):
-    """What an agent has said and done, put together from its events."""
+    """The messages and tool calls of an agent, collected from its events."""
 
     def __init__(self) -> None:
         self.answer = ""
         self.is_complete = False
-        """Whether the agent has reported that it is done. It may go on even then, and report it again."""
+        """Whether the agent has reported that it is done. It may continue after that and report it again."""
         self.size = 0
+        """The size of all events so far, in bytes."""
         self.failure: AgentFailure | None = None
         self.retry: InnerRetry | None = None
-        """The last request that the agent repeats; None once it has gone on."""
+        """The request that the agent is retrying; None once it has succeeded."""
         self.last_event = ""
-        """What the last event means, for a person."""
+        """A readable summary of the last event."""
         self.arrived: str | None = None
-        """When the event that is being added came: its time, if it does not tell."""
+        """When the event that is being added arrived: its time if it has no timestamp."""
         self.figures: Json = {}
         """Tokens, cost and the time to the first token, named as in a response."""
         self._messages: list[Json] = []
         self._calls: dict[str, Json] = {}
+        """The tool calls that have an id, by that id."""
         self._denied: dict[str, str] = {}
+        """Descriptions of the calls that were denied permission, by their ids."""
         self._unknown: dict[str, set[str]] = {}
+        """The ids of items that are not understood, by kind."""
 
     def cost(self, usage: TokenUsage | None) -> float | None:
-        """Return what tokens cost in USD, where the agent does not tell."""
+        """Return the cost of the tokens in USD for an agent that does not report it."""
         return None
 
     @abstractmethod
     def add(self, event: Json) -> str:
-        """Add an event; return a line for a person that says what it means."""
+        """Add an event and return a readable summary of it."""
 
     def add_message(self, text: str, name: str | None = None) -> None:
-        """Add a message of the agent, or of the helper of this name."""
-        if self.size <= MAX_KEPT_BYTES:
-            message = {"role": "assistant", "content": text}
-            self._messages.append(message if name is None else message | {"name": name})
+        """Add a message of the agent, or of the subagent `name`."""
+        if self.size > MAX_KEPT_BYTES:
+            return
+        message = {"role": "assistant", "content": text}
+        if name is not None:
+            message["name"] = name
+        self._messages.append(message)
 
     def add_call(self, tool: str, input_: Any, id_: Any, event: Json, **metadata: Any) -> Json:
-        """Add a call of a tool and return it: it may be changed later. The same id means the same call."""
-        known = self._calls.get(id_) if isinstance(id_, str) else None
+        """Add a tool call, or update the call that has the same id, and return it. The caller may change it."""
+        known = self._call(id_)
         if known is not None:
-            known.update(tool=tool, input=input_)
-            known["metadata"] = {**(known["metadata"] or {}), **metadata} or None
+            known["tool"] = tool
+            known["input"] = input_
+            _add_metadata(known, metadata)
             return known
-        call = {"tool": tool, "input": input_, "timestamp": self._time(event), "metadata": metadata or None}
+        call = {
+            "tool": tool,
+            "input": input_,
+            "timestamp": self._time(event),
+            "metadata": metadata or None,
+        }
         if self.size > MAX_KEPT_BYTES:
             return call
         if isinstance(id_, str):
-            self._calls[id_] = call | {"id": id_}
-            call = self._calls[id_]
+            call["id"] = id_
+            self._calls[id_] = call
         self._messages.append({"role": "assistant", "tool_calls": [call]})
         return call
 
     def has_call(self, id_: Any) -> bool:
         """Return whether a call with this id was added."""
-        return isinstance(id_, str) and id_ in self._calls
+        return self._call(id_) is not None
+
+    def _call(self, id_: Any) -> Json | None:
+        if isinstance(id_, str):
+            return self._calls.get(id_)
+        return None
 
     def add_output(self, id_: Any, output: Any, event: Json, *, is_error: bool = False) -> str:
-        """Add the output of a call; return the name of its tool."""
-        call = self._calls.get(id_, {}) if isinstance(id_, str) else {}
-        if call and self.size <= MAX_KEPT_BYTES:
+        """Add the output of a call and return the name of its tool."""
+        call = self._call(id_)
+        if call is None:
+            return "a tool"
+        if self.size <= MAX_KEPT_BYTES:
             self.end_call(call, output, event, is_error=is_error)
-        return str(call.get("tool", "a tool"))
+        return str(call["tool"])
 
-    def end_call(self, call: Json, output: Any, event: Json | None, *, is_error: bool) -> None:
-        """Add what came of a call, and how long it took if `event` is its end, and not its beginning as well."""
+    def end_call(
+        self,
+        call: Json,
+        output: Any,
+        event: Json | None,
+        *,
+        is_error: bool,
+    ) -> None:
+        """Add the output of a call, and its duration if `event` ends it. Pass None if it also started the call."""
         call["output"] = output
-        more: Json = {"is_error": True} if is_error else {}
+        metadata: Json = {}
+        if is_error:
+            metadata["is_error"] = True
         ended = None if event is None else self._time(event)
-        if (took := milliseconds_between(call["timestamp"], ended)) is not None and took >= 0:
-            more["duration_ms"] = took
-        call["metadata"] = {**(call["metadata"] or {}), **more} or None
+        took = milliseconds_between(call["timestamp"], ended)
+        if took is not None and took >= 0:
+            metadata["duration_ms"] = took
+        _add_metadata(call, metadata)
 
     def _time(self, event: Json) -> str | None:
-        """Return when an event was: what it tells itself, or when it came."""
-        told = event.get("timestamp")
-        return told if isinstance(told, str) and milliseconds_between(told, told) == 0 else self.arrived
+        """Return the timestamp of an event, or the time when it arrived if that is missing or malformed."""
+        timestamp = event.get("timestamp")
+        if isinstance(timestamp, str) and milliseconds_between(timestamp, timestamp) == 0:
+            return timestamp
+        return self.arrived
 
     def add_denied(self, id_: Any, tool: Any, input_: Any = None) -> None:
-        """Add that the agent was not allowed to use a tool."""
-        key = id_ if isinstance(id_, str) else f"{len(self._denied)}"
-        given = self._calls.get(key, {}).get("input", input_)
-        shown = text_of(tool) if given is None else f"{text_of(tool)} {text_of(given)}"
-        self._denied[key] = shorten(" ".join(shown.split()), MAX_NAMED_CHARACTERS)
+        """Record that the agent was denied permission to use a tool."""
+        key = id_ if isinstance(id_, str) else str(len(self._denied))
+        call = self._calls.get(key, {})
+        shown = text_of(tool)
+        shown_input = call.get("input", input_)
+        if shown_input is not None:
+            shown += f" {text_of(shown_input)}"
+        line = " ".join(shown.split())
+        self._denied[key] = shorten(line, MAX_NAMED_CHARACTERS)
 
     def add_unknown(self, kind: str, id_: Any) -> None:
-        """Count something that the agent did and that is not understood."""
+        """Count an item that is not understood. Several events with the same id count once."""
         seen = self._unknown.setdefault(kind, set())
-        seen.add(id_ if isinstance(id_, str) else f"{len(seen)}")
+        seen.add(id_ if isinstance(id_, str) else str(len(seen)))
 
     def note(self, *more: str) -> str | None:
-        """Return what a reader of the answer must know."""
-        notes = [*more]
+        """Return the warnings that belong to the answer, starting with `more`, or None."""
+        notes = list(more)
         if self._denied:
-            notes.append(f"the agent was denied permission: {_listed([*self._denied.values()])}")
+            denied = _listed(list(self._denied.values()))
+            notes.append(f"the agent was denied permission: {denied}")
         if self._unknown:
             kinds = [f"{kind} ({len(seen)})" for kind, seen in sorted(self._unknown.items())]
             notes.append(f"not understood, and not in the trace: {_listed(kinds)}")
         return "; ".join(notes) or None
 
     def response(self, duration_ms: float | None, *notes: str) -> ProviderResponse:
-        """Return the response; the answer is always one of its messages."""
-        messages = self._messages
-        if self.answer and not any(message.get("content") == self.answer for message in messages):
-            messages = [*messages, {"role": "assistant", "content": self.answer}]
-        plain = {"text": self.answer, "output_messages": messages, "duration_ms": duration_ms}
-        found = response_from({**plain, **self.figures, "note": self.note(*notes)})
-        return found if found.cost_usd is not None else replace(found, cost_usd=self.cost(found.token_usage))
+        """Return the response. The answer is always one of its messages."""
+        raw = {
+            "text": self.answer,
+            "output_messages": self._messages_with_answer(),
+            "duration_ms": duration_ms,
+            **self.figures,
+            "note": self.note(*notes),
+        }
+        response = response_from(raw)
+        if response.cost_usd is not None:
+            return response
+        return replace(response, cost_usd=self.cost(response.token_usage))
+
+    def _messages_with_answer(self) -> list[Json]:
+        if not self.answer:
+            return self._messages
+        for message in self._messages:
+            if message.get("content") == self.answer:
+                return self._messages
+        return [*self._messages, {"role": "assistant", "content": self.answer}]
 
     def partial(self, duration_ms: float) -> ProviderResponse | None:
-        """Return what is known of an agent that has not answered; None if that is nothing."""
-        return self.response(duration_ms) if self._messages or self.figures else None
+        """Return the response of an agent that has not answered, or None if nothing is known."""
+        if self._messages or self.figures:
+            return self.response(duration_ms)
+        return None
+
+
+def _add_metadata(call: Json, more: Json) -> None:
+    """Add to the metadata of a call, which is None instead of empty."""
+    metadata = {**(call["metadata"] or {}), **more}
+    call["metadata"] = metadata or None
 
 
 def may_pass(status: int | None, message: str) -> bool:
-    """Return whether a request that failed may succeed later: not if it is refused, or a quota is used up."""
+    """Return whether a failed request may succeed later: not if it was refused or a quota is used up."""
     return status not in REFUSED and _USED_UP.search(message) is None
 
 
 def _listed(names: list[str]) -> str:
+    listed = ", ".join(names[:MAX_NAMED])
     more = len(names) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    if more > 0:
+        return f"{listed} and {more} more"
+    return listed
 
 
 class EventLines(Capture):
-    """Passes on a stream line by line as it comes, and keeps the end of it; a line that is too long is left out."""
+    """Passes each line of a stream to `take` and keeps the end of the stream. Lines that are too long are skipped."""
 
     def __init__(self, take: Callable[[bytes], None]):
         super().__init__()
         self._take = take
         self._line_parts: list[bytes] = []
+        # `Capture.add` counts in the same attribute, so a chunk counts twice: lines over 8 MiB may be skipped already
         self._size = 0
 
     def add(self, chunk: bytes) -> None:
@@ -194,7 +256,7 @@ class EventLines(Capture):
             self._line_parts.clear()
 
     def end(self) -> None:
-        """Pass on the line that is not ended yet."""
+        """Pass on the current line, which may lack its line feed at the end of the stream."""
         line = b"".join(self._line_parts).strip()
         self._line_parts.clear()
         self._size = 0
@@ -203,22 +265,36 @@ class EventLines(Capture):
 
 
 def add_line(transcript: Transcript, line: bytes) -> str:
-    """Add the event in a line to a transcript; return what it means for a person, or nothing if it is no event."""
+    """Add the event in a line to a transcript. Return a summary of it, or "" if the line is not an event."""
     transcript.size += len(line)
     event = parse_event(line)
+    if not event:
+        return ""
     try:
-        meaning = transcript.add(event) if event else ""
+        summary = transcript.add(event)
     except RecursionError:
-        return ""  # nested so deep that it could not be written down either
-    transcript.last_event = meaning or transcript.last_event
-    return meaning
+        return ""  # nested too deeply to be encoded in a result
+    if summary:
+        transcript.last_event = summary
+    return summary
 
 
 def parse_event(line: bytes) -> Json | None:
-    """Return the event in a line; None for any other line."""
+    """Return the event in a line, or None if it has none."""
     try:
-        found = msgspec.json.decode(line)
+        event = msgspec.json.decode(line)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        mended = mended_json(line) if line.startswith(b"{") else None
-        found = None if mended is None else msgspec.json.decode(mended)
-    return found if isinstance(found, dict) else None
+        event = _repaired_event(line)
+    if isinstance(event, dict):
+        return event
+    return None
+
+
+def _repaired_event(line: bytes) -> Any:
+    """Return the event in a line that is not strictly JSON, or None if it cannot be repaired."""
+    if not line.startswith(b"{"):
+        return None
+    repaired = mended_json(line)
+    if repaired is None:
+        return None
+    return msgspec.json.decode(repaired)

@@ -1,6 +1,7 @@
 """VS Code: a prompt document is opened in its chat, and the agent there writes its answer to a file.
 
-The editor is the user's own. What its command starts is not ours to end: it is no child like others, see `process`.
+The editor belongs to the user. agentv must not end what the editor's command starts, so the command is not run through
+`processes`, which ends all descendants of a child.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from agentv.system.temporary import make_folder, remove_folder
 from agentv.telemetry.context import with_variables
 
 POLL_SECONDS = 0.2
+RESPONSE_NAME = "response.md"
 UNUSED = {
     "model": "choose the model in the editor",
     "log_dir": "the editor keeps its own records",
@@ -32,13 +34,13 @@ UNUSED = {
     "env": "the editor has the environment that it was started with",
     "keep_sessions": "the editor keeps its own records",
 }
-"""Settings of coding agents that the editor's command knows nothing of, and what to do."""
+"""Settings of coding agents that the editor's command does not support, and what to do instead."""
 
 
 class VscodeSettings(CodingAgentSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The agent in VS Code's chat."""
 
-    is_serial: ClassVar[bool] = True  # windows would fight for the focus
+    is_serial: ClassVar[bool] = True  # several windows would compete for the focus
     kind: ClassVar[str] = "vscode"
     program: ClassVar[str] = "code"
     install: ClassVar[str] = "install VS Code and its 'code' command"
@@ -47,7 +49,12 @@ class VscodeSettings(CodingAgentSettings, frozen=True, kw_only=True, forbid_unkn
         yield from super().validate()
         for name, hint in UNUSED.items():
             if getattr(self, name) is not None:
-                yield Misfit((name,), f"{self.kind} makes no use of this", hint, "warning")
+                yield Misfit(
+                    (name,),
+                    f"{self.kind} makes no use of this",
+                    hint,
+                    "warning",
+                )
 
     def open(self, folder: Path) -> Provider:
         return Vscode(self, folder)
@@ -62,7 +69,7 @@ class VscodeInsidersSettings(VscodeSettings, frozen=True, kw_only=True, forbid_u
 
 
 class Vscode:
-    """Opens a prompt document for each request, and waits for the answer."""
+    """Opens a prompt document for each request and waits for the answer."""
 
     def __init__(self, settings: VscodeSettings, folder: Path):
         self._settings = settings
@@ -70,8 +77,11 @@ class Vscode:
         self.workspaces = settings.workspaces(folder)
 
     def preview(self, request: ProviderRequest) -> Json:
-        """Return the document that is opened for a request; where the answer goes is only known in a run."""
-        return {"document": prompt_document(request, self._settings.system_prompt, Path("response.md"))}
+        """Return the document that is opened for a request. The real path of the answer is only known in a run."""
+        return {"document": self._document(request, Path(RESPONSE_NAME))}
+
+    def _document(self, request: ProviderRequest, response: Path) -> str:
+        return prompt_document(request, self._settings.system_prompt, response)
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         async with self.workspaces.folder(request) as workspace:
@@ -85,43 +95,54 @@ class Vscode:
                 remove_folder(folder)
 
     async def _answer(self, request: ProviderRequest, workspace: Path, folder: Path) -> str:
-        document, response = folder / "prompt.md", folder / "response.md"
-        document.write_bytes(prompt_document(request, self._settings.system_prompt, response).encode())
-        arguments = ["chat", "--mode", "agent", *(self._settings.args or ()), "--add-file", str(document)]
+        document = folder / "prompt.md"
+        response = folder / RESPONSE_NAME
+        document.write_bytes(self._document(request, response).encode())
+        command = [self._program, "chat", "--mode", "agent"]
+        command += self._settings.args or ()
+        command += ["--add-file", str(document), f"Do what {document} says."]
+        environment = with_variables(os.environb, request.telemetry)
         with tempfile.TemporaryFile() as output:
-            async with _run_editor_command(
-                [self._program, *arguments, f"Do what {document} says."],
-                workspace,
-                output,
-                with_variables(os.environb, request.telemetry),
-            ) as opening:
-                before = None
-                while (now := _file_state(response)) is None or now != before:
-                    if now is None and opening.returncode:
-                        raise ProviderError(f"{self._settings.kind} {_failure_message(opening.returncode, output)}")
-                    before = now
-                    await asyncio.sleep(POLL_SECONDS)
+            async with _run_editor_command(command, workspace, output, environment) as opening:
+                await self._wait_for_answer(response, opening, output)
         return _read_answer(response)
+
+    async def _wait_for_answer(self, response: Path, opening: Process, output: BinaryIO) -> None:
+        """Wait until the response file stops changing. Raise `ProviderError` if the editor's command fails first."""
+        previous = None
+        while True:
+            current = _file_state(response)
+            if current is not None and current == previous:
+                return
+            if current is None and opening.returncode:
+                raise ProviderError(f"{self._settings.kind} {_failure_message(opening.returncode, output)}")
+            previous = current
+            await asyncio.sleep(POLL_SECONDS)
 
 
 def prompt_document(request: ProviderRequest, system_prompt: str | None, response: Path) -> str:
-    """Return the prompt as a document that a person could open as well."""
-    part = response.with_suffix(".part")
-    return join_parts(
-        system_prompt,
-        link_files("Read these guidelines before you do anything else, and follow them:", request.guideline_files),
-        link_files("Read these files before you begin:", request.input_files),
-        request.question,
-        f"When you are done, write your whole answer to the file {part}, and nothing else. Then rename that file "
-        f"to {response}: this tells that the answer is complete.\n",
+    """Return the prompt as a Markdown document. It tells the agent to write its answer to `response`."""
+    guidelines = link_files(
+        "Read these guidelines before you do anything else, and follow them:",
+        request.guideline_files,
     )
+    files = link_files("Read these files before you begin:", request.input_files)
+    part = response.with_suffix(".part")
+    instruction = (
+        f"When you are done, write your whole answer to the file {part}, and nothing else. Then rename that file "
+        f"to {response}: this tells that the answer is complete.\n"
+    )
+    return join_parts(system_prompt, guidelines, files, request.question, instruction)
 
 
 @asynccontextmanager
 async def _run_editor_command(
-    command: list[str], workspace: Path, output: BinaryIO, environment: Mapping[bytes, bytes]
+    command: list[str],
+    workspace: Path,
+    output: BinaryIO,
+    environment: Mapping[bytes, bytes],
 ) -> AsyncIterator[Process]:
-    """Run the editor's command, which hands over to the editor; end it if it is still there at the end."""
+    """Run the command that makes the editor open the chat. It is killed if it is still running at the end."""
     try:
         opening = await asyncio.create_subprocess_exec(
             *command,
@@ -137,37 +158,49 @@ async def _run_editor_command(
     try:
         yield opening
     finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if opening.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(opening.pid, number)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(GRACE_SECONDS):
-                        await opening.wait()
+        await _end(opening)
+
+
+async def _end(process: Process) -> None:
+    """Terminate a process group, and kill it if it has not exited after `GRACE_SECONDS`."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                await process.wait()
 
 
 def _failure_message(code: int, output: BinaryIO) -> str:
-    """Return how the editor's command failed, with its output."""
-    output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
-    return f"{describe_exit(code)}{output_tail(ProcessResult(code, Output(), Output(tail=output.read())))}"
+    """Return how the editor's command failed, with the end of its output."""
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - TAIL_BYTES))
+    written = Output(tail=output.read())
+    finished = ProcessResult(code, stdout=Output(), stderr=written)
+    return f"{describe_exit(code)}{output_tail(finished)}"
 
 
 def _file_state(response: Path) -> tuple[int, int] | None:
-    """Return size and time of the response file, None if it is empty; it is complete when they stay the same."""
+    """Return the size and mtime of the response file, or None if it is missing or empty."""
     try:
         found = response.stat(follow_symlinks=False)
     except OSError:
         return None
-    return (found.st_size, found.st_mtime_ns) if found.st_size else None
+    if not found.st_size:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def _read_answer(response: Path) -> str:
-    """Return the answer in the response file."""
+    """Return the answer in the response file. Raise `ProviderError` if it has none."""
     if not response.is_file():
         raise ProviderError("the agent made something of its response file that is no file")
     if response.stat().st_size > MAX_ANSWER_BYTES:
         raise ProviderError(f"the agent answered with more than {MAX_ANSWER_BYTES >> 20} MiB")
-    text = response.read_bytes().decode("utf-8", "replace").removeprefix("\ufeff")
+    content = response.read_bytes().decode("utf-8", "replace")
+    text = content.removeprefix("\ufeff")
     if not text.strip():
         raise ProviderError("the agent wrote an empty answer", may_pass=True)
     return text
