@@ -1,4 +1,4 @@
-"""Checks whether a target is ready, before the first case is sent. Equal checks are run once."""
+"""Health checks of a target, run before the first case is sent. Equal checks are run once."""
 
 import asyncio
 import os
@@ -19,11 +19,11 @@ PLACEHOLDER_VALUES = {
     "OUTPUT_FILE": os.devnull,
     "PROMPT_FILE": os.devnull,
 }
-"""What the placeholders in a command stand for; there is no case yet."""
+"""The values of placeholders in the command of a health check, which has no case."""
 
 
 class CommandHealthcheck(NamedTuple):
-    """Ready when a command succeeds."""
+    """The target is ready if a command succeeds."""
 
     template: str
     cwd: Path
@@ -32,16 +32,22 @@ class CommandHealthcheck(NamedTuple):
 
     async def run(self) -> None:
         environment = dict(self.environment or os.environb)
-        command = Command(self.template, PLACEHOLDER_VALUES, self.cwd, environment=environment)
+        command = Command(
+            self.template,
+            PLACEHOLDER_VALUES,
+            self.cwd,
+            environment=environment,
+        )
         try:
             async with asyncio.timeout(self.seconds):
-                expect_success(await command.run(PLACEHOLDER_VALUES))
+                finished = await command.run(PLACEHOLDER_VALUES)
+                expect_success(finished)
         except TimeoutError:
             raise ProviderError(f"the command has not ended after {self.seconds:g} s") from None
 
 
 class HttpHealthcheck(NamedTuple):
-    """Ready when a URL answers with a status of success."""
+    """The target is ready if a URL responds with a success status."""
 
     url: str
     seconds: float
@@ -56,6 +62,7 @@ class HttpHealthcheck(NamedTuple):
             raise ProviderError(f"{self.url}: {problem}")
 
     def _problem(self) -> str:
+        """Return why the URL does not respond, or "" if it does."""
         from http.client import HTTPException
         from urllib.error import HTTPError, URLError
         from urllib.request import urlopen
@@ -71,11 +78,16 @@ class HttpHealthcheck(NamedTuple):
             return str(error) or type(error).__name__
 
     def _request(self) -> Any:
-        """Return a request for the URL; a name and a password in it become a header, as in other tools."""
+        """Return a request for the URL. Credentials in the URL are sent as a header, as other tools do."""
         from urllib.parse import urlsplit
         from urllib.request import Request
 
-        *_, authorization = secrets_in_url(self.url) or [""]
         parts = urlsplit(self.url)
-        url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-        return Request(url, headers={"Authorization": f"Basic {authorization}"} if authorization else {})
+        server = parts.netloc.rpartition("@")[2]
+        url = parts._replace(netloc=server).geturl()
+        headers = {}
+        secrets = secrets_in_url(self.url)
+        if secrets:
+            authorization = secrets[-1]  # user and password, as Basic authorization sends them
+            headers["Authorization"] = f"Basic {authorization}"
+        return Request(url, headers=headers)

@@ -1,4 +1,4 @@
-"""A command: one process for each case, or one for all of them."""
+"""A target that is a shell command: one process per case, or one process for all cases."""
 
 import itertools
 import os
@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple, Self
 
@@ -43,13 +44,14 @@ from agentv.system.temporary import keep_folder, make_folder, remove_folder
 from agentv.telemetry.context import with_variables
 
 FOREIGN = ("PROMPT", "GUIDELINES", "EVAL_ID", "FILES")
-"""The placeholders whose values somebody else has written."""
+"""The placeholders whose values come from eval files, which others may have written."""
 SINGLE = (*FOREIGN, "ATTEMPT", "OUTPUT_FILE", "PROMPT_FILE")
 BATCH = (*SINGLE, "BATCH_FILE")
 OF_ONE_CASE = ("PROMPT", "GUIDELINES", "PROMPT_FILE")
 CHECK_SECONDS = 10.0
+MAX_LISTED = 20
 MAX_LISTED_CHARACTERS = 1_000_000
-"""How many characters the lists of missing ids may come to in the results of one batch."""
+"""The maximum total size of the lists of missing ids in the results of one batch."""
 
 
 class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="http"):
@@ -60,7 +62,12 @@ class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class CommandCheck(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="command"
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="type",
+    tag="command",
 ):
     """The target is ready when this command succeeds."""
 
@@ -75,87 +82,142 @@ class CliSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_unknown_f
     reads_files: ClassVar[bool] = True
     answers_batches: ClassVar[bool] = True
 
-    command_template: Annotated[Text, Meta(description="The command, with {PROMPT} and other placeholders.")]
+    command_template: Annotated[
+        Text,
+        Meta(description="The command, with {PROMPT} and other placeholders."),
+    ]
     timeout_seconds: Annotated[
-        Seconds | None, Meta(description="How long one case may take, or the batch."), NOT_IN_CACHE_KEY
+        Seconds | None,
+        Meta(description="How long one case may take, or the batch."),
+        NOT_IN_CACHE_KEY,
     ] = None
-    files_format: Annotated[Text | None, Meta(description="How {FILES} shows each file: {path}, {basename}.")] = None
-    keep_temp_files: Annotated[Flag | None, Meta(description="Keep prompt and output files for a look.")] = None
-    verbose: Annotated[Flag | None, Meta(description="Say what is run.")] = None
-    healthcheck: Annotated[HttpCheck | CommandCheck | None, Meta(description="Tried once before the first case.")] = (
-        None
-    )
+    files_format: Annotated[
+        Text | None,
+        Meta(description="How {FILES} shows each file: {path}, {basename}."),
+    ] = None
+    keep_temp_files: Annotated[
+        Flag | None,
+        Meta(description="Keep prompt and output files for a look."),
+    ] = None
+    verbose: Annotated[
+        Flag | None,
+        Meta(description="Say what is run."),
+    ] = None
+    healthcheck: Annotated[
+        HttpCheck | CommandCheck | None,
+        Meta(description="Tried once before the first case."),
+    ] = None
 
     def validate(self) -> Iterator[Misfit]:
         yield from super().validate()
         if self.provider_batching is True and self.workspace_template is not None:
-            hint = "one call answers all cases, and each case has a workspace of its own: take out one of the two"
-            yield Misfit(("workspace_template",), "provider_batching is given as well", hint)
-        known = BATCH if self.provider_batching else SINGLE
-        yield from _check_template(("command_template",), self.command_template, known)
+            yield Misfit(
+                ("workspace_template",),
+                "provider_batching is given as well",
+                "one call answers all cases, and each case has a workspace of its own: take out one of the two",
+            )
+        yield from _check_template(("command_template",), self.command_template, self._known_placeholders)
         if self.files_format:
             yield from _check_template(("files_format",), self.files_format, FILE_PLACEHOLDERS, FILE_PLACEHOLDERS)
-        if isinstance(self.healthcheck, HttpCheck) and not self.healthcheck.url.startswith(
-            ("http://", "https://", "${{")
-        ):
-            yield Misfit(("healthcheck", "url"), "no address of http or https", "write http://… or https://…")
-        if isinstance(self.healthcheck, CommandCheck):
-            steps = ("healthcheck", "command_template")
-            yield from _check_template(steps, self.healthcheck.command_template, tuple(PLACEHOLDER_VALUES))
+        yield from self._validate_healthcheck()
+        yield from self._validate_placeholders()
+
+    def _validate_healthcheck(self) -> Iterator[Misfit]:
+        match self.healthcheck:
+            case HttpCheck(url=url) if not url.startswith(("http://", "https://", "${{")):
+                yield Misfit(
+                    ("healthcheck", "url"),
+                    "no address of http or https",
+                    "write http://… or https://…",
+                )
+            case CommandCheck(command_template=template):
+                steps = ("healthcheck", "command_template")
+                yield from _check_template(steps, template, tuple(PLACEHOLDER_VALUES))
+
+    def _validate_placeholders(self) -> Iterator[Misfit]:
+        """Yield placeholders of the command that are known but misused."""
         for placeholder in parse_template(self.command_template).placeholders:
             if placeholder.name == "FILES" and placeholder.context is not QuoteContext.PLAIN:
-                hint = "it becomes a word for each file: write it outside of quotes"
-                yield Misfit(("command_template",), "{FILES} stands in quotes", hint)
+                yield Misfit(
+                    ("command_template",),
+                    "{FILES} stands in quotes",
+                    "it becomes a word for each file: write it outside of quotes",
+                )
             if placeholder.name in OF_ONE_CASE and self.provider_batching is True:
-                message, hint = f"{{{placeholder.name}}} is empty in a batch", "{BATCH_FILE} has the cases"
-                yield Misfit(("command_template",), message, hint, "warning")
+                yield Misfit(
+                    ("command_template",),
+                    f"{{{placeholder.name}}} is empty in a batch",
+                    "{BATCH_FILE} has the cases",
+                    "warning",
+                )
+
+    @property
+    def _known_placeholders(self) -> tuple[str, ...]:
+        return BATCH if self.provider_batching else SINGLE
 
     def check_media(self, media: Sequence[Media]) -> Misfit | None:
-        names = {placeholder.name for placeholder in parse_template(self.command_template).placeholders}
-        if names.intersection(("FILES", "BATCH_FILE") if self.provider_batching else ("FILES",)):
+        placeholders = parse_template(self.command_template).placeholders
+        names = {placeholder.name for placeholder in placeholders}
+        if "FILES" in names or (self.provider_batching and "BATCH_FILE" in names):
             return None
         message = f"{media[0].value} is an image or a PDF, and the command has no {{FILES}} that could name it"
         return Misfit((), message, "write {FILES} where the command takes the paths of files")
 
     def open(self, folder: Path) -> Provider | BatchProvider:
-        known = BATCH if self.provider_batching else SINGLE
         workspaces = self.workspaces(folder)
         cwd = existing_folder(folder, self.cwd, "cwd")
-        command = Command(self.command_template, known, cwd, self.files_format or "{path}", workspaces.environment)
+        command = Command(
+            self.command_template,
+            self._known_placeholders,
+            cwd,
+            self.files_format or "{path}",
+            workspaces.environment,
+        )
         check = self._check(folder, cwd)
-        return CliBatch(self, command, check) if self.provider_batching else Cli(self, command, check, workspaces)
+        if self.provider_batching:
+            return CliBatch(self, command, check)
+        return Cli(self, command, check, workspaces)
 
     def _check(self, folder: Path, cwd: Path) -> Check | None:
         match self.healthcheck:
             case HttpCheck(url=url, timeout_seconds=seconds):
                 return HttpHealthcheck(url, float(seconds or CHECK_SECONDS))
-            case CommandCheck(command_template=template, timeout_seconds=seconds) as check:
-                where = existing_folder(folder, check.cwd, "healthcheck.cwd") if check.cwd else cwd
+            case CommandCheck(command_template=template, cwd=own_cwd, timeout_seconds=seconds):
+                if own_cwd:
+                    cwd = existing_folder(folder, own_cwd, "healthcheck.cwd")
                 return CommandHealthcheck(
-                    template, where, float(seconds or CHECK_SECONDS), tuple(self.environment().items())
+                    template,
+                    cwd,
+                    float(seconds or CHECK_SECONDS),
+                    tuple(self.environment().items()),
                 )
         return None
 
 
 def _check_template(
-    steps: tuple[str, ...], template: str, known: Sequence[str], foreign: Sequence[str] = FOREIGN
+    steps: tuple[str, ...],
+    template: str,
+    known: Sequence[str],
+    foreign: Sequence[str] = FOREIGN,
 ) -> Iterator[Misfit]:
+    """Yield what is wrong with a template; the values of `foreign` placeholders must not be run as code."""
     for message, hint in find_problems(template, known, foreign):
         yield Misfit(steps, message, hint)
 
 
-class _CommandProvider:
-    """What both ways to run a command have in common."""
+class Cli:
+    """Runs the command for each request. It may be entered several times; the last exit removes its files."""
 
-    def __init__(self, settings: CliSettings, command: Command, check: Check | None):
-        self._settings, self._command, self.check = settings, command, check
-
-
-class Cli(_CommandProvider):
-    """Runs the command for each request. It may be entered several times; the last to leave removes its files."""
-
-    def __init__(self, settings: CliSettings, command: Command, check: Check | None, workspaces: Workspaces):
-        super().__init__(settings, command, check)
+    def __init__(
+        self,
+        settings: CliSettings,
+        command: Command,
+        check: Check | None,
+        workspaces: Workspaces,
+    ):
+        self._settings = settings
+        self._command = command
+        self.check = check
         self.workspaces = workspaces
         self._users = 0
         self._request_numbers = itertools.count(1)
@@ -179,7 +241,8 @@ class Cli(_CommandProvider):
         """Return the path of a request's temporary files, without a suffix."""
         if self._temporary is None:
             self._temporary = self._new_folder()
-        return f"{self._temporary}/{next(self._request_numbers)}-{safe_name(request.eval_id)}"
+        number = next(self._request_numbers)
+        return f"{self._temporary}/{number}-{safe_name(request.eval_id)}"
 
     def _new_folder(self) -> Path:
         if not self._settings.keep_temp_files:
@@ -206,26 +269,33 @@ class Cli(_CommandProvider):
                     _remove(values[name])
 
     async def _answer(self, request: ProviderRequest, values: dict[str, str]) -> ProviderResponse:
-        if "PROMPT_FILE" in self._command.names:
+        names = self._command.names
+        if "PROMPT_FILE" in names:
             Path(values["PROMPT_FILE"]).write_bytes(request.question.encode())
         if self._settings.verbose:
             say(f"{request.eval_id}: running {self._command.display(values)}")
-        in_file = "OUTPUT_FILE" in self._command.names
-        capture = Capture(0 if in_file else MAX_ANSWER_BYTES)
-        if self.workspaces.are_fresh:
-            async with self.workspaces.folder(request) as workspace:
-                variables = self.workspaces.variables(request.eval_id, workspace)
-                place = workspace, with_variables(variables, request.telemetry)
-                finished = await self._command.run(values, request.input_files, capture, place)
-        else:
-            own = self._command.cwd, with_variables(self._command.environment, request.telemetry)
-            finished = await self._command.run(values, request.input_files, capture, own)
+        if "OUTPUT_FILE" in names:
+            finished = await self._run(request, values, Capture())
+            expect_success(finished)
+            return answer_from(read_output_file(values["OUTPUT_FILE"], finished))
+        finished = await self._run(request, values, Capture(MAX_ANSWER_BYTES))
         expect_success(finished)
-        data = read_output_file(values["OUTPUT_FILE"], finished) if in_file else complete_output(finished.stdout)
-        return answer_from(data)
+        return answer_from(complete_output(finished.stdout))
+
+    async def _run(self, request: ProviderRequest, values: dict[str, str], capture: Capture) -> ProcessResult:
+        """Run the command in its folder, or in the workspace of the request."""
+        if not self.workspaces.are_fresh:
+            environment = with_variables(self._command.environment, request.telemetry)
+            place = (self._command.cwd, environment)
+            return await self._command.run(values, request.input_files, capture, place)
+        async with self.workspaces.folder(request) as workspace:
+            variables = self.workspaces.variables(request.eval_id, workspace)
+            place = (workspace, with_variables(variables, request.telemetry))
+            return await self._command.run(values, request.input_files, capture, place)
 
 
 def _remove(path: str) -> None:
+    """Remove a file that the command may have replaced by a folder, or removed itself."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -234,16 +304,23 @@ def _remove(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-class CliBatch(_CommandProvider):
+@dataclass(eq=False)
+class CliBatch:
     """Runs the command once for all requests."""
+
+    _settings: CliSettings
+    _command: Command
+    check: Check | None
 
     @property
     def keeps_output(self) -> bool:
         return bool(self._settings.keep_temp_files)
 
     async def invoke_batch(self, requests: Requests, attempt: int, output: Path) -> BatchOutput:
-        batch, prompt = output.with_name("requests.jsonl"), output.with_name("prompt.txt")
-        batch_content = await _write_requests(requests, batch if "BATCH_FILE" in self._command.names else None)
+        batch = output.with_name("requests.jsonl")
+        prompt = output.with_name("prompt.txt")
+        reads_batch = "BATCH_FILE" in self._command.names
+        content = await _write_requests(requests, batch if reads_batch else None)
         values = {
             "PROMPT": "",
             "GUIDELINES": "",
@@ -256,34 +333,37 @@ class CliBatch(_CommandProvider):
         if self._settings.verbose:
             say(f"batch: running {self._command.display(values)}")
         prompt.touch()
-        finished = await self._run(values, tuple(batch_content.files), output)
+        finished = await self._run(values, tuple(content.files), output)
         expect_success(finished)
         if not os.path.lexists(output):
             raise ProviderError(f"the command succeeded but wrote no {{OUTPUT_FILE}}{output_tail(finished)}")
-        answers = await read_output(output, batch_content.ids, batch_content.cases)
-        if len(answers) < batch_content.cases:
+        answers = await read_output(output, content.ids, content.cases)
+        if len(answers) < content.cases:
             answers.close()
-            raise await _missing_answers(requests, answers, batch_content.cases, output)
+            raise await _missing_answers(requests, answers, content.cases, output)
         if self._settings.keep_temp_files:
             say(f"target {self._settings.name!r}: the files of its batch are kept in {output.parent}")
         return answers
 
     async def _run(self, values: dict[str, str], files: tuple[Path, ...], output: Path) -> ProcessResult:
-        """Run the command; its answers are in the file `output` then."""
+        """Run the command. Its answers are in the file `output` afterwards."""
         if "OUTPUT_FILE" in self._command.names:
             return await self._command.run(values, files)
         with output.open("w+b") as file:
             finished = await self._command.run(values, files, file.fileno())
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-            return finished._replace(stdout=Output(tail=file.read()))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            written = Output(tail=file.read())
+            return finished._replace(stdout=written)
 
 
 class _BatchContent(NamedTuple):
-    """What a batch asks: which ids, how many cases, and with which files."""
+    """The ids, the number of cases and the files of a batch."""
 
     ids: HashSet
     cases: int
     files: dict[Path, None]
+    """An ordered set."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,8 +380,9 @@ _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 
 
 async def _write_requests(requests: Requests, path: Path | None) -> _BatchContent:
-    """Return what a batch asks; write the requests to a file if the command reads one."""
-    ids, cases = HashSet(), 0
+    """Return the content of a batch, and write its requests to `path` if the command reads them."""
+    ids = HashSet()
+    cases = 0
     files: dict[Path, None] = {}
     with path.open("wb") if path else nullcontext() as file:
         async for request in requests():
@@ -323,15 +404,21 @@ def _batch_request(request: ProviderRequest) -> BatchRequest:
     )
 
 
-async def _missing_answers(requests: Requests, answers: BatchOutput, count: int, output: Path) -> ProviderError:
+async def _missing_answers(
+    requests: Requests,
+    answers: BatchOutput,
+    count: int,
+    output: Path,
+) -> ProviderError:
     """Return the error that lists the ids without an answer.
 
-    It stands in every result of the batch, so that a list too long for that goes into a file of its own.
+    It is part of every result of the batch: a list that would be too long for that is written to a file of its own.
     """
     ids = [request.eval_id async for request in requests() if request.eval_id not in answers]
     listed = ", ".join(ids)
-    if len(ids) > 20 and len(listed) * count > MAX_LISTED_CHARACTERS:
+    if len(ids) > MAX_LISTED and len(listed) * count > MAX_LISTED_CHARACTERS:
         path = output.with_name("missing.txt")
         path.write_text(clean("\n".join(ids) + "\n"), encoding="utf-8")
-        listed = f"{', '.join(ids[:20])} and {len(ids) - 20} more, see {path}"
+        first = ", ".join(ids[:MAX_LISTED])
+        listed = f"{first} and {len(ids) - MAX_LISTED} more, see {path}"
     return ProviderError(f"the output of the batch has no record for {len(ids)} of {count} cases: {listed}")
