@@ -1,4 +1,4 @@
-"""The workspaces of one case: a fresh one for each attempt; the last lives until its answer is scored."""
+"""The workspaces of one case: a fresh one for each attempt. The last one exists until its answer is scored."""
 
 import asyncio
 import errno
@@ -19,14 +19,15 @@ from agentv.system.trees import copy_if_plain, copy_tree
 
 KEPT = Path(".agentv/workspaces")
 INTERRUPTED_SECONDS = 10.0
-"""How long a hook may take when the run is being stopped."""
+"""How long a hook may take while the run is being stopped."""
+MAX_SAME_NAMES = 10_000
 
 
 class KeptPlace(NamedTuple):
-    """Where the workspaces of a run go that are kept."""
+    """Where the workspaces of a run are kept."""
 
     base: Path
-    """The folder that the run was started in."""
+    """The folder in which the run was started."""
     run_id: str
 
     @property
@@ -35,29 +36,40 @@ class KeptPlace(NamedTuple):
 
 
 class CaseWorkspace:
-    """What is done around each attempt at a case: see `calls.caller.Preparation`.
+    """Prepares and disposes of the workspace of each attempt at a case, see `calls.caller.Preparation`.
 
-    It is a context manager; what is left at its end is removed.
+    It is a context manager: a workspace that is left at the end is removed.
     """
 
-    def __init__(self, workspaces: Workspaces, request: ProviderRequest, seconds: float, place: "KeptPlace"):
-        """`seconds` limits each hook."""
-        self._workspaces, self._request, self._seconds, self._place = workspaces, request, seconds, place
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        request: ProviderRequest,
+        seconds: float,
+        place: KeptPlace,
+    ):
+        """Limit each hook to `seconds`."""
+        self._workspaces = workspaces
+        self._request = request
+        self._seconds = seconds
+        self._place = place
         self._current: Workspace | None = None
         self._notes: list[str] = []
         self.takes_cached = True
 
     def takes(self, cached: ProviderResponse) -> bool:
-        """Return whether an answer of the cache will do, though there are no files with it."""
+        """Return whether a cached answer can be used, although it comes without files."""
         return self.takes_cached
 
     @property
     def path(self) -> Path | None:
         """The folder of the last attempt, if there was one."""
-        return self._current.path if self._current is not None else None
+        if self._current is None:
+            return None
+        return self._current.path
 
     async def prepare(self, request: ProviderRequest) -> ProviderRequest:
-        """Return the request with a fresh folder; raise `ProviderError` if there can be none."""
+        """Return the request with a fresh folder. Raise `ProviderError` if it cannot be created."""
         await self._dispose(None)
         self._current = self._workspaces.new(request.eval_id, self._seconds)
         path = await self._current.make()
@@ -65,28 +77,34 @@ class CaseWorkspace:
         return msgspec.structs.replace(request, workspace=path)
 
     async def complete(self, response: ProviderResponse) -> ProviderResponse:
-        """Return the response with what the agent changed."""
-        changes = await self._current.compare() if self._current is not None else None
+        """Return the response with the changes that the agent made."""
+        if self._current is None:
+            return response
+        changes = await self._current.compare()
         if changes is None:
             return response
         return msgspec.structs.replace(
-            response, file_changes=changes.diff, note=_join_notes(response.note, *changes.notes)
+            response,
+            file_changes=changes.diff,
+            note=_join_notes(response.note, *changes.notes),
         )
 
     async def end(self, result: EvalResult) -> EvalResult:
-        """Return the result with what is known of its workspace, once that is removed or kept. It raises nothing."""
+        """Remove or keep the workspace, and return the result with what is known of it. Never raises."""
         current = self._current
         if current is None or current.path is None:
             return msgspec.structs.replace(result, note=_join_notes(result.note, *self._notes))
-        changes, is_told = await current.compare(), result.file_changes is not None
-        notes = [] if is_told or changes is None else list(changes.notes)
-        file_changes = result.file_changes if is_told or changes is None else changes.diff
-        is_kept = self._workspaces.keep == "always" or (self._workspaces.keep == "failed" and result.verdict != "pass")
-        kept = await self._dispose(self._name(result) if is_kept else None)
+        changes = await current.compare()
+        file_changes = result.file_changes
+        notes: tuple[str, ...] = ()
+        if file_changes is None and changes is not None:
+            file_changes = changes.diff
+            notes = changes.notes
+        kept_path = await self._dispose(self._kept_name(result))
         return msgspec.structs.replace(
             result,
             file_changes=file_changes,
-            workspace_path=kept,
+            workspace_path=kept_path,
             note=_join_notes(result.note, *notes, *self._notes),
         )
 
@@ -94,30 +112,40 @@ class CaseWorkspace:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        is_stopped = kind is not None and issubclass(kind, asyncio.CancelledError)
-        await self._dispose(None, INTERRUPTED_SECONDS if is_stopped else None)
+        seconds = None
+        if kind is not None and issubclass(kind, asyncio.CancelledError):
+            seconds = INTERRUPTED_SECONDS
+        await self._dispose(None, seconds)
 
     async def _dispose(self, name: str | None, seconds: float | None = None) -> str | None:
-        """Run the hooks of the last workspace, and remove it, or keep it under a name and return its path."""
-        workspace, self._current = self._current, None
+        """Run the hooks of the last workspace, then remove it, or keep it under a name and return its path."""
+        workspace = self._current
+        self._current = None
         if workspace is None:
             return None
         try:
             for problem in await workspace.run_after_hooks(seconds):
                 self._notes.append(problem)
                 warn(Problem(message=f"case {self._request.eval_id!r}: {problem}", severity="warning"))
-            if name is not None and (path := workspace.path) is not None:
-                return await self._keep(path, name)
+            if name is not None and workspace.path is not None:
+                return await self._keep(workspace.path, name)
         finally:
             await workspace.remove()
         return None
 
-    def _name(self, result: EvalResult) -> str:
-        trial = f"-trial-{result.trial}" if result.trial is not None else ""
-        return f"{clean_name(result.eval_id, clean)}{trial}"
+    def _kept_name(self, result: EvalResult) -> str | None:
+        """Return the name under which the workspace is kept, or None if it is to be removed."""
+        rule = self._workspaces.keep
+        is_kept = rule == "always" or (rule == "failed" and result.verdict != "pass")
+        if not is_kept:
+            return None
+        name = clean_name(result.eval_id, clean)
+        if result.trial is not None:
+            return f"{name}-trial-{result.trial}"
+        return name
 
     async def _keep(self, path: Path, name: str) -> str | None:
-        """Move a workspace to where it is kept, and return its path there, from the folder of the run."""
+        """Move a workspace to where it is kept and return its path, relative to the folder of the run."""
         try:
             kept: Path = await run_in_thread(lambda: _move(path, self._place.path, name))
         except OSError as error:
@@ -131,14 +159,16 @@ def _move(path: Path, folder: Path, name: str) -> Path:
     """Move a temporary folder into another, under a name that is free there, and return its new path."""
     folder.mkdir(parents=True, exist_ok=True)
     source = path
-    for number in range(1, 10_000):
-        kept = folder / (name if number == 1 else f"{name}-{number}")
+    for number in range(1, MAX_SAME_NAMES):
+        kept = folder / name
+        if number > 1:
+            kept = folder / f"{name}-{number}"
         try:
             if os.path.lexists(kept):
                 continue
             os.rename(source, kept)
         except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another case has taken the name meanwhile
                 continue
             if error.errno != errno.EXDEV or source is not path:
                 raise
