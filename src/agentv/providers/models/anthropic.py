@@ -1,4 +1,4 @@
-"""An Anthropic model, through Anthropic's own SDK."""
+"""Anthropic models, through Anthropic's SDK."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,16 +12,17 @@ from agentv.protocols import Provider
 from agentv.providers.models.batches.anthropic import AnthropicBatches
 from agentv.providers.models.batches.api import BatchApi
 from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json, split_system
+from agentv.providers.models.model import client_key
 from agentv.providers.models.sdk import SdkModel
 from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.settings import Count, Text
 from agentv.records import Json, TokenUsage, ToolCall
 
 MAX_TOKENS = 4096
-"""The API insists on a limit."""
+"""The API requires a limit."""
 MAX_TITLE = 500
 MAX_REQUEST_BYTES = 32_000_000
-"""What Anthropic takes as a request, in which files are a third larger than they are."""
+"""Anthropic's limit for a request. Files are a third larger in it, since they are encoded as base64."""
 
 
 class AnthropicSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,37 +32,52 @@ class AnthropicSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid
     efforts: ClassVar[tuple[str, ...]] = ("low", "medium", "high", "xhigh", "max")
     max_media_bytes: ClassVar[int] = MAX_REQUEST_BYTES * 3 // 4
 
-    model: Annotated[Text, Meta(description="The model's name, as the vendor calls it.")]
-    base_url: Annotated[Text | None, Meta(description="Another server, without /v1.")] = None
-    max_output_tokens: Annotated[Count | None, Meta(description=f"{MAX_TOKENS} if left out.")] = None
+    model: Annotated[
+        Text,
+        Meta(description="The model's name, as the vendor calls it."),
+    ]
+    base_url: Annotated[
+        Text | None,
+        Meta(description="Another server, without /v1."),
+    ] = None
+    max_output_tokens: Annotated[
+        Count | None,
+        Meta(description=f"{MAX_TOKENS} if left out."),
+    ] = None
 
     def open(self, folder: Path) -> Provider:
         return Anthropic(self)
 
 
 class Anthropic(SdkModel[AnthropicSettings]):
-    """Asks through Anthropic's SDK."""
+    """Calls a model through Anthropic's SDK."""
 
-    package = extra = "anthropic"
+    package = "anthropic"
+    extra = "anthropic"
 
     def __init__(self, settings: AnthropicSettings):
-        super().__init__(settings, Messages(lambda schema: self.module().transform_schema(schema)))
+        super().__init__(settings, Messages(self._transform_schema))
+
+    def _transform_schema(self, schema: Json) -> Json:
+        transformed: Json = self.module().transform_schema(schema)
+        return transformed
 
     def new_client(self, sdk: Any, common: Json) -> Any:
-        # a server of the user's own needs no key, and must not get the one for Anthropic
-        key = self.settings.api_key or ("none" if self.settings.base_url else None)
-        return sdk.AsyncAnthropic(api_key=key, base_url=self.settings.base_url, **common)
+        base_url = self.settings.base_url
+        key = client_key(self.settings.api_key, base_url)
+        return sdk.AsyncAnthropic(api_key=key, base_url=base_url, **common)
 
     def batches(self) -> BatchApi:
         return AnthropicBatches(self)
 
 
 class Messages:
-    """The format of `/v1/messages`. `transform_schema` is the SDK's: the API takes only a part of JSON Schema."""
+    """The format of `/v1/messages`."""
 
     path = "/v1/messages"
 
     def __init__(self, transform_schema: Callable[[Json], Json]):
+        """Take the SDK's function that reduces a JSON Schema to the part that the API supports."""
         self._transform_schema = transform_schema
 
     def body(self, model: str | None, settings: LanguageModelSettings, prompt: Prompt) -> Json:
@@ -75,34 +91,33 @@ class Messages:
             body["system"] = system
         if settings.temperature is not None:
             body["temperature"] = settings.temperature
-        output: Json = {}
+        output_config = self._output_config(settings, prompt.schema)
+        if output_config:
+            body["output_config"] = output_config
+        return body
+
+    def _output_config(self, settings: LanguageModelSettings, schema: Json | None) -> Json:
+        config: Json = {}
         if settings.reasoning_effort is not None:
-            output["effort"] = settings.reasoning_effort
-        if prompt.schema is not None:
-            with suppress(ValueError):  # a schema that it cannot express: judges read plain text too
-                output["format"] = {"type": "json_schema", "schema": self._transform_schema(prompt.schema)}
-        return body | {"output_config": output} if output else body
+            config["effort"] = settings.reasoning_effort
+        if schema is not None:
+            with suppress(ValueError):  # the API cannot express this schema; judges also read plain text
+                transformed = self._transform_schema(schema)
+                config["format"] = {"type": "json_schema", "schema": transformed}
+        return config
 
     def completion(self, reply: bytes) -> Completion:
-        """Return the completion in a reply. The outputs of tools that the vendor runs are in it as well."""
+        """Return the completion in a reply, which also has the outputs of tools that the vendor runs."""
         answer = decode(reply, _Answer)
         text = "".join(block.text for block in answer.content if block.type == "text")
-        refusal = ""
-        if answer.stop_reason == "refusal":
-            details = answer.stop_details or _Details()
-            refusal = f"the model refused: {details.explanation or details.category or text or 'no reason given'}"
-        outputs = {block.tool_use_id: block.content for block in answer.content if block.tool_use_id}
+        thoughts = [block.thinking for block in answer.content if block.thinking]
         return Completion(
             text=text,
-            calls=tuple(
-                ToolCall(tool=block.name, input=block.input, output=outputs.get(block.id or ""), id=block.id)
-                for block in answer.content
-                if block.type.endswith("tool_use")
-            ),
-            reasoning="\n\n".join(block.thinking for block in answer.content if block.thinking),
+            calls=_calls(answer.content),
+            reasoning="\n\n".join(thoughts),
             usage=None if answer.usage is None else _tokens(answer.usage),
             stop_reason=answer.stop_reason or "",
-            refusal=refusal,
+            refusal=_refusal(answer, text),
         )
 
     def reader(self) -> "_EventReader":
@@ -110,7 +125,7 @@ class Messages:
 
 
 class _EventReader:
-    """Puts the events of a stream together: blocks come in pieces, the input of a tool as pieces of its JSON."""
+    """Joins the events of a stream. Blocks come in pieces, the input of a tool as pieces of its JSON."""
 
     def __init__(self) -> None:
         self._message: Json = {}
@@ -128,17 +143,27 @@ class _EventReader:
             case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)}:
                 return self._add_piece(index, delta)
             case {"type": "message_delta", "delta": dict(delta)}:
-                usage = {name: count for name, count in (event.get("usage") or {}).items() if count is not None}
-                self._message |= delta | {"usage": (self._message.get("usage") or {}) | usage}
+                usage = self._updated_usage(event.get("usage") or {})
+                self._message |= delta
+                self._message["usage"] = usage
             case {"type": "message_stop"}:
                 self._is_complete = True
         return False
 
+    def _updated_usage(self, usage: Json) -> Json:
+        """Return the token counts with those of another event; null leaves a count as it was."""
+        counts = dict(self._message.get("usage") or {})
+        for name, count in usage.items():
+            if count is not None:
+                counts[name] = count
+        return counts
+
     def _add_piece(self, index: int, delta: Json) -> bool:
         block = self._blocks.setdefault(index, {"type": "text"})
         if "partial_json" in delta:
-            self._inputs[index] = self._inputs.get(index, "") + delta["partial_json"]
-            return bool(delta["partial_json"])
+            piece = delta["partial_json"]
+            self._inputs[index] = self._inputs.get(index, "") + piece
+            return bool(piece)
         for name in ("text", "thinking"):
             if name in delta:
                 block[name] = block.get(name, "") + delta[name]
@@ -150,11 +175,12 @@ class _EventReader:
             return None
         for index, text in self._inputs.items():
             self._blocks[index]["input"] = parse_json(text or "{}")
-        return self._message | {"content": [block for _, block in sorted(self._blocks.items())]}
+        content = [block for _, block in sorted(self._blocks.items())]
+        return self._message | {"content": content}
 
 
 def _messages(turns: Sequence[Turn]) -> list[Json]:
-    """Return the turns as messages of user and assistant in turn: several of one role in a row become one message."""
+    """Return the turns as messages. User and assistant must alternate: turns of one role are joined."""
     messages: list[Json] = []
     for turn in turns:
         role = "assistant" if turn.role == "assistant" else "user"
@@ -167,26 +193,45 @@ def _messages(turns: Sequence[Turn]) -> list[Json]:
 
 def _blocks(turn: Turn) -> list[Json]:
     if turn.answers is not None:
-        return [{"type": "tool_result", "tool_use_id": turn.answers.id, "content": turn.text}]
-    parts: Sequence[Part] = turn.parts or ((turn.text,) if turn.text else ())
-    text = [_content_block(part) for part in parts]
-    return [*text, *({"type": "tool_use", "id": c.id, "name": c.tool, "input": _input(c.input)} for c in turn.calls)]
+        result = {
+            "type": "tool_result",
+            "tool_use_id": turn.answers.id,
+            "content": turn.text,
+        }
+        return [result]
+    parts: Sequence[Part] = turn.parts
+    if not parts and turn.text:
+        parts = (turn.text,)
+    blocks = [_content_block(part) for part in parts]
+    blocks += [_tool_use(call) for call in turn.calls]
+    return blocks
 
 
 def _content_block(part: Part) -> Json:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     source = {"type": "base64", "media_type": part.type, "data": part.base64}
-    return {"type": "image", "source": source} if part.is_image else _document(part.name, source)
+    if part.is_image:
+        return {"type": "image", "source": source}
+    return {"type": "document", "source": source, "title": part.name[:MAX_TITLE]}
 
 
-def _document(name: str, source: Json) -> Json:
-    return {"type": "document", "source": source, "title": name[:MAX_TITLE]}
+def _tool_use(call: ToolCall) -> Json:
+    return {
+        "type": "tool_use",
+        "id": call.id,
+        "name": call.tool,
+        "input": _input(call.input),
+    }
 
 
 def _input(value: Any) -> Json:
     """Return the input of a tool as an object, which Anthropic requires."""
-    return value if isinstance(value, dict) else {} if value is None else {"input": value}
+    if isinstance(value, dict):
+        return value
+    if value is None:
+        return {}
+    return {"input": value}
 
 
 class _Block(msgspec.Struct):
@@ -224,14 +269,40 @@ class _Answer(msgspec.Struct):
     usage: _Usage | None = None
 
 
+def _calls(content: Sequence[_Block]) -> tuple[ToolCall, ...]:
+    """Return the tool calls, with the outputs of tools that the vendor runs."""
+    outputs = {block.tool_use_id: block.content for block in content if block.tool_use_id}
+    calls = []
+    for block in content:
+        if block.type.endswith("tool_use"):
+            call = ToolCall(
+                tool=block.name,
+                input=block.input,
+                output=outputs.get(block.id or ""),
+                id=block.id,
+            )
+            calls.append(call)
+    return tuple(calls)
+
+
+def _refusal(answer: _Answer, text: str) -> str:
+    """Return why the model refused to answer, or "" if it did not."""
+    if answer.stop_reason != "refusal":
+        return ""
+    details = answer.stop_details or _Details()
+    reason = details.explanation or details.category or text or "no reason given"
+    return f"the model refused: {reason}"
+
+
 def _tokens(usage: _Usage) -> TokenUsage:
-    """Return the tokens. The vendor's own count leaves out those that were read from the cache or written to it."""
-    cached, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
-    made = usage.output_tokens_details or _OutputDetails()
+    """Return the tokens. The vendor's input count excludes those read from the cache or written to it."""
+    cached = usage.cache_read_input_tokens
+    written = usage.cache_creation_input_tokens
+    details = usage.output_tokens_details or _OutputDetails()
     return TokenUsage(
         input=usage.input_tokens + (cached or 0) + (written or 0),
         output=usage.output_tokens,
         cached=cached,
         cache_write=written,
-        reasoning=made.thinking_tokens,
+        reasoning=details.thinking_tokens,
     )

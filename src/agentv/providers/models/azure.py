@@ -1,4 +1,4 @@
-"""A model deployed on Azure OpenAI, through OpenAI's own SDK: by a dated version of the API, or by its v1."""
+"""Models deployed on Azure OpenAI, through OpenAI's SDK, with a dated version of the API or its v1."""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from agentv.providers.settings import NOT_IN_CACHE_KEY, Text
 from agentv.records import Json
 
 VERSION = "2024-10-21"
-"""The newest dated version that is no preview."""
+"""The newest dated version that is not a preview."""
 V1 = "v1"
 """The API without dated versions, at /openai/v1/."""
 UNAUTHORIZED = 401
@@ -32,50 +32,83 @@ class AzureSettings(OpenAIFamilySettings, frozen=True, kw_only=True, forbid_unkn
 
     requires_one_of: ClassVar[tuple[str, ...]] = ("deployment", "model")
 
-    endpoint: Annotated[Text, Meta(description="https://RESOURCE.openai.azure.com")]
-    deployment: Annotated[Text | None, Meta(description="The deployment's name.")] = None
-    version: Annotated[
-        Text | None, Meta(description=f"The API version: v1, or a date; {VERSION}, for responses v1, if left out.")
+    endpoint: Annotated[
+        Text,
+        Meta(description="https://RESOURCE.openai.azure.com"),
+    ]
+    deployment: Annotated[
+        Text | None,
+        Meta(description="The deployment's name."),
     ] = None
-    api_version: Annotated[Text | None, Meta(description="The same as version.")] = None
+    version: Annotated[
+        Text | None,
+        Meta(description=f"The API version: v1, or a date; {VERSION}, for responses v1, if left out."),
+    ] = None
+    api_version: Annotated[
+        Text | None,
+        Meta(description="The same as version."),
+    ] = None
     token_command: Annotated[
-        Text | None, Meta(description="A command that prints a token of Entra ID."), NOT_IN_CACHE_KEY
+        Text | None,
+        Meta(description="A command that prints a token of Entra ID."),
+        NOT_IN_CACHE_KEY,
     ] = None
 
     def validate(self) -> Iterator[Misfit]:
         yield from super().validate()
         if self.model is None and self.deployment is None:
-            yield Misfit((), "missing deployment", "name the deployment on Azure with 'deployment' or 'model'")
+            yield Misfit(
+                (),
+                "missing deployment",
+                "name the deployment on Azure with 'deployment' or 'model'",
+            )
         if self.version and self.api_version and self.version != self.api_version:
-            yield Misfit(("api_version",), "another version than in 'version'", "leave one of them out")
+            yield Misfit(
+                ("api_version",),
+                "another version than in 'version'",
+                "leave one of them out",
+            )
         if self.api_key and self.token_command:
-            yield Misfit(("token_command",), "there is an 'api_key' too", "leave one of them out")
+            yield Misfit(
+                ("token_command",),
+                "there is an 'api_key' too",
+                "leave one of them out",
+            )
 
     @property
     def used_version(self) -> str:
-        """The version of the API that is asked."""
-        default = V1 if self.api == "responses" or self._is_v1_address else VERSION
-        return self.version or self.api_version or default
+        """The version of the API that is used."""
+        given = self.version or self.api_version
+        if given:
+            return given
+        if self.api == "responses" or self._is_v1_address:
+            return V1
+        return VERSION
 
     @property
     def base_url(self) -> str:
-        """The address of the v1 API, which the endpoint may name already."""
+        """The URL of the v1 API, which the endpoint may already include."""
         endpoint = self.endpoint.rstrip("/")
-        return endpoint if self._is_v1_address else f"{endpoint}/openai/{V1}"
+        if self._is_v1_address:
+            return endpoint
+        return f"{endpoint}/openai/{V1}"
 
     @property
     def _is_v1_address(self) -> bool:
         return self.endpoint.rstrip("/").endswith(f"/openai/{V1}")
 
     def open(self, folder: Path) -> Provider:
-        tokens = TokenCommand(self.token_command, folder) if self.token_command else None
+        tokens = None
+        if self.token_command:
+            tokens = TokenCommand(self.token_command, folder)
         return Azure(self, self.format(), tokens)
 
 
 class Azure(SdkModel[AzureSettings]):
-    """Asks a deployment on Azure."""
+    """Calls a deployment on Azure."""
 
-    package, extra = "openai", "openai"
+    package = "openai"
+    extra = "openai"
 
     def __init__(self, settings: AzureSettings, format_: Format, tokens: TokenCommand | None):
         super().__init__(settings, format_)
@@ -86,15 +119,16 @@ class Azure(SdkModel[AzureSettings]):
         return self.settings.model or self.settings.deployment
 
     def new_client(self, sdk: Any, common: Json) -> Any:
-        settings, provider = self.settings, self._tokens.token if self._tokens else None
+        settings = self.settings
+        token_provider = self._tokens.token if self._tokens else None
         if settings.used_version == V1:
-            key = provider or settings.api_key or next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
-            if key is None:  # else the SDK would send the key for OpenAI
+            key = token_provider or settings.api_key or _key_from_environment()
+            if key is None:  # without a key, the SDK would send the one for OpenAI
                 raise ProviderError(f"there is no api_key, no token_command, and no {' or '.join(KEY_VARIABLES)}")
             return sdk.AsyncOpenAI(api_key=key, base_url=settings.base_url, **common)
         return sdk.AsyncAzureOpenAI(
             api_key=settings.api_key,
-            azure_ad_token_provider=provider,
+            azure_ad_token_provider=token_provider,
             azure_endpoint=settings.endpoint,
             azure_deployment=settings.deployment or settings.model,
             api_version=settings.used_version,
@@ -102,12 +136,15 @@ class Azure(SdkModel[AzureSettings]):
         )
 
     def batches(self) -> BatchApi:
-        """Return the batch API. The dated versions know chat completions by an address of their own."""
+        path = self._format.path
+        # the dated versions have an address of their own for chat completions
         is_dated = self.settings.used_version != V1 and self.settings.api != "responses"
-        return OpenAIBatches(self, self._format.path if is_dated else f"/v1{self._format.path}", AZURE_LIMITS)
+        if not is_dated:
+            path = f"/v1{path}"
+        return OpenAIBatches(self, path, AZURE_LIMITS)
 
     async def ask(self, client: Any, prompt: Prompt) -> Completion:
-        """Return the answer. A token that was good before and is refused is fetched anew, once."""
+        """Return the answer. If a known token is refused, retry once with a new one: it may have expired."""
         known = self._tokens.known if self._tokens else None
         try:
             return await super().ask(client, prompt)
@@ -116,3 +153,11 @@ class Azure(SdkModel[AzureSettings]):
                 raise
             self._tokens.forget(known)
         return await super().ask(client, prompt)
+
+
+def _key_from_environment() -> str | None:
+    for name in KEY_VARIABLES:
+        key = os.environ.get(name)
+        if key:
+            return key
+    return None

@@ -1,17 +1,27 @@
-"""OpenAI's chat completions, as OpenAI itself, Azure and many others speak them."""
+"""OpenAI's chat completions format, which OpenAI, Azure and many compatible servers use."""
 
 from typing import Any
 
 import msgspec
 
 from agentv.errors import ProviderError
-from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json
+from agentv.providers.models.conversation import (
+    Completion,
+    Part,
+    Prompt,
+    Turn,
+    content_filter_refusal,
+    decode,
+    parse_json,
+)
 from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.network import server_message
 from agentv.records import Json, TokenUsage, ToolCall
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
-"""Where compatible servers tell what a model thought."""
+"""The fields in which compatible servers send the reasoning of a model."""
+STREAMED_FIELDS = ("content", "refusal", *REASONING_FIELDS)
+"""The fields of a message that come in pieces."""
 
 
 class ChatCompletions:
@@ -20,7 +30,10 @@ class ChatCompletions:
     path = "/chat/completions"
 
     def body(self, model: str | None, settings: LanguageModelSettings, prompt: Prompt) -> Json:
-        body: Json = {"model": model, "messages": [_message(turn) for turn in prompt.turns]}
+        body: Json = {
+            "model": model,
+            "messages": [_message(turn) for turn in prompt.turns],
+        }
         if settings.temperature is not None:
             body["temperature"] = settings.temperature
         if settings.max_output_tokens is not None:
@@ -28,27 +41,32 @@ class ChatCompletions:
         if settings.reasoning_effort is not None:
             body["reasoning_effort"] = settings.reasoning_effort
         if prompt.schema is not None:
-            schema = {"name": "answer", "schema": prompt.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "schema": prompt.schema},
+            }
         if settings.stream:
             body["stream_options"] = {"include_usage": True}
         return body
 
     def completion(self, reply: bytes) -> Completion:
-        """Return the completion in a reply; raise `ProviderError` if there is none."""
+        """Return the completion in a reply. Raise `ProviderError` if it has none."""
         found = decode(reply, _Reply)
         if not found.choices:
             raise ProviderError(f"the model gave no answer: its list of choices is empty: {server_message(reply)}")
-        message, stop_reason = found.choices[0].message, found.choices[0].finish_reason or ""
-        text, reasoning = _texts(message)
-        refusal = f"the model refused: {message.refusal}" if message.refusal else ""
-        if stop_reason == "content_filter" and not refusal:
-            refusal = f"the model refused: a content filter stopped it{f' after {text!r}' if text else ''}"
+        message = found.choices[0].message
+        stop_reason = found.choices[0].finish_reason or ""
+        text = _text(message)
+        refusal = ""
+        if message.refusal:
+            refusal = f"the model refused: {message.refusal}"
+        elif stop_reason == "content_filter":
+            refusal = content_filter_refusal(text)
         usage = found.usage
         return Completion(
             text=text,
             calls=tuple(_call(call) for call in message.tool_calls or ()),
-            reasoning=reasoning,
+            reasoning=message.reasoning_content or message.reasoning or "",
             usage=None if usage is None else _tokens(usage),
             cost_usd=None if usage is None else usage.cost,
             stop_reason=stop_reason,
@@ -60,7 +78,7 @@ class ChatCompletions:
 
 
 class _ChunkReader:
-    """Puts the chunks of a stream together."""
+    """Joins the chunks of a stream."""
 
     def __init__(self) -> None:
         self._message: Json = {}
@@ -70,44 +88,70 @@ class _ChunkReader:
 
     def add(self, event: Json) -> bool:
         self._usage = event.get("usage") or self._usage
-        choice: Json = next(iter(event.get("choices") or ()), {})
+        choices = event.get("choices") or [{}]
+        choice: Json = choices[0]
         self._finish_reason = choice.get("finish_reason") or self._finish_reason
         delta = choice.get("delta") or {}
-        pieces = {name: delta[name] for name in ("content", "refusal", *REASONING_FIELDS) if delta.get(name)}
-        for name, piece in pieces.items():
-            self._message[name] = self._message.get(name, "") + str(piece)
-        calls = delta.get("tool_calls") or []
-        for call in calls:
+        has_piece = False
+        for name in STREAMED_FIELDS:
+            piece = delta.get(name)
+            if piece:
+                self._message[name] = self._message.get(name, "") + str(piece)
+                has_piece = True
+        for call in delta.get("tool_calls") or []:
             self._add_call(call)
-        return bool(pieces or calls)
+            has_piece = True
+        return has_piece
 
     def _add_call(self, call: Json) -> None:
-        known = self._calls.setdefault(call.get("index", len(self._calls)), {})
+        """Add a piece of a tool call. Pieces of the same call have the same index."""
+        index = call.get("index", len(self._calls))
+        known = self._calls.setdefault(index, {})
         known["id"] = call.get("id") or known.get("id")
         for kind in ("function", "custom"):
-            for name, piece in (call.get(kind) or {}).items():
-                made = known.setdefault(kind, {})
-                made[name] = made.get(name, "") + (piece or "")
+            pieces = call.get(kind) or {}
+            for name, piece in pieces.items():
+                fields = known.setdefault(kind, {})
+                fields[name] = fields.get(name, "") + (piece or "")
 
     def reply(self) -> Json | None:
         if self._finish_reason is None:
             return None
-        message = self._message | {"tool_calls": [call for _, call in sorted(self._calls.items())] or None}
-        return {"choices": [{"message": message, "finish_reason": self._finish_reason}], "usage": self._usage}
+        calls = [call for _, call in sorted(self._calls.items())]
+        choice = {
+            "message": self._message | {"tool_calls": calls or None},
+            "finish_reason": self._finish_reason,
+        }
+        return {"choices": [choice], "usage": self._usage}
 
 
 def _message(turn: Turn) -> dict[str, Any]:
     if turn.answers is not None:
-        return {"role": "tool", "tool_call_id": turn.answers.id, "content": turn.text}
-    content = [_content_part(part) for part in turn.parts] if turn.parts else turn.text
-    message: dict[str, Any] = {"role": turn.role, "content": content}
+        return {
+            "role": "tool",
+            "tool_call_id": turn.answers.id,
+            "content": turn.text,
+        }
     if turn.calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments(call.input)}}
-            for call in turn.calls
-        ]
-        message["content"] = turn.text or None
-    return message
+        return {
+            "role": turn.role,
+            "content": turn.text or None,
+            "tool_calls": [_sent_call(call) for call in turn.calls],
+        }
+    if turn.parts:
+        return {
+            "role": turn.role,
+            "content": [_content_part(part) for part in turn.parts],
+        }
+    return {"role": turn.role, "content": turn.text}
+
+
+def _sent_call(call: ToolCall) -> Json:
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.tool, "arguments": arguments(call.input)},
+    }
 
 
 def _content_part(part: Part) -> Json:
@@ -115,12 +159,19 @@ def _content_part(part: Part) -> Json:
         return {"type": "text", "text": part}
     if part.is_image:
         return {"type": "image_url", "image_url": {"url": part.data_url}}
-    return {"type": "file", "file": {"filename": part.name, "file_data": part.data_url}}
+    return {
+        "type": "file",
+        "file": {"filename": part.name, "file_data": part.data_url},
+    }
 
 
 def arguments(value: Any) -> str:
-    """Return the input of a tool as JSON text, which is the form it has there."""
-    return value if isinstance(value, str) else msgspec.json.encode({} if value is None else value).decode()
+    """Return the input of a tool as JSON text, which is its form in a request."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "{}"
+    return msgspec.json.encode(value).decode()
 
 
 class _Named(msgspec.Struct):
@@ -163,7 +214,7 @@ class _Usage(msgspec.Struct):
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
     cost: float | None = None
-    """In USD, by some who resell models."""
+    """In USD. Some resellers of models report it."""
 
 
 class _Reply(msgspec.Struct):
@@ -171,30 +222,38 @@ class _Reply(msgspec.Struct):
     usage: _Usage | None = None
 
 
-def _texts(message: _Message) -> tuple[str, str]:
-    """Return the answer and the reasoning; compatible servers have several fields for either."""
-    reasoning = message.reasoning_content or message.reasoning or ""
+def _text(message: _Message) -> str:
+    """Return the text of a message. Compatible servers may send it as a list of parts."""
     if not isinstance(message.content, list):
-        return message.content or "", reasoning
-    texts = [part["text"] for part in message.content if isinstance(part.get("text"), str)]
-    return "".join(texts), reasoning
+        return message.content or ""
+    text = ""
+    for part in message.content:
+        if isinstance(part.get("text"), str):
+            text += part["text"]
+    return text
 
 
 def _call(call: _Call) -> ToolCall:
     named = call.function or call.custom
     if named is None:
         raise ProviderError("the model's answer is malformed: it calls a tool without a name")
-    arguments = named.arguments if named.arguments is not None else named.input
-    return ToolCall(tool=named.name, input=None if arguments is None else parse_json(arguments), id=call.id)
+    text = named.arguments
+    if text is None:
+        text = named.input
+    return ToolCall(
+        tool=named.name,
+        input=None if text is None else parse_json(text),
+        id=call.id,
+    )
 
 
 def _tokens(usage: _Usage) -> TokenUsage:
-    given = usage.prompt_tokens_details or _PromptDetails()
-    made = usage.completion_tokens_details or _CompletionDetails()
+    prompt_details = usage.prompt_tokens_details or _PromptDetails()
+    completion_details = usage.completion_tokens_details or _CompletionDetails()
     return TokenUsage(
         input=usage.prompt_tokens,
         output=usage.completion_tokens,
-        cached=given.cached_tokens,
-        cache_write=given.cache_write_tokens,
-        reasoning=made.reasoning_tokens,
+        cached=prompt_details.cached_tokens,
+        cache_write=prompt_details.cache_write_tokens,
+        reasoning=completion_details.reasoning_tokens,
     )

@@ -1,10 +1,10 @@
-"""What language models share: the turns that are sent, and the answer that comes back.
+"""The prompts and answers of language models, in a form that is independent of the vendor.
 
-Each vendor has its own form of a conversation; a `Turn` is what they have in common.
+Each vendor has its own format of a conversation; a `Turn` has what they have in common.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -17,30 +17,30 @@ from agentv.records import FileBlock, Json, Message, ProviderRequest, Role, Toke
 
 T = TypeVar("T")
 Part = str | LoadedMedia
-"""A piece of a message: a text, an image or a PDF."""
+"""A part of a message: a text, an image or a PDF."""
 
 
 class Turn(NamedTuple):
-    """One turn of a conversation. Calls of tools have ids; a turn of a tool says which call it answers."""
+    """One turn of a conversation. Tool calls have ids; the turn of a tool has the call that it answers."""
 
     role: Role
     text: str
     calls: tuple[ToolCall, ...] = ()
     answers: ToolCall | None = None
     parts: tuple[Part, ...] = ()
-    """The same text with the images and PDFs that belong to it, in order; nothing if there are none."""
+    """The same text with its images and PDFs, in order. Empty if there are none."""
 
 
 class Prompt(NamedTuple):
-    """What a model is asked."""
+    """The input of a model."""
 
     turns: Sequence[Turn]
     schema: Json | None = None
-    """The JSON Schema that the answer is held to."""
+    """The JSON Schema that the answer must match."""
 
 
 class Completion(NamedTuple):
-    """What a model answered."""
+    """The output of a model."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -48,46 +48,68 @@ class Completion(NamedTuple):
     usage: TokenUsage | None = None
     cost_usd: float | None = None
     stop_reason: str = ""
-    """Why it went no further, in the vendor's words."""
+    """Why the model stopped, in the vendor's terms."""
     refusal: str = ""
-    """Why it is no answer, though its tokens are paid for."""
+    """Why this is not an answer, although its tokens are paid for."""
     first_token_at: float | None = None
-    """When the first piece of it came, by `time.perf_counter`; only known of an answer that was streamed."""
+    """When its first piece arrived, by `time.perf_counter`. Only known for a streamed answer."""
 
 
 def turns_of(request: ProviderRequest, media: Mapping[str, LoadedMedia]) -> list[Turn]:
-    """Return the turns of a request. What a tool said without having been called becomes a turn of the user."""
+    """Return the turns of a request. The message of a tool that was not called becomes a turn of the user."""
     turns: list[Turn] = []
     unanswered: list[ToolCall] = []
     numbers = itertools.count(1)
-    for message in request.chat_prompt or (Message(role="user", content=request.question),):
+    question = Message(role="user", content=request.question)
+    for message in request.chat_prompt or (question,):
         text = _text(message.content)
         if message.role == "tool":
-            call = next((call for call in unanswered if message.name in (None, call.tool, call.id)), None)
-            if call is not None:
-                unanswered.remove(call)
-            turns.append(Turn("tool", text, answers=call) if call else Turn("user", f"@[Tool]:\n{text}"))
+            turns.append(_tool_turn(message, text, unanswered))
             continue
-        calls = tuple(
-            msgspec.structs.replace(call, id=call.id or f"call_{next(numbers)}") for call in message.tool_calls or ()
-        )
-        unanswered += [call for call in calls if call.output is None]
-        turns.append(Turn(message.role, text, calls, parts=_parts(message.content, media) if media else ()))
-        turns += [Turn("tool", _text(call.output), answers=call) for call in calls if call.output is not None]
+        calls = tuple(_with_id(call, numbers) for call in message.tool_calls or ())
+        parts = _parts(message.content, media) if media else ()
+        turns.append(Turn(message.role, text, calls, parts=parts))
+        for call in calls:
+            if call.output is None:
+                unanswered.append(call)
+            else:
+                turns.append(Turn("tool", _text(call.output), answers=call))
     return turns
 
 
+def _tool_turn(message: Message, text: str, unanswered: list[ToolCall]) -> Turn:
+    """Return the turn of a tool, and remove the call that it answers from the unanswered ones."""
+    for call in unanswered:
+        if message.name in (None, call.tool, call.id):
+            unanswered.remove(call)
+            return Turn("tool", text, answers=call)
+    return Turn("user", f"@[Tool]:\n{text}")
+
+
+def _with_id(call: ToolCall, numbers: Iterator[int]) -> ToolCall:
+    """Return the call with an id, which is numbered if it has none."""
+    if call.id:
+        return call
+    return msgspec.structs.replace(call, id=f"call_{next(numbers)}")
+
+
 def _parts(content: Any, media: Mapping[str, LoadedMedia]) -> tuple[Part, ...]:
-    """Return the pieces of a message that attaches images or PDFs; nothing of any other."""
-    if not isinstance(content, tuple) or not any(isinstance(block, FileBlock) for block in content):
+    """Return the parts of a message that has images or PDFs, and nothing for any other message."""
+    if not isinstance(content, tuple):
         return ()
-    return tuple(
-        media.get(block.value, block.value) if isinstance(block, FileBlock) else block.value for block in content
-    )
+    parts: list[Part] = []
+    has_files = False
+    for block in content:
+        part = block.value
+        if isinstance(block, FileBlock):
+            has_files = True
+            part = media.get(block.value, block.value)
+        parts.append(part)
+    return tuple(parts) if has_files else ()
 
 
 def split_system(turns: Sequence[Turn]) -> tuple[str, list[Turn]]:
-    """Return the system prompt and the other turns, for vendors whose requests keep the two apart.
+    """Return the system prompt and the other turns, for vendors whose requests separate them.
 
     Such a request needs a turn: if there are only system messages, the last one is sent as the user's.
     """
@@ -98,8 +120,16 @@ def split_system(turns: Sequence[Turn]) -> tuple[str, list[Turn]]:
     return "\n\n".join(filter(None, system)), others
 
 
+def content_filter_refusal(text: str) -> str:
+    """Return the refusal of an answer that a content filter stopped after `text`."""
+    refusal = "the model refused: a content filter stopped it"
+    if text:
+        refusal += f" after {text!r}"
+    return refusal
+
+
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text; any other text as it is."""
+    """Return the value of a JSON text, or the text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -107,22 +137,25 @@ def parse_json(text: str) -> Any:
 
 
 def decode(body: bytes, type_: type[T]) -> T:
-    """Return the body of a reply as a `type_`; raise `ProviderError` if it is none."""
+    """Return the body of a reply as a `type_`. Raise `ProviderError` if it does not match."""
     try:
         return msgspec.json.decode(body, type=type_)
     except msgspec.ValidationError as error:
         raise ProviderError(f"the model's answer is malformed: {error}") from error
     except (msgspec.DecodeError, RecursionError) as error:
-        if (mended := mended_json(body)) is not None:
-            return decode(mended, type_)
+        repaired = mended_json(body)
+        if repaired is not None:
+            return decode(repaired, type_)
         shown = excerpt(body.decode("utf-8", "replace"))
         raise ProviderError(f"the model's answer is no JSON: {shown or 'it is empty'}") from error
 
 
 def _text(content: Any) -> str:
     """Return the content of a message, or the output of a tool, as text."""
-    if content is None or isinstance(content, str):
-        return content or ""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
     if isinstance(content, Sequence) and all(hasattr(block, "value") for block in content):
         return "\n".join(block.value for block in content)
     return msgspec.json.encode(content).decode()

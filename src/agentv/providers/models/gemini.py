@@ -1,7 +1,7 @@
-"""A Gemini model, through Google's own SDK.
+"""Gemini models, through Google's SDK.
 
-The SDK closes a client that nothing refers to, and takes aiohttp if that happens to be installed: so we hold on to
-its client, and give it the HTTP client that it has anyway.
+The SDK closes a client that nothing refers to, and uses aiohttp if that happens to be installed. So a reference to its
+client is kept, and it gets an HTTP client of the kind that it uses by default.
 """
 
 import time
@@ -21,7 +21,7 @@ from agentv.providers.models.batches.api import BatchApi
 from agentv.providers.models.batches.gemini import GeminiBatches
 from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json, split_system
 from agentv.providers.models.gemini_reply import read_reply
-from agentv.providers.models.model import LanguageModel
+from agentv.providers.models.model import LanguageModel, client_key
 from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.network import connection_error, excerpt
 from agentv.providers.settings import Text
@@ -30,10 +30,10 @@ from agentv.records import Json, ProviderRequest, TokenUsage, ToolCall
 
 MODEL = "gemini-3.8-flash"
 MAX_MEDIA_BYTES = 50_000_000
-"""What Google takes as a PDF, and about what it takes as a request."""
+"""Google's limit for a PDF, and about its limit for a request."""
 SIGNATURE = "thought_signature"
 NO_SIGNATURE = urlsafe_b64decode("skip_thought_signature_validator")
-"""What Google asks for in the place of a signature, in calls that were not made by the model itself."""
+"""The value that Google requires instead of a signature in calls that the model itself did not make."""
 GOOD_STOP_REASONS = ("", "STOP", "MAX_TOKENS", "CONTINUATION", "FINISH_REASON_UNSPECIFIED")
 
 
@@ -44,8 +44,14 @@ class GeminiSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_un
     efforts: ClassVar[tuple[str, ...]] = ("minimal", "low", "medium", "high")
     max_media_bytes: ClassVar[int] = MAX_MEDIA_BYTES
 
-    model: Annotated[Text | None, Meta(description=f"The model's name; {MODEL} if left out.")] = None
-    base_url: Annotated[Text | None, Meta(description="Another server, without a version.")] = None
+    model: Annotated[
+        Text | None,
+        Meta(description=f"The model's name; {MODEL} if left out."),
+    ] = None
+    base_url: Annotated[
+        Text | None,
+        Meta(description="Another server, without a version."),
+    ] = None
 
     def open(self, folder: Path) -> Provider:
         return Gemini(self)
@@ -57,13 +63,15 @@ class _Client(NamedTuple):
 
 
 class Gemini(LanguageModel[GeminiSettings]):
-    """Asks through Google's SDK."""
+    """Calls a model through Google's SDK."""
 
-    package, extra = "google.genai", "gemini"
+    package = "google.genai"
+    extra = "gemini"
 
     def __init__(self, settings: GeminiSettings):
         super().__init__(settings)
         self._shared_fields: dict[bytes, Json] = {}
+        """The fields that all requests with a schema share, by the schema as JSON."""
 
     def connect(self) -> Any:
         import httpx2
@@ -73,20 +81,21 @@ class Gemini(LanguageModel[GeminiSettings]):
     def _connect(self, transport: Any) -> "_Client":
         import httpx2
 
-        settings = self.settings
-        # a server of the user's own needs no key, and must not get the one for Google
-        key = settings.api_key or ("none" if settings.base_url else None)
-        http = httpx2.AsyncClient(timeout=None, transport=transport)  # no redirections: the key would go with them
+        base_url = self.settings.base_url
+        # redirects are not followed: they would receive the key
+        http = httpx2.AsyncClient(timeout=None, transport=transport)
         options = {
-            "base_url": settings.base_url,
+            "base_url": base_url,
             "httpx_async_client": http,
             "retry_options": {"attempts": 1},
             "extra_body": self._extra_body(),
         }
+        key = client_key(self.settings.api_key, base_url)
         try:
-            return _Client(self.module().Client(api_key=key, http_options=options), http)
+            sdk = self.module().Client(api_key=key, http_options=options)
         except ValueError as error:
             raise ProviderError(str(error)) from error
+        return _Client(sdk, http)
 
     async def close(self, client: _Client) -> None:
         await client.sdk.aio.aclose()
@@ -94,17 +103,20 @@ class Gemini(LanguageModel[GeminiSettings]):
         await client.http.aclose()
 
     async def ask(self, client: _Client, prompt: Prompt) -> Completion:
-        sent, models, first = self._sent(prompt), client.sdk.aio.models, None
+        arguments = self._sdk_arguments(prompt)
+        models = client.sdk.aio.models
+        first_token_at = None
         with self.errors_of_sdk():
             if self.settings.stream:
-                answer, first = await _collect(await models.generate_content_stream(**sent))
+                stream = await models.generate_content_stream(**arguments)
+                answer, first_token_at = await _collect(stream)
             else:
-                answer = await models.generate_content(**sent)
-        return _completion(answer)._replace(first_token_at=first)
+                answer = await models.generate_content(**arguments)
+        return _completion(answer)._replace(first_token_at=first_token_at)
 
     @property
     def model(self) -> str:
-        """The model's name in requests."""
+        """The name of the model in requests."""
         return self.settings.model or MODEL
 
     def batches(self) -> BatchApi:
@@ -115,24 +127,28 @@ class Gemini(LanguageModel[GeminiSettings]):
         system, turns = split_system(prompt.turns)
         schema = msgspec.json.encode(prompt.schema)
         if schema not in self._shared_fields:
-            self._shared_fields[schema] = await self._fields_besides_turns(prompt.schema)
+            self._shared_fields[schema] = await self._read_shared_fields(prompt.schema)
         body: Json = {"contents": [_as_sent(content) for content in _contents(turns)]}
         if system:
             body["systemInstruction"] = {"parts": [{"text": system}], "role": "user"}
         return body | self._shared_fields[schema]
 
-    async def _fields_besides_turns(self, schema: Json | None) -> Json:
-        """Return what all requests with this schema have: that is what the SDK sends to a server that echoes.
+    async def _read_shared_fields(self, schema: Json | None) -> Json:
+        """Return the fields that all requests with this schema share.
 
-        It takes the SDK longer to make a request than all else takes together.
+        They are read from a request that the SDK sends to an echo server, once: the SDK takes longer to build a
+        request than everything else takes together.
         """
         import httpx2
 
-        echo = httpx2.MockTransport(lambda request: httpx2.Response(200, content=request.content))
-        client, sent = self._connect(echo), self._sent(Prompt([Turn("user", "")], schema))
-        sent["config"].should_return_http_response = True
+        def echo(request: Any) -> Any:
+            return httpx2.Response(200, content=request.content)
+
+        client = self._connect(httpx2.MockTransport(echo))
+        arguments = self._sdk_arguments(Prompt([Turn("user", "")], schema))
+        arguments["config"].should_return_http_response = True
         with self.errors_of_sdk():
-            reply = await client.sdk.aio.models.generate_content(**sent)
+            reply = await client.sdk.aio.models.generate_content(**arguments)
         await self.close(client)
         fields: Json = msgspec.json.decode(reply.sdk_http_response.body)
         del fields["contents"]
@@ -145,31 +161,36 @@ class Gemini(LanguageModel[GeminiSettings]):
         from google.genai import types
 
         with self.errors_of_sdk():
-            return _completion(types.GenerateContentResponse._from_response(response=decode(reply, Json), kwargs={}))
+            response = decode(reply, Json)
+            parsed = types.GenerateContentResponse._from_response(response=response, kwargs={})
+            return _completion(parsed)
 
     @contextmanager
     def errors_of_sdk(self) -> Iterator[None]:
-        """Raise `ProviderError` for what the SDK raises."""
+        """Convert the exceptions of the SDK to `ProviderError`."""
         import httpx2
         from google.genai import errors
 
         try:
             yield
         except errors.APIError as error:
-            headers = getattr(error.response, "headers", {})
-            raise self.status_error(error.code, _content(error), headers, _retry_delay(error.details)) from error
+            raise self._api_error(error) from error
         except httpx2.RequestError as error:
             raise connection_error(error) from error
-        except (
-            ValueError,
-            TypeError,
-            AttributeError,
-            KeyError,
-        ) as error:  # the SDK trusts in the form of what it reads
+        except (ValueError, TypeError, AttributeError, KeyError) as error:  # the SDK does not validate replies
             raise ProviderError(f"the model's answer is malformed: {_reason(error)}") from error
 
-    def _sent(self, prompt: Prompt) -> Json:
-        """Return what the SDK is given."""
+    def _api_error(self, error: Any) -> ProviderError:
+        headers = getattr(error.response, "headers", {})
+        return self.status_error(
+            error.code,
+            _content(error),
+            headers,
+            _retry_delay(error.details),
+        )
+
+    def _sdk_arguments(self, prompt: Prompt) -> Json:
+        """Return the arguments of the SDK's functions for a prompt."""
         from google.genai import types
 
         system, turns = split_system(prompt.turns)
@@ -180,9 +201,9 @@ class Gemini(LanguageModel[GeminiSettings]):
         return {"model": self.model, "contents": _contents(turns), "config": config}
 
     def _config(self, prompt: Prompt, system: str) -> Json:
-        """Return what is sent besides the turns; what is not set is not sent."""
-        settings, known = self.settings, _known_options()
-        options = {known[name]: value for name, value in (settings.options or {}).items() if name in known}
+        """Return everything that is sent except the turns. Settings that are not set are not sent."""
+        settings = self.settings
+        options = self._sdk_options()
         fields: Json = {"automatic_function_calling": {"disable": True}}
         if system:
             fields["system_instruction"] = system
@@ -191,29 +212,46 @@ class Gemini(LanguageModel[GeminiSettings]):
         if settings.max_output_tokens is not None:
             fields["max_output_tokens"] = settings.max_output_tokens
         if settings.reasoning_effort is not None:
-            thinking = options.pop("thinking_config", None)
-            fields["thinking_config"] = {"thinking_level": settings.reasoning_effort.upper()} | (thinking or {})
+            thinking = {"thinking_level": settings.reasoning_effort.upper()}
+            fields["thinking_config"] = thinking | (options.pop("thinking_config", None) or {})
         if prompt.schema is not None:
-            fields |= {"response_mime_type": "application/json", "response_json_schema": prompt.schema}
+            fields["response_mime_type"] = "application/json"
+            fields["response_json_schema"] = prompt.schema
         return fields | options
 
-    def _extra_body(self) -> Json | None:
-        """Return the options that the SDK does not know: they go into the body of the request as they are."""
+    def _sdk_options(self) -> Json:
+        """Return the options that the SDK knows, by its own names."""
         known = _known_options()
-        return {name: value for name, value in (self.settings.options or {}).items() if name not in known} or None
+        options: Json = {}
+        for name, value in (self.settings.options or {}).items():
+            if name in known:
+                options[known[name]] = value
+        return options
+
+    def _extra_body(self) -> Json | None:
+        """Return the options that the SDK does not know, which are added to the body of the request unchanged."""
+        known = _known_options()
+        options: Json = {}
+        for name, value in (self.settings.options or {}).items():
+            if name not in known:
+                options[name] = value
+        return options or None
 
 
 @cache
 def _known_options() -> dict[str, str]:
-    """Return the names of the options that the SDK knows, by either of their spellings."""
+    """Return the names of the options that the SDK knows, by both of their spellings."""
     from google.genai import types
 
-    fields = types.GenerateContentConfig.model_fields
-    return {spelling: name for name, field in fields.items() for spelling in (name, field.alias or name)}
+    names: dict[str, str] = {}
+    for name, field in types.GenerateContentConfig.model_fields.items():
+        names[name] = name
+        names[field.alias or name] = name
+    return names
 
 
 def _contents(turns: Sequence[Turn]) -> list[Json]:
-    """Return the turns as contents of user and model in turn: several of one role in a row become one content."""
+    """Return the turns as contents. User and model must alternate: turns of one role are joined."""
     contents: list[Json] = []
     for turn in turns:
         role = "model" if turn.role == "assistant" else "user"
@@ -225,7 +263,7 @@ def _contents(turns: Sequence[Turn]) -> list[Json]:
 
 
 def _as_sent(content: Json) -> Json:
-    """Return a content as the SDK would send it: texts as they are, anything else by the SDK's own names."""
+    """Return a content as the SDK would send it. Texts are the same in both forms, which saves the conversion."""
     if all(part.keys() == {"text"} for part in content["parts"]):
         return content
     from google.genai import types
@@ -236,21 +274,28 @@ def _as_sent(content: Json) -> Json:
 
 def _parts(turn: Turn) -> list[Json]:
     if turn.answers is not None:
-        return [
-            {"function_response": {"name": turn.answers.tool, "response": _object(parse_json(turn.text), "output")}}
-        ]
-    parts: Sequence[Part] = turn.parts or ((turn.text,) if turn.text else ())
+        response = {
+            "name": turn.answers.tool,
+            "response": _object(parse_json(turn.text), "output"),
+        }
+        return [{"function_response": response}]
+    parts: Sequence[Part] = turn.parts
+    if not parts and turn.text:
+        parts = (turn.text,)
     return [*map(_content_part, parts), *_call_parts(turn.calls)]
 
 
 def _content_part(part: Part) -> Json:
-    return {"text": part} if isinstance(part, str) else {"inline_data": {"mime_type": part.type, "data": part.data}}
+    if isinstance(part, str):
+        return {"text": part}
+    return {"inline_data": {"mime_type": part.type, "data": part.data}}
 
 
 def _call_parts(calls: Sequence[ToolCall]) -> Iterator[Json]:
-    """Yield the calls with their signatures, without which newer models refuse the first of them."""
+    """Yield the calls with their signatures. Newer models refuse a first call without one."""
     for number, call in enumerate(calls):
-        part: Json = {"function_call": {"name": call.tool, "args": _object(call.input, "input")}}
+        function_call = {"name": call.tool, "args": _object(call.input, "input")}
+        part: Json = {"function_call": function_call}
         signature = (call.metadata or {}).get(SIGNATURE)
         if isinstance(signature, str):
             part[SIGNATURE] = _decode_signature(signature, call.tool)
@@ -260,83 +305,120 @@ def _call_parts(calls: Sequence[ToolCall]) -> Iterator[Json]:
 
 
 def _decode_signature(text: str, tool: str) -> bytes:
+    url_safe = text.replace("+", "-").replace("/", "_")
     try:
-        return urlsafe_b64decode(text.replace("+", "-").replace("/", "_"))
+        return urlsafe_b64decode(url_safe)
     except ValueError as error:
         raise ProviderError(f"the {SIGNATURE} in the metadata of a call of {tool!r} is no base64") from error
 
 
 def _object(value: Any, name: str) -> Json:
-    """Return the value as an object, which Google requires."""
-    return value if isinstance(value, dict) else {} if value is None else {name: value}
+    """Return the value as an object, which Google requires; `name` is the field of any other value."""
+    if isinstance(value, dict):
+        return value
+    if value is None:
+        return {}
+    return {name: value}
 
 
 def _completion(answer: Any) -> Completion:
-    """Return the completion in the first candidate; raise `ProviderError` if there is none."""
-    feedback = answer.prompt_feedback
-    if feedback is not None and feedback.block_reason is not None:
-        why = f": {feedback.block_reason_message}" if feedback.block_reason_message else ""
-        raise ProviderError(f"the prompt was blocked: {_name(feedback.block_reason)}{why}")
+    """Return the completion in the first candidate. Raise `ProviderError` if there is none."""
+    _check_not_blocked(answer.prompt_feedback)
     if not answer.candidates:
         raise ProviderError("the model gave no answer: its list of candidates is empty")
     candidate = answer.candidates[0]
-    stop_reason = _name(candidate.finish_reason)
-    refusal = ""
-    if stop_reason not in GOOD_STOP_REASONS:
-        blocked = [_name(rating.category) for rating in candidate.safety_ratings or () if rating.blocked]
-        refusal = ": ".join(filter(None, ["the model broke off", stop_reason, candidate.finish_message, *blocked]))
-    parts = (candidate.content.parts if candidate.content else None) or []
+    parts = _candidate_parts(candidate)
+    thoughts = [part.text for part in parts if part.text and part.thought]
     return Completion(
         text="".join(part.text for part in parts if part.text and not part.thought),
         calls=tuple(_call(part) for part in parts if part.function_call),
-        reasoning="\n\n".join(part.text for part in parts if part.text and part.thought),
+        reasoning="\n\n".join(thoughts),
         usage=_tokens(answer.usage_metadata),
-        stop_reason=stop_reason,
-        refusal=refusal,
+        stop_reason=_name(candidate.finish_reason),
+        refusal=_refusal(candidate),
     )
 
 
+def _check_not_blocked(feedback: Any) -> None:
+    """Raise `ProviderError` if the prompt was blocked."""
+    if feedback is None or feedback.block_reason is None:
+        return
+    message = f"the prompt was blocked: {_name(feedback.block_reason)}"
+    if feedback.block_reason_message:
+        message += f": {feedback.block_reason_message}"
+    raise ProviderError(message)
+
+
+def _refusal(candidate: Any) -> str:
+    """Return why the model broke off, or "" if it did not."""
+    stop_reason = _name(candidate.finish_reason)
+    if stop_reason in GOOD_STOP_REASONS:
+        return ""
+    reasons = ["the model broke off", stop_reason, candidate.finish_message]
+    for rating in candidate.safety_ratings or ():
+        if rating.blocked:
+            reasons.append(_name(rating.category))
+    return ": ".join(filter(None, reasons))
+
+
+def _candidate_parts(candidate: Any) -> Sequence[Any]:
+    content = candidate.content
+    if not content:
+        return ()
+    return content.parts or ()
+
+
 def _call(part: Any) -> ToolCall:
-    call, signature = part.function_call, part.thought_signature
-    metadata = {SIGNATURE: b64encode(signature).decode()} if signature else None
+    call = part.function_call
+    metadata = None
+    if part.thought_signature:
+        metadata = {SIGNATURE: b64encode(part.thought_signature).decode()}
     return ToolCall(tool=call.name or "", input=call.args, id=call.id, metadata=metadata)
 
 
 async def _collect(stream: AsyncIterator[Any]) -> tuple[Any, float | None]:
-    """Return the chunks of a stream as one answer, and when the first piece of it came."""
+    """Return the chunks of a stream as one answer, and when its first piece arrived."""
     from google.genai import types
 
-    answer, first = types.GenerateContentResponse(), None
+    answer = types.GenerateContentResponse()
+    first_token_at = None
     parts: list[Any] = []
     async for chunk in stream:
         answer.prompt_feedback = chunk.prompt_feedback or answer.prompt_feedback
         answer.usage_metadata = chunk.usage_metadata or answer.usage_metadata
-        for candidate in (chunk.candidates or ())[:1]:
-            pieces = (candidate.content.parts if candidate.content else None) or []
-            if first is None and any(piece.text or piece.function_call for piece in pieces):
-                first = time.perf_counter()
-            for piece in pieces:
-                _add_piece(parts, piece)
-            candidate.content = types.Content(role="model", parts=parts)
-            ended = answer.candidates[0].finish_reason if answer.candidates else None
-            candidate.finish_reason = candidate.finish_reason or ended
-            answer.candidates = [candidate]
+        if not chunk.candidates:
+            continue
+        candidate = chunk.candidates[0]
+        for piece in _candidate_parts(candidate):
+            if first_token_at is None and (piece.text or piece.function_call):
+                first_token_at = time.perf_counter()
+            _add_piece(parts, piece)
+        candidate.content = types.Content(role="model", parts=parts)
+        known_reason = answer.candidates[0].finish_reason if answer.candidates else None
+        candidate.finish_reason = candidate.finish_reason or known_reason
+        answer.candidates = [candidate]
     if answer.candidates and answer.candidates[0].finish_reason is None:
         raise ProviderError("the answer broke off: the stream ended in the middle of it", may_pass=True)
-    return answer, first
+    return answer, first_token_at
 
 
 def _add_piece(parts: list[Any], piece: Any) -> None:
-    """Add a piece of the answer; a text that goes on where the last one ended is a part of that."""
-    last = parts[-1] if parts else None
-    if last is not None and last.text and piece.text and bool(last.thought) == bool(piece.thought):
-        last.text += piece.text
+    """Add a piece of the answer. A text that continues the last one is appended to it."""
+    if parts and _continues(parts[-1], piece):
+        parts[-1].text += piece.text
     else:
         parts.append(piece)
 
 
+def _continues(last: Any, piece: Any) -> bool:
+    """Return whether both pieces are texts, and both of the answer or both of the reasoning."""
+    if not last.text or not piece.text:
+        return False
+    return bool(last.thought) == bool(piece.thought)
+
+
 def _tokens(usage: Any) -> TokenUsage | None:
-    """Return the tokens: what tools put into the prompt counts as input, thoughts as output."""
+    """Return the tokens. Tokens that tools add to the prompt count as input, reasoning counts as output."""
     if usage is None:
         return None
     return TokenUsage(
@@ -348,11 +430,14 @@ def _tokens(usage: Any) -> TokenUsage | None:
 
 
 def _name(reason: Any) -> str:
-    return "" if reason is None else str(getattr(reason, "value", reason))
+    """Return the name of a value of one of the SDK's enums, or "" for None."""
+    if reason is None:
+        return ""
+    return str(getattr(reason, "value", reason))
 
 
 def _content(error: Any) -> bytes:
-    """Return what the server said; of a stream only what the SDK has read of it is known."""
+    """Return the body of a failed reply. For a stream, only what the SDK has read of it is known."""
     try:
         found: bytes = error.response.content
     except (AttributeError, RuntimeError):
@@ -373,18 +458,22 @@ class _Failure(msgspec.Struct):
 
 
 def _retry_delay(body: Any) -> float | None:
-    """Return the seconds that Google asks to wait before the next request; they are in the body."""
+    """Return how many seconds Google asks to wait before the next request; the body has them, not a header."""
     try:
-        details = msgspec.convert(body, _Failure).error.details
-        return next((float(found.retry_delay.removesuffix("s")) for found in details if found.retry_delay), None)
+        failure = msgspec.convert(body, _Failure)
+        for detail in failure.error.details:
+            if detail.retry_delay:
+                return float(detail.retry_delay.removesuffix("s"))
     except ValueError:
         return None
+    return None
 
 
 def _reason(error: Exception) -> str:
-    """Return what is wrong with a value: the first of pydantic's errors, else the message of the exception."""
-    found = getattr(error, "errors", None)
-    if found is None:
+    """Return what is wrong with a value: the first of pydantic's errors, or the message of the exception."""
+    errors = getattr(error, "errors", None)
+    if errors is None:
         return excerpt(str(error)) or type(error).__name__
-    first = found()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    first = errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}"

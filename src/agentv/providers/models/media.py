@@ -1,4 +1,4 @@
-"""The images and PDFs of a request -> their bytes, which are read when they are sent, and not before."""
+"""The images and PDFs of a request. Their bytes are read when they are sent, not before."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from agentv.system.threads import run_in_thread
 
 
 class LoadedMedia(NamedTuple):
-    """An image or a PDF that is about to be sent."""
+    """An image or a PDF with its bytes."""
 
     name: str
     type: str
@@ -30,10 +30,14 @@ class LoadedMedia(NamedTuple):
 
 
 async def load_media(request: ProviderRequest) -> Mapping[str, LoadedMedia]:
-    """Return the images and PDFs of a request, by their paths as written; raise `ProviderError` if one is gone."""
+    """Return the images and PDFs of a request, by their paths as written. Raise `ProviderError` if one is missing."""
     if not request.media:
         return {}
-    loaded: Mapping[str, LoadedMedia] = await run_in_thread(lambda: {each.value: _load(each) for each in request.media})
+
+    def load_all() -> dict[str, LoadedMedia]:
+        return {media.value: _load(media) for media in request.media}
+
+    loaded: Mapping[str, LoadedMedia] = await run_in_thread(load_all)
     return loaded
 
 

@@ -1,4 +1,4 @@
-"""An OpenAI model, or one behind any server that speaks the same language, through OpenAI's own SDK."""
+"""OpenAI models, and models behind OpenAI-compatible servers, through OpenAI's SDK."""
 
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -9,6 +9,7 @@ from agentv.protocols import Provider
 from agentv.providers.models.batches.api import BatchApi
 from agentv.providers.models.batches.openai import OpenAIBatches
 from agentv.providers.models.chat_completions import ChatCompletions
+from agentv.providers.models.model import client_key
 from agentv.providers.models.responses import Responses
 from agentv.providers.models.sdk import Format, SdkModel
 from agentv.providers.models.settings import LanguageModelSettings
@@ -17,33 +18,44 @@ from agentv.records import Json
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 MAX_MEDIA_BYTES = 50_000_000
-"""What OpenAI takes in the files of one request, images and PDFs alike."""
+"""OpenAI's limit for all images and PDFs of one request."""
 Api = Literal["chat", "responses"]
 
 
 class OpenAIFamilySettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model that is asked as OpenAI's are."""
+    """A model with one of OpenAI's APIs."""
 
     takes_media: ClassVar[bool] = True
     efforts: ClassVar[tuple[str, ...]] = EFFORTS
     max_media_bytes: ClassVar[int] = MAX_MEDIA_BYTES
 
-    api: Annotated[Api | None, Meta(description="chat completions, unless it is responses.")] = None
+    api: Annotated[
+        Api | None,
+        Meta(description="chat completions, unless it is responses."),
+    ] = None
 
     def format(self) -> Format:
-        """Return the format of the API that is asked."""
-        return Responses() if self.api == "responses" else ChatCompletions()
+        """Return the format of the API that is used."""
+        if self.api == "responses":
+            return Responses()
+        return ChatCompletions()
 
 
 class OpenAISettings(OpenAIFamilySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An OpenAI model, or one behind a compatible server."""
 
-    model: Annotated[Text, Meta(description="The model's name, as the vendor calls it.")]
-    base_url: Annotated[Text | None, Meta(description="A compatible server, with its /v1.")] = None
+    model: Annotated[
+        Text,
+        Meta(description="The model's name, as the vendor calls it."),
+    ]
+    base_url: Annotated[
+        Text | None,
+        Meta(description="A compatible server, with its /v1."),
+    ] = None
 
     @property
     def may_report_cost(self) -> bool:
-        """Whether it is another server than OpenAI's: some of those say what an answer costs."""
+        """Whether the server is not OpenAI's: some other servers report the cost of an answer."""
         return self.base_url is not None
 
     def open(self, folder: Path) -> Provider:
@@ -51,14 +63,15 @@ class OpenAISettings(OpenAIFamilySettings, frozen=True, kw_only=True, forbid_unk
 
 
 class OpenAI(SdkModel[OpenAISettings]):
-    """Asks OpenAI, or whoever is at `base_url`."""
+    """Calls OpenAI, or the server at `base_url`."""
 
-    package, extra = "openai", "openai"
+    package = "openai"
+    extra = "openai"
 
     def new_client(self, sdk: Any, common: Json) -> Any:
-        # a server of the user's own needs no key, and must not get the one for OpenAI
-        key = self.settings.api_key or ("none" if self.settings.base_url else None)
-        return sdk.AsyncOpenAI(api_key=key, base_url=self.settings.base_url, **common)
+        base_url = self.settings.base_url
+        key = client_key(self.settings.api_key, base_url)
+        return sdk.AsyncOpenAI(api_key=key, base_url=base_url, **common)
 
     def batches(self) -> BatchApi:
         return OpenAIBatches(self, f"/v1{self._format.path}")

@@ -1,21 +1,31 @@
-"""OpenAI's Responses API, as OpenAI and Azure speak it. Nothing is stored with the vendor."""
+"""OpenAI's Responses API, which OpenAI and Azure offer. Requests ask the vendor not to store anything."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from agentv.errors import ProviderError
 from agentv.providers.models.chat_completions import arguments
-from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json
+from agentv.providers.models.conversation import (
+    Completion,
+    Part,
+    Prompt,
+    Turn,
+    content_filter_refusal,
+    decode,
+    parse_json,
+)
 from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.network import excerpt, server_message
 from agentv.records import Json, TokenUsage, ToolCall
 
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 MAY_PASS = ("server_error", "rate_limit_exceeded")
-INPUTS, OUTPUTS = ("arguments", "input", "action", "code", "queries"), ("output", "results", "outputs", "result")
-"""Where the items for tools that the vendor runs have what was given and what came back."""
+INPUTS = ("arguments", "input", "action", "code", "queries")
+"""The fields in which the items of tools have their input. Each tool has its own."""
+OUTPUTS = ("output", "results", "outputs", "result")
+"""The fields in which the items of tools that the vendor runs have their output."""
 
 
 class Responses:
@@ -25,7 +35,10 @@ class Responses:
 
     def body(self, model: str | None, settings: LanguageModelSettings, prompt: Prompt) -> Json:
         instructions, turns = _split_instructions(prompt.turns)
-        body: Json = {"model": model, "input": [item for turn in turns for item in _items(turn)], "store": False}
+        items: list[Json] = []
+        for turn in turns:
+            items += _items(turn)
+        body: Json = {"model": model, "input": items, "store": False}
         if instructions:
             body["instructions"] = instructions
         if settings.temperature is not None:
@@ -35,7 +48,8 @@ class Responses:
         if settings.reasoning_effort is not None:
             body["reasoning"] = {"effort": settings.reasoning_effort}
         if prompt.schema is not None:
-            body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": prompt.schema}}
+            form = {"type": "json_schema", "name": "answer", "schema": prompt.schema}
+            body["text"] = {"format": form}
         return body
 
     def completion(self, reply: bytes) -> Completion:
@@ -47,14 +61,15 @@ class Responses:
         stop_reason = found.status or ""
         if found.incomplete_details is not None:
             stop_reason = found.incomplete_details.reason or stop_reason
-        text = _text(found.output or ())
-        refusal = _refusal(found.output or ())
+        output = found.output or ()
+        text = _text(output)
+        refusal = _refusal(output)
         if stop_reason == "content_filter" and not refusal:
-            refusal = f"the model refused: a content filter stopped it{f' after {text!r}' if text else ''}"
+            refusal = content_filter_refusal(text)
         return Completion(
             text=text,
-            calls=tuple(_calls(found.output or ())),
-            reasoning="\n\n".join(_thoughts(found.output or ())),
+            calls=tuple(_calls(output)),
+            reasoning="\n\n".join(_thoughts(output)),
             usage=None if found.usage is None else _tokens(found.usage),
             stop_reason=stop_reason,
             refusal=refusal,
@@ -65,7 +80,7 @@ class Responses:
 
 
 class _EventReader:
-    """Takes the response from the last event, which has all of it."""
+    """Takes the reply from the last event of a stream, which has all of it."""
 
     def __init__(self) -> None:
         self._response: Json | None = None
@@ -75,7 +90,8 @@ class _EventReader:
         if kind in ENDS:
             self._response = event.get("response")
         if kind == "error":
-            raise _failure(_Error(code=event.get("code"), message=event.get("message")))
+            error = _Error(code=event.get("code"), message=event.get("message"))
+            raise _failure(error)
         return kind.endswith(".delta")
 
     def reply(self) -> Json | None:
@@ -83,22 +99,43 @@ class _EventReader:
 
 
 def _split_instructions(turns: Sequence[Turn]) -> tuple[str, Sequence[Turn]]:
-    """Return the system messages at the start, and the other turns; if there are none, the last one is the user's."""
-    count = next((number for number, turn in enumerate(turns) if turn.role != "system"), len(turns) - 1)
-    first = turns[count]._replace(role="user") if turns[count].role == "system" else turns[count]
-    return "\n\n".join(turn.text for turn in turns[:count] if turn.text), [first, *turns[count + 1 :]]
+    """Return the texts of the system messages at the start, and the other turns.
+
+    A request needs a turn: if there are only system messages, the last one is sent as the user's.
+    """
+    count = 0
+    while count < len(turns) and turns[count].role == "system":
+        count += 1
+    others = list(turns[count:])
+    if not others:
+        count -= 1
+        others = [turns[count]._replace(role="user")]
+    texts = [turn.text for turn in turns[:count] if turn.text]
+    return "\n\n".join(texts), others
 
 
 def _items(turn: Turn) -> Iterator[Json]:
     if turn.answers is not None:
-        yield {"type": "function_call_output", "call_id": turn.answers.id, "output": turn.text}
+        yield {
+            "type": "function_call_output",
+            "call_id": turn.answers.id,
+            "output": turn.text,
+        }
         return
     if turn.parts:
-        yield {"role": turn.role, "content": [_content_part(part) for part in turn.parts]}
+        yield {
+            "role": turn.role,
+            "content": [_content_part(part) for part in turn.parts],
+        }
     elif turn.text or not turn.calls:
         yield {"role": turn.role, "content": turn.text}
     for call in turn.calls:
-        yield {"type": "function_call", "call_id": call.id, "name": call.tool, "arguments": arguments(call.input)}
+        yield {
+            "type": "function_call",
+            "call_id": call.id,
+            "name": call.tool,
+            "arguments": arguments(call.input),
+        }
 
 
 def _content_part(part: Part) -> Json:
@@ -156,8 +193,13 @@ class _Reply(msgspec.Struct):
 
 
 def _failure(error: _Error) -> ProviderError:
-    words = excerpt(error.message or "") or error.code or "no reason given"
-    return ProviderError(f"the model failed: {words}", may_pass=error.code in MAY_PASS)
+    reason = excerpt(error.message or "") or error.code or "no reason given"
+    return ProviderError(f"the model failed: {reason}", may_pass=error.code in MAY_PASS)
+
+
+def _items_of_type(output: Iterable[Json], kind: str) -> list[_Item]:
+    """Return the items of a type. Raise `ProviderError` if one is malformed."""
+    return [_convert(item) for item in output if item.get("type") == kind]
 
 
 def _convert(item: Json) -> _Item:
@@ -167,47 +209,67 @@ def _convert(item: Json) -> _Item:
         raise ProviderError(f"the model's answer is malformed: {error}") from error
 
 
-def _text(output: Sequence[Json]) -> str:
-    """Return the answer; what the model said on the way to it counts only if there is no other."""
-    messages = [_convert(item) for item in output if item.get("type") == "message"]
-    final = [message for message in messages if message.phase != "commentary"] or messages
-    return "".join(piece.text or "" for message in final for piece in message.content or ())
+def _text(output: Iterable[Json]) -> str:
+    """Return the answer. Commentary on the way to it counts only if there is nothing else."""
+    messages = _items_of_type(output, "message")
+    final = [message for message in messages if message.phase != "commentary"]
+    text = ""
+    for message in final or messages:
+        for piece in message.content or ():
+            text += piece.text or ""
+    return text
 
 
-def _refusal(output: Sequence[Json]) -> str:
-    messages = [_convert(item) for item in output if item.get("type") == "message"]
-    refusals = (piece.refusal for message in messages for piece in message.content or () if piece.refusal)
-    return f"the model refused: {refusal}" if (refusal := next(refusals, None)) else ""
+def _refusal(output: Iterable[Json]) -> str:
+    for message in _items_of_type(output, "message"):
+        for piece in message.content or ():
+            if piece.refusal:
+                return f"the model refused: {piece.refusal}"
+    return ""
 
 
-def _thoughts(output: Sequence[Json]) -> Iterator[str]:
-    for item in output:
-        if item.get("type") == "reasoning":
-            thought = _convert(item)
-            yield from (piece.text for piece in (*(thought.summary or ()), *(thought.content or ())) if piece.text)
+def _thoughts(output: Iterable[Json]) -> Iterator[str]:
+    """Yield the parts of the reasoning: of each item, its summary and then its content."""
+    for item in _items_of_type(output, "reasoning"):
+        for pieces in (item.summary, item.content):
+            for piece in pieces or ():
+                if piece.text:
+                    yield piece.text
 
 
-def _calls(output: Sequence[Json]) -> Iterator[ToolCall]:
-    """Yield the calls of tools: functions of the user's, and tools that the vendor runs, with their outputs."""
+def _calls(output: Iterable[Json]) -> Iterator[ToolCall]:
+    """Yield the tool calls: of the user's functions, and of tools that the vendor runs, with their outputs."""
     for item in output:
         kind = str(item.get("type", ""))
         if not kind.endswith("_call"):
             continue
-        given = next((item[name] for name in INPUTS if item.get(name) is not None), None)
+        input_ = _first_set(item, INPUTS)
+        if isinstance(input_, str) and "arguments" in item:
+            input_ = parse_json(input_)
         yield ToolCall(
             tool=str(item.get("name") or kind.removesuffix("_call")),
-            input=parse_json(given) if isinstance(given, str) and "arguments" in item else given,
-            output=next((item[name] for name in OUTPUTS if item.get(name) is not None), None),
+            input=input_,
+            output=_first_set(item, OUTPUTS),
             id=item.get("call_id") or item.get("id"),
         )
 
 
+def _first_set(item: Json, names: Iterable[str]) -> Any:
+    """Return the first of the fields that is not null, or None."""
+    for name in names:
+        value = item.get(name)
+        if value is not None:
+            return value
+    return None
+
+
 def _tokens(usage: _Usage) -> TokenUsage:
-    given, made = usage.input_tokens_details or _InputDetails(), usage.output_tokens_details or _OutputDetails()
+    input_details = usage.input_tokens_details or _InputDetails()
+    output_details = usage.output_tokens_details or _OutputDetails()
     return TokenUsage(
         input=usage.input_tokens,
         output=usage.output_tokens,
-        cached=given.cached_tokens,
-        cache_write=given.cache_write_tokens,
-        reasoning=made.reasoning_tokens,
+        cached=input_details.cached_tokens,
+        cache_write=input_details.cache_write_tokens,
+        reasoning=output_details.reasoning_tokens,
     )

@@ -1,7 +1,8 @@
-"""What OpenAI's and Anthropic's SDKs share: they come from one generator, so that one way to call serves both.
+"""The base of models that are called through OpenAI's or Anthropic's SDK.
 
-Their methods for each kind of request check all that is sent against their types, which takes as long as all the rest.
-So requests go through the clients' own `post`, and a `Format` knows what is in them.
+Both SDKs come from the same generator, so that one implementation serves both. Their typed methods validate everything
+that is sent, which takes as long as the rest of a call. So requests go through the clients' generic `post`, and a
+`Format` knows their content.
 """
 
 import importlib
@@ -24,44 +25,52 @@ from agentv.records import Json, ProviderRequest
 
 S = TypeVar("S", bound=LanguageModelSettings)
 MERGED = ("output_config", "reasoning", "text", "stream_options")
-"""Objects in a request that are put together from the settings and from `options`."""
+"""Objects in a request that are merged from the settings and from `options`."""
 STREAMING = ("stream", "stream_options")
-"""What no request in a batch has."""
-BROKEN_OFF = {"overloaded_error": 529, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504}
-"""The statuses that stand for errors in the middle of a stream of Anthropic's."""
+"""Fields that are omitted from requests in a batch."""
+STREAM_ERROR_STATUSES = {
+    "overloaded_error": 529,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+}
+"""The HTTP statuses for the errors that Anthropic sends in the middle of a stream."""
+SCHEMA_REFUSED_STATUSES = (400, 404, 415, 422, 501)
+SCHEMA_WORDS = ("response_format", "json_schema", "structured output", "output_config.format", "text.format")
+"""Words in the message of a server that refuses the schema of an answer."""
 
 
 class StreamReader(Protocol):
-    """Puts the events of a stream together to the reply that would have come without one."""
+    """Joins the events of a stream to the reply that would have come without streaming."""
 
     def add(self, event: Json) -> bool:
-        """Take an event, and return whether it has a piece of the answer; raise `ProviderError` if it is an error."""
+        """Add an event and return whether it has a piece of the answer. Raise `ProviderError` if it is an error."""
         ...
 
     def reply(self) -> Json | None:
-        """Return the reply; None if the stream ended before it was complete."""
+        """Return the reply, or None if the stream ended before it was complete."""
         ...
 
 
 class Format(Protocol):
-    """How one API of a vendor is spoken."""
+    """The requests and replies of one of a vendor's APIs."""
 
     @property
     def path(self) -> str: ...
 
     def body(self, model: str | None, settings: LanguageModelSettings, prompt: Prompt) -> Json:
-        """Return the body of a request; what is not set is not sent."""
+        """Return the body of a request. Settings that are not set are not sent."""
         ...
 
     def completion(self, reply: bytes) -> Completion:
-        """Return the completion in the body of a reply; raise `ProviderError` if there is none."""
+        """Return the completion in the body of a reply. Raise `ProviderError` if it has none."""
         ...
 
     def reader(self) -> StreamReader: ...
 
 
 class SdkModel(LanguageModel[S], Generic[S]):
-    """Asks through an SDK. A server that refuses the schema of an answer is asked without it from then on."""
+    """Calls a model through an SDK. Once a server refuses the schema of an answer, schemas are no longer sent."""
 
     _refuses_schema = False
 
@@ -71,11 +80,11 @@ class SdkModel(LanguageModel[S], Generic[S]):
 
     @abstractmethod
     def new_client(self, sdk: Any, common: Json) -> Any:
-        """Return the SDK's client for these settings; `common` are options for any of them."""
+        """Return the SDK's client for these settings; `common` are the options that all clients share."""
 
     @property
     def model(self) -> str | None:
-        """The model's name in requests."""
+        """The name of the model in requests."""
         return self.settings.model
 
     def connect(self) -> Any:
@@ -93,11 +102,14 @@ class SdkModel(LanguageModel[S], Generic[S]):
             prompt = prompt._replace(schema=None)
         body = self._body(prompt)
         try:
-            return await (self._stream(client, body) if self.settings.stream else self._post(client, body))
+            if self.settings.stream:
+                return await self._stream(client, body)
+            return await self._post(client, body)
         except ProviderError as error:
             if prompt.schema is None or not _is_about_schema(error):
                 raise
-        self._refuses_schema = True  # some compatible servers and older models do; judges read plain text too
+        # Some compatible servers and older models know no schemas. Judges also read plain text.
+        self._refuses_schema = True
         return await self.ask(client, prompt)
 
     async def body(self, request: ProviderRequest) -> Json:
@@ -109,25 +121,33 @@ class SdkModel(LanguageModel[S], Generic[S]):
 
     @contextmanager
     def errors_of_sdk(self) -> Iterator[None]:
-        """Raise `ProviderError` for what the SDK raises."""
+        """Convert the exceptions of the SDK to `ProviderError`."""
         try:
             yield
         except Exception as error:
-            if (known := self._error(error)) is None:
+            known = self._error(error)
+            if known is None:
                 raise
             raise known from error
 
     def _body(self, prompt: Prompt) -> Json:
-        return _merged(self._format.body(self.model, self.settings, prompt), self.settings.options or {})
+        body = self._format.body(self.model, self.settings, prompt)
+        return _merged(body, self.settings.options or {})
 
     async def _post(self, client: Any, body: Json) -> Completion:
         with self.errors_of_sdk():
-            response = await client.post(self._format.path, body=body, cast_to=self._httpx().Response)
+            response = await client.post(
+                self._format.path,
+                body=body,
+                cast_to=self._httpx().Response,
+            )
         return self._format.completion(response.content)
 
     async def _stream(self, client: Any, body: Json) -> Completion:
-        """Return the answer, taken event by event; a server that does not stream answers in one piece."""
-        sdk, reader, first = self.module(), self._format.reader(), None
+        """Return the answer from its events. A server that does not stream sends it in one piece."""
+        sdk = self.module()
+        reader = self._format.reader()
+        first_token_at = None
         with self.errors_of_sdk():
             stream = await client.post(
                 self._format.path,
@@ -137,63 +157,74 @@ class SdkModel(LanguageModel[S], Generic[S]):
                 stream_cls=sdk.AsyncStream[object],
             )
             async with stream:
-                if "event-stream" not in stream.response.headers.get("content-type", ""):
+                content_type = stream.response.headers.get("content-type", "")
+                if "event-stream" not in content_type:
                     return self._format.completion(await stream.response.aread())
                 async for event in stream:
-                    if _has_piece(reader, event) and first is None:
-                        first = time.perf_counter()
+                    has_piece = _add_event(reader, event)
+                    if has_piece and first_token_at is None:
+                        first_token_at = time.perf_counter()
         reply = reader.reply()
         if reply is None:
             raise ProviderError("the answer broke off: the stream ended in the middle of it", may_pass=True)
-        return self._format.completion(msgspec.json.encode(reply))._replace(first_token_at=first)
+        completion = self._format.completion(msgspec.json.encode(reply))
+        return completion._replace(first_token_at=first_token_at)
 
     def _error(self, error: Exception) -> ProviderError | None:
-        """Return the error of a request as one of ours; None for one that is so already, or is a mistake of ours."""
-        sdk, request_error = self.module(), self._httpx().RequestError
-        found = None
+        """Return the `ProviderError` for an exception, or None if it is one already or a bug of agentv."""
+        sdk = self.module()
+        request_error = self._httpx().RequestError
         match error:
             case sdk.APIStatusError() if error.response.is_error:
-                found = self.status_error(error.status_code, error.response.content, error.response.headers)
+                return self.status_error(error.status_code, error.response.content, error.response.headers)
             case sdk.APIConnectionError() | request_error():
-                found = connection_error(error.__cause__ or error)
+                return connection_error(error.__cause__ or error)
             case sdk.APIError():
-                found = self._broken_off(error)
-            case JSONDecodeError():  # an event
-                found = ProviderError(f"the model's answer is malformed: {error}: {excerpt(error.doc)}")
-            case self._sdk_error() | ValueError() | TypeError():  # no key, or options that are no JSON
-                found = ProviderError(excerpt(str(error)) or type(error).__name__)
-        return found
+                return self._stream_error(error)
+            case JSONDecodeError():  # an event of a stream
+                return ProviderError(f"the model's answer is malformed: {error}: {excerpt(error.doc)}")
+            case self._sdk_error() | ValueError() | TypeError():  # a missing key, or options that are not JSON
+                return ProviderError(excerpt(str(error)) or type(error).__name__)
+        return None
 
-    def _broken_off(self, error: Any) -> ProviderError:
-        """Return the error for a stream that told of one."""
-        body: Any = error.body if isinstance(error.body, dict) else {}
-        told = body["error"] if isinstance(body.get("error"), dict) else body
-        status = BROKEN_OFF.get(str(told.get("type")))
-        words = excerpt(str(told.get("message") or error))
+    def _stream_error(self, error: Any) -> ProviderError:
+        """Return the error for a stream that reported one."""
+        details: Any = {}
+        if isinstance(error.body, dict):
+            details = error.body
+        if isinstance(details.get("error"), dict):
+            details = details["error"]
+        status = STREAM_ERROR_STATUSES.get(str(details.get("type")))
+        reason = excerpt(str(details.get("message") or error))
         return ProviderError(
-            f"the answer broke off: {words}", may_pass=status is None or status in self._retryable, status=status
+            f"the answer broke off: {reason}",
+            may_pass=status is None or status in self._retryable,
+            status=status,
         )
 
     @property
     def _sdk_error(self) -> type[Exception]:
-        """The base of all the SDK's errors."""
+        """The base class of all exceptions of the SDK."""
         found: type[Exception] = self.module().APIError.__base__
         return found
 
     def _client_options(self) -> Json:
-        """Return options for the client: no retries and no timeouts, which are the caller's."""
-        http = self.module().DefaultAsyncHttpxClient(timeout=None, transport=make_transport(self._httpx()))
-        return {"max_retries": 0, "timeout": None, "http_client": http}
+        """Return the options that all clients share. Retries and timeouts are the responsibility of the caller."""
+        http_client = self.module().DefaultAsyncHttpxClient(
+            timeout=None,
+            transport=make_transport(self._httpx()),
+        )
+        return {"max_retries": 0, "timeout": None, "http_client": http_client}
 
     def _httpx(self) -> Any:
-        """Return the httpx that the SDK is built on."""
+        """Return the httpx module that the SDK is built on."""
         kinds = self.module().DefaultAsyncHttpxClient.__mro__
         (package,) = {kind.__module__ for kind in kinds if kind.__name__ == "AsyncClient"}
         return importlib.import_module(package.partition(".")[0])
 
 
-def _has_piece(reader: StreamReader, event: Any) -> bool:
-    """Add an event, and return whether it has a piece of the answer; raise `ProviderError` if it makes no sense."""
+def _add_event(reader: StreamReader, event: Any) -> bool:
+    """Add an event and return whether it has a piece of the answer. Raise `ProviderError` if it is malformed."""
     try:
         return reader.add(event)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -202,17 +233,19 @@ def _has_piece(reader: StreamReader, event: Any) -> bool:
 
 
 def _merged(body: Json, options: Json) -> Json:
-    """Return a body with the user's own options, which win over it."""
-    together = {
-        name: body[name] | options[name]
-        for name in MERGED
-        if isinstance(body.get(name), dict) and isinstance(options.get(name), dict)
-    }
-    return body | options | together
+    """Return a body with the user's options, which take precedence over it."""
+    merged = body | options
+    for name in MERGED:
+        ours = body.get(name)
+        theirs = options.get(name)
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            merged[name] = ours | theirs
+    return merged
 
 
 def _is_about_schema(error: ProviderError) -> bool:
-    """Whether a server refused the request because of its response schema."""
+    """Return whether a server refused a request because of its response schema."""
+    if error.status not in SCHEMA_REFUSED_STATUSES:
+        return False
     message = error.message.lower()
-    words = ("response_format", "json_schema", "structured output", "output_config.format", "text.format")
-    return error.status in (400, 404, 415, 422, 501) and any(word in message for word in words)
+    return any(word in message for word in SCHEMA_WORDS)

@@ -1,4 +1,4 @@
-"""A command that prints a token -> the token, kept for a while. The token is a secret, and is never shown."""
+"""Access tokens printed by a command. A token is reused for a while; it is a secret and is never shown."""
 
 import asyncio
 import time
@@ -11,15 +11,15 @@ from agentv.processes.streams import Capture, Output
 from agentv.redact import clean
 
 SECONDS = 60.0
-"""How long the command may take."""
+"""The timeout of the command."""
 LIFETIME = 300.0
-"""Seconds after which a token is asked for again; those of Entra ID are good for an hour or so."""
+"""Seconds after which a new token is fetched. Tokens of Entra ID are valid for about an hour."""
 MAX_TOKEN_BYTES = 1 << 16
 SETTING = "token_command"
 
 
 class TokenCommand:
-    """Runs the command when a token is needed and none is known, once for all who wait for it."""
+    """Runs the command when a token is needed and none is known. Concurrent callers share one run."""
 
     def __init__(self, command: str, folder: Path):
         self._command = Command(command, (), folder)
@@ -29,22 +29,27 @@ class TokenCommand:
 
     @property
     def known(self) -> str | None:
-        """The token, unless there is none or it is too old."""
-        return self._known if time.monotonic() < self._until else None
+        """The current token; None if there is none or it is too old."""
+        if time.monotonic() < self._until:
+            return self._known
+        return None
 
     def forget(self, token: str) -> None:
-        """Fetch another token for the next request: this one was refused."""
+        """Discard a token that was refused, so that the next request fetches another."""
         if self._known == token:
-            self._known, self._until = None, 0.0
+            self._known = None
+            self._until = 0.0
 
     async def token(self) -> str:
-        """Return a token; raise `ProviderError` if the command gives none."""
+        """Return a token. Raise `ProviderError` if the command prints none."""
         async with self._lock:
-            if (known := self.known) is not None:
+            known = self.known
+            if known is not None:
                 return known
             token = await self._fetch()
-            clean.learn([token])
-            self._known, self._until = token, time.monotonic() + LIFETIME
+            clean.learn([token])  # masked from now on
+            self._known = token
+            self._until = time.monotonic() + LIFETIME
             return token
 
     async def _fetch(self) -> str:
@@ -56,14 +61,23 @@ class TokenCommand:
         except ProviderError as error:
             raise ProviderError(f"{SETTING}: {error.message}", may_pass=error.may_pass) from error
         if finished.code:
-            shown = output_tail(ProcessResult(finished.code, Output(), finished.stderr))  # stdout may hold a secret
+            without_stdout = ProcessResult(finished.code, Output(), finished.stderr)  # stdout may contain a secret
+            shown = output_tail(without_stdout)
             raise ProviderError(f"{SETTING}: the command {describe_exit(finished.code)}{shown}")
-        words = finished.stdout.data.decode("utf-8", "replace").split()
-        if not words or not finished.stdout.is_complete:
-            raise ProviderError(f"{SETTING}: the command printed {'too much' if words else 'nothing'}")
-        if len(words) > 1 or not words[0].isascii() or not words[0].isprintable():
-            raise ProviderError(
-                f"{SETTING}: the command printed {len(words)} words, and no token"
-                " (let it print the token alone, as 'az account get-access-token --query accessToken -o tsv' does)"
-            )
-        return words[0]
+        return _parse_token(finished.stdout)
+
+
+def _parse_token(stdout: Output) -> str:
+    """Return the token that a command printed. Raise `ProviderError` if it printed something else."""
+    words = stdout.data.decode("utf-8", "replace").split()
+    if not words:
+        raise ProviderError(f"{SETTING}: the command printed nothing")
+    if not stdout.is_complete:
+        raise ProviderError(f"{SETTING}: the command printed too much")
+    token = words[0]
+    if len(words) > 1 or not token.isascii() or not token.isprintable():
+        raise ProviderError(
+            f"{SETTING}: the command printed {len(words)} words, and no token"
+            " (let it print the token alone, as 'az account get-access-token --query accessToken -o tsv' does)"
+        )
+    return token

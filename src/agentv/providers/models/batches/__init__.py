@@ -1,1 +1,1 @@
-"""Vendors' batch APIs: many requests in one file, answered within a day, at half the price."""
+"""The vendors' batch APIs: many requests in one file, answered within a day at half the price."""

@@ -1,11 +1,10 @@
 """Anthropic's batch API.
 
-There are no files and no metadata: the requests are the body of the request that creates a batch, which is sent from
-the disk as it is read, and a batch is found again by when it was created and how many requests it has, and by the
-`custom_id`s of its results. Those come as lines in any order, once all of the batch has ended, each `succeeded`,
-`errored`, `canceled` or `expired` (after 24 hours). A model that is not there makes all requests `errored`. Batches
-that would exceed the rate limits are refused with the status 429. Results are there for 29 days; the batch is listed,
-as archived, for longer.
+The API has neither files nor metadata. The requests are the body of the request that creates a batch, which is streamed
+from the disk. A batch is found again by its creation time, its number of requests and the `custom_id`s of its results.
+Results are lines in any order, available once the whole batch has ended, each `succeeded`, `errored`, `canceled` or
+`expired` (after 24 hours). With an unknown model, all requests are `errored`. Batches that would exceed the rate limits
+are rejected with status 429. Results are available for 29 days; the batch is listed, as archived, for longer.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Container, Iterable
@@ -23,9 +22,11 @@ from agentv.records import Json
 
 LIMITS = BatchLimits(requests=100_000, bytes=256_000_000)
 PATH = "/v1/messages/batches"
-START, BETWEEN, END = b'{"requests":[', b",", b"]}"
+BODY_START = b'{"requests":['
+SEPARATOR = b","
+BODY_END = b"]}"
 PAGE = 1000
-"""How many batches a page of their list has at most."""
+"""The maximum page size of the list of batches."""
 UNANSWERED = {
     "expired": "the request expired before it was sent to the model",
     "canceled": "the request was canceled before it was sent to the model",
@@ -33,7 +34,7 @@ UNANSWERED = {
 
 
 class AnthropicBatches(VendorBatches):
-    """Speaks with the batch API through the client of a model."""
+    """Calls the batch API through the client of a model."""
 
     limits = LIMITS
 
@@ -41,13 +42,15 @@ class AnthropicBatches(VendorBatches):
         self._model = model
 
     def line(self, custom_id: str, body: Json) -> bytes:
-        return msgspec.json.encode({"custom_id": custom_id, "params": body}) + b"\n"
+        request = {"custom_id": custom_id, "params": body}
+        return msgspec.json.encode(request) + b"\n"
 
     async def upload(self, path: Path, key: str) -> str:
         return ""
 
     async def create(self, path: Path, uploaded: str, key: str) -> str:
-        size = len(START) + path.stat().st_size - len(b"\n") + len(END)
+        # each line feed but the last becomes a separator of the same length
+        size = len(BODY_START) + path.stat().st_size - len(b"\n") + len(BODY_END)
         headers = {"Content-Type": "application/json", "Content-Length": str(size)}
         with self._model.errors_of_sdk():
             batch = await self._model.client().post(
@@ -58,21 +61,30 @@ class AnthropicBatches(VendorBatches):
             )
         return str(batch.id)
 
-    async def find(self, key: str, custom_ids: Iterable[str], since: float, taken: Container[str]) -> str | None:
-        ours, found = frozenset(custom_ids), None
+    async def find(
+        self,
+        key: str,
+        custom_ids: Iterable[str],
+        since: float,
+        taken: Container[str],
+    ) -> str | None:
+        ours = frozenset(custom_ids)
+        running = None
         with self._model.errors_of_sdk():
-            async for batch in self._model.client().messages.batches.list(limit=PAGE):  # the newest first
+            # the newest batches come first
+            async for batch in self._model.client().messages.batches.list(limit=PAGE):
                 if batch.created_at.timestamp() < since:
                     break
-                if batch.id not in taken and _total(batch.request_counts) == len(ours):
-                    if not _has_ended(batch):
-                        found = str(batch.id)
-                    elif await self._answers(batch.id, ours):
-                        return str(batch.id)
-        return found
+                if batch.id in taken or _total(batch.request_counts) != len(ours):
+                    continue
+                if not _has_ended(batch):
+                    running = str(batch.id)
+                elif await self._answers(batch.id, ours):
+                    return str(batch.id)
+        return running
 
     async def _answers(self, batch: str, ours: frozenset[str]) -> bool:
-        """Return whether a batch that has ended is ours: its requests have the ids that ours have."""
+        """Return whether a batch that has ended has our custom ids. Its first result decides."""
         async with aclosing(self.replies(batch)) as replies:
             async for reply in replies:
                 return reply.custom_id in ours
@@ -80,16 +92,18 @@ class AnthropicBatches(VendorBatches):
 
     async def ask_state(self, batch: str) -> BatchState:
         found = await self._retrieve(batch)
-        counts = found.request_counts
-        status = BatchStatus.RUNNING if not _has_ended(found) else BatchStatus.ENDED
+        status = BatchStatus.ENDED if _has_ended(found) else BatchStatus.RUNNING
+        words = str(found.processing_status)
         if found.archived_at is not None:
             status = BatchStatus.GONE
+            words = "archived"
+        counts = found.request_counts
         return BatchState(
             status,
             answered=counts.succeeded,
             failed=counts.errored + counts.canceled + counts.expired,
             total=_total(counts),
-            words="archived" if found.archived_at is not None else str(found.processing_status),
+            words=words,
         )
 
     async def replies(self, batch: str) -> AsyncGenerator[BatchReply, None]:
@@ -97,7 +111,8 @@ class AnthropicBatches(VendorBatches):
         if found.results_url is None:
             return
         async for line in if_found(self._lines(batch)):
-            if (reply := _reply(line)) is not None:
+            reply = _reply(line)
+            if reply is not None:
                 yield reply
 
     async def ask_cancel(self, batch: str) -> None:
@@ -111,7 +126,7 @@ class AnthropicBatches(VendorBatches):
     async def _lines(self, batch: str) -> AsyncIterator[bytes]:
         with self._model.errors_of_sdk():
             results = await self._model.client().messages.batches.results(batch)
-            try:  # the SDK's own reader makes objects of all that is in a line, which takes far longer
+            try:  # the SDK's own reader creates typed objects for every line, which is far slower
                 async for line in split_lines(results.http_response.aiter_bytes()):
                     yield line
             finally:
@@ -119,14 +134,14 @@ class AnthropicBatches(VendorBatches):
 
 
 async def _body(path: Path) -> AsyncIterator[bytes]:
-    """Yield the request that creates a batch: the lines of the file as a list."""
-    start = START
+    """Yield the body of the request that creates a batch: the lines of the file as a list."""
+    before = BODY_START
     with path.open("rb") as file:
         for line in file:
-            yield start
+            yield before
             yield line.removesuffix(b"\n")
-            start = BETWEEN
-    yield END
+            before = SEPARATOR
+    yield BODY_END
 
 
 def _has_ended(batch: Any) -> bool:
@@ -152,14 +167,18 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def _reply(line: bytes) -> BatchReply | None:
-    """Return what became of a request; None if the line cannot be read: then nothing is known of the request."""
+    """Return the outcome of a request, or None if the line is invalid and nothing is known."""
     try:
-        custom_id, result = (found := _decode(line)).custom_id, found.result
+        found = _decode(line)
     except (msgspec.DecodeError, RecursionError):
         return None
+    result = found.result
     if result.type == "succeeded":
-        return BatchReply(custom_id, bytes(result.message))
+        return BatchReply(found.custom_id, bytes(result.message))
     if result.type in UNANSWERED:
-        return BatchReply(custom_id, None, UNANSWERED[result.type], is_unanswered=True)
-    words = server_message(bytes(result.error)) if bytes(result.error) != b"null" else ""
-    return BatchReply(custom_id, None, words or excerpt(result.type))
+        return BatchReply(found.custom_id, None, UNANSWERED[result.type], is_unanswered=True)
+    error = bytes(result.error)
+    reason = ""
+    if error != b"null":
+        reason = server_message(error)
+    return BatchReply(found.custom_id, None, reason or excerpt(result.type))

@@ -1,6 +1,6 @@
-"""What a vendor's batch API can do, in the same words for all vendors. One file a vendor speaks it.
+"""The common interface to the vendors' batch APIs, which each vendor has a module for.
 
-Nothing here remembers anything: what was submitted is in the journal, and what became of it is at the vendor.
+Implementations keep no state: the journal knows what was submitted, and the vendor knows what became of it.
 """
 
 from collections.abc import AsyncIterator, Container, Iterable
@@ -12,113 +12,119 @@ from agentv.records import Json, ProviderRequest, ProviderResponse
 
 
 class BatchLimits(NamedTuple):
-    """What a vendor takes in one batch. A batch is split well below it."""
+    """A vendor's limits for one batch. Batches are split well below them."""
 
     requests: int
     bytes: int
 
 
 class BatchStatus(Enum):
-    """How far a batch is."""
+    """The status of a batch."""
 
     RUNNING = "running"
-    """It may still give answers; it may be about to be cancelled."""
+    """It may still get answers, even if its cancellation was requested."""
     ENDED = "ended"
-    """It gives no more answers; those that it has can be fetched, however it ended."""
+    """It gets no more answers. Those that it has can be fetched, however it ended."""
     FAILED = "failed"
-    """The vendor refused it as a whole, such as for its model: it has no answers."""
+    """The vendor rejected it as a whole, for example because of its model. It has no answers."""
     GONE = "gone"
-    """The vendor does not know it, or has thrown its answers away."""
+    """The vendor does not know it, or has deleted its answers."""
 
 
 class BatchState(NamedTuple):
-    """What a vendor says of a batch."""
+    """The state of a batch, as the vendor reports it."""
 
     status: BatchStatus
     answered: int = 0
     failed: int = 0
-    """How many of its requests have an error."""
+    """The number of requests that ended in an error."""
     total: int = 0
     words: str = ""
-    """The vendor's own words: its status, and why, if it says so."""
+    """The status and its reason, in the vendor's terms."""
     may_pass: bool = False
-    """Whether a batch that failed would be taken later: too many tokens of other batches were waiting."""
+    """Whether a failed batch may be accepted later: too many tokens of other batches were queued."""
 
 
 class BatchReply(NamedTuple):
-    """What became of one request."""
+    """The outcome of one request."""
 
     custom_id: str
     body: bytes | None
-    """The reply, as it would have come to the same request alone."""
+    """The body of the reply, the same as for a single request."""
     error: str = ""
-    """Why there is none, in the vendor's words."""
+    """Why there is no reply, in the vendor's terms."""
     is_unanswered: bool = False
-    """Whether nobody has looked at the request: it expired, or was cancelled. It may be asked again."""
+    """Whether the request expired or was cancelled before it was processed. It may be sent again."""
 
 
 class BatchApi(Protocol):
-    """Speaks with the batch API of one vendor. All methods raise `ProviderError`; `may_pass` says if waiting helps.
+    """The batch API of one vendor. All methods raise `ProviderError`; its `may_pass` is true if waiting may help.
 
-    A `custom_id` has at most 64 characters of `[a-zA-Z0-9_-]`, which is what Anthropic takes, and is unique in a batch.
+    A `custom_id` has at most 64 characters of `[a-zA-Z0-9_-]`, as Anthropic requires, and is unique in a batch.
     """
 
     @property
     def limits(self) -> BatchLimits: ...
 
     def line(self, custom_id: str, body: Json) -> bytes:
-        """Return a request as a line of the file that is submitted, with its line end."""
+        """Return a request as a line of the file that is submitted, including the line feed."""
         ...
 
     async def upload(self, path: Path, key: str) -> str:
-        """Give the file to the vendor, and return its name there; "" where a vendor takes no files."""
+        """Upload the file and return the vendor's name for it, or "" if the vendor has no files."""
         ...
 
     async def create(self, path: Path, uploaded: str, key: str) -> str:
-        """Submit the requests of the file, and return the name of the batch. `key` marks it as ours.
+        """Submit the requests in the file and return the name of the batch. `key` is stored with the batch.
 
-        After an error that may pass, the batch may be there nevertheless: `find` tells.
+        After a temporary error, the batch may exist nevertheless: use `find`.
         """
         ...
 
-    async def find(self, key: str, custom_ids: Iterable[str], since: float, taken: Container[str]) -> str | None:
-        """Return the name of the batch that was created for this key, if there is one.
+    async def find(
+        self,
+        key: str,
+        custom_ids: Iterable[str],
+        since: float,
+        taken: Container[str],
+    ) -> str | None:
+        """Return the name of the batch that was created for this key, or None.
 
-        `taken` are the names that belong to other keys. Where batches carry no key (Anthropic), it is the first since
-        this time, by the clock of this machine, that has as many requests and, as soon as it has ended, answers to
-        ours. So one that is still running is a guess: if it ends with answers to none of ours, ask again.
+        `taken` are the names of batches that belong to other keys. Where batches have no key (Anthropic), it is the
+        first batch since this time, by the local clock, that has as many requests and, if it has ended, answers to
+        ours. A batch that is still running is thus a guess: if it ends without answers to ours, call this again.
         """
         ...
 
     async def state(self, batch: str) -> BatchState:
-        """Return how far a batch is."""
+        """Return the state of a batch."""
         ...
 
     def replies(self, batch: str) -> AsyncIterator[BatchReply]:
-        """Yield what became of the requests of a batch that has ended, in any order.
+        """Yield the outcomes of the requests of a batch that has ended, in any order.
 
-        Some may be missing, and all of them are once the vendor has thrown them away. After an error that may pass,
-        all are to be read again.
+        Some may be missing, and all of them are once the vendor has deleted them. After a temporary error, start
+        over.
         """
         ...
 
     async def cancel(self, batch: str) -> None:
-        """Ask for an end; one that has ended already, or is gone, is no error."""
+        """Request cancellation. Does nothing if the batch has ended already or is gone."""
         ...
 
 
 @runtime_checkable
 class BatchModel(Protocol):
-    """A target whose requests can go through a batch API, and what is put into it and taken out."""
+    """A target whose requests can be sent through a batch API."""
 
     def batches(self) -> BatchApi:
-        """Return the batch API of the target, which uses the target's own client."""
+        """Return the batch API, which uses the target's client."""
         ...
 
     async def body(self, request: ProviderRequest) -> Json:
-        """Return what is sent for a request: the `body` of its line."""
+        """Return the body of a request, for `BatchApi.line`."""
         ...
 
     def response_to(self, reply: bytes) -> ProviderResponse:
-        """Return the answer in the body of a reply; raise `ProviderError` if it is none. It has no duration."""
+        """Return the answer in the body of a reply, without a duration. Raise `ProviderError` if it has none."""
         ...

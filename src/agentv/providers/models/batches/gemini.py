@@ -1,13 +1,13 @@
 """Gemini's batch API.
 
-A file of requests (at most 2 GB) is uploaded, and a batch created for it, with a display name by which it is found
-again; requests that stand in the creating request itself (at most 20 MB) are not used. Results are lines in any order,
-each with the `key` of its request and a `response` or an `error`. A batch that has not ended after 48 hours is expired,
-and has no results at all. Uploaded files are kept for 48 hours. Batches that would exceed the tokens that may wait are
-refused with the status 429, and those for a model that is not there with 404.
-If a piece of the file is refused while it is uploaded, the SDK tries again, and lets nothing else run for 7 seconds.
-The SDK's `batches.get` leaves out why a batch failed, and how many of its requests are answered: so the reply of the
-server is read as it came.
+A file of requests (at most 2 GB) is uploaded, and a batch is created for it, with a display name by which it is found
+again. Inline requests (at most 20 MB) are not used. Results are lines in any order, each with the `key` of its request
+and a `response` or an `error`. A batch that has not ended after 48 hours is expired and has no results at all. Uploaded
+files are kept for 48 hours. Batches that would exceed the limit of queued tokens are rejected with status 429, and
+batches with an unknown model with 404.
+
+If a chunk of the file is rejected during the upload, the SDK tries again and blocks the event loop for 7 seconds.
+The SDK's `batches.get` omits why a batch failed and how many of its requests are answered, so the raw reply is read.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ from agentv.providers.network import excerpt
 from agentv.records import Json
 
 LIMITS = BatchLimits(requests=100_000, bytes=2_000_000_000)
-"""The vendor has no limit for the number of requests."""
+"""The vendor has no limit for the number of requests; this one is ours."""
 PAGE = 100
 STATES = {
     "SUCCEEDED": BatchStatus.ENDED,
@@ -34,17 +34,19 @@ STATES = {
     "EXPIRED": BatchStatus.ENDED,
     "FAILED": BatchStatus.FAILED,
 }
-"""Any other is on its way, such as `PENDING`, `RUNNING` and `CANCELLING`."""
-CANCELLED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED = 1, 4, 8
-"""Codes of `google.rpc.Status`, which errors in results are."""
+"""Any other state is that of a running batch, such as `PENDING`, `RUNNING` and `CANCELLING`."""
+# errors in results have the codes of `google.rpc.Status`
+CANCELLED = 1
+DEADLINE_EXCEEDED = 4
+RESOURCE_EXHAUSTED = 8
 UNANSWERED = (CANCELLED, DEADLINE_EXCEEDED)
 QUEUE_IS_FULL = (RESOURCE_EXHAUSTED, 429)
 PLAIN: Json = {"extra_body": {}}
-"""Options for requests about batches: the target's own go into the requests of the batch."""
+"""HTTP options for calls of the batch API: the target's `options` belong into the requests of the batch."""
 
 
 class GeminiModel(Protocol):
-    """What is needed of the target."""
+    """What the batch API needs of a target."""
 
     @property
     def model(self) -> str: ...
@@ -55,7 +57,7 @@ class GeminiModel(Protocol):
 
 
 class GeminiBatches(VendorBatches):
-    """Speaks with the batch API through the client of a model."""
+    """Calls the batch API through the client of a model."""
 
     limits = LIMITS
 
@@ -63,10 +65,15 @@ class GeminiBatches(VendorBatches):
         self._model = model
 
     def line(self, custom_id: str, body: Json) -> bytes:
-        return msgspec.json.encode({"key": custom_id, "request": body}) + b"\n"
+        request = {"key": custom_id, "request": body}
+        return msgspec.json.encode(request) + b"\n"
 
     async def upload(self, path: Path, key: str) -> str:
-        config = {"display_name": key, "mime_type": "application/jsonl", "http_options": PLAIN}
+        config = {
+            "display_name": key,
+            "mime_type": "application/jsonl",
+            "http_options": PLAIN,
+        }
         with path.open("rb") as file, self._model.errors_of_sdk():
             uploaded = await self._sdk.aio.files.upload(file=file, config=config)
         return str(uploaded.name)
@@ -74,30 +81,47 @@ class GeminiBatches(VendorBatches):
     async def create(self, path: Path, uploaded: str, key: str) -> str:
         config = {"display_name": key, "http_options": PLAIN}
         with self._model.errors_of_sdk():
-            batch = await self._sdk.aio.batches.create(model=self._model.model, src=uploaded, config=config)
+            batch = await self._sdk.aio.batches.create(
+                model=self._model.model,
+                src=uploaded,
+                config=config,
+            )
         return str(batch.name)
 
-    async def find(self, key: str, custom_ids: Iterable[str], since: float, taken: Container[str]) -> str | None:
-        found, created = None, None
+    async def find(
+        self,
+        key: str,
+        custom_ids: Iterable[str],
+        since: float,
+        taken: Container[str],
+    ) -> str | None:
+        newest = None
+        newest_created = None
+        config = {"page_size": PAGE, "http_options": PLAIN}
         with self._model.errors_of_sdk():
-            pages = await self._sdk.aio.batches.list(config={"page_size": PAGE, "http_options": PLAIN})
-            async for batch in pages:  # in no order that is promised
-                is_ours = batch.display_name == key and batch.name not in taken
-                if is_ours and (created is None or batch.create_time > created):
-                    found, created = str(batch.name), batch.create_time
-        return found
+            # the API does not promise any order
+            async for batch in await self._sdk.aio.batches.list(config=config):
+                if batch.display_name != key or batch.name in taken:
+                    continue
+                if newest_created is None or batch.create_time > newest_created:
+                    newest = str(batch.name)
+                    newest_created = batch.create_time
+        return newest
 
     async def ask_state(self, batch: str) -> BatchState:
         found = await self._get(batch)
-        name, stats = found.metadata.state_name, found.metadata.batch_stats
-        error_ = found.error or _Error()
+        state = found.metadata.state_name
+        stats = found.metadata.batch_stats
+        error = found.error or _Error()
+        words = state.lower()
+        reason = excerpt(error.message)
         return BatchState(
-            STATES.get(name, BatchStatus.RUNNING),
+            STATES.get(state, BatchStatus.RUNNING),
             answered=int(stats.successful_request_count),
             failed=int(stats.failed_request_count),
             total=int(stats.request_count),
-            words=": ".join(filter(None, (name.lower(), excerpt(error_.message)))),
-            may_pass=error_.code in QUEUE_IS_FULL,
+            words=": ".join(filter(None, (words, reason))),
+            may_pass=error.code in QUEUE_IS_FULL,
         )
 
     async def replies(self, batch: str) -> AsyncIterator[BatchReply]:
@@ -106,13 +130,18 @@ class GeminiBatches(VendorBatches):
         if output.responses_file is None:
             return
         async for line in if_found(self._lines(output.responses_file)):
-            if (reply := _reply(line)) is not None:
+            reply = _reply(line)
+            if reply is not None:
                 yield reply
 
     async def _lines(self, name: str) -> AsyncIterator[bytes]:
-        with tempfile.TemporaryFile() as file:  # the SDK writes what it gets, and gives no lines
+        with tempfile.TemporaryFile() as file:  # the SDK can only download to a file
             with self._model.errors_of_sdk():
-                await self._sdk.aio.files.download(file=name, destination=file, config={"http_options": PLAIN})
+                await self._sdk.aio.files.download(
+                    file=name,
+                    destination=file,
+                    config={"http_options": PLAIN},
+                )
             file.seek(0)
             for line in file:
                 yield line
@@ -124,7 +153,8 @@ class GeminiBatches(VendorBatches):
     async def _get(self, batch: str) -> "_Operation":
         with self._model.errors_of_sdk():
             reply = await self._sdk.aio._api_client.async_request("get", batch, {}, PLAIN)
-        return decode((reply.body or "").encode(), _Operation)
+        body = (reply.body or "").encode()
+        return decode(body, _Operation)
 
     @property
     def _sdk(self) -> Any:
@@ -137,7 +167,7 @@ class _Error(msgspec.Struct):
 
 
 class _Stats(msgspec.Struct, rename="camel"):
-    """Numbers, which Google writes as strings."""
+    """Counts, which Google writes as strings."""
 
     request_count: int | str = 0
     successful_request_count: int | str = 0
@@ -174,13 +204,14 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def _reply(line: bytes) -> BatchReply | None:
-    """Return what became of a request; None if the line cannot be read: then nothing is known of the request."""
+    """Return the outcome of a request, or None if the line is invalid and nothing is known."""
     try:
         found = _decode(line)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if found.error is None and (response := bytes(found.response)) != b"null":
+    response = bytes(found.response)
+    if found.error is None and response != b"null":
         return BatchReply(found.key, response)
     error = found.error or _Error()
-    words = excerpt(error.message) or "no reason given"
-    return BatchReply(found.key, None, words, is_unanswered=error.code in UNANSWERED)
+    reason = excerpt(error.message) or "no reason given"
+    return BatchReply(found.key, None, reason, is_unanswered=error.code in UNANSWERED)

@@ -1,4 +1,4 @@
-"""What the batch APIs of all vendors are asked in the same way."""
+"""What the batch APIs of all vendors have in common."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator
@@ -11,15 +11,15 @@ CANNOT_BE_CANCELLED = (400, NOT_FOUND, 409)
 
 
 class VendorBatches(ABC):
-    """A batch API, with what is no error at any vendor."""
+    """The base of batch APIs. A batch that is gone or has ended is not an error."""
 
     @abstractmethod
     async def ask_state(self, batch: str) -> BatchState:
-        """Return how far a batch is; raise `ProviderError` with the status 404 if it is not known."""
+        """Return the state of a batch. Raise `ProviderError` with status 404 if the vendor does not know it."""
 
     @abstractmethod
     async def ask_cancel(self, batch: str) -> None:
-        """Ask for an end; raise `ProviderError` if it is too late for that."""
+        """Request cancellation. Raise `ProviderError` if the batch can no longer be cancelled."""
 
     async def state(self, batch: str) -> BatchState:
         try:
@@ -33,12 +33,15 @@ class VendorBatches(ABC):
         try:
             await self.ask_cancel(batch)
         except ProviderError as error:
-            if error.status not in CANNOT_BE_CANCELLED or (await self.state(batch)).status is BatchStatus.RUNNING:
+            if error.status not in CANNOT_BE_CANCELLED:
+                raise
+            state = await self.state(batch)
+            if state.status is BatchStatus.RUNNING:
                 raise
 
 
 async def if_found(lines: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines of a file; none if the vendor has thrown it away."""
+    """Yield the lines of a file, and nothing if the vendor has deleted it."""
     try:
         async for line in lines:
             yield line
@@ -48,9 +51,9 @@ async def if_found(lines: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 
 
 async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines of a file that comes in pieces, without their ends and without empty ones.
+    """Yield the lines of a file that comes in chunks, without line feeds and without empty lines.
 
-    Only a line feed ends a line: JSON may have other line ends, such as U+2028, in its strings.
+    Only a line feed ends a line: strings in JSON may contain other line separators, such as U+2028.
     """
     rest = bytearray()
     async for chunk in chunks:
