@@ -185,12 +185,15 @@ class Http(NetworkProvider):
         for name, template in templates.items():
             text = _fill(template, values)
             headers[name.lower()] = _header_value(text)
-        for name, text in trace_headers(request.telemetry).items():
+        traced = trace_headers(request.telemetry)
+        for name, text in traced.items():
             headers.setdefault(name, text.encode())
         return headers
 
     def _url(self, values: Values) -> str:
-        quoted = {name: _quote_for_url(value) for name, value in values.items()}
+        quoted = {}
+        for name, value in values.items():
+            quoted[name] = _quote_for_url(value)
         return _fill(self._settings.url, quoted)
 
     def _answer(self, content: bytes, text: str) -> str:
@@ -201,10 +204,12 @@ class Http(NetworkProvider):
             if self._steps:
                 raise ProviderError(f"the answer is no JSON: {excerpt(text) or 'it is empty'}") from None
             return text
-        if self._steps:
-            found = _follow_path(value, self._steps)
-            return found if isinstance(found, str) else msgspec.json.encode(found).decode()
-        return value if isinstance(value, str) else text
+        if not self._steps:
+            return value if isinstance(value, str) else text
+        found = _follow_path(value, self._steps)
+        if isinstance(found, str):
+            return found
+        return msgspec.json.encode(found).decode()
 
 
 def _turns(request: ProviderRequest) -> Any:
@@ -215,11 +220,13 @@ def _turns(request: ProviderRequest) -> Any:
 
 def parse_path(path: str) -> Steps | None:
     """Return the steps of a path such as `choices[0].text`, or None if it is malformed."""
+    if path.startswith("."):
+        return None
     steps: list[str | int] = []
     end = 0
     while end < len(path):
         found = STEP.match(path, end)
-        if not found or (end == 0 and path.startswith(".")):
+        if not found:
             return None
         end = found.end()
         name, index, quoted_name = found.groups()
@@ -339,7 +346,11 @@ def _check_placeholders(
         yield from _check_text_placeholders(value, steps, known)
 
 
-def _check_text_placeholders(text: str, steps: Steps, known: Sequence[str]) -> Iterator[Misfit]:
+def _check_text_placeholders(
+    text: str,
+    steps: Steps,
+    known: Sequence[str],
+) -> Iterator[Misfit]:
     can_be_messages = MESSAGES in known and _whole_placeholder(text) is not None
     for name in PLACEHOLDER.findall(text):
         if name not in IN_BODY:

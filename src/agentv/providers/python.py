@@ -16,7 +16,14 @@ from agentv.system.folders import code_folders
 from agentv.system.tracebacks import explain_error
 from agentv.system.user_functions import UserFunction, check_function, load_function
 
-PARAMETERS = ("question", "guidelines", "chat_prompt", "eval_id", "files", "request")
+PARAMETERS = (
+    "question",
+    "guidelines",
+    "chat_prompt",
+    "eval_id",
+    "files",
+    "request",
+)
 
 
 class PythonSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -44,7 +44,14 @@ Rate = Annotated[float, Meta(gt=0)] | Variable
 Number = float | Variable
 
 
-CALLED = ("model", "deployment", "function", "url", "command_template", "executable")
+CALLED = (
+    "model",
+    "deployment",
+    "function",
+    "url",
+    "command_template",
+    "executable",
+)
 """Settings that name what a target calls. The first one that is set is shown."""
 
 
@@ -314,7 +321,10 @@ def _included_value(value: Any, is_included: Selection) -> Any:
         fields = all_unset | _included_fields(value, is_included)
         return msgspec.structs.replace(value, **fields)
     if isinstance(value, dict):
-        return {key: _included_value(inner, is_included) for key, inner in value.items()}
+        included = {}
+        for key, inner in value.items():
+            included[key] = _included_value(inner, is_included)
+        return included
     if isinstance(value, list | tuple):
         return [_included_value(inner, is_included) for inner in value]
     return value
@@ -324,7 +334,11 @@ def _without_secret_names(value: Any) -> Any:
     """Return a mapping without the values whose names suggest that they are secret."""
     if not value:
         return value
-    return {name: inner for name, inner in _items(value) if not is_secret_name(name)}
+    public: dict[str, Any] = {}
+    for name, inner in _items(value):
+        if not is_secret_name(name):
+            public[name] = inner
+    return public
 
 
 def _mask_secret_names(value: Any) -> Any:

@@ -43,7 +43,14 @@ RUN_IN_FOLDER = b'cd -- "$0" && exec "$@"'
 _EXPLAINS_NOTHING = re.compile(r"\s*Reading (?:prompt|additional input) from stdin|.*\bWARN(?:ING)?\b", re.IGNORECASE)
 LogFormat = Annotated[
     str,
-    Meta(extra_json_schema={"anyOf": [{"enum": [*LOG_FORMATS]}, {"pattern": VARIABLE}]}),
+    Meta(
+        extra_json_schema={
+            "anyOf": [
+                {"enum": [*LOG_FORMATS]},
+                {"pattern": VARIABLE},
+            ]
+        }
+    ),
 ]
 
 
@@ -172,10 +179,14 @@ class CodingAgent(ABC):
 
     def preview(self, request: ProviderRequest) -> Json:
         """Return what is sent for a request: the command and its stdin."""
-        return {"command": self._command(request), "stdin": self.prompt(request)}
+        return {
+            "command": self._command(request),
+            "stdin": self.prompt(request),
+        }
 
     def _command(self, request: ProviderRequest) -> list[str]:
-        return [self._program, *self.arguments(request, self._extra)]
+        arguments = self.arguments(request, self._extra)
+        return [self._program, *arguments]
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         transcript = self.transcript()
@@ -189,7 +200,8 @@ class CodingAgent(ABC):
                     events.end()
                     duration_ms = _milliseconds_since(start)
         except asyncio.CancelledError as error:
-            outcome = self._stopped(transcript, _milliseconds_since(start), error)
+            duration_ms = _milliseconds_since(start)
+            outcome = self._stopped(transcript, duration_ms, error)
             attach_outcome(error, outcome)
             raise
         return self._ended(transcript, duration_ms, finished)
@@ -197,7 +209,8 @@ class CodingAgent(ABC):
     def _ended(self, transcript: Transcript, duration_ms: float, finished: ProcessResult) -> ProviderResponse:
         """Return the response of an agent that has exited. Raise `ProviderError` if it has not answered."""
         if transcript.failure is not None:
-            raise self._failed(transcript.failure, transcript.partial(duration_ms))
+            partial = transcript.partial(duration_ms)
+            raise self._failed(transcript.failure, partial)
         may_pass = True
         if finished.code:
             how = describe_exit(finished.code)
@@ -259,7 +272,12 @@ class CodingAgent(ABC):
             file.write(self.prompt(request).encode())
             file.seek(0)
             environment = with_variables(self.workspaces.environment, request.telemetry)
-            return await run_program(argv, environment, stdin=file.fileno(), stdout=events)
+            return await run_program(
+                argv,
+                environment,
+                stdin=file.fileno(),
+                stdout=events,
+            )
 
 
 class _Reader:
@@ -291,7 +309,8 @@ def _now() -> str:
 
 
 def _milliseconds_since(start: float) -> float:
-    return round((time.perf_counter() - start) * 1000, 3)
+    seconds = time.perf_counter() - start
+    return round(seconds * 1000, 3)
 
 
 def _explain_end(transcript: Transcript, finished: ProcessResult) -> str:
@@ -303,8 +322,8 @@ def _explain_end(transcript: Transcript, finished: ProcessResult) -> str:
         return f": {explanation}"
     if transcript.retry is not None:
         return f": {_describe(transcript.retry)}"
-    # JSON in the summary of an event is omitted
-    last_event = clean(transcript.last_event).partition("{")[0].strip(": ")
+    before_json = clean(transcript.last_event).partition("{")[0]
+    last_event = before_json.strip(": ")
     if last_event:
         return f": its last event was {shorten(last_event, EVENT_CHARACTERS)!r}"
     return ", and said nothing"

@@ -58,10 +58,12 @@ class ClaudeCode(CodingAgent):
         if self._system_prompt:
             arguments += ["--append-system-prompt", self._system_prompt]
         for path in request.input_files:
-            # Claude may ask to read either form of the path
-            for name in dict.fromkeys((path, path.resolve())):
+            # Claude may ask to read either form of the path; often they are the same
+            names = dict.fromkeys((path, path.resolve()))
+            for name in names:
                 arguments += ["--allowedTools", f"Read({_pattern(name)})"]
-        return [*arguments, *extra]
+        arguments += extra
+        return arguments
 
     def prompt(self, request: ProviderRequest) -> str:
         prompt = super().prompt(request)
@@ -98,11 +100,11 @@ class ClaudeTranscript(Transcript):
             case {"type": "assistant", "message": {"content": content} as message}:
                 self.retry = None
                 self._add_usage(message)
-                summaries = [self._add_block(block, event) for block in _blocks(content)]
-                return _join(summaries)
+                blocks = _blocks(content)
+                return _join(self._add_block(block, event) for block in blocks)
             case {"type": "user", "message": {"content": content}}:
-                summaries = [self._add_result(block, event) for block in _blocks(content)]
-                return _join(summaries)
+                blocks = _blocks(content)
+                return _join(self._add_result(block, event) for block in blocks)
             case {"type": "result"}:
                 return self._end(event)
         return self._add_other(event)
@@ -153,7 +155,10 @@ class ClaudeTranscript(Transcript):
             "parent_id": event.get("parent_tool_use_id"),
             "agent": event.get("subagent_type"),
         }
-        metadata = {key: value for key, value in known.items() if isinstance(value, str)}
+        metadata = {}
+        for key, value in known.items():
+            if isinstance(value, str):
+                metadata[key] = value
         self.add_call(tool, block.get("input"), id_, event, **metadata)
         return tool
 
@@ -191,7 +196,8 @@ class ClaudeTranscript(Transcript):
             return
         known = self._usage.setdefault(id_, {})
         for kind, count in _tokens(usage).items():
-            known[kind] = max(count, known.get(kind, 0))
+            previous = known.get(kind, 0)
+            known[kind] = max(count, previous)
         if self.is_complete:
             return  # the figures are those of the result
         total = _sum(self._usage.values())
@@ -206,11 +212,10 @@ class ClaudeTranscript(Transcript):
         self.answer = self._last_text
         if isinstance(text, str) and text.strip():
             self.answer = text
-        self.failure = None
         self.retry = None
         self.is_complete = True
-        if event.get("is_error") is True or kind.startswith("error"):
-            self.failure = _failure(kind, event)
+        is_error = event.get("is_error") is True or kind.startswith("error")
+        self.failure = _failure(kind, event) if is_error else None
         self._add_denials(event.get("permission_denials"))
         # of several results, the first has the time to the first token
         ttft_ms = event.get("ttft_ms")
@@ -242,7 +247,7 @@ def _failure(kind: str, event: Json) -> AgentFailure:
         reason = _join(_texts(event.get("errors")))
     message = reason
     if kind.startswith("error"):
-        message = ": ".join(filter(None, [kind, reason]))
+        message = f"{kind}: {reason}" if reason else kind
     status = _count(event.get("api_error_status"))
     return AgentFailure(
         message,
@@ -271,10 +276,11 @@ def _original_names(id_: Any, metas: Any) -> Iterator[str]:
     if not isinstance(metas, list):
         return
     for meta in metas:
-        if isinstance(meta, dict) and meta.get("id") == id_:
-            name = meta.get("tool_name")
-            if isinstance(name, str):
-                yield name
+        if not isinstance(meta, dict) or meta.get("id") != id_:
+            continue
+        name = meta.get("tool_name")
+        if isinstance(name, str):
+            yield name
 
 
 def _total_usage(result: Json) -> Json | None:
@@ -299,7 +305,8 @@ def _tokens(usage: Json) -> Json:
     if isinstance(details, dict):
         known = {**usage, **details}
     tokens: Json = {}
-    for kind, (name, name_in_model) in TOKENS.items():
+    for kind, names in TOKENS.items():
+        name, name_in_model = names
         value = known.get(name, known.get(name_in_model))
         count = _count(value)
         if count is not None:

@@ -89,7 +89,14 @@ class Transcript(ABC):
             message["name"] = name
         self._messages.append(message)
 
-    def add_call(self, tool: str, input_: Any, id_: Any, event: Json, **metadata: Any) -> Json:
+    def add_call(
+        self,
+        tool: str,
+        input_: Any,
+        id_: Any,
+        event: Json,
+        **metadata: Any,
+    ) -> Json:
         """Add a tool call, or update the call that has the same id, and return it. The caller may change it."""
         known = self._call(id_)
         if known is not None:
@@ -108,7 +115,8 @@ class Transcript(ABC):
         if isinstance(id_, str):
             call["id"] = id_
             self._calls[id_] = call
-        self._messages.append({"role": "assistant", "tool_calls": [call]})
+        message = {"role": "assistant", "tool_calls": [call]}
+        self._messages.append(message)
         return call
 
     def has_call(self, id_: Any) -> bool:
@@ -120,7 +128,14 @@ class Transcript(ABC):
             return self._calls.get(id_)
         return None
 
-    def add_output(self, id_: Any, output: Any, event: Json, *, is_error: bool = False) -> str:
+    def add_output(
+        self,
+        id_: Any,
+        output: Any,
+        event: Json,
+        *,
+        is_error: bool = False,
+    ) -> str:
         """Add the output of a call and return the name of its tool."""
         call = self._call(id_)
         if call is None:
@@ -157,7 +172,9 @@ class Transcript(ABC):
 
     def add_denied(self, id_: Any, tool: Any, input_: Any = None) -> None:
         """Record that the agent was denied permission to use a tool."""
-        key = id_ if isinstance(id_, str) else str(len(self._denied))
+        key = str(len(self._denied))
+        if isinstance(id_, str):
+            key = id_
         call = self._calls.get(key, {})
         shown = text_of(tool)
         shown_input = call.get("input", input_)
@@ -169,7 +186,10 @@ class Transcript(ABC):
     def add_unknown(self, kind: str, id_: Any) -> None:
         """Count an item that is not understood. Several events with the same id count once."""
         seen = self._unknown.setdefault(kind, set())
-        seen.add(id_ if isinstance(id_, str) else str(len(seen)))
+        key = str(len(seen))
+        if isinstance(id_, str):
+            key = id_
+        seen.add(key)
 
     def note(self, *more: str) -> str | None:
         """Return the warnings that belong to the answer, starting with `more`, or None."""
@@ -178,7 +198,9 @@ class Transcript(ABC):
             denied = _listed(list(self._denied.values()))
             notes.append(f"the agent was denied permission: {denied}")
         if self._unknown:
-            kinds = [f"{kind} ({len(seen)})" for kind, seen in sorted(self._unknown.items())]
+            kinds = []
+            for kind, seen in sorted(self._unknown.items()):
+                kinds.append(f"{kind} ({len(seen)})")
             notes.append(f"not understood, and not in the trace: {_listed(kinds)}")
         return "; ".join(notes) or None
 
@@ -194,7 +216,8 @@ class Transcript(ABC):
         response = response_from(raw)
         if response.cost_usd is not None:
             return response
-        return replace(response, cost_usd=self.cost(response.token_usage))
+        cost = self.cost(response.token_usage)
+        return replace(response, cost_usd=cost)
 
     def _messages_with_answer(self) -> list[Json]:
         if not self.answer:
@@ -202,7 +225,8 @@ class Transcript(ABC):
         for message in self._messages:
             if message.get("content") == self.answer:
                 return self._messages
-        return [*self._messages, {"role": "assistant", "content": self.answer}]
+        message = {"role": "assistant", "content": self.answer}
+        return [*self._messages, message]
 
     def partial(self, duration_ms: float) -> ProviderResponse | None:
         """Return the response of an agent that has not answered, or None if nothing is known."""
@@ -213,8 +237,8 @@ class Transcript(ABC):
 
 def _add_metadata(call: Json, more: Json) -> None:
     """Add to the metadata of a call, which is None instead of empty."""
-    metadata = {**(call["metadata"] or {}), **more}
-    call["metadata"] = metadata or None
+    known = call["metadata"] or {}
+    call["metadata"] = {**known, **more} or None
 
 
 def may_pass(status: int | None, message: str) -> bool:

@@ -11,7 +11,15 @@ from msgspec import Meta
 from agentv.protocols import Provider
 from agentv.providers.models.batches.anthropic import AnthropicBatches
 from agentv.providers.models.batches.api import BatchApi
-from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json, split_system
+from agentv.providers.models.conversation import (
+    Completion,
+    Part,
+    Prompt,
+    Turn,
+    decode,
+    parse_json,
+    split_system,
+)
 from agentv.providers.models.model import client_key
 from agentv.providers.models.sdk import SdkModel
 from agentv.providers.models.settings import LanguageModelSettings
@@ -80,7 +88,12 @@ class Messages:
         """Take the SDK's function that reduces a JSON Schema to the part that the API supports."""
         self._transform_schema = transform_schema
 
-    def body(self, model: str | None, settings: LanguageModelSettings, prompt: Prompt) -> Json:
+    def body(
+        self,
+        model: str | None,
+        settings: LanguageModelSettings,
+        prompt: Prompt,
+    ) -> Json:
         system, turns = split_system(prompt.turns)
         body: Json = {
             "model": model,
@@ -109,8 +122,9 @@ class Messages:
     def completion(self, reply: bytes) -> Completion:
         """Return the completion in a reply, which also has the outputs of tools that the vendor runs."""
         answer = decode(reply, _Answer)
-        text = "".join(block.text for block in answer.content if block.type == "text")
+        texts = [block.text for block in answer.content if block.type == "text"]
         thoughts = [block.thinking for block in answer.content if block.thinking]
+        text = "".join(texts)
         return Completion(
             text=text,
             calls=_calls(answer.content),
@@ -139,7 +153,8 @@ class _EventReader:
                 self._message = message
             case {"type": "content_block_start", "index": int(index), "content_block": dict(block)}:
                 self._blocks[index] = dict(block)
-                return bool(block.get("type", "").endswith("tool_use"))
+                kind = block.get("type", "")
+                return bool(kind.endswith("tool_use"))
             case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)}:
                 return self._add_piece(index, delta)
             case {"type": "message_delta", "delta": dict(delta)}:
@@ -166,8 +181,9 @@ class _EventReader:
             return bool(piece)
         for name in ("text", "thinking"):
             if name in delta:
-                block[name] = block.get(name, "") + delta[name]
-                return bool(delta[name])
+                piece = delta[name]
+                block[name] = block.get(name, "") + piece
+                return bool(piece)
         return False
 
     def reply(self) -> Json | None:
@@ -210,10 +226,18 @@ def _blocks(turn: Turn) -> list[Json]:
 def _content_block(part: Part) -> Json:
     if isinstance(part, str):
         return {"type": "text", "text": part}
-    source = {"type": "base64", "media_type": part.type, "data": part.base64}
+    source = {
+        "type": "base64",
+        "media_type": part.type,
+        "data": part.base64,
+    }
     if part.is_image:
         return {"type": "image", "source": source}
-    return {"type": "document", "source": source, "title": part.name[:MAX_TITLE]}
+    return {
+        "type": "document",
+        "source": source,
+        "title": part.name[:MAX_TITLE],
+    }
 
 
 def _tool_use(call: ToolCall) -> Json:
@@ -271,7 +295,10 @@ class _Answer(msgspec.Struct):
 
 def _calls(content: Sequence[_Block]) -> tuple[ToolCall, ...]:
     """Return the tool calls, with the outputs of tools that the vendor runs."""
-    outputs = {block.tool_use_id: block.content for block in content if block.tool_use_id}
+    outputs = {}
+    for block in content:
+        if block.tool_use_id:
+            outputs[block.tool_use_id] = block.content
     calls = []
     for block in content:
         if block.type.endswith("tool_use"):

@@ -29,7 +29,12 @@ class ChatCompletions:
 
     path = "/chat/completions"
 
-    def body(self, model: str | None, settings: LanguageModelSettings, prompt: Prompt) -> Json:
+    def body(
+        self,
+        model: str | None,
+        settings: LanguageModelSettings,
+        prompt: Prompt,
+    ) -> Json:
         body: Json = {
             "model": model,
             "messages": [_message(turn) for turn in prompt.turns],

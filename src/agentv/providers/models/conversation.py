@@ -13,7 +13,15 @@ from agentv.errors import ProviderError
 from agentv.formats.wire import mended_json
 from agentv.providers.models.media import LoadedMedia
 from agentv.providers.network import excerpt
-from agentv.records import FileBlock, Json, Message, ProviderRequest, Role, TokenUsage, ToolCall
+from agentv.records import (
+    FileBlock,
+    Json,
+    Message,
+    ProviderRequest,
+    Role,
+    TokenUsage,
+    ToolCall,
+)
 
 T = TypeVar("T")
 Part = str | LoadedMedia
@@ -66,14 +74,20 @@ def turns_of(request: ProviderRequest, media: Mapping[str, LoadedMedia]) -> list
         if message.role == "tool":
             turns.append(_tool_turn(message, text, unanswered))
             continue
-        calls = tuple(_with_id(call, numbers) for call in message.tool_calls or ())
-        parts = _parts(message.content, media) if media else ()
-        turns.append(Turn(message.role, text, calls, parts=parts))
+        calls = [_with_id(call, numbers) for call in message.tool_calls or ()]
+        turn = Turn(
+            message.role,
+            text,
+            calls=tuple(calls),
+            parts=_parts(message.content, media),
+        )
+        turns.append(turn)
         for call in calls:
             if call.output is None:
                 unanswered.append(call)
             else:
-                turns.append(Turn("tool", _text(call.output), answers=call))
+                output = _text(call.output)
+                turns.append(Turn("tool", output, answers=call))
     return turns
 
 
@@ -95,7 +109,7 @@ def _with_id(call: ToolCall, numbers: Iterator[int]) -> ToolCall:
 
 def _parts(content: Any, media: Mapping[str, LoadedMedia]) -> tuple[Part, ...]:
     """Return the parts of a message that has images or PDFs, and nothing for any other message."""
-    if not isinstance(content, tuple):
+    if not media or not isinstance(content, tuple):
         return ()
     parts: list[Part] = []
     has_files = False
@@ -113,8 +127,13 @@ def split_system(turns: Sequence[Turn]) -> tuple[str, list[Turn]]:
 
     Such a request needs a turn: if there are only system messages, the last one is sent as the user's.
     """
-    others = [turn for turn in turns if turn.role != "system"]
-    system = [turn.text for turn in turns if turn.role == "system"]
+    system: list[str] = []
+    others: list[Turn] = []
+    for turn in turns:
+        if turn.role == "system":
+            system.append(turn.text)
+        else:
+            others.append(turn)
     if not others:
         others = [Turn("user", system.pop())]
     return "\n\n".join(filter(None, system)), others
@@ -146,8 +165,8 @@ def decode(body: bytes, type_: type[T]) -> T:
         repaired = mended_json(body)
         if repaired is not None:
             return decode(repaired, type_)
-        shown = excerpt(body.decode("utf-8", "replace"))
-        raise ProviderError(f"the model's answer is no JSON: {shown or 'it is empty'}") from error
+        shown = excerpt(body.decode("utf-8", "replace")) or "it is empty"
+        raise ProviderError(f"the model's answer is no JSON: {shown}") from error
 
 
 def _text(content: Any) -> str:
@@ -157,5 +176,6 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, Sequence) and all(hasattr(block, "value") for block in content):
-        return "\n".join(block.value for block in content)
+        texts = [block.value for block in content]
+        return "\n".join(texts)
     return msgspec.json.encode(content).decode()

@@ -19,7 +19,15 @@ from agentv.errors import ProviderError
 from agentv.protocols import Provider
 from agentv.providers.models.batches.api import BatchApi
 from agentv.providers.models.batches.gemini import GeminiBatches
-from agentv.providers.models.conversation import Completion, Part, Prompt, Turn, decode, parse_json, split_system
+from agentv.providers.models.conversation import (
+    Completion,
+    Part,
+    Prompt,
+    Turn,
+    decode,
+    parse_json,
+    split_system,
+)
 from agentv.providers.models.gemini_reply import read_reply
 from agentv.providers.models.model import LanguageModel, client_key
 from agentv.providers.models.settings import LanguageModelSettings
@@ -128,9 +136,13 @@ class Gemini(LanguageModel[GeminiSettings]):
         schema = msgspec.json.encode(prompt.schema)
         if schema not in self._shared_fields:
             self._shared_fields[schema] = await self._read_shared_fields(prompt.schema)
-        body: Json = {"contents": [_as_sent(content) for content in _contents(turns)]}
+        contents = [_as_sent(content) for content in _contents(turns)]
+        body: Json = {"contents": contents}
         if system:
-            body["systemInstruction"] = {"parts": [{"text": system}], "role": "user"}
+            body["systemInstruction"] = {
+                "parts": [{"text": system}],
+                "role": "user",
+            }
         return body | self._shared_fields[schema]
 
     async def _read_shared_fields(self, schema: Json | None) -> Json:
@@ -145,7 +157,8 @@ class Gemini(LanguageModel[GeminiSettings]):
             return httpx2.Response(200, content=request.content)
 
         client = self._connect(httpx2.MockTransport(echo))
-        arguments = self._sdk_arguments(Prompt([Turn("user", "")], schema))
+        prompt = Prompt([Turn("user", "")], schema)
+        arguments = self._sdk_arguments(prompt)
         arguments["config"].should_return_http_response = True
         with self.errors_of_sdk():
             reply = await client.sdk.aio.models.generate_content(**arguments)
@@ -161,8 +174,10 @@ class Gemini(LanguageModel[GeminiSettings]):
         from google.genai import types
 
         with self.errors_of_sdk():
-            response = decode(reply, Json)
-            parsed = types.GenerateContentResponse._from_response(response=response, kwargs={})
+            parsed = types.GenerateContentResponse._from_response(
+                response=decode(reply, Json),
+                kwargs={},
+            )
             return _completion(parsed)
 
     @contextmanager
@@ -194,11 +209,16 @@ class Gemini(LanguageModel[GeminiSettings]):
         from google.genai import types
 
         system, turns = split_system(prompt.turns)
+        fields = self._config(prompt, system)
         try:
-            config = types.GenerateContentConfig(**self._config(prompt, system))
+            config = types.GenerateContentConfig(**fields)
         except ValueError as error:
             raise ProviderError(f"options: {_reason(error)}") from error
-        return {"model": self.model, "contents": _contents(turns), "config": config}
+        return {
+            "model": self.model,
+            "contents": _contents(turns),
+            "config": config,
+        }
 
     def _config(self, prompt: Prompt, system: str) -> Json:
         """Return everything that is sent except the turns. Settings that are not set are not sent."""
@@ -213,7 +233,8 @@ class Gemini(LanguageModel[GeminiSettings]):
             fields["max_output_tokens"] = settings.max_output_tokens
         if settings.reasoning_effort is not None:
             thinking = {"thinking_level": settings.reasoning_effort.upper()}
-            fields["thinking_config"] = thinking | (options.pop("thinking_config", None) or {})
+            own_thinking = options.pop("thinking_config", None) or {}
+            fields["thinking_config"] = thinking | own_thinking
         if prompt.schema is not None:
             fields["response_mime_type"] = "application/json"
             fields["response_json_schema"] = prompt.schema
@@ -222,20 +243,15 @@ class Gemini(LanguageModel[GeminiSettings]):
     def _sdk_options(self) -> Json:
         """Return the options that the SDK knows, by its own names."""
         known = _known_options()
-        options: Json = {}
-        for name, value in (self.settings.options or {}).items():
-            if name in known:
-                options[known[name]] = value
-        return options
+        given = self.settings.options or {}
+        return {known[name]: given[name] for name in given if name in known}
 
     def _extra_body(self) -> Json | None:
         """Return the options that the SDK does not know, which are added to the body of the request unchanged."""
         known = _known_options()
-        options: Json = {}
-        for name, value in (self.settings.options or {}).items():
-            if name not in known:
-                options[name] = value
-        return options or None
+        given = self.settings.options or {}
+        unknown = {name: given[name] for name in given if name not in known}
+        return unknown or None
 
 
 @cache
@@ -244,7 +260,8 @@ def _known_options() -> dict[str, str]:
     from google.genai import types
 
     names: dict[str, str] = {}
-    for name, field in types.GenerateContentConfig.model_fields.items():
+    fields = types.GenerateContentConfig.model_fields
+    for name, field in fields.items():
         names[name] = name
         names[field.alias or name] = name
     return names
@@ -268,7 +285,11 @@ def _as_sent(content: Json) -> Json:
         return content
     from google.genai import types
 
-    sent: Json = types.Content.model_validate(content).model_dump(mode="json", by_alias=True, exclude_none=True)
+    sent: Json = types.Content.model_validate(content).model_dump(
+        mode="json",
+        by_alias=True,
+        exclude_none=True,
+    )
     return sent
 
 
@@ -282,7 +303,9 @@ def _parts(turn: Turn) -> list[Json]:
     parts: Sequence[Part] = turn.parts
     if not parts and turn.text:
         parts = (turn.text,)
-    return [*map(_content_part, parts), *_call_parts(turn.calls)]
+    sent = [_content_part(part) for part in parts]
+    sent += _call_parts(turn.calls)
+    return sent
 
 
 def _content_part(part: Part) -> Json:
@@ -294,9 +317,13 @@ def _content_part(part: Part) -> Json:
 def _call_parts(calls: Sequence[ToolCall]) -> Iterator[Json]:
     """Yield the calls with their signatures. Newer models refuse a first call without one."""
     for number, call in enumerate(calls):
-        function_call = {"name": call.tool, "args": _object(call.input, "input")}
+        function_call = {
+            "name": call.tool,
+            "args": _object(call.input, "input"),
+        }
         part: Json = {"function_call": function_call}
-        signature = (call.metadata or {}).get(SIGNATURE)
+        metadata = call.metadata or {}
+        signature = metadata.get(SIGNATURE)
         if isinstance(signature, str):
             part[SIGNATURE] = _decode_signature(signature, call.tool)
         elif number == 0:
@@ -327,11 +354,19 @@ def _completion(answer: Any) -> Completion:
     if not answer.candidates:
         raise ProviderError("the model gave no answer: its list of candidates is empty")
     candidate = answer.candidates[0]
-    parts = _candidate_parts(candidate)
-    thoughts = [part.text for part in parts if part.text and part.thought]
+    texts = []
+    thoughts = []
+    calls = []
+    for part in _candidate_parts(candidate):
+        if part.text and part.thought:
+            thoughts.append(part.text)
+        elif part.text:
+            texts.append(part.text)
+        if part.function_call:
+            calls.append(_call(part))
     return Completion(
-        text="".join(part.text for part in parts if part.text and not part.thought),
-        calls=tuple(_call(part) for part in parts if part.function_call),
+        text="".join(texts),
+        calls=tuple(calls),
         reasoning="\n\n".join(thoughts),
         usage=_tokens(answer.usage_metadata),
         stop_reason=_name(candidate.finish_reason),
@@ -372,8 +407,14 @@ def _call(part: Any) -> ToolCall:
     call = part.function_call
     metadata = None
     if part.thought_signature:
-        metadata = {SIGNATURE: b64encode(part.thought_signature).decode()}
-    return ToolCall(tool=call.name or "", input=call.args, id=call.id, metadata=metadata)
+        signature = b64encode(part.thought_signature).decode()
+        metadata = {SIGNATURE: signature}
+    return ToolCall(
+        tool=call.name or "",
+        input=call.args,
+        id=call.id,
+        metadata=metadata,
+    )
 
 
 async def _collect(stream: AsyncIterator[Any]) -> tuple[Any, float | None]:
@@ -382,6 +423,7 @@ async def _collect(stream: AsyncIterator[Any]) -> tuple[Any, float | None]:
 
     answer = types.GenerateContentResponse()
     first_token_at = None
+    finish_reason = None
     parts: list[Any] = []
     async for chunk in stream:
         answer.prompt_feedback = chunk.prompt_feedback or answer.prompt_feedback
@@ -394,10 +436,10 @@ async def _collect(stream: AsyncIterator[Any]) -> tuple[Any, float | None]:
                 first_token_at = time.perf_counter()
             _add_piece(parts, piece)
         candidate.content = types.Content(role="model", parts=parts)
-        known_reason = answer.candidates[0].finish_reason if answer.candidates else None
-        candidate.finish_reason = candidate.finish_reason or known_reason
+        finish_reason = candidate.finish_reason or finish_reason
+        candidate.finish_reason = finish_reason
         answer.candidates = [candidate]
-    if answer.candidates and answer.candidates[0].finish_reason is None:
+    if answer.candidates and finish_reason is None:
         raise ProviderError("the answer broke off: the stream ended in the middle of it", may_pass=True)
     return answer, first_token_at
 

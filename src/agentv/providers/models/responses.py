@@ -33,12 +33,21 @@ class Responses:
 
     path = "/responses"
 
-    def body(self, model: str | None, settings: LanguageModelSettings, prompt: Prompt) -> Json:
+    def body(
+        self,
+        model: str | None,
+        settings: LanguageModelSettings,
+        prompt: Prompt,
+    ) -> Json:
         instructions, turns = _split_instructions(prompt.turns)
         items: list[Json] = []
         for turn in turns:
             items += _items(turn)
-        body: Json = {"model": model, "input": items, "store": False}
+        body: Json = {
+            "model": model,
+            "input": items,
+            "store": False,
+        }
         if instructions:
             body["instructions"] = instructions
         if settings.temperature is not None:
@@ -48,7 +57,11 @@ class Responses:
         if settings.reasoning_effort is not None:
             body["reasoning"] = {"effort": settings.reasoning_effort}
         if prompt.schema is not None:
-            form = {"type": "json_schema", "name": "answer", "schema": prompt.schema}
+            form = {
+                "type": "json_schema",
+                "name": "answer",
+                "schema": prompt.schema,
+            }
             body["text"] = {"format": form}
         return body
 
@@ -90,7 +103,10 @@ class _EventReader:
         if kind in ENDS:
             self._response = event.get("response")
         if kind == "error":
-            error = _Error(code=event.get("code"), message=event.get("message"))
+            error = _Error(
+                code=event.get("code"),
+                message=event.get("message"),
+            )
             raise _failure(error)
         return kind.endswith(".delta")
 
@@ -142,8 +158,16 @@ def _content_part(part: Part) -> Json:
     if isinstance(part, str):
         return {"type": "input_text", "text": part}
     if part.is_image:
-        return {"type": "input_image", "image_url": part.data_url, "detail": "auto"}
-    return {"type": "input_file", "filename": part.name, "file_data": part.data_url}
+        return {
+            "type": "input_image",
+            "image_url": part.data_url,
+            "detail": "auto",
+        }
+    return {
+        "type": "input_file",
+        "filename": part.name,
+        "file_data": part.data_url,
+    }
 
 
 class _Error(msgspec.Struct):

@@ -36,7 +36,13 @@ STREAM_ERROR_STATUSES = {
 }
 """The HTTP statuses for the errors that Anthropic sends in the middle of a stream."""
 SCHEMA_REFUSED_STATUSES = (400, 404, 415, 422, 501)
-SCHEMA_WORDS = ("response_format", "json_schema", "structured output", "output_config.format", "text.format")
+SCHEMA_WORDS = (
+    "response_format",
+    "json_schema",
+    "structured output",
+    "output_config.format",
+    "text.format",
+)
 """Words in the message of a server that refuses the schema of an answer."""
 
 
@@ -58,7 +64,12 @@ class Format(Protocol):
     @property
     def path(self) -> str: ...
 
-    def body(self, model: str | None, settings: LanguageModelSettings, prompt: Prompt) -> Json:
+    def body(
+        self,
+        model: str | None,
+        settings: LanguageModelSettings,
+        prompt: Prompt,
+    ) -> Json:
         """Return the body of a request. Settings that are not set are not sent."""
         ...
 
@@ -159,7 +170,8 @@ class SdkModel(LanguageModel[S], Generic[S]):
             async with stream:
                 content_type = stream.response.headers.get("content-type", "")
                 if "event-stream" not in content_type:
-                    return self._format.completion(await stream.response.aread())
+                    content = await stream.response.aread()
+                    return self._format.completion(content)
                 async for event in stream:
                     has_piece = _add_event(reader, event)
                     if has_piece and first_token_at is None:
@@ -176,7 +188,8 @@ class SdkModel(LanguageModel[S], Generic[S]):
         request_error = self._httpx().RequestError
         match error:
             case sdk.APIStatusError() if error.response.is_error:
-                return self.status_error(error.status_code, error.response.content, error.response.headers)
+                response = error.response
+                return self.status_error(error.status_code, response.content, response.headers)
             case sdk.APIConnectionError() | request_error():
                 return connection_error(error.__cause__ or error)
             case sdk.APIError():
@@ -194,7 +207,8 @@ class SdkModel(LanguageModel[S], Generic[S]):
             details = error.body
         if isinstance(details.get("error"), dict):
             details = details["error"]
-        status = STREAM_ERROR_STATUSES.get(str(details.get("type")))
+        kind = str(details.get("type"))
+        status = STREAM_ERROR_STATUSES.get(kind)
         reason = excerpt(str(details.get("message") or error))
         return ProviderError(
             f"the answer broke off: {reason}",
@@ -214,13 +228,18 @@ class SdkModel(LanguageModel[S], Generic[S]):
             timeout=None,
             transport=make_transport(self._httpx()),
         )
-        return {"max_retries": 0, "timeout": None, "http_client": http_client}
+        return {
+            "max_retries": 0,
+            "timeout": None,
+            "http_client": http_client,
+        }
 
     def _httpx(self) -> Any:
         """Return the httpx module that the SDK is built on."""
-        kinds = self.module().DefaultAsyncHttpxClient.__mro__
-        (package,) = {kind.__module__ for kind in kinds if kind.__name__ == "AsyncClient"}
-        return importlib.import_module(package.partition(".")[0])
+        classes = self.module().DefaultAsyncHttpxClient.__mro__
+        (module,) = {class_.__module__ for class_ in classes if class_.__name__ == "AsyncClient"}
+        package = module.partition(".")[0]
+        return importlib.import_module(package)
 
 
 def _add_event(reader: StreamReader, event: Any) -> bool:

@@ -168,15 +168,23 @@ def _cut(text: str) -> tuple[str, bool]:
     return data[:end].decode("utf-8", "replace"), True
 
 
-def _section(before: Snapshot, path: bytes, new: Item | None, has_time: bool) -> Iterator[str]:
+def _section(
+    before: Snapshot,
+    path: bytes,
+    new: Item | None,
+    has_time: bool,
+) -> Iterator[str]:
     """Yield the lines of the diff about one path; nothing if it has not changed."""
     old = before.items.get(path)
+    sections = [_Section(before, path, old, new, has_time)]
     if old is not None and new is not None and stat.S_IFMT(old.mode) != stat.S_IFMT(new.mode):
         # like Git, show another type of file as a removal and an addition
-        yield from _Section(before, path, old, None, has_time).lines()
-        yield from _Section(before, path, None, new, has_time).lines()
-    else:
-        yield from _Section(before, path, old, new, has_time).lines()
+        sections = [
+            _Section(before, path, old, None, has_time),
+            _Section(before, path, None, new, has_time),
+        ]
+    for section in sections:
+        yield from section.lines()
 
 
 class _Section:
@@ -363,7 +371,8 @@ def _hunks(old_text: bytes, new_text: bytes, has_time: bool) -> Iterator[str]:
             return
         matcher = difflib.SequenceMatcher(None, old_part, new_part)
         for group in matcher.get_grouped_opcodes(CONTEXT):
-            yield from _hunk_lines(old, new, [_shifted(opcode, first) for opcode in group])
+            changes = [_shifted(opcode, first) for opcode in group]
+            yield from _hunk_lines(old, new, changes)
         return
     old_end = len(old) - end
     new_end = len(new) - end
@@ -405,7 +414,11 @@ def _shifted(opcode: tuple[str, int, int, int, int], offset: int) -> _Change:
     )
 
 
-def _hunk_lines(old: Sequence[str], new: Sequence[str], changes: Sequence[_Change]) -> Iterator[str]:
+def _hunk_lines(
+    old: Sequence[str],
+    new: Sequence[str],
+    changes: Sequence[_Change],
+) -> Iterator[str]:
     first = changes[0]
     last = changes[-1]
     old_range = _range(first.old_start, last.old_end)

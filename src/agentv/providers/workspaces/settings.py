@@ -18,7 +18,14 @@ KEEP_RULES = get_args(KeepRule)
 Commands = Text | Annotated[tuple[Text, ...], Meta(min_length=1)]
 Keep = Annotated[
     str,
-    Meta(extra_json_schema={"anyOf": [{"enum": [*KEEP_RULES]}, {"pattern": VARIABLE}]}),
+    Meta(
+        extra_json_schema={
+            "anyOf": [
+                {"enum": [*KEEP_RULES]},
+                {"pattern": VARIABLE},
+            ]
+        }
+    ),
 ]
 NEED_WORKSPACE = ("before_each", "after_each", "keep_workspaces")
 """Settings that have no meaning without a fresh workspace for each case."""

@@ -50,8 +50,12 @@ class AnthropicBatches(VendorBatches):
 
     async def create(self, path: Path, uploaded: str, key: str) -> str:
         # each line feed but the last becomes a separator of the same length
-        size = len(BODY_START) + path.stat().st_size - len(b"\n") + len(BODY_END)
-        headers = {"Content-Type": "application/json", "Content-Length": str(size)}
+        requests_size = path.stat().st_size - len(b"\n")
+        size = len(BODY_START) + requests_size + len(BODY_END)
+        headers = {
+            "Content-Type": "application/json",
+            "Content-Length": str(size),
+        }
         with self._model.errors_of_sdk():
             batch = await self._model.client().post(
                 PATH,
@@ -72,10 +76,11 @@ class AnthropicBatches(VendorBatches):
         running = None
         with self._model.errors_of_sdk():
             # the newest batches come first
-            async for batch in self._model.client().messages.batches.list(limit=PAGE):
+            async for batch in self._batches.list(limit=PAGE):
                 if batch.created_at.timestamp() < since:
                     break
-                if batch.id in taken or _total(batch.request_counts) != len(ours):
+                total = _total(batch.request_counts)
+                if batch.id in taken or total != len(ours):
                     continue
                 if not _has_ended(batch):
                     running = str(batch.id)
@@ -101,7 +106,7 @@ class AnthropicBatches(VendorBatches):
         return BatchState(
             status,
             answered=counts.succeeded,
-            failed=counts.errored + counts.canceled + counts.expired,
+            failed=_failed(counts),
             total=_total(counts),
             words=words,
         )
@@ -117,17 +122,22 @@ class AnthropicBatches(VendorBatches):
 
     async def ask_cancel(self, batch: str) -> None:
         with self._model.errors_of_sdk():
-            await self._model.client().messages.batches.cancel(batch)
+            await self._batches.cancel(batch)
+
+    @property
+    def _batches(self) -> Any:
+        return self._model.client().messages.batches
 
     async def _retrieve(self, batch: str) -> Any:
         with self._model.errors_of_sdk():
-            return await self._model.client().messages.batches.retrieve(batch)
+            return await self._batches.retrieve(batch)
 
     async def _lines(self, batch: str) -> AsyncIterator[bytes]:
         with self._model.errors_of_sdk():
-            results = await self._model.client().messages.batches.results(batch)
+            results = await self._batches.results(batch)
             try:  # the SDK's own reader creates typed objects for every line, which is far slower
-                async for line in split_lines(results.http_response.aiter_bytes()):
+                chunks = results.http_response.aiter_bytes()
+                async for line in split_lines(chunks):
                     yield line
             finally:
                 await results.close()
@@ -149,7 +159,11 @@ def _has_ended(batch: Any) -> bool:
 
 
 def _total(counts: Any) -> int:
-    return int(counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired)
+    return int(counts.processing + counts.succeeded + _failed(counts))
+
+
+def _failed(counts: Any) -> int:
+    return int(counts.errored + counts.canceled + counts.expired)
 
 
 class _Result(msgspec.Struct):
@@ -176,9 +190,18 @@ def _reply(line: bytes) -> BatchReply | None:
     if result.type == "succeeded":
         return BatchReply(found.custom_id, bytes(result.message))
     if result.type in UNANSWERED:
-        return BatchReply(found.custom_id, None, UNANSWERED[result.type], is_unanswered=True)
+        return BatchReply(
+            found.custom_id,
+            body=None,
+            error=UNANSWERED[result.type],
+            is_unanswered=True,
+        )
     error = bytes(result.error)
     reason = ""
     if error != b"null":
         reason = server_message(error)
-    return BatchReply(found.custom_id, None, reason or excerpt(result.type))
+    return BatchReply(
+        found.custom_id,
+        body=None,
+        error=reason or excerpt(result.type),
+    )

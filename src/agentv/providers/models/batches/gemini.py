@@ -75,13 +75,13 @@ class GeminiBatches(VendorBatches):
             "http_options": PLAIN,
         }
         with path.open("rb") as file, self._model.errors_of_sdk():
-            uploaded = await self._sdk.aio.files.upload(file=file, config=config)
+            uploaded = await self._aio.files.upload(file=file, config=config)
         return str(uploaded.name)
 
     async def create(self, path: Path, uploaded: str, key: str) -> str:
         config = {"display_name": key, "http_options": PLAIN}
         with self._model.errors_of_sdk():
-            batch = await self._sdk.aio.batches.create(
+            batch = await self._aio.batches.create(
                 model=self._model.model,
                 src=uploaded,
                 config=config,
@@ -100,7 +100,7 @@ class GeminiBatches(VendorBatches):
         config = {"page_size": PAGE, "http_options": PLAIN}
         with self._model.errors_of_sdk():
             # the API does not promise any order
-            async for batch in await self._sdk.aio.batches.list(config=config):
+            async for batch in await self._aio.batches.list(config=config):
                 if batch.display_name != key or batch.name in taken:
                     continue
                 if newest_created is None or batch.create_time > newest_created:
@@ -113,14 +113,14 @@ class GeminiBatches(VendorBatches):
         state = found.metadata.state_name
         stats = found.metadata.batch_stats
         error = found.error or _Error()
-        words = state.lower()
         reason = excerpt(error.message)
+        words = filter(None, (state.lower(), reason))
         return BatchState(
             STATES.get(state, BatchStatus.RUNNING),
             answered=int(stats.successful_request_count),
             failed=int(stats.failed_request_count),
             total=int(stats.request_count),
-            words=": ".join(filter(None, (words, reason))),
+            words=": ".join(words),
             may_pass=error.code in QUEUE_IS_FULL,
         )
 
@@ -137,7 +137,7 @@ class GeminiBatches(VendorBatches):
     async def _lines(self, name: str) -> AsyncIterator[bytes]:
         with tempfile.TemporaryFile() as file:  # the SDK can only download to a file
             with self._model.errors_of_sdk():
-                await self._sdk.aio.files.download(
+                await self._aio.files.download(
                     file=name,
                     destination=file,
                     config={"http_options": PLAIN},
@@ -148,17 +148,22 @@ class GeminiBatches(VendorBatches):
 
     async def ask_cancel(self, batch: str) -> None:
         with self._model.errors_of_sdk():
-            await self._sdk.aio.batches.cancel(name=batch, config={"http_options": PLAIN})
+            await self._aio.batches.cancel(
+                name=batch,
+                config={"http_options": PLAIN},
+            )
 
     async def _get(self, batch: str) -> "_Operation":
         with self._model.errors_of_sdk():
-            reply = await self._sdk.aio._api_client.async_request("get", batch, {}, PLAIN)
+            api = self._aio._api_client
+            reply = await api.async_request("get", batch, {}, PLAIN)
         body = (reply.body or "").encode()
         return decode(body, _Operation)
 
     @property
-    def _sdk(self) -> Any:
-        return self._model.client().sdk
+    def _aio(self) -> Any:
+        """The asynchronous part of the SDK's client."""
+        return self._model.client().sdk.aio
 
 
 class _Error(msgspec.Struct):
@@ -185,7 +190,8 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
     @property
     def state_name(self) -> str:
-        return self.state.removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
+        name = self.state.removeprefix("BATCH_STATE_")
+        return name.removeprefix("JOB_STATE_")
 
 
 class _Operation(msgspec.Struct):
@@ -213,5 +219,9 @@ def _reply(line: bytes) -> BatchReply | None:
     if found.error is None and response != b"null":
         return BatchReply(found.key, response)
     error = found.error or _Error()
-    reason = excerpt(error.message) or "no reason given"
-    return BatchReply(found.key, None, reason, is_unanswered=error.code in UNANSWERED)
+    return BatchReply(
+        found.key,
+        body=None,
+        error=excerpt(error.message) or "no reason given",
+        is_unanswered=error.code in UNANSWERED,
+    )

@@ -9,7 +9,8 @@ A batch that would exceed the limit of queued tokens is rejected with status 429
 `failed` with the code `token_limit_exceeded`. A batch with an unknown model is `failed` with `model_not_found`.
 """
 
-from collections.abc import AsyncIterator, Container, Iterable
+from collections.abc import AsyncIterator, Container, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,13 @@ UNANSWERED = ("batch_expired", "batch_cancelled")
 MAX_ERRORS = 3
 
 
+@dataclass(frozen=True, eq=False)
 class OpenAIBatches(VendorBatches):
     """Calls the batch API through the client of a model. `endpoint` is the path of the requests."""
 
-    def __init__(self, model: SdkModel[Any], endpoint: str, limits: BatchLimits = LIMITS):
-        self._model = model
-        self._endpoint = endpoint
-        self.limits = limits
+    _model: SdkModel[Any]
+    _endpoint: str
+    limits: BatchLimits = LIMITS
 
     def line(self, custom_id: str, body: Json) -> bytes:
         request = {
@@ -58,7 +59,7 @@ class OpenAIBatches(VendorBatches):
 
     async def upload(self, path: Path, key: str) -> str:
         with path.open("rb") as file, self._model.errors_of_sdk():
-            uploaded = await self._model.client().files.create(
+            uploaded = await self._client.files.create(
                 file=(f"{key}.jsonl", file),
                 purpose="batch",
             )
@@ -66,7 +67,7 @@ class OpenAIBatches(VendorBatches):
 
     async def create(self, path: Path, uploaded: str, key: str) -> str:
         with self._model.errors_of_sdk():
-            batch = await self._model.client().batches.create(
+            batch = await self._client.batches.create(
                 input_file_id=uploaded,
                 endpoint=self._endpoint,
                 completion_window="24h",
@@ -85,7 +86,7 @@ class OpenAIBatches(VendorBatches):
         newest_created = -1
         with self._model.errors_of_sdk():
             # the API does not promise any order
-            async for batch in self._model.client().batches.list(limit=PAGE):
+            async for batch in self._client.batches.list(limit=PAGE):
                 metadata = batch.metadata or {}
                 is_ours = metadata.get(KEY) == key and batch.id not in taken
                 if is_ours and batch.created_at > newest_created:
@@ -96,14 +97,17 @@ class OpenAIBatches(VendorBatches):
     async def ask_state(self, batch: str) -> BatchState:
         found = await self._retrieve(batch)
         counts = found.request_counts
-        errors = (found.errors and found.errors.data) or ()
+        errors: Sequence[Any] = ()
+        if found.errors:
+            errors = found.errors.data or ()
+        codes = [error.code for error in errors]
         return BatchState(
             STATUSES.get(found.status, BatchStatus.RUNNING),
             answered=(counts and counts.completed) or 0,
             failed=(counts and counts.failed) or 0,
             total=(counts and counts.total) or 0,
             words=_describe_state(found.status, errors),
-            may_pass=any(error.code == QUEUE_IS_FULL for error in errors),
+            may_pass=QUEUE_IS_FULL in codes,
         )
 
     async def replies(self, batch: str) -> AsyncIterator[BatchReply]:
@@ -118,15 +122,20 @@ class OpenAIBatches(VendorBatches):
 
     async def ask_cancel(self, batch: str) -> None:
         with self._model.errors_of_sdk():
-            await self._model.client().batches.cancel(batch)
+            await self._client.batches.cancel(batch)
+
+    @property
+    def _client(self) -> Any:
+        return self._model.client()
 
     async def _retrieve(self, batch: str) -> Any:
         with self._model.errors_of_sdk():
-            return await self._model.client().batches.retrieve(batch)
+            return await self._client.batches.retrieve(batch)
 
     async def _lines(self, file: str) -> AsyncIterator[bytes]:
         with self._model.errors_of_sdk():
-            async with self._model.client().files.with_streaming_response.content(file) as content:
+            streaming = self._client.files.with_streaming_response
+            async with streaming.content(file) as content:
                 async for line in split_lines(content.iter_bytes()):
                     yield line
 
@@ -160,8 +169,13 @@ def _reply(line: bytes) -> BatchReply | None:
     if response is not None and response.status_code:
         return _response_outcome(found.custom_id, response)
     error = found.error or _Error()
-    reason = excerpt(error.message or str(error.code or "no reason given"))
-    return BatchReply(found.custom_id, None, reason, is_unanswered=error.code in UNANSWERED)
+    reason = error.message or str(error.code or "no reason given")
+    return BatchReply(
+        found.custom_id,
+        body=None,
+        error=excerpt(reason),
+        is_unanswered=error.code in UNANSWERED,
+    )
 
 
 def _response_outcome(custom_id: str, response: _Response) -> BatchReply:
@@ -177,7 +191,8 @@ def _describe_state(status: Any, errors: Iterable[Any]) -> str:
     reasons: dict[str, None] = {}  # an ordered set
     for error in errors:
         words = filter(None, (error.code, error.message))
-        reasons[excerpt(": ".join(words))] = None
+        reason = excerpt(": ".join(words))
+        reasons[reason] = None
     if not reasons:
         return str(status)
     shown = list(reasons)[:MAX_ERRORS]
