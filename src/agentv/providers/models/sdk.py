@@ -81,7 +81,7 @@ class Format(Protocol):
 
 
 class SdkModel(LanguageModel[S], Generic[S]):
-    """Calls a model through an SDK. Once a server refuses the schema of an answer, schemas are no longer sent."""
+    """Calls a model through an SDK. Once a server refuses the schema of an answer, later requests omit it."""
 
     _refuses_schema = False
 

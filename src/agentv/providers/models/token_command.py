@@ -19,7 +19,7 @@ SETTING = "token_command"
 
 
 class TokenCommand:
-    """Runs the command when a token is needed and none is known. Concurrent callers share one run."""
+    """Runs the command when a token is needed, unless a current one is known. Concurrent callers share one run."""
 
     def __init__(self, command: str, folder: Path):
         self._command = Command(command, (), folder)

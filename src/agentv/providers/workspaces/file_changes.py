@@ -299,7 +299,7 @@ class _Section:
         return f"{item.size if item else 0} bytes"
 
     def _texts(self, old: bytes | None, new: bytes | None) -> Iterator[str]:
-        """Yield the difference between two texts; None is a file that does not exist."""
+        """Yield the difference between two texts; pass None for a file that does not exist."""
         hunks = self._hunks(old, new)
         first = next(hunks, None)
         if first is None:

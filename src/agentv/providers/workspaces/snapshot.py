@@ -68,7 +68,7 @@ class Content(NamedTuple):
 
 
 class Snapshot:
-    """The items that were in a folder, by path. Close it when it is no longer needed."""
+    """The items that were in a folder, by path. Close it after use."""
 
     def __init__(self, root: bytes):
         self.root = root

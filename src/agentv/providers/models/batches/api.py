@@ -52,7 +52,7 @@ class BatchReply(NamedTuple):
     body: bytes | None
     """The body of the reply, the same as for a single request."""
     error: str = ""
-    """Why there is no reply, in the vendor's terms."""
+    """Why the reply is missing, in the vendor's terms."""
     is_unanswered: bool = False
     """Whether the request expired or was cancelled before it was processed. It may be sent again."""
 
