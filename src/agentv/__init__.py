@@ -1,9 +1,9 @@
-"""Evaluates AI agents: cases in YAML or JSONL in, scores that can be compared out.
+"""Evaluate AI agents: run cases from YAML or JSONL files, score the answers and compare the results.
 
-The public names are resolved on first use, so that `agentv --help` pays for none of them.
+The public names are imported on first use, which keeps `agentv --help` fast.
 """
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # type checkers take it for true; importing `typing` for it would be slow
 if TYPE_CHECKING:
     from typing import Any
 
@@ -35,28 +35,36 @@ __all__ = [
     "stream",
 ]
 
-_HOME = {
+_MODULES = {
     "AgentvError": "agentv.errors",
-    **dict.fromkeys(
-        ["EvalCase", "EvalResult", "Message", "Problem", "ProviderRequest", "ProviderResponse", "Score"],
-        "agentv.records",
-    ),
+    "EvalCase": "agentv.records",
+    "EvalReport": "agentv.run.api",
+    "EvalResult": "agentv.records",
+    "Message": "agentv.records",
+    "Problem": "agentv.records",
+    "ProviderRequest": "agentv.records",
+    "ProviderResponse": "agentv.records",
+    "Score": "agentv.records",
     "collect_warnings": "agentv.notices",
     "compare_results": "agentv.compare.compare",
-    **dict.fromkeys(["EvalReport", "evaluate", "plan", "stream"], "agentv.run.api"),
+    "evaluate": "agentv.run.api",
     "load_eval_cases": "agentv.cases.read",
+    "plan": "agentv.run.api",
+    "stream": "agentv.run.api",
 }
+"""The module that defines each public name."""
 
 
 def __getattr__(name: str) -> "Any":
-    """Return a public name, imported from its module now and not before."""
-    if name not in _HOME:
+    """Import and return a public name. Raise `AttributeError` for any other name."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'agentv' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOME[name]), name)
+    module = import_module(_MODULES[name])
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:
-    """Return the public names, for `dir(agentv)` and completion in editors and shells."""
+    """Return the public names, for `dir(agentv)` and for completion in editors and shells."""
     return sorted({*globals(), *__all__})

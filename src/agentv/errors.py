@@ -1,10 +1,10 @@
-"""Every exception that a user may see, and the words they share."""
+"""All exceptions that are shown to users, and helpers for their messages."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # this module is loaded by `agentv --help`, which should not pay for these
+if TYPE_CHECKING:  # `agentv --help` loads this module: keep its imports cheap
     from collections.abc import Iterable, Sequence
     from pathlib import Path
     from typing import Self
@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # this module is loaded by `agentv --help`, which should not 
 
 
 class AgentvError(Exception):
-    """A problem that the user can mend: shown as text, without a traceback."""
+    """A problem that the user can fix. The command line prints it without a traceback."""
 
     def __init__(
         self,
@@ -25,7 +25,11 @@ class AgentvError(Exception):
         hint: str = "",
     ):
         super().__init__(message)
-        self.message, self.file, self.line, self.column, self.hint = message, file, line, column, hint
+        self.message = message
+        self.file = file
+        self.line = line
+        self.column = column
+        self.hint = hint
         if hint:
             self.add_note(f"hint: {hint}")
 
@@ -34,21 +38,26 @@ class AgentvError(Exception):
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """The exception that a problem becomes when nobody can go on with it."""
-        place = problem.line, problem.column
-        return cls(problem.message, file=problem.file, line=place[0], column=place[1], hint=problem.hint)
+        """Return the exception for a problem that cannot be ignored."""
+        return cls(
+            problem.message,
+            file=problem.file,
+            line=problem.line,
+            column=problem.column,
+            hint=problem.hint,
+        )
 
 
 class EvalFileError(AgentvError):
-    """An eval file, or the sidecar beside it, cannot be used as it stands."""
+    """An eval file or its sidecar is invalid."""
 
 
 class ConfigError(AgentvError):
-    """A targets file, a config file or a setting cannot be used as it stands."""
+    """A targets file, a config file or a setting is invalid."""
 
 
 class SettingError(ConfigError):
-    """A setting cannot be used; `steps` lead to it from the settings that are being opened."""
+    """A setting is invalid. `steps` is its path inside the settings that are being opened."""
 
     def __init__(self, message: str, *steps: str | int, hint: str = ""):
         super().__init__(message, hint=hint)
@@ -56,10 +65,14 @@ class SettingError(ConfigError):
 
 
 class ProviderError(AgentvError):
-    """A target gave no answer: an error of that case alone. `may_pass` says that a second try may help.
+    """A target gave no answer. Only the case at hand fails.
 
-    `status` is what an HTTP server answered with, `retry_after` how many seconds it wants to be left alone, `details`
-    the traceback of the user's own code, `partial` what the target had said, done and cost by then.
+    Attributes:
+        may_pass: Whether a retry may succeed.
+        status: The HTTP status code, if the target is an HTTP server.
+        retry_after: How many seconds the server asks to wait before a retry.
+        details: The traceback of the user's own code.
+        partial: The part of the response that was received before the failure.
     """
 
     def __init__(  # noqa: PLR0913  # all that may be known of a failure
@@ -74,29 +87,40 @@ class ProviderError(AgentvError):
         partial: ProviderResponse | None = None,
     ):
         super().__init__(message, hint=hint)
-        self.may_pass, self.status, self.retry_after, self.details = may_pass, status, retry_after, details
+        self.may_pass = may_pass
+        self.status = status
+        self.retry_after = retry_after
+        self.details = details
         self.partial = partial
 
 
 class OutputError(AgentvError):
-    """What a run produces cannot be written."""
+    """An output of a command cannot be written."""
 
 
 class SeveralProblems(AgentvError):
-    """Several things are wrong: `problems` is all of them, and the text names each."""
+    """One or more problems, listed in `problems`. The message includes all of them."""
 
     def __init__(self, problems: Sequence[Problem]):
         first = problems[0]
-        super().__init__(first.message, file=first.file, line=first.line, column=first.column, hint=first.hint)
+        super().__init__(
+            first.message,
+            file=first.file,
+            line=first.line,
+            column=first.column,
+            hint=first.hint,
+        )
         self.problems = problems
 
     def __str__(self) -> str:
         lines = [placed(problem.message, problem.file, problem.line) for problem in self.problems]
-        return lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} problems:", *lines])
+        if len(lines) == 1:
+            return lines[0]
+        return "\n".join([f"{len(lines)} problems:", *lines])
 
 
 class ResultsError(SeveralProblems):
-    """Results files cannot be compared as they stand."""
+    """Results files are invalid or do not belong together."""
 
 
 class PlanFailed(SeveralProblems):
@@ -104,30 +128,41 @@ class PlanFailed(SeveralProblems):
 
 
 class NothingToRun(AgentvError):
-    """A run has no case to run, which is fine."""
+    """A run has no cases to run. This is not a failure."""
 
 
 class AttachmentError(AgentvError):
-    """A file that a case refers to cannot be read: an error of that case alone."""
+    """A file that a case refers to cannot be read. Only that case fails."""
 
 
 def placed(message: str, file: Path | None, line: int | None) -> str:
-    """The message with its place in front: `evals/a.jsonl: Line 5: message`."""
-    place = [str(file)] if file else []
+    """Return the message prefixed with its location: `evals/a.jsonl: Line 5: message`."""
+    parts = []
+    if file:
+        parts.append(str(file))
     if line:
-        place.append(f"Line {line}")
-    return ": ".join([*place, message])
+        parts.append(f"Line {line}")
+    parts.append(message)
+    return ": ".join(parts)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint that names the known word most like `word`, or lists them all."""
+    """Return a hint that suggests the known word closest to `word`, or lists all of them."""
     names = sorted(known)
     close = closest(word, names)
-    return f"did you mean {close!r}?" if close else f"known are {', '.join(names)}"
+    if close:
+        return f"did you mean {close!r}?"
+    return f"known are {', '.join(names)}"
 
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
-    """The known word that `word` is probably a slip of; `cutoff` is how alike they must be, 1 being the same."""
+    """Return the known word that `word` is probably a typo of, or None.
+
+    `cutoff` is the minimum similarity, from 0 to 1 (identical).
+    """
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
+    matches = get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    if not matches:
+        return None
+    return matches[0]

@@ -1,6 +1,6 @@
-"""All that a package with a provider, an evaluator or an importer imports from agentv.
+"""The API for packages that add a provider, an evaluator or an importer to agentv.
 
-These names stay; where they are defined may change.
+These names are stable; the modules that define them may change.
 """
 
 from agentv.errors import AgentvError, ConfigError, ProviderError, SettingError

@@ -1,7 +1,7 @@
-"""The one channel for warnings.
+"""Warnings and notes for the user.
 
-It is the `agentv` logger: the command line prints what goes through it, a library user sees it on
-stderr as with any logger, or collects it with `collect_warnings()`.
+They go through the `agentv` logger: the command line prints its records, and users of the library see them on stderr
+as with any logger, or collect them with `collect_warnings()`.
 """
 
 import logging
@@ -14,64 +14,70 @@ from agentv.records import Problem
 
 LOGGER = logging.getLogger("agentv")
 OnInnerRetry = Callable[[int, str], None]
+"""Called with the number of the failed attempt and the reason."""
 on_inner_retry: ContextVar[OnInnerRetry | None] = ContextVar("on_inner_retry", default=None)
-"""Who is told, in this call of a target, that the target repeats a request of its own."""
+"""The callback for retries that the target itself makes during the current call."""
 
 
 def warn(problem: Problem) -> None:
-    """Tell the user of something that was survived."""
-    _send(problem, logging.WARNING)
+    """Warn about a problem that did not stop the command."""
+    _log(problem, logging.WARNING)
 
 
 def mention(problem: Problem) -> None:
-    """Tell the user who asked for verbosity; nobody else hears it."""
-    _send(problem, logging.INFO)
+    """Report a problem to users who asked for verbose output."""
+    _log(problem, logging.INFO)
 
 
 def note(text: str) -> None:
-    """Tell the user who asked for verbosity how something came to be."""
+    """Show a note to users who asked for verbose output."""
     LOGGER.info("%s", text)
 
 
 def note_lines(title: str, text: str | None) -> None:
-    """Tell the user who asked for verbosity a text of several lines, if there is one."""
-    if text:
-        note(title)
-        for line in text.splitlines():
-            note(line)
+    """Show a title and a multi-line text to users who asked for verbose output. Do nothing if the text is empty."""
+    if not text:
+        return
+    note(title)
+    for line in text.splitlines():
+        note(line)
 
 
 def say(text: str) -> None:
-    """Tell the user something that is no warning."""
+    """Show a note that is not a warning."""
     LOGGER.warning("%s", text)
 
 
 def tell(text: str) -> None:
-    """Tell the user what a run does with results; the command line prints it as it stands."""
+    """Show a message about the results of a run. The command line prints it without a prefix."""
     LOGGER.warning("%s", text, extra={"is_plain": True})
 
 
 def tell_inner_retry(attempt: int, reason: str) -> None:
-    """Tell whoever watches this call that the target repeats a request of its own, which has failed."""
-    if (hears := on_inner_retry.get()) is not None:
-        hears(attempt, reason)
+    """Report that the target retries a failed request itself, to the callback of the current call."""
+    callback = on_inner_retry.get()
+    if callback is not None:
+        callback(attempt, reason)
 
 
 def problem_of(record: logging.LogRecord) -> Problem:
-    """The problem that a log record carries."""
-    carried = getattr(record, "problem", None)
-    return carried if isinstance(carried, Problem) else Problem(message=record.getMessage(), severity="warning")
+    """Return the problem attached to a log record, or a warning with the record's message."""
+    problem = getattr(record, "problem", None)
+    if isinstance(problem, Problem):
+        return problem
+    return Problem(message=record.getMessage(), severity="warning")
 
 
 @contextmanager
 def collect_warnings(level: int = logging.WARNING) -> Iterator[list[Problem]]:
-    """Collect the warnings of a block of code, in place of printing them.
+    """Collect the warnings of a block of code instead of printing them.
 
-    With `level=logging.INFO` what only a verbose run says is collected too.
+    With `level=logging.INFO`, also collect messages that are shown only in verbose output.
     """
     found: list[Problem] = []
     handler = _Collector(found)
-    before = LOGGER.level, LOGGER.propagate
+    level_before = LOGGER.level
+    propagate_before = LOGGER.propagate
     LOGGER.addHandler(handler)
     LOGGER.setLevel(level)
     LOGGER.propagate = False
@@ -79,11 +85,13 @@ def collect_warnings(level: int = logging.WARNING) -> Iterator[list[Problem]]:
         yield found
     finally:
         LOGGER.removeHandler(handler)
-        LOGGER.setLevel(before[0])
-        LOGGER.propagate = before[1]
+        LOGGER.setLevel(level_before)
+        LOGGER.propagate = propagate_before
 
 
 class _Collector(logging.Handler):
+    """Append the problem of each log record to a list."""
+
     def __init__(self, found: list[Problem]):
         super().__init__()
         self._found = found
@@ -92,6 +100,8 @@ class _Collector(logging.Handler):
         self._found.append(problem_of(record))
 
 
-def _send(problem: Problem, level: int) -> None:
+def _log(problem: Problem, level: int) -> None:
     text = placed(problem.message, problem.file, problem.line)
-    LOGGER.log(level, "%s", f"{text} ({problem.hint})" if problem.hint else text, extra={"problem": problem})
+    if problem.hint:
+        text = f"{text} ({problem.hint})"
+    LOGGER.log(level, "%s", text, extra={"problem": problem})

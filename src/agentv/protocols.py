@@ -1,6 +1,6 @@
-"""The seams: what a provider, an evaluator and a writer are.
+"""The protocols that providers, evaluators and result sinks implement.
 
-To add one is to write one small class with one of these methods; nothing else needs to know of it.
+To add one, write a small class with these methods and register it. No other code has to change.
 """
 
 import enum
@@ -24,60 +24,63 @@ from agentv.records import (
 
 
 class Provider(Protocol):
-    """Answers requests. One instance serves many cases at once.
+    """Answer requests. One instance serves many cases concurrently.
 
-    One that is an async context manager as well is entered once when a run starts, and left when it ends.
+    A provider that is also an async context manager is entered once when a run starts, and exited when it ends.
     """
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        """The answer; `ProviderError` when there is none."""
+        """Return the answer. Raise `ProviderError` if there is none."""
         ...
 
 
 def attach_outcome(cancelled: BaseException, outcome: ProviderResponse | ProviderError) -> None:
-    """Let a provider that is cancelled say how its call would have ended; this counts if time was up.
+    """Attach the outcome of a cancelled call to its exception. It is used if the call was cancelled by a timeout.
 
-    That is an answer that was complete already, or an error with what is known.
+    The outcome is either an answer that was already complete, or an error with the partial response.
     """
     cancelled.__dict__["agentv_outcome"] = outcome
 
 
 def attached_outcome(cancelled: BaseException | None) -> ProviderResponse | ProviderError | None:
-    """Return what `attach_outcome` attached to an exception."""
+    """Return the outcome that `attach_outcome` attached to an exception, or None."""
     return getattr(cancelled, "agentv_outcome", None)
 
 
 class Answers(Protocol):
-    """What a batch answered."""
+    """The answers of a batch."""
 
     def answer(self, eval_id: str) -> ProviderResponse:
-        """The answer to one of the requests; `ProviderError` when it cannot be used."""
+        """Return the answer to one of the requests. Raise `ProviderError` if it is unusable."""
         ...
 
     def close(self) -> None: ...
 
 
 Requests = Callable[[], AsyncIterator[ProviderRequest]]
-"""The requests of a batch, which may be too many to hold: gone through one by one, as often as is needed."""
+"""Return an iterator over the requests of a batch, which may not fit in memory. May be called several times."""
 
 
 @runtime_checkable
 class BatchProvider(Protocol):
-    """Answers all the requests of an eval file with one call."""
+    """Answer all requests of an eval file with one call."""
 
     @property
     def keeps_output(self) -> bool:
-        """Whether the raw output is to be kept even if all goes well."""
+        """Whether to keep the raw output even if the batch succeeds."""
         ...
 
     async def invoke_batch(self, requests: Requests, attempt: int, output: Path) -> Answers:
-        """All the answers; `ProviderError` when one is missing. The raw output is `output`, in a folder of its own."""
+        """Return all answers. Raise `ProviderError` if one is missing.
+
+        The raw output is written to `output`, a file in a folder of its own.
+        """
         ...
 
 
 @runtime_checkable
 class Checked(Protocol):
-    """A provider that can tell whether it is ready, without being asked anything."""
+    """A provider that can check whether it is ready without answering a request."""
 
     @property
     def check(self) -> "Check | None": ...
@@ -85,42 +88,42 @@ class Checked(Protocol):
 
 @runtime_checkable
 class Previewed(Protocol):
-    """A provider that can show what it sends, where that is more than a request has."""
+    """A provider that can show the data it sends, where that is more than the request."""
 
     def preview(self, request: ProviderRequest) -> Json:
-        """What is sent for a request, by the names of its parts."""
+        """Return the data that is sent for a request."""
         ...
 
 
 class Check(Protocol):
-    """Finds out whether a target is ready. Equal checks are made once."""
+    """Check whether a target is ready. Equal checks run only once."""
 
     async def run(self) -> None:
-        """`ProviderError` when it is not."""
+        """Raise `ProviderError` if the target is not ready."""
         ...
 
 
 @runtime_checkable
 class Evaluator(Protocol):
-    """Scores one exchange. It holds no state: one instance serves all cases at once.
+    """Score one exchange. Evaluators are stateless: one instance serves all cases concurrently.
 
-    A class that inherits from this one gets `waits` and `fingerprint`, and has to write `evaluate` only.
+    A subclass inherits `waits` and `fingerprint`, and has to implement `evaluate` only.
     """
 
     waits: ClassVar[bool] = True
-    """Whether `evaluate` may wait for something. One that never does needs no task of its own."""
+    """Whether `evaluate` may wait for something. If it never does, it runs without a task of its own."""
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        """Return the score of an answer. An exception is a failure of this evaluator, not of the run."""
+        """Return the score of an answer. An exception marks this evaluator as failed; the run continues."""
         ...
 
     def fingerprint(self) -> Any:
-        """Return what decides the scores besides the settings, such as a prompt's text; None if nothing does."""
+        """Return what affects the scores in addition to the settings, such as the text of a prompt, or None."""
         return None
 
 
 class WorkspaceUse(enum.Enum):
-    """What an evaluator does with the workspace of an agent."""
+    """How an evaluator uses the workspace of an agent."""
 
     NONE = "none"
     NAMES_IT = "it is told its path, if there is one"
@@ -129,87 +132,87 @@ class WorkspaceUse(enum.Enum):
 
 
 class EvaluatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of one type of evaluator, besides `type`, `name` and `weight`.
+    """Base of the settings of an evaluator type. `type`, `name` and `weight` are not part of them.
 
-    A subclass that has `evaluate` is the evaluator itself; any other has `open`, which returns the evaluator.
+    A subclass either has an `evaluate` method and is the evaluator itself, or overrides `open` to return one.
     """
 
     passes_on: ClassVar[str | None] = None
-    """The field that takes the settings that are no fields; without one they are errors."""
+    """The field that collects unknown settings. If None, unknown settings are errors."""
 
     asks_model: ClassVar[bool] = False
-    """Whether the score is a language model's: a dry run then asks nobody."""
+    """Whether a language model computes the score. A dry run then skips the call."""
 
     imports_code: ClassVar[bool] = False
-    """Whether `open` runs the user's code: `agentv validate` then calls `check` instead."""
+    """Whether `open` runs the user's code. If so, `agentv validate` calls `check` instead."""
 
     waits: ClassVar[bool] = True
-    """The same as in `Evaluator`."""
+    """See `Evaluator.waits`."""
 
     def open(self, context: "EvaluatorContext") -> Evaluator:
-        """Return the evaluator; raise `ConfigError` if the settings cannot be used. Called before anything is run."""
+        """Return the evaluator. Raise `ConfigError` if the settings are invalid. Called before any case runs."""
         return cast(Evaluator, self)
 
     def needs_reference(self) -> bool:
-        """Return whether only cases that have a reference answer can be scored."""
+        """Return whether the evaluator can score only cases that have a reference answer."""
         return False
 
     def workspace_use(self) -> WorkspaceUse:
-        """Return what the evaluator does with the folder that an agent has worked in."""
+        """Return how the evaluator uses the folder that the agent worked in."""
         return WorkspaceUse.NONE
 
     def check(self, context: "EvaluatorContext") -> None:
-        """Raise `ConfigError` if `open` would, as far as that can be told without running the user's code."""
+        """Raise `ConfigError` if `open` would, as far as can be determined without running the user's code."""
 
     def fingerprint(self) -> Any:
-        """The same as in `Evaluator`."""
+        """See `Evaluator.fingerprint`."""
         return None
 
 
 class EvaluatorContext(Protocol):
-    """What an evaluator may use when it is opened for the cases of an eval file."""
+    """The services available to an evaluator when it is opened for the cases of an eval file."""
 
     @property
     def folder(self) -> Path:
-        """The eval file's folder, which paths are relative to."""
+        """The folder of the eval file. Relative paths start there."""
         ...
 
     @property
     def code_folders(self) -> tuple[Path, ...]:
-        """The folders in which Python code is looked for: the eval file's, the targets file's, the current one."""
+        """The folders to search for Python code: those of the eval file and the targets file, and the current one."""
         ...
 
     def judge(self, name: str | None) -> "JudgeTarget":
-        """Return the target of this name; without a name, the judge of the case's target."""
+        """Return the target with this name, or the judge of the case's target if the name is None."""
         ...
 
     def warn(self, message: str, hint: str = "", at: tuple[str | int, ...] = ()) -> None:
-        """Tell the user of something in the settings that is no error; `at` are the steps to the setting."""
+        """Warn the user about a setting. `at` is the path of the setting inside the settings."""
         ...
 
     def evaluator(self, config: Json) -> "NamedEvaluator":
-        """Return another evaluator, built from its settings."""
+        """Build another evaluator from its settings and return it."""
         ...
 
 
 class JudgeTarget(Provider, Protocol):
-    """A target that is asked to judge."""
+    """A target that is used as a judge."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def settings(self) -> Any:
-        """How the target is set up, if that is known."""
+        """The settings of the target, or None if they are not known."""
         ...
 
     def others(self) -> Mapping[str, Provider]:
-        """Return all the targets that can be asked, by name."""
+        """Return all available targets by name."""
         ...
 
 
 class NamedEvaluator(Protocol):
-    """An evaluator with its name and its weight."""
+    """An evaluator with its name and weight."""
 
     @property
     def name(self) -> str: ...
@@ -218,46 +221,46 @@ class NamedEvaluator(Protocol):
     def weight(self) -> float: ...
 
     async def result(self, exchange: Exchange) -> EvaluatorResult:
-        """Return its result; an evaluator that fails scores 0 and says why."""
+        """Score an exchange and return the result. If the evaluator fails, the result has score 0 and the reason."""
         ...
 
 
 class AnswersToGrade(Provider, Protocol):
-    """Answers that are there already, and are scored again: they stand in for every target."""
+    """Stored answers to score again. They replace the answers of all targets."""
 
     @property
     def names(self) -> frozenset[str] | None:
-        """The evaluators that score; all of them if this is None."""
+        """The names of the evaluators to run, or None for all."""
         ...
 
     @property
     def missing(self) -> int:
-        """How many trials of cases, of those that were asked for, have no answer."""
+        """The number of requested trials that have no stored answer."""
         ...
 
     @property
     def without_case(self) -> int:
-        """How many answers no case has asked for."""
+        """The number of stored answers that belong to no case of the run."""
         ...
 
     def wants(self, case: EvalCase, trial: int) -> bool:
-        """Return whether this trial of a case is to be scored; it is asked once for each."""
+        """Return whether to score this trial of a case. Called once per trial."""
         ...
 
     def answer(self, request: ProviderRequest) -> ProviderResponse:
-        """Do at once what `invoke` does: nobody has to be waited for."""
+        """Return what `invoke` returns, synchronously."""
         ...
 
     def finish(self, result: EvalResult) -> EvalResult:
-        """Return a new result with all that was stored of the answer."""
+        """Return the new result with all stored data of the answer added."""
         ...
 
     def untouched(self) -> Iterator[tuple[EvalResult, bool]]:
-        """Yield the results that stay as they are, and whether a case of the run has asked for each."""
+        """Yield the results that are kept unchanged, each with whether it belongs to a case of the run."""
         ...
 
 
 class ResultSink(Protocol):
-    """Takes results. What it has taken is safe."""
+    """Receive results. A result is stored safely when `write` returns."""
 
     def write(self, result: EvalResult) -> None: ...

@@ -1,7 +1,6 @@
-"""The frozen records that travel from stage to stage.
+"""The frozen records that pass between the stages of a run, and that results files consist of.
 
-They are built by the hundred thousand and never refer back to what holds them, so they are kept out of the cyclic
-garbage collector (`gc=False`): that alone halves loading time.
+The class docstrings of records in files are also the descriptions in their JSON Schema (`agentv schema`).
 """
 
 from collections.abc import Mapping
@@ -15,10 +14,13 @@ from agentv.errors import AgentvError
 Role = Literal["system", "user", "assistant", "tool"]
 Severity = Literal["error", "warning"]
 Json = dict[str, Any]
+Texts = tuple[str, ...]
+NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something wrong in a file that a person wrote: what, where, and what to do."""
+    """A problem in a file written by the user: what is wrong, where, and how to fix it."""
 
     message: str
     severity: Severity = "error"
@@ -29,23 +31,41 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, error: AgentvError) -> Self:
-        """The problem that an exception told of."""
-        return cls(message=error.message, file=error.file, line=error.line, column=error.column, hint=error.hint)
+        """Return the problem that an exception reports."""
+        return cls(
+            message=error.message,
+            file=error.file,
+            line=error.line,
+            column=error.column,
+            hint=error.hint,
+        )
 
 
-class TextBlock(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="text"):
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """Base of records that exist in large numbers.
+
+    Hundreds of thousands may be in memory and none is part of a reference cycle, so the garbage collector does not
+    track them (`gc=False`). This alone halves the time to load a file.
+    """
+
+
+class FileRecord(Record, frozen=True, omit_defaults=True):
+    """Base of records that are written to files. Fields that have their default value are omitted."""
+
+
+class TextBlock(Record, frozen=True, tag_field="type", tag="text"):
     """A piece of text in a message."""
 
     value: str
 
 
-class FileBlock(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="file"):
+class FileBlock(Record, frozen=True, tag_field="type", tag="file"):
     """A file in a message: `value` is its path, as written in the eval file."""
 
-    value: Annotated[str, msgspec.Meta(min_length=1)]
+    value: NonEmptyText
 
 
-class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class ToolCall(FileRecord, frozen=True, kw_only=True):
     """One call of a tool by an assistant."""
 
     tool: str
@@ -54,10 +74,10 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
     id: str | None = None
     timestamp: str | None = None
     metadata: Json | None = None
-    """What else is known of it, such as the thought signature that Gemini wants back."""
+    """Additional data, such as the thought signature that Gemini expects to be sent back."""
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Message(FileRecord, frozen=True, kw_only=True):
     """One turn of a conversation. `content` may be left out by an assistant that calls tools."""
 
     role: Role
@@ -66,25 +86,26 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     tool_calls: tuple[ToolCall, ...] | None = None
 
 
-class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Execution(FileRecord, frozen=True, kw_only=True):
     """How a case runs: which target answers it and which evaluators score the answer."""
 
-    target: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    target: NonEmptyText | None = None
     evaluators: tuple[Json, ...] | None = None
 
 
 class EvalFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The eval file that a case stands in; `root` is the repo around it, if there is one."""
+    """The eval file of a case."""
 
     path: Path
     dataset: str
     root: Path | None = None
+    """The root of the repository that the file is in, if there is one."""
 
 
-class EvalCase(msgspec.Struct, frozen=True, gc=False):
-    """One thing to ask the agent, complete with the defaults of its file.
+class EvalCase(Record, frozen=True):
+    """One task for the agent, with the defaults of its file applied.
 
-    Two cases are equal when they say the same, wherever they stand: `file` and `line` do not count.
+    Two cases are equal if their content is equal: `file` and `line` are not compared.
     """
 
     id: str
@@ -107,7 +128,7 @@ class EvalCase(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def evaluators(self) -> tuple[Json, ...]:
-        """The evaluators configured for this case, or for its file."""
+        """The evaluators configured for this case or for its file."""
         return self.execution.evaluators or ()
 
     @property
@@ -118,42 +139,44 @@ class EvalCase(msgspec.Struct, frozen=True, gc=False):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, EvalCase):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in _SAYS)
+        for name in self.__struct_fields__:
+            if name in ("file", "line"):
+                continue
+            if getattr(self, name) != getattr(other, name):
+                return False
+        return True
 
     __hash__ = None  # type: ignore[assignment]  # content and metadata are mappings
 
 
-_SAYS = tuple(name for name in EvalCase.__struct_fields__ if name not in ("file", "line"))
-
-
-class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class TokenUsage(FileRecord, frozen=True, kw_only=True):
     """Tokens that a target reported; `input` includes what the cache gave or took, `output` the reasoning."""
 
     input: int | None = None
     output: int | None = None
     cached: int | None = None
-    """Of the input, what was read from the vendor's cache."""
+    """The part of the input that was read from the vendor's cache."""
     cache_write: int | None = None
-    """Of the input, what was written to the vendor's cache."""
+    """The part of the input that was written to the vendor's cache."""
     reasoning: int | None = None
-    """Of the output, what the model thought before it answered."""
+    """The part of the output that is reasoning."""
 
 
-class ExecutionMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class ExecutionMetrics(FileRecord, frozen=True, kw_only=True):
     """What one answer cost."""
 
     token_usage: TokenUsage | None = None
     cost_usd: float | None = None
     duration_ms: float | None = None
     ttft_ms: float | None = None
-    """The time to the first token, where it is known."""
+    """The time to the first token, if known."""
     batch: bool | None = None
-    """Whether it was answered in a batch of the vendor's, at half the price."""
+    """Whether the answer came from a vendor's batch API, at half the price."""
     cached: bool = False
-    """Whether the answer came from the cache, or was stored otherwise: then it has cost this run nothing."""
+    """Whether the answer came from the cache or another store, at no cost to this run."""
 
 
-class JudgeMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class JudgeMetrics(FileRecord, frozen=True, kw_only=True):
     """How often one judge was asked about an answer, and what that cost; what the cache gave is no call."""
 
     calls: int
@@ -165,7 +188,7 @@ class JudgeMetrics(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_def
 TraceKind = Literal["model_step", "tool_call", "tool_result", "message", "error"]
 
 
-class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class TraceEvent(FileRecord, frozen=True, kw_only=True):
     """One step of an agent on its way to the answer."""
 
     type: TraceKind
@@ -178,11 +201,11 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     metadata: Json | None = None
 
 
-class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):
+class TraceSummary(FileRecord, frozen=True, kw_only=True, rename="camel"):
     """A trace in a few figures; camelCase in files, as its readers know it."""
 
     event_count: int
-    tool_names: tuple[str, ...]
+    tool_names: Texts
     tool_calls_by_name: dict[str, int]
     error_count: int
     token_usage: TokenUsage | None = None
@@ -191,63 +214,63 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_def
     tool_durations: dict[str, list[float]] | None = None
 
 
-class Media(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An image or a PDF that a message attaches."""
+class Media(Record, frozen=True, kw_only=True):
+    """An image or a PDF attached to a message."""
 
     value: str
-    """Its path, as written in the eval file."""
+    """Its path as written in the eval file."""
     path: Path
     type: str
-    """What it is, by its content: `image/png`, `image/jpeg`, `image/gif`, `image/webp` or `application/pdf`."""
+    """Detected from the content: `image/png`, `image/jpeg`, `image/gif`, `image/webp` or `application/pdf`."""
 
 
-class TraceContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where the OpenTelemetry spans of one attempt at a case go, and which span they are part of."""
+class TraceContext(Record, frozen=True, kw_only=True):
+    """Where one attempt at a case sends its OpenTelemetry spans, and their parent span."""
 
     trace_id: str
-    """Of the trace: 32 hexadecimal digits."""
+    """The id of the trace: 32 hexadecimal digits."""
     span_id: str
-    """Of the case's span: 16 hexadecimal digits."""
+    """The id of the case's span: 16 hexadecimal digits."""
     endpoint: str
-    """The attempt's own OTLP endpoint, over HTTP: what arrives there is its own, whatever its trace."""
+    """The OTLP/HTTP endpoint of this attempt. All spans received there belong to it, regardless of their trace."""
     collector: str
-    """The endpoint of all attempts, where spans are told apart by their trace."""
+    """The endpoint shared by all attempts, which assigns spans by their trace."""
     resource: str = ""
-    """What is known of the case, as `OTEL_RESOURCE_ATTRIBUTES` has it."""
+    """Attributes of the case in the format of `OTEL_RESOURCE_ATTRIBUTES`."""
 
     @property
     def traceparent(self) -> str:
-        """The case's span, as W3C Trace Context has it."""
+        """The case's span as a `traceparent` header (W3C Trace Context)."""
         return f"00-{self.trace_id}-{self.span_id}-01"
 
 
-class ProviderRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ProviderRequest(Record, frozen=True, kw_only=True):
     """What is sent to a target for one case."""
 
     eval_id: str
     question: str
     dataset: str = ""
-    """Where the case belongs: answers that were stored are found by it. It is not sent."""
+    """The dataset of the case, used to look up stored answers. It is not sent."""
     guidelines: str = ""
     chat_prompt: tuple[Message, ...] = ()
     input_files: tuple[Path, ...] = ()
     guideline_files: tuple[Path, ...] = ()
     media: tuple[Media, ...] = ()
-    """Of the input files, the images and PDFs; file blocks in `chat_prompt` have their `value`."""
+    """The images and PDFs among the input files. File blocks in `chat_prompt` refer to them by `value`."""
     attempt: int = 1
     trial: int = 1
     response_schema: Json | None = None
-    """The JSON Schema of the answer, for language models that can be held to one."""
+    """The JSON Schema of the answer, for language models that support structured output."""
     workspace: Path | None = None
-    """The fresh folder that an agent is to work in, if one was made for it."""
+    """A fresh folder for the agent to work in, if one was created."""
     telemetry: TraceContext | None = None
-    """Where its spans go, if they are collected."""
+    """Where to send spans, if they are collected."""
     fence: str = ""
-    """In a request to a judge, the random mark around what is judged; cache keys leave it out."""
+    """In a request to a judge, the random delimiter around the judged text. Not part of cache keys."""
 
 
-class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):
-    """What a target answered; camelCase in JSON."""
+class ProviderResponse(FileRecord, frozen=True, kw_only=True, rename="camel"):
+    """The answer of a target. Fields are camelCase in JSON."""
 
     text: str
     output_messages: tuple[Message, ...] | None = None
@@ -259,57 +282,59 @@ class ProviderResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     stop_reason: str | None = None
     """Why a language model stopped: `stop`, `length`, `tool_calls`, `refusal` or `other`."""
     note: str | None = None
-    """What a reader of the answer must know."""
+    """A remark for readers of the answer."""
     file_changes: str | None = None
-    """What the agent changed in its workspace, as a unified diff; None if it had none."""
+    """The agent's changes in its workspace as a unified diff. None if it had no workspace."""
     batch: bool | None = None
-    """Whether it was answered in a batch of the vendor's, at half the price."""
+    """Whether the answer came from a vendor's batch API, at half the price."""
     trace_complete: bool | None = None
-    """False if there was more to the trace than is known: nothing can then be said of what the agent did."""
+    """False if parts of the trace are missing, so that it cannot show that the agent did not do something."""
 
 
-class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What an evaluator judges: the case, what was sent for it, and what came back."""
+class Exchange(Record, frozen=True, kw_only=True):
+    """The input of an evaluator: the case, the request sent for it, and the response."""
 
     case: EvalCase
     request: ProviderRequest
     response: ProviderResponse
     workspace: Path | None = None
-    """The folder that the agent has worked in, as long as it is there."""
+    """The folder that the agent worked in, while it exists."""
 
 
 Verdict = Literal["pass", "borderline", "fail"]
 
 
-class Score(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one evaluator made of one answer: 0 is worthless, 1 perfect.
-
-    `failed` says that it is no judgement at all: the evaluator broke, or its judge gave no answer.
-    """
+class Score(Record, frozen=True, kw_only=True):
+    """The score that one evaluator gives to one answer: 0 is the worst, 1 the best."""
 
     score: float
-    hits: tuple[str, ...] = ()
-    misses: tuple[str, ...] = ()
+    hits: Texts = ()
+    misses: Texts = ()
     reasoning: str = ""
     details: Any = None
     evaluator_provider_request: Any = None
     failed: bool = False
+    """Whether the evaluator crashed or its judge gave no answer. Then the score is not a judgement."""
     verdict: Verdict | None = None
-    """Where the score alone does not tell it."""
+    """The verdict, if it does not follow from the score."""
     missing_data: bool = False
-    """Whether what it judges by was not there, such as a trace: the score is 0, and `negate` makes no pass of it."""
+    """Whether data such as a trace was missing. The score is then 0, and `negate` does not turn it into a pass."""
 
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Weight = Annotated[float, msgspec.Meta(ge=0)]
 
 
-def _no_points() -> tuple[str, ...]:
-    """Return no hits or misses. As the result of a function, they are written to files, though they are a default."""
+def _no_points() -> Texts:
+    """Return no hits or misses.
+
+    `omit_defaults` omits default values but not the results of default factories: with this factory, empty hits and
+    misses are written to files.
+    """
     return ()
 
 
-class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class EvaluatorResult(FileRecord, frozen=True, kw_only=True):
     """What one evaluator made of one answer."""
 
     name: str
@@ -317,112 +342,112 @@ class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_
     score: Fraction
     weight: Weight
     verdict: Verdict
-    hits: tuple[str, ...] = msgspec.field(default_factory=_no_points)
-    misses: tuple[str, ...] = msgspec.field(default_factory=_no_points)
+    hits: Texts = msgspec.field(default_factory=_no_points)
+    misses: Texts = msgspec.field(default_factory=_no_points)
     reasoning: str | None = None
     details: Any = None
     evaluator_provider_request: Any = None
     failed: bool = False
     missing_data: bool = False
-    """Whether what it judges by was not there, such as a trace."""
+    """Whether data that the evaluator needs, such as a trace, was missing."""
     error_details: str | None = None
     """The traceback of the user's own code."""
 
 
-class Digests(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Digests(FileRecord, frozen=True, kw_only=True):
     """Short fingerprints of what produced a result, to tell a better agent from a changed question."""
 
     case: str
     target: str
     evaluators: str
-    """How the answer is scored: all that is set up for it, and who judges with which prompts and scripts."""
+    """The whole scoring configuration: settings, judges, prompts and scripts."""
     judges: str = ""
-    """Of those, the targets that judge."""
+    """The targets that judge."""
     prompts: str = ""
-    """Of those, what the prompts and scripts say."""
+    """The content of prompts and scripts."""
     agentv: str
     scoring: int = 1
-    """The version of scoring, which grows when agentv itself changes scores."""
+    """The scoring version, which increases when a change of agentv changes scores."""
 
 
-class ShardPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ShardPlan(Record, frozen=True, kw_only=True):
     """What a shard is a part of: stands in each of its results, so that a merge can tell whether it has all."""
 
     digest: str
-    """Stands for all cases, targets and evaluators of the run; the same in all its shards."""
+    """Identifies all cases, targets and evaluators of the run. The same in all shards."""
     cases: int
-    """How many results all shards together should have."""
+    """The expected number of results in all shards together."""
     shard_cases: int
-    """How many results this one should have."""
+    """The expected number of results in this shard."""
 
 
 Failure = Literal["target", "timeout", "judge"]
 
 
-class GradedFrom(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class GradedFrom(FileRecord, frozen=True, kw_only=True):
     """The result whose answer was scored again."""
 
     run_id: str | None = None
     score: Fraction
     evaluators: str | None = None
-    """The digest of how it was scored."""
+    """The digest of the scoring configuration at that time."""
 
 
-class EvalResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class EvalResult(FileRecord, frozen=True, kw_only=True):
     """What became of one case: one line of a results file."""
 
     timestamp: str
     run_id: str | None = None
-    """The run that gave this result."""
+    """The id of the run that produced this result."""
     shard: str | None = None
-    """Which part of a run that is divided this is of: `2/4` is the second of four."""
+    """The shard of a divided run: `2/4` is the second of four."""
     plan: ShardPlan | None = None
-    """What the shard is a part of."""
+    """The run that the shard belongs to."""
     eval_id: str
     dataset: str
     file: str | None = None
-    """Where the case is written: from the root of the repo, or from the folder that the run was started in."""
+    """The file of the case, relative to the root of the repository or to the folder where the run was started."""
     line: int | None = None
     conversation_id: str | None = None
     target: str
-    attempt: Annotated[int, msgspec.Meta(ge=1)]
-    trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Which run of the case this is, when each is run several times."""
+    attempt: PositiveInt
+    trial: PositiveInt | None = None
+    """The number of the trial, if cases run several times."""
     score: Fraction
     verdict: Verdict
-    hits: tuple[str, ...] = msgspec.field(default_factory=_no_points)
-    misses: tuple[str, ...] = msgspec.field(default_factory=_no_points)
+    hits: Texts = msgspec.field(default_factory=_no_points)
+    misses: Texts = msgspec.field(default_factory=_no_points)
     reasoning: str | None = None
     question: str | None = None
-    """What was sent to the target."""
+    """The text sent to the target."""
     expected_outcome: str | None = None
     reference_answer: str | None = None
     candidate_answer: str
     stop_reason: str | None = None
     note: str | None = None
     file_changes: str | None = None
-    """What the agent changed in its workspace, as a unified diff."""
+    """The agent's changes in its workspace as a unified diff."""
     workspace_path: str | None = None
-    """Where its workspace is kept, from the folder that the run was started in."""
+    """The path of the kept workspace, relative to the folder where the run was started."""
     evaluator_results: tuple[EvaluatorResult, ...] = ()
     trace_summary: TraceSummary | None = None
     execution_metrics: ExecutionMetrics | None = None
     judge_metrics: Mapping[str, JudgeMetrics] | None = None
-    """What the judges of the answer took, by their names."""
+    """The metrics of each judge, by name."""
     error: str | None = None
     error_details: str | None = None
     failure: Failure | None = None
     dry_run: bool | None = None
-    """Whether a mock answered in the place of the target."""
+    """Whether a mock answered instead of the target."""
     trace: tuple[TraceEvent, ...] | None = None
     trace_complete: bool | None = None
-    """False if there was more to the trace than is known."""
+    """False if parts of the trace are missing."""
     trace_id: str | None = None
-    """The OpenTelemetry trace of the case, if there is one."""
+    """The id of the case's OpenTelemetry trace, if there is one."""
     answered_at: str | None = None
-    """When the target had answered, and scoring began; known where results are sent as traces."""
+    """When the target answered and scoring began. Set only if results are exported as traces."""
     description: str | None = None
     metadata: Mapping[str, Any] | None = None
     digests: Digests | None = None
     graded_from: GradedFrom | None = None
-    """What `agentv grade` made this result of."""
+    """The original result, if `agentv grade` produced this one."""

@@ -1,6 +1,6 @@
-"""Text -> the same text without the run's secrets: the one door for everything that is written.
+"""Mask secrets in text. Everything that is printed or written passes through `clean`.
 
-A secret is known by its value, so it is found wherever it turns up, and however it is escaped there.
+Secrets are recognized by their value, so they are found anywhere in a text and in any common encoding.
 """
 
 import json
@@ -13,15 +13,16 @@ from urllib.parse import unquote, urlsplit
 
 MASK = "***"
 MIN_LENGTH = 8
+"""Shorter values are not masked: they occur in ordinary text too often."""
 _URL = re.compile(r"(?=\b([A-Za-z][A-Za-z0-9+.-]*://\S+))")
-_PLAIN = re.compile(r"[A-Za-z0-9_.~-]+")
-"""Signs that no encoding changes."""
-_NAMED = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
+_UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]+")
+"""Characters that JSON, Python and URLs never escape."""
+_SHORT_ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 
 
 class Redactor:
-    """Masks the secrets that it has been told of."""
+    """Replace known secrets with a mask."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._forms: tuple[_Form, ...] = ()
@@ -29,117 +30,161 @@ class Redactor:
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Mask these values too, from now on."""
-        plain = {form for secret in secrets for form in (secret, secret.strip())}  # headers are sent without line ends
-        forms = {form for secret in plain if len(secret) >= MIN_LENGTH for form in _forms(secret)}
-        self._forms = tuple(sorted(forms.union(self._forms), key=lambda form: (-form.length, form.part)))
+        forms = set(self._forms)
+        for secret in secrets:
+            # HTTP headers are sent without surrounding whitespace, so mask the stripped value too.
+            for value in {secret, secret.strip()}:
+                if len(value) >= MIN_LENGTH:
+                    forms.update(_forms(value))
+        # Longest first: a secret that contains another one is masked as a whole.
+        self._forms = tuple(sorted(forms, key=lambda form: (-form.length, form.part)))
 
     def start_over(self, secrets: Iterable[str]) -> None:
-        """Mask these values, and none of those before."""
+        """Forget all secrets learned so far and mask these values instead."""
         self._forms = ()
         self.learn(secrets)
 
     @property
     def longest(self) -> int:
-        """How many bytes the longest secret has in JSON in JSON in JSON."""
-        return max((form.most for form in self._forms), default=0)
+        """The length in bytes of the longest secret, in JSON nested three levels deep."""
+        return max((form.max_length for form in self._forms), default=0)
 
     def __call__(self, text: str) -> str:
         for form in self._forms:
+            # The substring test is much faster than a regular expression, and most texts contain no secret.
             if form.part in text:
-                text = form.pattern.sub(MASK, text) if form.pattern else text.replace(form.part, MASK)
+                text = form.mask(text)
         return text
 
     def values(self, value: Any) -> Any:
-        """The value with its texts masked, and its keys; a number that is a secret becomes a text."""
+        """Return the JSON value with all strings and keys masked. A number that is a secret becomes the mask."""
         if isinstance(value, str):
             return self(value)
         if isinstance(value, dict):
             return {self(key): self.values(inner) for key, inner in value.items()}
         if isinstance(value, list):
             return [self.values(inner) for inner in value]
-        if isinstance(value, int | float) and not isinstance(value, bool) and self(str(value)) != str(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return value
+        text = str(value)
+        if self(text) != text:
             return MASK
         return value
 
 
 def secrets_in(environment: Mapping[str, str]) -> list[str]:
-    """The values of all variables whose name says that they are secret, and the credentials in URLs, as of proxies."""
-    named = [value for name, value in environment.items() if is_secret_name(name)]
-    return named + [secret for value in environment.values() for secret in secrets_in_urls(value)]
+    """Return the values of all variables with a secret name, and the credentials in URLs, such as those of proxies."""
+    found = [value for name, value in environment.items() if is_secret_name(name)]
+    for value in environment.values():
+        found.extend(secrets_in_urls(value))
+    return found
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a name says that what it stands for is secret."""
+    """Return whether a variable or field of this name holds a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def secrets_in_urls(text: str) -> list[str]:
-    """The credentials in all the URLs that stand in a text, such as a command."""
-    return [secret for url in _URL.findall(text) for secret in secrets_in_url(url)] if "://" in text else []
+    """Return the credentials in all URLs of a text, such as a command."""
+    found: list[str] = []
+    if "://" not in text:
+        return found
+    for url in _URL.findall(text):
+        found.extend(secrets_in_url(url))
+    return found
 
 
 def secrets_in_url(url: str) -> list[str]:
-    """The user's name and the password that stand in a URL, and the two as Basic authorization sends them."""
+    """Return the user name and the password in a URL, each also unquoted, and both encoded for Basic authorization."""
     try:
         parts = urlsplit(url)
     except ValueError:
         return []
     if "@" not in parts.netloc:
         return []
-    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
-    plain = f"{unquote(user)}:{unquote(password)}"
-    return [user, password, unquote(user), unquote(password), plain, b64encode(plain.encode()).decode()]
+    credentials = parts.netloc.rpartition("@")[0]
+    user, _, password = credentials.partition(":")
+    plain_user = unquote(user)
+    plain_password = unquote(password)
+    plain = f"{plain_user}:{plain_password}"
+    basic = b64encode(plain.encode()).decode()
+    return [user, password, plain_user, plain_password, plain, basic]
 
 
 class _Form(NamedTuple):
-    """How a secret is found: by a part that no encoding changes, and then, if not all of it is such, by a pattern."""
+    """One encoding of a secret, and how to find it in a text."""
 
     length: int
-    most: int
+    max_length: int
+    """The maximum number of characters that a match may have."""
     part: str
+    """A part of the secret that no encoding changes. A text without it does not contain the secret."""
     pattern: re.Pattern[str] | None = None
+    """Matches the whole secret. None if `part` is the whole secret."""
+
+    def mask(self, text: str) -> str:
+        """Return the text with all occurrences masked."""
+        if self.pattern is None:
+            return text.replace(self.part, MASK)
+        return self.pattern.sub(MASK, text)
 
 
 def _forms(secret: str) -> Iterator[_Form]:
-    """The secret as it may stand in a text, in JSON inside JSON, in a URL, and in an HTTP header."""
-    if _PLAIN.fullmatch(secret):
+    """Yield the encodings of a secret: in text, nested JSON, URLs and HTTP headers."""
+    if _UNRESERVED.fullmatch(secret):
         yield _Form(len(secret), len(secret), secret)
     else:
-        longest = max(_PLAIN.findall(secret), key=len, default="")
         nested = json.dumps(json.dumps(json.dumps(secret)))
-        yield _Form(len(secret), len(nested), longest, re.compile("".join(map(_pattern, secret))))
-    yield from (_Form(len(text), len(text), text) for text in _in_base64(secret))
+        pattern = "".join(map(_pattern, secret))
+        yield _Form(
+            length=len(secret),
+            max_length=len(nested),
+            part=max(_UNRESERVED.findall(secret), key=len, default=""),
+            pattern=re.compile(pattern),
+        )
+    for text in _base64_forms(secret):
+        yield _Form(len(text), len(text), text)
 
 
-def _pattern(sign: str) -> str:
-    """A sign as it is and as it is escaped, be it ever so often: as JSON, Python, a URL or Latin-1 have it."""
-    if _PLAIN.fullmatch(sign):
-        return re.escape(sign)
-    data = sign.encode("utf-8", "surrogateescape")
-    units = sign.encode("utf-16-be", "surrogatepass").hex()
-    escaped = [
-        "".join(rf"\\+u{units[at : at + 4]}" for at in range(0, len(units), 4)),
+def _pattern(character: str) -> str:
+    """Return a pattern for a character, plain or escaped any number of times (JSON, Python, URL or Latin-1)."""
+    if _UNRESERVED.fullmatch(character):
+        return re.escape(character)
+    data = character.encode("utf-8", "surrogateescape")
+    utf16 = character.encode("utf-16-be", "surrogatepass").hex()
+    escapes = [
+        "".join(rf"\\+u{utf16[start : start + 4]}" for start in range(0, len(utf16), 4)),
         "".join(rf"\\+x{byte:02x}" for byte in data),
         "".join(f"%{byte:02x}" for byte in data),
     ]
     if len(data) > 1:
-        escaped += [re.escape(data.decode("latin-1")), rf"\\+x{ord(sign):02x}"]
-    if sign in _NAMED:
-        escaped.append(rf"\\+{_NAMED[sign]}")
-    itself = r"\\+" if sign == "\\" else rf"\\*{re.escape(sign)}"
-    plus = r"|\+" if sign == " " else ""
-    return f"(?:{itself}|(?i:{'|'.join(escaped)}){plus})"
+        escapes.append(re.escape(data.decode("latin-1")))
+        escapes.append(rf"\\+x{ord(character):02x}")
+    if character in _SHORT_ESCAPES:
+        escapes.append(rf"\\+{_SHORT_ESCAPES[character]}")
+    plain = rf"\\*{re.escape(character)}"
+    if character == "\\":
+        plain = r"\\+"
+    plus = ""
+    if character == " ":
+        plus = r"|\+"  # a space in the query of a URL
+    return f"(?:{plain}|(?i:{'|'.join(escapes)}){plus})"
 
 
-def _in_base64(secret: str) -> set[str]:
-    """The secret in base64, alone and with whatever before and behind it, as in Basic authorization."""
+def _base64_forms(secret: str) -> set[str]:
+    """Return the secret in base64: alone, next to a colon, and inside longer data, as in Basic authorization."""
     data = secret.encode("utf-8", "surrogateescape")
-    whole = {b64encode(text).decode() for text in (data, b":" + data, data + b":")}
-    for shift in range(3):  # three bytes are four signs, so that it depends on what goes before
-        first, end = -(-shift * 8 // 6), (shift + len(data)) * 8 // 6
-        whole.add(b64encode(bytes(shift) + data).decode()[first:end])
-    return whole
+    forms = {b64encode(text).decode() for text in (data, b":" + data, data + b":")}
+    # Base64 encodes three bytes as four characters, so the result depends on how many bytes precede the secret.
+    # Characters that also encode neighboring bytes are cut off at both ends.
+    for shift in range(3):
+        start = -(-shift * 8 // 6)
+        end = (shift + len(data)) * 8 // 6
+        encoded = b64encode(bytes(shift) + data).decode()
+        forms.add(encoded[start:end])
+    return forms
 
 
 clean = Redactor(secrets_in(os.environ))
-"""The one door: all that is shown or written in this process goes through it."""
+"""The redactor of this process: everything that is printed or written passes through it."""
