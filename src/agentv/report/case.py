@@ -1,13 +1,16 @@
-"""One result -> lines for a person: what was asked, what came back, and what each evaluator made of it."""
+"""Show one result as text: the question, the answer, and the score of each evaluator."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from agentv.formats.printable import printable
 from agentv.formats.wire import text_of
+from agentv.report.quantities import counted
 from agentv.scoring import verdict_of
 
 LABEL = 12
+"""The width of the column of labels."""
 MAX_TRACE_CHARACTERS = 400
 MAX_FILES = 10
 TEXTS = {
@@ -20,105 +23,175 @@ TEXTS = {
     "error": "error",
     "error_details": "details",
 }
-"""The texts of a result, in the order in which they are shown, and how they are called."""
+"""The text fields of a result in display order, and their labels."""
 
 
 def case_lines(result: Mapping[str, Any], *, trace: bool = False) -> Iterator[str]:
-    """Yield the lines that show a result; with `trace`, its steps as well."""
+    """Yield the lines that show a result. With `trace`, include the steps of the agent."""
     yield _title(result)
-    for field, name in TEXTS.items():
-        if field in result and result[field] is not None:
-            yield from _text(name, text_of(result[field]) or "(empty)")
-    if isinstance(changes := result.get("file_changes"), str):
-        yield from _text("changes", "\n".join(_changed_files(changes)) or "(none)")
+    for field, label in TEXTS.items():
+        if result.get(field) is not None:
+            yield from _text(label, text_of(result[field]) or "(empty)")
+    changes = result.get("file_changes")
+    if isinstance(changes, str):
+        files = "\n".join(_file_lines(changes))
+        yield from _text("changes", files or "(none)")
     for part in result.get("evaluator_results") or ():
-        yield from _evaluator(part)
-    if figures := _figures(result):
-        yield from _text("took", figures)
+        yield from _evaluator_lines(part)
+    usage = ", ".join(_usage(result))
+    if usage:
+        yield from _text("took", usage)
     if trace:
-        yield from _trace(result.get("trace"))
+        yield from _trace_lines(result.get("trace"))
 
 
 def _title(result: Mapping[str, Any]) -> str:
-    trial = f", trial {result['trial']}" if result.get("trial") else ""
+    """Return the id, the trial, the score and the verdict of a result, and where the case comes from."""
+    title = str(result.get("eval_id", ""))
+    if result.get("trial"):
+        title += f", trial {result['trial']}"
     score = float(result.get("score", 0.0))
-    verdict = "error" if result.get("error") is not None else "judge failed" if result.get("failure") else ""
-    verdict = verdict or result.get("verdict") or verdict_of(score)
-    where = f"{result['file']}:{result.get('line', 1)}" if result.get("file") else ""
-    target = f"target {result['target']}" if result.get("target") else ""
-    dry = "DRY RUN" if result.get("dry_run") else ""
-    known = ", ".join(filter(None, (result.get("dataset"), where, target, dry)))
-    return printable(f"{result.get('eval_id', '')}{trial}: {score:.3f} {verdict}{f' ({known})' if known else ''}")
+    title += f": {score:.3f} {_verdict(result, score)}"
+    details = ", ".join(_origin(result))
+    if details:
+        title += f" ({details})"
+    return printable(title)
 
 
-def _text(name: str, text: str) -> Iterator[str]:
-    """Yield a text of one or more lines, its name before the first."""
-    first, *more = text.rstrip().splitlines() or [""]
-    yield f"  {name:{LABEL}}{printable(first)}"
-    yield from (f"  {'':{LABEL}}{printable(line)}" for line in more)
+def _verdict(result: Mapping[str, Any], score: float) -> str:
+    if result.get("error") is not None:
+        return "error"
+    if result.get("failure"):
+        return "judge failed"
+    return str(result.get("verdict") or verdict_of(score))
 
 
-def _changed_files(diff: str) -> Iterator[str]:
-    """Yield a line for each file of a diff, and how many lines were added and removed."""
-    files: list[list[Any]] = []
+def _origin(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the dataset, the location and the target of a result, as far as they are known."""
+    if result.get("dataset"):
+        yield result["dataset"]
+    if result.get("file"):
+        yield f"{result['file']}:{result.get('line', 1)}"
+    if result.get("target"):
+        yield f"target {result['target']}"
+    if result.get("dry_run"):
+        yield "DRY RUN"
+
+
+def _text(label: str, text: str) -> Iterator[str]:
+    """Yield the lines of a text, the first one with the label."""
+    lines = text.rstrip().splitlines() or [""]
+    for line in lines:
+        yield f"  {label:{LABEL}}{printable(line)}"
+        label = ""
+
+
+@dataclass(slots=True)
+class _ChangedFile:
+    """A file of a diff, and how many lines were added to it and removed from it."""
+
+    name: str
+    added: int = 0
+    removed: int = 0
+
+
+def _file_lines(diff: str) -> Iterator[str]:
+    """Yield one line per file of a diff, with the number of added and removed lines."""
+    files = _changed_files(diff)
+    for file in files[:MAX_FILES]:
+        if file.added or file.removed:
+            yield f"{file.name} +{file.added} -{file.removed}"
+        else:
+            yield file.name  # such as a binary file
+    more = len(files) - MAX_FILES
+    if more > 0:
+        yield f"and {more} more files: see them with --format json"
+
+
+def _changed_files(diff: str) -> list[_ChangedFile]:
+    files: list[_ChangedFile] = []
     for line in diff.split("\n"):
         if line.startswith("diff --git "):
-            names = line.removeprefix("diff --git ")  # the same name twice
-            files.append([names[len(names) // 2 + 1 :].replace("b/", "", 1), 0, 0])
-        elif files and line.startswith(("+", "-")) and not line.startswith(("+++ ", "--- ")):
-            files[-1][1 if line.startswith("+") else 2] += 1
-    for name, added, removed in files[:MAX_FILES]:
-        yield f"{name} +{added} -{removed}" if added or removed else name  # such as a binary file
-    if len(files) > MAX_FILES:
-        yield f"and {len(files) - MAX_FILES} more files: see them with --format json"
+            names = line.removeprefix("diff --git ")  # `a/NAME b/NAME`: the same name twice
+            second_name = names[len(names) // 2 + 1 :]
+            files.append(_ChangedFile(second_name.replace("b/", "", 1)))
+        elif not files or line.startswith(("+++ ", "--- ")):
+            continue  # the names of the file before and after
+        elif line.startswith("+"):
+            files[-1].added += 1
+        elif line.startswith("-"):
+            files[-1].removed += 1
+    return files
 
 
-def _evaluator(part: Mapping[str, Any]) -> Iterator[str]:
-    state = "failed to judge" if part.get("failed") else part.get("verdict", "")
+def _evaluator_lines(part: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the score of an evaluator, its hits and misses, and its reasoning."""
+    name = printable(str(part.get("name", "")))
+    score = float(part.get("score", 0.0))
+    state = part.get("verdict", "")
+    if part.get("failed"):
+        state = "failed to judge"
     weight = part.get("weight", 1)
-    weighs = "" if weight == 1 else f", weight {weight:g}"
-    yield f"  {printable(str(part.get('name', ''))):{LABEL - 1}} {float(part.get('score', 0.0)):.3f} {state}{weighs}"
-    for sign, field in (("+", "hits"), ("-", "misses")):
-        for point in part.get(field) or ():
-            yield from _text("", f"{sign} {text_of(point)}")
-    if part.get("reasoning"):
-        yield from _text("", text_of(part["reasoning"]))
-    if part.get("error_details"):
-        yield from _text("", text_of(part["error_details"]))
+    weight_text = ""
+    if weight != 1:
+        weight_text = f", weight {weight:g}"
+    yield f"  {name:{LABEL - 1}} {score:.3f} {state}{weight_text}"
+    for point in part.get("hits") or ():
+        yield from _text("", f"+ {text_of(point)}")
+    for point in part.get("misses") or ():
+        yield from _text("", f"- {text_of(point)}")
+    for field in ("reasoning", "error_details"):
+        if part.get(field):
+            yield from _text("", text_of(part[field]))
 
 
-def _figures(result: Mapping[str, Any]) -> str:
+def _usage(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the duration, tokens, cost and attempts of an answer, and the calls of its judges."""
     metrics = result.get("execution_metrics") or {}
-    usage = metrics.get("token_usage") or {}
-    parts = []
     if metrics.get("duration_ms") is not None:
-        parts.append(f"{metrics['duration_ms']:.0f} ms")
-    if tokens := sum(usage.get(name) or 0 for name in ("input", "output")):
-        parts.append(f"{tokens} tokens")
+        yield f"{metrics['duration_ms']:.0f} ms"
+    usage = metrics.get("token_usage") or {}
+    tokens = (usage.get("input") or 0) + (usage.get("output") or 0)
+    if tokens:
+        yield f"{tokens} tokens"
     if metrics.get("cost_usd") is not None:
-        parts.append(f"${metrics['cost_usd']:.4g}")
+        yield f"${metrics['cost_usd']:.4g}"
     if metrics.get("cached"):
-        parts.append("from the cache")
-    for name, judge in (result.get("judge_metrics") or {}).items():
-        calls = "1 call" if judge.get("calls") == 1 else f"{judge.get('calls')} calls"
-        paid = f", ${judge['cost_usd']:.4g}" if judge.get("cost_usd") is not None else ""
-        parts.append(f"judge {name} ({calls}{paid})")
+        yield "from the cache"
+    judges = result.get("judge_metrics") or {}
+    for name, judge in judges.items():
+        calls = counted(judge.get("calls"), "call")
+        if judge.get("cost_usd") is not None:
+            calls += f", ${judge['cost_usd']:.4g}"
+        yield f"judge {name} ({calls})"
     if result.get("attempt", 1) > 1:
-        parts.append(f"{result['attempt']} attempts")
-    return ", ".join(parts)
+        yield f"{result['attempt']} attempts"
 
 
-def _trace(trace: Any) -> Iterator[str]:
+def _trace_lines(trace: Any) -> Iterator[str]:
     if not trace:
         yield from _text("trace", "none in the results: run with --include-trace")
         return
     for number, event in enumerate(trace, 1):
-        metadata = event.get("metadata")
-        failed = "(failed)" if isinstance(metadata, dict) and metadata.get("is_error") is True else None
-        said = [event.get("name"), failed, event.get("text"), event.get("input"), event.get("output")]
-        text = " ".join(" ".join(text_of(value).split()) for value in said if value is not None)
-        yield from _text(f"{number:4} {event.get('type', '')} ", _cut(text))
+        label = f"{number:4} {event.get('type', '')} "
+        yield from _text(label, _truncate(_event_text(event)))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TRACE_CHARACTERS else f"{text[:MAX_TRACE_CHARACTERS]}…"
+def _event_text(event: Mapping[str, Any]) -> str:
+    """Return the name, the state and the content of a step, on one line."""
+    failed = None
+    metadata = event.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("is_error") is True:
+        failed = "(failed)"
+    parts = []
+    for value in (event.get("name"), failed, event.get("text"), event.get("input"), event.get("output")):
+        if value is not None:
+            words = text_of(value).split()
+            parts.append(" ".join(words))
+    return " ".join(parts)
+
+
+def _truncate(text: str) -> str:
+    if len(text) <= MAX_TRACE_CHARACTERS:
+        return text
+    return f"{text[:MAX_TRACE_CHARACTERS]}…"

@@ -1,6 +1,6 @@
-"""A results file -> workflow commands, which GitHub shows as annotations beside the cases."""
+"""Convert a results file to workflow commands, which GitHub shows as annotations next to the cases."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from heapq import nsmallest
 from pathlib import Path
 from typing import NamedTuple
@@ -9,46 +9,60 @@ from agentv.results.read import read_records
 from agentv.results.views import ReportView
 
 MAX_ANNOTATIONS = 10
-"""GitHub shows no more of a kind for one step."""
+"""GitHub shows at most this many annotations of one kind per step."""
 CaseKey = tuple[str, str]
 """The dataset and the id of a case."""
 
 
 class SourceLine(NamedTuple):
-    """Where a case stands: a file, by its path in the repository, and a line."""
+    """The location of a case: a file, relative to the root of the repository, and a line."""
 
     file: str
     line: int
 
 
 class Annotations:
-    """The results of a file with the lowest scores that did not pass."""
+    """Annotations for the results of a file that did not pass and have the lowest scores."""
 
     def __init__(self, path: Path):
-        not_passed = (result for result, _ in read_records(path, ReportView) if result.outcome != "pass")
         self._count = 0
-        self._worst = nsmallest(MAX_ANNOTATIONS, self._counted(not_passed), key=lambda view: (view.score, view.eval_id))
+        self._worst = nsmallest(
+            MAX_ANNOTATIONS,
+            self._not_passed(path),
+            key=lambda result: (result.score, result.eval_id),
+        )
 
-    def _counted(self, results: Iterable[ReportView]) -> Iterator[ReportView]:
-        for result in results:
-            self._count += 1
-            yield result
+    def _not_passed(self, path: Path) -> Iterator[ReportView]:
+        """Yield the results that did not pass, and count them."""
+        for result, _ in read_records(path, ReportView):
+            if result.outcome != "pass":
+                self._count += 1
+                yield result
 
     @property
     def cases(self) -> set[CaseKey]:
-        """The cases that `lines` needs the places of."""
+        """The cases whose locations `lines` needs."""
         return {result.case_key for result in self._worst}
 
     def lines(self, places: Mapping[CaseKey, SourceLine]) -> Iterator[str]:
-        """Yield a workflow command for each result, and one that counts those left out."""
+        """Yield one workflow command per result, and one with the number of results that are not shown."""
         for result in self._worst:
-            place = places.get(result.case_key)
-            where = f"file={_escape_property(place.file)},line={place.line}," if place else ""
-            level = "warning" if result.verdict == "borderline" and result.outcome == "failure" else "error"
-            text = "\n".join(filter(None, [result.message, result.details]))
-            yield f"::{level} {where}title={_escape_property(f'agentv: {result.title}')}::{_escape(text)}"
-        if more := self._count - len(self._worst):
+            yield _annotation(result, places.get(result.case_key))
+        more = self._count - len(self._worst)
+        if more:
             yield f"::notice title=agentv::{more} more cases did not pass"
+
+
+def _annotation(result: ReportView, place: SourceLine | None) -> str:
+    level = "error"
+    if result.verdict == "borderline" and result.outcome == "failure":
+        level = "warning"
+    where = ""
+    if place:
+        where = f"file={_escape_property(place.file)},line={place.line},"
+    title = _escape_property(f"agentv: {result.title}")
+    text = "\n".join(filter(None, [result.message, result.details]))
+    return f"::{level} {where}title={title}::{_escape(text)}"
 
 
 def _escape(text: str) -> str:

@@ -1,24 +1,32 @@
-"""Figures of a judge, and of labels -> the lines of a section `JUDGE`, and of `agentv labels status`."""
+"""Format judge/human agreement, judge health and the status of labels."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from agentv.formats.printable import printable
 from agentv.report.layout import table, wrap
-from agentv.report.quantities import format_money
+from agentv.report.quantities import counted, format_money
 from agentv.results.health.record import Canaries, CheckCost, EvaluatorHealth, Flips, JudgeHealth
 from agentv.results.labels.judge import JudgeFigures, LabelCounts
 from agentv.results.labels.status import LabelStatus
 from agentv.stats.agreement import Figure
 
-NOBODY = "(no name)"
+UNNAMED = "(no name)"
+Clean = Callable[[str], str]
 
 
 def judge_lines(figures: JudgeFigures) -> Iterator[str]:
-    """Yield how far a judge agrees with people, and what that makes of the pass rate."""
-    yield "JUDGE" if figures.evaluator is None else f"JUDGE {printable(figures.evaluator)}"
-    for text in _counts(figures.labels):
+    """Yield the agreement of a judge with human labels, and the corrected pass rate."""
+    if figures.evaluator is None:
+        yield "JUDGE"
+    else:
+        yield f"JUDGE {printable(figures.evaluator)}"
+    yield from _agreement_lines(figures)
+
+
+def _agreement_lines(figures: JudgeFigures) -> Iterator[str]:
+    for text in _label_counts(figures.labels):
         yield from wrap(f"  {text}")
-    yield from _rows(
+    yield from _figure_lines(
         {
             "agreement": figures.agreement,
             "kappa": figures.kappa,
@@ -29,8 +37,13 @@ def judge_lines(figures: JudgeFigures) -> Iterator[str]:
     )
     rates = figures.pass_rate
     yield "  pass rate"
-    yield from _rows(
-        {"by the judge": rates.judge, "by the labels": rates.labels, "corrected": rates.corrected}, indent="    "
+    yield from _figure_lines(
+        {
+            "by the judge": rates.judge,
+            "by the labels": rates.labels,
+            "corrected": rates.corrected,
+        },
+        indent="    ",
     )
     if rates.corrected.value is not None:
         yield from wrap(f"    corrected by: {rates.corrected.method}", indent="      ")
@@ -38,137 +51,157 @@ def judge_lines(figures: JudgeFigures) -> Iterator[str]:
         yield from wrap(f"  note: {printable(note)}")
 
 
-def health_lines(health: JudgeHealth, clean: Callable[[str], str] = str) -> Iterator[str]:
-    """Yield what is known of the judges of a run, and whether they can be trusted."""
+def health_lines(health: JudgeHealth, clean: Clean = str) -> Iterator[str]:
+    """Yield the health of the judges of a run and the verdict on them. `clean` masks secrets."""
     yield "JUDGE"
     yield f"  verdict: {health.verdict}"
     for reason in health.reasons:
         yield from wrap(f"  {printable(clean(reason))}")
-    for each in health.evaluators:
-        yield from _evaluator_lines(each, clean)
-    if (canaries := health.canaries) is not None:
-        yield from _canary_lines(canaries, clean)
+    for evaluator in health.evaluators:
+        yield from _evaluator_lines(evaluator, clean)
+    if health.canaries is not None:
+        yield from wrap(f"  canaries: {_canary_text(health.canaries)}", indent="    ")
+        for text in _failed_canaries(health.canaries):
+            yield from wrap(f"    {printable(clean(text))}", indent="      ")
     if health.rejudged is not None:
-        yield from wrap(f"  judged again: {_flips(health.rejudged)}", indent="    ")
-    if (cost := health.cost) is not None:
-        yield f"  the checks took {_paid(cost)}"
+        yield from wrap(f"  judged again: {_flips_text(health.rejudged)}", indent="    ")
+    if health.cost is not None:
+        yield f"  the checks took {_cost_text(health.cost)}"
     for warning in health.warnings:
         yield from wrap(f"  warning: {printable(clean(warning))}", indent="    ")
     if health.labels is not None:
-        yield from (line if number else "  labels" for number, line in enumerate(judge_lines(health.labels)))
+        yield "  labels"
+        yield from _agreement_lines(health.labels)
+
+
+def _evaluator_lines(health: EvaluatorHealth, clean: Clean) -> Iterator[str]:
+    name = printable(clean(health.evaluator))
+    yield from wrap(f"  {name}: {_judgements_text(health)}", indent="    ")
+    if health.repeats is not None:
+        yield from wrap(f"    repeats: {_flips_text(health.repeats)}", indent="      ")
+    texts = {}
+    if health.alpha is not None:
+        texts["panel, Krippendorff's alpha of verdicts"] = figure_text(health.alpha)
+    if health.alpha_scores is not None and health.alpha_scores.value is not None:
+        texts["panel, Krippendorff's alpha of scores"] = figure_text(health.alpha_scores)
+    length = health.length
+    # Without an interval, there are too few answers for a meaningful correlation.
+    if length is not None and length.ci_lower is not None and length.value is not None:
+        texts["answer length and score, rank correlation"] = figure_text(length)
+    for title, text in texts.items():
+        yield from wrap(f"    {title}: {text}", indent="      ")
 
 
 def health_facts(health: JudgeHealth) -> Iterator[tuple[str, str]]:
-    """Yield what is known of the judges of a run, each fact with its name, for a page."""
+    """Yield the health of the judges of a run as pairs of a name and a text, for a page."""
     for reason in health.reasons:
         yield "why", reason
     for warning in health.warnings:
         yield "warning", warning
-    for each in health.evaluators:
-        yield each.evaluator, f"{_count(each.answers, 'answer')}, {_odd(each)}"
-        if each.repeats is not None:
-            yield "repeats", _flips(each.repeats)
-        if each.alpha is not None:
-            yield "panel", f"Krippendorff's alpha of verdicts {figure_text(each.alpha)}"
+    for evaluator in health.evaluators:
+        yield evaluator.evaluator, _judgements_text(evaluator)
+        if evaluator.repeats is not None:
+            yield "repeats", _flips_text(evaluator.repeats)
+        if evaluator.alpha is not None:
+            yield "panel", f"Krippendorff's alpha of verdicts {figure_text(evaluator.alpha)}"
     if health.canaries is not None:
-        yield "canaries", _canaries(health.canaries)
+        yield "canaries", _canary_text(health.canaries)
         for text in _failed_canaries(health.canaries):
             yield "failed canaries", text
     if health.rejudged is not None:
-        yield "judged again", _flips(health.rejudged)
-    if (labels := health.labels) is not None:
-        yield "labels", "; ".join(_counts(labels.labels))
-        rates = {"pass rate by the labels": labels.pass_rate.labels, "corrected pass rate": labels.pass_rate.corrected}
-        for name, figure in {"agreement": labels.agreement, "kappa": labels.kappa, **rates}.items():
-            yield name, figure_text(figure)
+        yield "judged again", _flips_text(health.rejudged)
+    if health.labels is not None:
+        yield from _label_facts(health.labels)
     if health.cost is not None:
-        yield "cost of checks", _paid(health.cost)
+        yield "cost of checks", _cost_text(health.cost)
 
 
-def _evaluator_lines(health: EvaluatorHealth, clean: Callable[[str], str]) -> Iterator[str]:
-    told = f"{_count(health.answers, 'answer')}, {_odd(health)}"
-    yield from wrap(f"  {printable(clean(health.evaluator))}: {told}", indent="    ")
-    if health.repeats is not None:
-        yield from wrap(f"    repeats: {_flips(health.repeats)}", indent="      ")
-    figures = {
-        "panel, Krippendorff's alpha of verdicts": health.alpha,
-        "panel, Krippendorff's alpha of scores": health.alpha_scores,
-        "answer length and score, rank correlation": health.length,
-    }
-    for name, figure in figures.items():
-        if figure is None or (figure is health.length and figure.ci_lower is None):
-            continue  # of a few answers nothing can be said
-        if figure.value is not None or figure is health.alpha:
-            yield from wrap(f"    {name}: {figure_text(figure)}", indent="      ")
+def _label_facts(figures: JudgeFigures) -> Iterator[tuple[str, str]]:
+    yield "labels", "; ".join(_label_counts(figures.labels))
+    yield "agreement", figure_text(figures.agreement)
+    yield "kappa", figure_text(figures.kappa)
+    yield "pass rate by the labels", figure_text(figures.pass_rate.labels)
+    yield "corrected pass rate", figure_text(figures.pass_rate.corrected)
 
 
-def _canary_lines(canaries: Canaries, clean: Callable[[str], str]) -> Iterator[str]:
-    yield from wrap(f"  canaries: {_canaries(canaries)}", indent="    ")
-    for text in _failed_canaries(canaries):
-        yield from wrap(f"    {printable(clean(text))}", indent="      ")
+def _judgements_text(health: EvaluatorHealth) -> str:
+    """Return the number of judged answers, and of judgements with a problem."""
+    answers = counted(health.answers, "answer")
+    problems = _nonzero(
+        {
+            "unparsable": health.unparsable,
+            "repaired": health.repaired,
+            "asked for again": health.asked_again,
+            "contradicting": health.contradictions,
+        }
+    )
+    return f"{answers}, {problems or 'all could be read'}"
 
 
-def _odd(health: EvaluatorHealth) -> str:
-    """Return how many judgements were not as they should be."""
-    counts = {
-        "unparsable": health.unparsable,
-        "repaired": health.repaired,
-        "asked for again": health.asked_again,
-        "contradicting": health.contradictions,
-    }
-    return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "all could be read"
-
-
-def _canaries(canaries: Canaries) -> str:
-    unjudged = f", {canaries.unjudged} without a judgement" if canaries.unjudged else ""
-    return f"{canaries.right} of {canaries.planted} judged rightly{unjudged}"
+def _canary_text(canaries: Canaries) -> str:
+    text = f"{canaries.right} of {canaries.planted} judged rightly"
+    if canaries.unjudged:
+        text += f", {canaries.unjudged} without a judgement"
+    return text
 
 
 def _failed_canaries(canaries: Canaries) -> Iterator[str]:
-    """Yield each planted answer that was judged wrongly, those that are alike in one text."""
+    """Yield the planted answers that were misjudged, one text per canary, verdict and evaluator."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for failed in canaries.failed:
-        group = groups.setdefault((failed.canary, failed.verdict, failed.evaluator), [])
-        group.append(f"{failed.eval_id} ({failed.score:.2f})")
+        key = (failed.canary, failed.verdict, failed.evaluator)
+        cases = groups.setdefault(key, [])
+        cases.append(f"{failed.eval_id} ({failed.score:.2f})")
     for (canary, verdict, evaluator), cases in groups.items():
         yield f"{canary} to {', '.join(cases)}: {verdict}, says {evaluator}"
 
 
-def _paid(cost: CheckCost) -> str:
-    money = f", {format_money(cost.cost_usd)}" if cost.cost_usd is not None else ""
-    return f"{_count(cost.calls, 'judge call')}{money}"
+def _cost_text(cost: CheckCost) -> str:
+    text = counted(cost.calls, "judge call")
+    if cost.cost_usd is not None:
+        text += f", {format_money(cost.cost_usd)}"
+    return text
 
 
-def _flips(flips: Flips) -> str:
-    """Return how many verdicts changed, and how far scores of one answer vary."""
+def _flips_text(flips: Flips) -> str:
+    """Return how many verdicts changed, and the deviation of the scores of one answer."""
     share = figure_text(flips.share)
     return f"{flips.flipped} of {flips.answers} verdicts flipped ({share}), deviation {flips.deviation:.3f}"
 
 
-def _counts(labels: LabelCounts) -> Iterator[str]:
-    """Yield how many labels there are, and what became of them; what did not happen is left out."""
-    whose = "" if labels.source == "this run" else " of other runs"
-    answers = _count(labels.answers, "answer")
-    yield f"{_count(labels.used, 'label')} of {answers}{whose}, {labels.random} drawn at random"
-    others = {
-        "stale (of other answers)": labels.stale,
-        "of other cases": labels.unmatched,
-        "disputed": labels.disputed,
-        "without a verdict": labels.unjudged,
-    }
-    if left := [f"{count} {what}" for what, count in others.items() if count]:
-        yield f"not used: {', '.join(left)}"
+def _label_counts(labels: LabelCounts) -> Iterator[str]:
+    """Yield the number of labels that were used, and of those that were not, by reason."""
+    answers = counted(labels.answers, "answer")
+    if labels.source != "this run":
+        answers += " of other runs"
+    yield f"{counted(labels.used, 'label')} of {answers}, {labels.random} drawn at random"
+    unused = _nonzero(
+        {
+            "stale (of other answers)": labels.stale,
+            "of other cases": labels.unmatched,
+            "disputed": labels.disputed,
+            "without a verdict": labels.unjudged,
+        }
+    )
+    if unused:
+        yield f"not used: {unused}"
 
 
-def _rows(figures: dict[str, Figure], indent: str = "  ") -> Iterator[str]:
-    """Yield a line for each figure: its value and interval, or why there is none."""
-    longest = max(map(len, figures))
+def _nonzero(counts: Mapping[str, int]) -> str:
+    """Return the counts that are not zero as text, or an empty string."""
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+
+def _figure_lines(figures: Mapping[str, Figure], indent: str = "  ") -> Iterator[str]:
+    """Yield one line per figure: its name and its text, in two columns."""
+    name_width = max(map(len, figures))
+    text_indent = " " * (len(indent) + name_width + 2)
     for name, figure in figures.items():
-        yield from wrap(f"{indent}{name:{longest}}  {figure_text(figure)}", indent=f"{indent}{'':{longest + 2}}")
+        yield from wrap(f"{indent}{name:{name_width}}  {figure_text(figure)}", indent=text_indent)
 
 
 def figure_text(figure: Figure) -> str:
-    """Return a figure with its interval, or why there is none."""
+    """Return a figure and its confidence interval as text, or why there is none."""
     if figure.value is None:
         return figure.note
     if figure.ci_lower is None or figure.ci_upper is None:
@@ -177,38 +210,53 @@ def figure_text(figure: Figure) -> str:
 
 
 def status_lines(status: LabelStatus) -> Iterator[str]:
-    """Yield how many labels there are, by whom, and how far the reviewers agree."""
+    """Yield the number of labels per reviewer, and the inter-rater agreement."""
     yield "LABELS"
-    answers = _count(status.answers, "answer")
-    yield f"  {_count(status.used, 'label')} of {answers} of {status.results}, {status.random} drawn at random"
-    others = {
-        "stale (of other answers)": status.stale,
-        "of other cases": status.unmatched,
-        "replaced or taken back": status.superseded,
-    }
-    if left := [f"{count} {what}" for what, count in others.items() if count]:
-        yield from wrap(f"  not used: {', '.join(left)}")
-    rows = [("reviewer", "labels", "pass", "fail", "stale", "other cases")]
-    for each in status.reviewers:
-        fails = each.labels - each.passes
-        counts = (each.labels, each.passes, fails, each.stale, each.unmatched)
-        rows.append((_name(each.reviewer), *map(str, counts)))  # type: ignore[arg-type]
+    answers = counted(status.answers, "answer")
+    yield f"  {counted(status.used, 'label')} of {answers} of {status.results}, {status.random} drawn at random"
+    unused = _nonzero(
+        {
+            "stale (of other answers)": status.stale,
+            "of other cases": status.unmatched,
+            "replaced or taken back": status.superseded,
+        }
+    )
+    if unused:
+        yield from wrap(f"  not used: {unused}")
     yield ""
     yield "REVIEWERS"
-    yield from table(rows)
+    yield from _reviewer_table(status)
     if status.pairs:
         yield ""
         yield "AGREEMENT BETWEEN REVIEWERS"
-        for pair in status.pairs:
-            names = " and ".join(map(_name, pair.reviewers))
-            yield from wrap(f"  {names}, {_count(pair.answers, 'answer')}")
-            yield from _rows({"agreement": pair.agreement, "kappa": pair.kappa}, indent="    ")
-        yield from wrap(f"  Krippendorff's alpha of all: {figure_text(status.alpha)}")
+        yield from _reviewer_agreement(status)
 
 
-def _name(reviewer: str | None) -> str:
-    return printable(reviewer) if reviewer else NOBODY
+def _reviewer_table(status: LabelStatus) -> Iterator[str]:
+    rows = [("reviewer", "labels", "pass", "fail", "stale", "other cases")]
+    for reviewer in status.reviewers:
+        fails = reviewer.labels - reviewer.passes
+        row = (
+            _reviewer_name(reviewer.reviewer),
+            str(reviewer.labels),
+            str(reviewer.passes),
+            str(fails),
+            str(reviewer.stale),
+            str(reviewer.unmatched),
+        )
+        rows.append(row)
+    yield from table(rows)
 
 
-def _count(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count} {what}s"
+def _reviewer_agreement(status: LabelStatus) -> Iterator[str]:
+    for pair in status.pairs:
+        names = " and ".join(map(_reviewer_name, pair.reviewers))
+        yield from wrap(f"  {names}, {counted(pair.answers, 'answer')}")
+        yield from _figure_lines({"agreement": pair.agreement, "kappa": pair.kappa}, indent="    ")
+    yield from wrap(f"  Krippendorff's alpha of all: {figure_text(status.alpha)}")
+
+
+def _reviewer_name(reviewer: str | None) -> str:
+    if not reviewer:
+        return UNNAMED
+    return printable(reviewer)

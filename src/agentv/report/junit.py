@@ -1,4 +1,4 @@
-"""A results file -> JUnit XML, which CI servers show."""
+"""Convert a results file to JUnit XML, which CI servers display."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,11 @@ _NOT_IN_XML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def junit_blocks(path: Path) -> Iterator[bytes]:
-    """Yield the results of a file as JUnit XML: what did not pass is a failure, what was not judged an error."""
+    """Yield the results of a file as JUnit XML.
+
+    A case that did not pass is a failure; a case that was not judged is an error.
+    """
+    # The totals come before the cases in the document, so the file is read twice.
     counts = dict.fromkeys(("pass", "failure", "error"), 0)
     seconds = 0.0
     for result, _ in read_records(path, ReportView):
@@ -23,7 +27,8 @@ def junit_blocks(path: Path) -> Iterator[bytes]:
     yield f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="agentv" {totals}>\n'.encode()
     yield f'<testsuite name="agentv" {totals}>\n'.encode()
     for result, _ in read_records(path, ReportView):
-        yield "".join(_testcase(result)).encode("utf-8", "replace")
+        testcase = "".join(_testcase(result))
+        yield testcase.encode("utf-8", "replace")
     yield b"</testsuite>\n</testsuites>\n"
 
 
@@ -39,9 +44,10 @@ def _testcase(result: ReportView) -> Iterator[str]:
 
 
 def _attribute(text: str) -> str:
+    """Return the text as a quoted attribute value."""
     return quoteattr(_xml_text(text))
 
 
 def _xml_text(text: str) -> str:
-    """Return the text with a replacement character for each that XML cannot hold."""
+    """Replace the characters that XML does not allow with U+FFFD."""
     return _NOT_IN_XML.sub("\ufffd", text)

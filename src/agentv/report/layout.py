@@ -1,4 +1,4 @@
-"""Lines that fit a narrow terminal: broken between words, and never inside a number."""
+"""Lay out text for narrow terminals: break lines between words, never inside a number."""
 
 import shutil
 import textwrap
@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
 WIDTH = 60
-"""What all lines of a summary fit into."""
-_ROW_GAP = "  "
+"""The maximum width of the lines of a summary."""
+_COLUMN_GAP = "  "
 _HARD_SPACE = "\u00a0"
 
 
 def terminal_width(stream: TextIO | None) -> int | None:
-    """Return how wide the terminal is that a stream is shown in; None if it is shown in none."""
+    """Return the width of the terminal that a stream writes to, or None if it does not write to a terminal."""
     if stream is None or not stream.isatty():
         return None
     return shutil.get_terminal_size((0, 0)).columns or None
 
 
 def wrap(line: str, width: int = WIDTH, indent: str = "    ") -> list[str]:
-    """Return the line in as many as it takes; all but the first are indented."""
+    """Break a line at the width and return the parts. All parts but the first are indented."""
     if len(line) <= width:
         return [line]
     return textwrap.wrap(
@@ -34,26 +34,36 @@ def wrap(line: str, width: int = WIDTH, indent: str = "    ") -> list[str]:
 
 
 def wrap_terms(line: str, terms: Iterable[str], sign: str, width: int = WIDTH) -> list[str]:
-    """Return the line and the terms with a sign between them, broken only before a sign."""
-    whole = f" {sign}{_HARD_SPACE}".join(term.replace(" ", _HARD_SPACE) for term in terms)
-    return [part.replace(_HARD_SPACE, " ") for part in wrap(f"{line}{whole}", width)]
+    """Append the terms to a line, joined by a sign, and return the line broken only before signs."""
+    # textwrap does not break at hard spaces: use them inside terms and between a sign and its term.
+    hard_terms = [term.replace(" ", _HARD_SPACE) for term in terms]
+    joined = f" {sign}{_HARD_SPACE}".join(hard_terms)
+    return [part.replace(_HARD_SPACE, " ") for part in wrap(f"{line}{joined}", width)]
 
 
 def shorten(text: str, width: int) -> str:
-    """Return the text, or as much of it as fits, with a sign that there was more."""
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+    """Return the text, truncated with an ellipsis if it is longer than the width."""
+    if len(text) <= width:
+        return text
+    return f"{text[: width - 1]}…"
 
 
 def table(rows: Sequence[Sequence[str]], width: int = WIDTH, indent: str = "  ") -> Iterator[str]:
-    """Yield rows in columns, the first with a heading. A name that is too long has a line of its own."""
-    others = [max(len(row[column]) for row in rows) for column in range(1, len(rows[0]))]
-    room = width - len(indent) - sum(others) - len(_ROW_GAP) * len(others)
-    longest = max(len(row[0]) for row in rows)
-    first = min(longest, max(room, len(rows[0][0])))
+    """Yield the lines of a table. The first row is the heading.
+
+    A name in the first column that is too long for the table gets a line of its own.
+    """
+    column_numbers = range(1, len(rows[0]))
+    widths = [max(len(row[column]) for row in rows) for column in column_numbers]
+    available = width - len(indent) - sum(widths) - len(_COLUMN_GAP) * len(widths)
+    longest_name = max(len(row[0]) for row in rows)
+    heading = rows[0][0]
+    name_width = min(longest_name, max(available, len(heading)))
     for row in rows:
-        cells = [cell.ljust(size) for cell, size in zip(row[1:], others, strict=True)]
         name = row[0]
-        if len(name) > first:
+        if len(name) > name_width:
             yield f"{indent}{name}"
             name = ""
-        yield _ROW_GAP.join([f"{indent}{name.ljust(first)}", *cells]).rstrip()
+        cells = [cell.ljust(size) for cell, size in zip(row[1:], widths, strict=True)]
+        line = _COLUMN_GAP.join([f"{indent}{name.ljust(name_width)}", *cells])
+        yield line.rstrip()

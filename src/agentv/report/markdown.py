@@ -1,4 +1,4 @@
-"""Comparisons -> markdown for a comment on a pull request: the verdict first, all that is long at the end, folded."""
+"""Format comparisons as Markdown for a comment on a pull request: the verdict first, long parts folded at the end."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -21,93 +21,134 @@ from agentv.report.comparison import (
     signed,
 )
 
+_SPECIAL = "\\`*_[]<>#|!&@~"
+"""Characters that may start markup, a link or a mention."""
+
 
 def markdown_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield markdown for a pull request: the verdict, the worst regressions, the figures, what flipped and changed."""
-    if len(comparisons) > 1:
-        yield f"### agentv: {len(comparisons)} runs against {_code(comparisons[0].files[0].path)}"
-        yield ""
-        yield from _table(matrix_rows(comparisons))
-        yield ""
-        yield from _folded("All figures", (line for each in comparisons for line in extra_lines(each)))
+    """Yield the comparisons as Markdown."""
+    if len(comparisons) == 1:
+        yield from _comparison_lines(comparisons[0])
         return
-    comparison = comparisons[0]
-    yield f"### agentv: {comparison.statistics.verdict}{', of the cases in both' if has_unmatched(comparison) else ''}"
+    yield f"### agentv: {len(comparisons)} runs against {_code(comparisons[0].files[0].path)}"
+    yield ""
+    yield from _table(matrix_rows(comparisons))
+    yield ""
+    lines: list[str] = []
+    for comparison in comparisons:
+        lines.extend(extra_lines(comparison))
+    yield from _folded("All figures", lines)
+
+
+def _comparison_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield the verdict, the worst regressions, the figures, and what flipped and changed."""
+    verdict: str = comparison.statistics.verdict
+    if has_unmatched(comparison):
+        verdict += ", of the cases in both"
+    yield f"### agentv: {verdict}"
     yield ""
     worst, _ = pairs_of(comparison).extremes(SHOWN)
     if worst:
-        rows = [(_code(pair.eval_id), f"{pair.score1:g}", f"{pair.score2:g}", signed(pair.delta)) for pair in worst]
-        yield from _table([("worst regressions", "A", "B", "Δ"), *rows])
+        rows = [("worst regressions", "A", "B", "Δ")]
+        for pair in worst:
+            rows.append((_code(pair.eval_id), f"{pair.score1:g}", f"{pair.score2:g}", signed(pair.delta)))
+        yield from _table(rows)
         yield ""
-    yield from _table(_figures(comparison))
+    yield from _table(_figure_rows(comparison))
     yield ""
     for kind, parts in comparison.by.items():
         yield from _table(part_rows(kind, parts))
         yield ""
-    if points := list(_points(comparison)):
-        yield from (f"- {point}" for point in points)
+    points = list(_points(comparison))
+    if points:
+        for point in points:
+            yield f"- {point}"
         yield ""
     yield from _folded("All figures", detail_lines(comparison))
 
 
-def _figures(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+def _figure_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a table with both runs side by side."""
-    found, files, summary = comparison.statistics, comparison.files, comparison.summary
-    yield "", f"A {_code(files[0].path)}", f"B {_code(files[1].path)}", "change"
-    delta, passes = found.delta, found.passes
-    if delta is not None and found.mean1 is not None and found.mean2 is not None:
-        change = f"**{signed(delta.mean)}**, {interval_text(delta)}"
+    first, second = comparison.files
+    yield "", f"A {_code(first.path)}", f"B {_code(second.path)}", "change"
+    found = comparison.statistics
+    if found.delta is not None and found.mean1 is not None and found.mean2 is not None:
+        change = f"**{signed(found.delta.mean)}**, {interval_text(found.delta)}"
         yield f"mean of {found.pairs}", f"{found.mean1:.3f}", f"{found.mean2:.3f}", change
+    passes = found.passes
     if passes is not None:
         yield "passed", str(passes.passed1), str(passes.passed2), f"+{passes.gained} / −{passes.lost}"
-    yield "wins and losses", "", "", f"+{summary.wins} / −{summary.losses}"
-    for what, name in (("errors", "errors"), ("judge failures", "judge_failures"), ("cut off", "cut_off")):
-        counts = [getattr(file, name) for file in files]
-        if any(counts):
-            yield what, *map(str, counts), ""
-    for what, before, after, change in answer_costs(comparison):
-        yield what, before, after, change
+    yield "wins and losses", "", "", f"+{comparison.summary.wins} / −{comparison.summary.losses}"
+    counts = {
+        "errors": (first.errors, second.errors),
+        "judge failures": (first.judge_failures, second.judge_failures),
+        "cut off": (first.cut_off, second.cut_off),
+    }
+    for what, (count_a, count_b) in counts.items():
+        if count_a or count_b:
+            yield what, str(count_a), str(count_b), ""
+    yield from answer_costs(comparison)
 
 
 def _points(comparison: Comparison) -> Iterator[str]:
-    """Yield what flipped, what has changed besides, and what a reader must know."""
+    """Yield the cases that flipped, what else has changed, and notes."""
     broken, fixed = pairs_of(comparison).flips()
-    for title, places in (("broke (pass → fail)", broken), ("fixed (fail → pass)", fixed)):
-        if places:
-            shown = ", ".join(_code(pairs_of(comparison)[place].eval_id) for place in places[:SHOWN])
-            more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
-            yield f"**{len(places)} {title}**: {shown}{more}"
-    if labels := labels_line(comparison):
+    if broken:
+        yield _flips_text(comparison, "broke (pass → fail)", broken)
+    if fixed:
+        yield _flips_text(comparison, "fixed (fail → pass)", fixed)
+    labels = labels_line(comparison)
+    if labels:
         yield _text(labels)
-    if price := price_line(comparison):
+    price = price_line(comparison)
+    if price:
         yield _text(price)
     yield from map(_text, changed_lines(comparison))
     yield from map(_text, note_lines(comparison))
 
 
+def _flips_text(comparison: Comparison, title: str, places: Sequence[int]) -> str:
+    """Return the number of cases that flipped, and the ids of the first ones."""
+    pairs = pairs_of(comparison)
+    shown = ", ".join(_code(pairs[place].eval_id) for place in places[:SHOWN])
+    if len(places) > SHOWN:
+        shown += f" and {len(places) - SHOWN} more"
+    return f"**{len(places)} {title}**: {shown}"
+
+
 def _folded(title: str, lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines as they are, out of sight until somebody opens them."""
+    """Yield the lines as preformatted text that is collapsed until a reader opens it."""
     yield f"<details><summary>{title}</summary>"
     yield ""
     yield "```"
-    yield from (line.replace("```", "'''") for line in map(printable, lines) if line)
+    for line in map(printable, lines):
+        if line:
+            yield line.replace("```", "'''")  # which would end the block
     yield "```"
     yield ""
     yield "</details>"
 
 
 def _table(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the rows as a Markdown table. The first row is the heading."""
     for number, row in enumerate(rows):
-        yield f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in row)} |"
+        cells = [printable(cell).replace("|", "\\|") for cell in row]
+        yield f"| {' | '.join(cells)} |"
         if number == 0:
             yield f"|{' --- |' * len(row)}"
 
 
 def _code(text: str) -> str:
-    """Return the text as code, which markdown shows as it is."""
-    return f"`{printable(text).replace('`', chr(39))}`"
+    """Return the text as inline code, which Markdown does not interpret."""
+    verbatim = printable(text).replace("`", "'")
+    return f"`{verbatim}`"
 
 
 def _text(text: str) -> str:
-    """Return a text in which nothing is markup: names in it are anybody's."""
-    return "".join(f"\\{sign}" if sign in "\\`*_[]<>#|!&@~" else sign for sign in printable(text))
+    """Escape all Markdown in a text, since it may contain names from other people's files."""
+    escaped = ""
+    for character in printable(text):
+        if character in _SPECIAL:
+            escaped += "\\"
+        escaped += character
+    return escaped

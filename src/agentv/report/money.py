@@ -1,4 +1,4 @@
-"""Money that was spent -> text: by target, by judge, and what is not known."""
+"""Format the money spent by a run: in total, per target and per judge."""
 
 from collections.abc import Iterator
 
@@ -6,20 +6,26 @@ from agentv.report.quantities import format_money
 from agentv.results.spending import Spending, Spent
 
 SHOWN = 6
+"""The maximum number of targets and judges in the text."""
 
 
 def spent_text(spending: Spending) -> str:
-    """Return that money was spent, and on what; empty if nothing is known of it."""
+    """Return the total and its parts as text, or an empty string if no cost is known."""
     usd = spending.usd
     if usd is None:
         return ""
+    total = f"{format_money(usd)} spent"
     parts = list(_parts(spending))
-    more = f", and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
-    by = f" ({', '.join(parts[:SHOWN])}{more})" if len(parts) > 1 else ""
-    return f"{format_money(usd)} spent{by}"
+    if len(parts) <= 1:
+        return total
+    shown = ", ".join(parts[:SHOWN])
+    if len(parts) > SHOWN:
+        shown = f"{shown}, and {len(parts) - SHOWN} more"
+    return f"{total} ({shown})"
 
 
 def _parts(spending: Spending) -> Iterator[str]:
+    """Yield the amount of each target and judge, the largest first."""
     for name, spent in sorted(spending.parts, key=lambda part: -part[1].usd):
         yield f"{name} {_amount(spent)}"
 
@@ -27,4 +33,7 @@ def _parts(spending: Spending) -> Iterator[str]:
 def _amount(spent: Spent) -> str:
     if not spent.is_known:
         return "unknown"
-    return format_money(spent.usd) + (f" and {spent.unknown} of unknown cost" if spent.unknown else "")
+    money = format_money(spent.usd)
+    if spent.unknown:
+        return f"{money} and {spent.unknown} of unknown cost"
+    return money

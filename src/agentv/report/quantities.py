@@ -1,18 +1,30 @@
-"""Tokens, money and times -> text."""
+"""Format counts, money and durations as text."""
+
+
+def counted(number: int, noun: str, separator: str = "") -> str:
+    """Return a number and its noun, in the plural unless the number is 1. `separator` separates thousands."""
+    amount = f"{number:{separator}}"
+    if number == 1:
+        return f"{amount} {noun}"
+    return f"{amount} {noun}s"
 
 
 def format_count(value: float) -> str:
-    """Return a whole number, with commas between thousands."""
+    """Return a number, rounded to an integer, with commas between thousands."""
     return f"{round(value):,}"
 
 
 def format_money(usd: float) -> str:
-    """Return an amount of US dollars; small ones have more digits."""
-    return f"${usd:,.2f}" if usd >= 10 or usd == 0 else f"${usd:.4f}" if usd >= 0.01 else f"${usd:.2g}"
+    """Return an amount in US dollars. Small amounts have more digits."""
+    if usd >= 10 or usd == 0:
+        return f"${usd:,.2f}"
+    if usd >= 0.01:
+        return f"${usd:.4f}"
+    return f"${usd:.2g}"
 
 
 def format_duration(ms: float) -> str:
-    """Return a time that is given in milliseconds."""
+    """Return a duration, given in milliseconds, in a suitable unit."""
     if ms < 1:
         return "< 1 ms"
     if ms < 1000:
@@ -23,7 +35,10 @@ def format_duration(ms: float) -> str:
 
 
 def format_change(before: float, after: float) -> str:
-    """Return by how much a quantity has changed, in percent of what it was."""
+    """Return the relative change of a quantity in percent."""
     if before == after:
         return "±0%"
-    return "new" if before == 0 else f"{(after - before) / before:+.0%}".replace("-", "−")
+    if before == 0:
+        return "new"
+    change = (after - before) / before
+    return f"{change:+.0%}".replace("-", "−")
