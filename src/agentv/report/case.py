@@ -151,7 +151,9 @@ def _usage(result: Mapping[str, Any]) -> Iterator[str]:
     if metrics.get("duration_ms") is not None:
         yield f"{metrics['duration_ms']:.0f} ms"
     usage = metrics.get("token_usage") or {}
-    tokens = (usage.get("input") or 0) + (usage.get("output") or 0)
+    input_tokens = usage.get("input") or 0
+    output_tokens = usage.get("output") or 0
+    tokens = input_tokens + output_tokens
     if tokens:
         yield f"{tokens} tokens"
     if metrics.get("cost_usd") is not None:
@@ -184,7 +186,13 @@ def _event_text(event: Mapping[str, Any]) -> str:
     if isinstance(metadata, dict) and metadata.get("is_error") is True:
         failed = "(failed)"
     parts = []
-    for value in (event.get("name"), failed, event.get("text"), event.get("input"), event.get("output")):
+    for value in (
+        event.get("name"),
+        failed,
+        event.get("text"),
+        event.get("input"),
+        event.get("output"),
+    ):
         if value is not None:
             words = text_of(value).split()
             parts.append(" ".join(words))

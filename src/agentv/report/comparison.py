@@ -31,6 +31,9 @@ MAX_TARGETS = 5
 LEVEL = 0.05
 """The significance level."""
 _COLUMN_GAP = "   "
+Row = tuple[str, ...]
+Rows = Sequence[Row]
+Format = Callable[[float], str]
 
 
 def json_blocks(comparisons: Sequence[Comparison]) -> Iterator[bytes]:
@@ -158,7 +161,7 @@ class CostRow(NamedTuple):
     change: str
 
 
-_COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+_COSTS: tuple[tuple[str, str, Format], ...] = (
     ("input tokens", "input_tokens", format_count),
     ("output tokens", "output_tokens", format_count),
     ("reasoning tokens", "reasoning_tokens", format_count),
@@ -189,7 +192,7 @@ def answer_costs(comparison: Comparison) -> Iterator[CostRow]:
         yield CostRow(title, before_text, after_text, change)
 
 
-def _text_or_unknown(value: float | None, text: Callable[[float], str]) -> str:
+def _text_or_unknown(value: float | None, text: Format) -> str:
     if value is None:
         return "unknown"
     return text(value)
@@ -280,7 +283,7 @@ def extra_lines(comparison: Comparison, width: int | None = None) -> Iterator[st
         yield from _align(part_rows(kind, parts), width)
 
 
-def matrix_rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
+def matrix_rows(comparisons: Sequence[Comparison]) -> Iterator[Row]:
     """Yield a heading and one row per comparison, with p-values adjusted for their number."""
     p_values = []
     for comparison in comparisons:
@@ -298,7 +301,7 @@ def matrix_rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
     return part_rows("B", parts)
 
 
-def part_rows(what: str, parts: Iterable[Part]) -> Iterator[tuple[str, ...]]:
+def part_rows(what: str, parts: Iterable[Part]) -> Iterator[Row]:
     """Yield a heading, and a row of figures for each part."""
     yield what, "pairs", "mean A", "mean B", "Δ", "95% CI", "p (Holm)", "verdict"
     for part in parts:
@@ -487,9 +490,9 @@ def _cost_lines(comparison: Comparison, width: int | None) -> Iterator[str]:
         yield price
 
 
-def _align(rows: Iterable[tuple[str, ...]], width: int | None = None) -> Iterator[str]:
+def _align(rows: Iterable[Row], width: int | None = None) -> Iterator[str]:
     """Yield the lines of a table. If it is wider than `width`, yield the cells of each row below its name instead."""
-    table = [tuple(map(printable, row)) for row in rows]
+    table: Rows = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     table_width = sum(widths) + len(_COLUMN_GAP) * (len(widths) - 1)
     if width is not None and table_width > width:
@@ -500,7 +503,7 @@ def _align(rows: Iterable[tuple[str, ...]], width: int | None = None) -> Iterato
         yield _COLUMN_GAP.join(cells).rstrip()
 
 
-def _stack(table: Sequence[tuple[str, ...]], width: int) -> Iterator[str]:
+def _stack(table: Rows, width: int) -> Iterator[str]:
     """Yield the name of each row, and below it the titles and cells of the other columns, broken at `width`."""
     titles = table[0]
     for row in table[1:]:

@@ -7,9 +7,9 @@ time.
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -28,8 +28,11 @@ LAST_COLUMNS = ("cost", "tokens", "duration", "error", "question", "answer")
 FAILED = "failed"
 """Written instead of the score of an evaluator that failed."""
 Cell = str | float | int | None
+Row = list[Cell]
 EvaluatorKey = tuple[str, int]
 """The name of an evaluator, and its number among the evaluators of the same name in a result."""
+Columns = dict[EvaluatorKey, str]
+"""The title of the column of each evaluator."""
 
 
 def export_blocks(path: Path, form: Form) -> Iterator[bytes]:
@@ -40,15 +43,16 @@ def export_blocks(path: Path, form: Form) -> Iterator[bytes]:
     return write(names, _rows(path, columns))
 
 
-def _evaluator_columns(path: Path) -> dict[EvaluatorKey, str]:
-    """Return the name of the column of each evaluator."""
-    columns: dict[EvaluatorKey, str] = {}
+def _evaluator_columns(path: Path) -> Columns:
+    """Return the columns of all evaluators in the file. Raise `AgentvError` if it has no results."""
+    columns: Columns = {}
     is_empty = True
     for record in read_results(path, ExportView):
         is_empty = False
         for key, _ in _numbered(record.view.evaluator_results or ()):
             if key not in columns:
-                columns[key] = _column_name(key, {*FIRST_COLUMNS, *LAST_COLUMNS, *columns.values()})
+                taken = {*FIRST_COLUMNS, *LAST_COLUMNS, *columns.values()}
+                columns[key] = _column_name(key, taken)
     if is_empty:
         raise AgentvError("the file has no results", file=path, hint="name a results file of 'agentv eval'")
     return columns
@@ -73,7 +77,7 @@ def _column_name(key: EvaluatorKey, taken: set[str]) -> str:
     return name
 
 
-def _rows(path: Path, columns: Mapping[EvaluatorKey, str]) -> Iterator[list[Cell]]:
+def _rows(path: Path, columns: Columns) -> Iterator[Row]:
     for record in read_results(path, ExportView, on_torn=_ignore):
         yield _row(record.view, columns)
 
@@ -82,7 +86,7 @@ def _ignore(_problem: Problem) -> None:
     """Ignore a truncated last line: the first pass over the file has reported it."""
 
 
-def _row(view: ExportView, columns: Mapping[EvaluatorKey, str]) -> list[Cell]:
+def _row(view: ExportView, columns: Columns) -> Row:
     scores: dict[EvaluatorKey, Cell] = {}
     for key, result in _numbered(view.evaluator_results or ()):
         scores[key] = result.score
@@ -116,7 +120,7 @@ def _tokens(usage: TokensView) -> int | None:
     return round((usage.input or 0) + (usage.output or 0))
 
 
-def _csv(names: Sequence[str], rows: Iterator[list[Cell]]) -> Iterator[bytes]:
+def _csv(names: Sequence[str], rows: Iterator[Row]) -> Iterator[bytes]:
     text = io.StringIO()
     writer = csv.writer(text)  # lines end with CRLF, as in RFC 4180, and cells with line breaks are quoted
 
@@ -137,7 +141,7 @@ def _csv_cell(cell: Cell) -> Cell:
     return cell
 
 
-def _markdown(names: Sequence[str], rows: Iterator[list[Cell]]) -> Iterator[bytes]:
+def _markdown(names: Sequence[str], rows: Iterator[Row]) -> Iterator[bytes]:
     yield _markdown_line(map(_escape, names))
     yield _markdown_line(["---"] * len(names))
     for row in rows:
@@ -164,13 +168,14 @@ def _escape(cell: Cell) -> str:
     return _BREAK.sub("<br>", escaped)
 
 
-def _jsonl(names: Sequence[str], rows: Iterator[list[Cell]]) -> Iterator[bytes]:
+def _jsonl(names: Sequence[str], rows: Iterator[Row]) -> Iterator[bytes]:
     for row in rows:
-        fields: Any = clean.values(dict(zip(names, row, strict=True)))
-        yield msgspec.json.encode(fields) + b"\n"
+        fields = dict(zip(names, row, strict=True))
+        yield msgspec.json.encode(clean.values(fields)) + b"\n"
 
 
-WRITERS: dict[Form, Callable[[Sequence[str], Iterator[list[Cell]]], Iterator[bytes]]] = {
+Writer = Callable[[Sequence[str], Iterator[Row]], Iterator[bytes]]
+WRITERS: dict[Form, Writer] = {
     "csv": _csv,
     "markdown": _markdown,
     "jsonl": _jsonl,

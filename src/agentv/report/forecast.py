@@ -7,6 +7,8 @@ from agentv.report.quantities import counted, format_count, format_duration, for
 from agentv.results.forecast import Figure, Forecast, PartForecast
 
 UNKNOWN = "unknown"
+Format = Callable[[float], str]
+Row = tuple[str, str, str, str]
 
 
 def forecast_lines(forecast: Forecast) -> Iterator[str]:
@@ -41,7 +43,7 @@ def _total_lines(forecast: Forecast) -> Iterator[str]:
         yield from wrap(f"  history: {results} of the same targets and cases")
 
 
-def _total_row(name: str, figure: Figure | None, text: Callable[[float], str]) -> tuple[str, str, str, str]:
+def _total_row(name: str, figure: Figure | None, text: Format) -> Row:
     if figure is None:
         return name, UNKNOWN, "", ""
     likely = "exactly"
@@ -83,7 +85,7 @@ def _part_lines(forecast: Forecast) -> Iterator[str]:
         yield from wrap(f"  {what}")
 
 
-def _part_row(name: str, part: PartForecast) -> tuple[str, str, str, str]:
+def _part_row(name: str, part: PartForecast) -> Row:
     calls = format_count(part.calls.expected)
     if part.calls.low < part.calls.high:
         calls += f" ({format_count(part.calls.low)} to {format_count(part.calls.high)})"

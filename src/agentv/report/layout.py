@@ -53,17 +53,19 @@ def table(rows: Sequence[Sequence[str]], width: int = WIDTH, indent: str = "  ")
 
     A name in the first column that is too long for the table gets a line of its own.
     """
-    column_numbers = range(1, len(rows[0]))
-    widths = [max(len(row[column]) for row in rows) for column in column_numbers]
-    available = width - len(indent) - sum(widths) - len(_COLUMN_GAP) * len(widths)
-    longest_name = max(len(row[0]) for row in rows)
-    heading = rows[0][0]
+    names, *other_columns = zip(*rows, strict=True)
+    widths = [max(map(len, column)) for column in other_columns]
+    gaps = len(_COLUMN_GAP) * len(widths)
+    available = width - len(indent) - sum(widths) - gaps
+    longest_name = max(map(len, names))
+    heading = names[0]
     name_width = min(longest_name, max(available, len(heading)))
     for row in rows:
-        name = row[0]
+        name, *cells = row
         if len(name) > name_width:
             yield f"{indent}{name}"
             name = ""
-        cells = [cell.ljust(size) for cell, size in zip(row[1:], widths, strict=True)]
-        line = _COLUMN_GAP.join([f"{indent}{name.ljust(name_width)}", *cells])
+        line = f"{indent}{name.ljust(name_width)}"
+        for cell, size in zip(cells, widths, strict=True):
+            line += _COLUMN_GAP + cell.ljust(size)
         yield line.rstrip()

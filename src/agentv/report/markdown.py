@@ -51,7 +51,8 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     if worst:
         rows = [("worst regressions", "A", "B", "Δ")]
         for pair in worst:
-            rows.append((_code(pair.eval_id), f"{pair.score1:g}", f"{pair.score2:g}", signed(pair.delta)))
+            scores = (f"{pair.score1:g}", f"{pair.score2:g}")
+            rows.append((_code(pair.eval_id), *scores, signed(pair.delta)))
         yield from _table(rows)
         yield ""
     yield from _table(_figure_rows(comparison))

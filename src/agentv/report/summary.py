@@ -39,8 +39,13 @@ def summary_lines(summary: Summary, clean: Clean = str, results: Path | None = N
     if summary.mean is None:
         yield "  no results"
         return
-    for line in (*_score_lines(summary, summary.mean), *_pass_lines(summary), *_answer_lines(summary)):
-        yield from wrap(line)
+    for lines in (
+        _score_lines(summary, summary.mean),
+        _pass_lines(summary),
+        _answer_lines(summary),
+    ):
+        for line in lines:
+            yield from wrap(line)
     yield from _evaluator_lines(summary, clean)
     if summary.groups is not None:
         yield from _group_lines(summary.groups, summary.trials, clean)
@@ -169,10 +174,11 @@ def _answer_lines(summary: Summary) -> Iterator[str]:
     if cost.answers:
         yield f"  cost {format_money(cost.sum)}{_known_of(cost.answers, usage.answers)}"
     spending = summary.spending
-    # Without judges, the money spent usually is the cost of the answers, which is shown already.
-    has_more = len(spending.parts) > 1 or not cost.answers
-    if spending.usd is not None and (has_more or not math.isclose(spending.usd, cost.sum)):
-        yield from wrap(f"  {spent_text(spending)}")
+    if spending.usd is not None:
+        # Without judges, the money spent usually is the cost of the answers, which is shown already.
+        is_shown = cost.answers and len(spending.parts) <= 1 and math.isclose(spending.usd, cost.sum)
+        if not is_shown:
+            yield from wrap(f"  {spent_text(spending)}")
     quantiles = usage.duration_quantiles
     if quantiles is not None:
         p50, p95 = quantiles
@@ -228,7 +234,8 @@ def _evaluator_lines(summary: Summary, clean: Clean) -> Iterator[str]:
         mean = ""
         if scores.cases:
             mean = _number(scores.mean)
-        row = [printable(clean(name)), str(scores.cases), mean, f"{scores.passes:.0f}/{scores.cases}"]
+        passes = f"{scores.passes:.0f}/{scores.cases}"
+        row = [printable(clean(name)), str(scores.cases), mean, passes]
         if has_failures:
             row.append(str(failures))
         rows.append(row)
@@ -258,7 +265,14 @@ def _group_lines(groups: Groups, trials: int, clean: Clean) -> Iterator[str]:
         passes = _number(figures.pass_rate)
         if trials == 1:
             passes = f"{figures.passes:.0f}/{figures.cases}"
-        rows.append((shown_name, str(figures.cases), _number(figures.mean), _group_interval(figures), passes))
+        row = (
+            shown_name,
+            str(figures.cases),
+            _number(figures.mean),
+            _group_interval(figures),
+            passes,
+        )
+        rows.append(row)
     yield from table(rows)
     more = len(found) - MAX_GROUPS
     if more > 0:

@@ -1,7 +1,7 @@
-"""Bytes -> compressed blocks of text that stand in an HTML page, written one after the other to a temporary file.
+"""Write compressed blocks of data for an HTML page to a temporary file.
 
-Compressing is most of the work and needs no interpreter, so it is done in threads. A few blocks are in flight at a
-time, and nothing else is held.
+Compression takes most of the time and releases the GIL, so it runs in threads. Only a few blocks are in memory at a
+time.
 """
 
 import binascii
@@ -13,41 +13,43 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO
 
 BLOCK_BYTES = 256 * 1024
-"""A block is closed when it has so many bytes: the browser inflates a whole one to show one case."""
+"""The minimum size of a full block. The browser decompresses a whole block to show one case."""
 LEVEL = 3
-"""More makes pages hardly smaller, and takes half as long again."""
+"""The compression level. Higher levels take 50% longer for pages that are hardly smaller."""
 _IN_FLIGHT = 4
+"""The maximum number of blocks that wait for compression."""
 _COPY_BYTES = 1 << 20
 
 
 def encode_block(name: str, data: bytes) -> bytes:
-    """Return an element that holds `data`: compressed, in base64, so that nothing in it is markup."""
+    """Return a script element that holds the data, compressed and in base64, so that nothing in it is markup."""
     text = binascii.b2a_base64(zlib.compress(data, LEVEL), newline=False)
     return b'<script type="application/octet-stream" id="%s">%s</script>\n' % (name.encode(), text)
 
 
 class BlockWriter:
-    """Writes blocks to a file while they are compressed; `size` is how many bytes have been written."""
+    """Compress blocks in threads and write them to a file in order."""
 
     def __init__(self, file: IO[bytes]):
         self._file = file
         self._pool = ThreadPoolExecutor(max_workers=min(_IN_FLIGHT, os.cpu_count() or 1))
         self._waiting: deque[Future[bytes]] = deque()
         self.size = 0
+        """The number of bytes written so far."""
 
     def add(self, name: str, data: bytes) -> None:
-        """Write a block under this name, after those before it."""
+        """Write a block with this name after all earlier blocks."""
         self._waiting.append(self._pool.submit(encode_block, name, data))
         while len(self._waiting) > _IN_FLIGHT:
             self._write(self._waiting.popleft())
 
     def finish(self) -> None:
-        """Write what is still in flight."""
+        """Write all blocks that are still in flight."""
         while self._waiting:
             self._write(self._waiting.popleft())
 
     def close(self) -> None:
-        """Drop what is still in flight, and end the threads."""
+        """Drop all blocks that are still in flight and stop the threads."""
         self._pool.shutdown(cancel_futures=True)
 
     def _write(self, encoded: Future[bytes]) -> None:
@@ -56,33 +58,40 @@ class BlockWriter:
         self.size += len(block)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield all that was written."""
+        """Yield everything that was written."""
         self._file.seek(0)
         while chunk := self._file.read(_COPY_BYTES):
             yield chunk
 
 
 class Lines:
-    """Collects lines, and writes them as blocks called `<prefix>0`, `<prefix>1` and so on."""
+    """Collect lines and write them as blocks named `<prefix>0`, `<prefix>1` and so on."""
 
-    def __init__(self, prefix: str, writer: BlockWriter, most: int = BLOCK_BYTES):
-        self._prefix, self._writer, self._most = prefix, writer, most
+    def __init__(self, prefix: str, writer: BlockWriter, block_bytes: int = BLOCK_BYTES):
+        self._prefix = prefix
+        self._writer = writer
+        self._block_bytes = block_bytes
         self._lines: list[bytes] = []
-        self._bytes = self._count = 0
+        self._bytes = 0
+        self._written = 0
+        """The number of lines in the blocks written so far."""
         self.starts: list[int] = []
         """The number of the first line of each block."""
 
     def add(self, line: bytes) -> None:
+        """Add a line. Write a block when it is full."""
         self._lines.append(line)
         self._bytes += len(line)
-        if self._bytes >= self._most:
+        if self._bytes >= self._block_bytes:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held."""
+        """Write the lines collected since the last block."""
         if not self._lines:
             return
-        self._writer.add(f"{self._prefix}{len(self.starts)}", b"\n".join(self._lines))
-        self.starts.append(self._count)
-        self._count += len(self._lines)
-        self._lines, self._bytes = [], 0
+        name = f"{self._prefix}{len(self.starts)}"
+        self._writer.add(name, b"\n".join(self._lines))
+        self.starts.append(self._written)
+        self._written += len(self._lines)
+        self._lines = []
+        self._bytes = 0

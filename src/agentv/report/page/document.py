@@ -1,14 +1,14 @@
-"""A title, figures and columns -> the HTML around the blocks of a page.
+"""Build the HTML of a page around its blocks of data.
 
-The page runs one script, which a Content-Security-Policy names by its hash, and fetches nothing. The modules in
-`assets` are joined into that script: a page that is opened from disk cannot import files.
+The page runs one script, which its Content-Security-Policy allows by hash, and loads nothing else. The modules in
+`assets` are joined into that script, because a page opened from disk cannot import files.
 """
 
 import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -16,7 +16,9 @@ from typing import Any
 import msgspec
 
 from agentv import __version__
+from agentv.records import Json
 from agentv.report.page.blocks import encode_block
+from agentv.report.page.index import Column
 
 MODULES = (
     "dom.js",
@@ -39,35 +41,45 @@ MODULES = (
     "app.js",
     "report.js",
 )
-"""In the order in which they need each other."""
+"""The modules in `assets`. Each one may use only those before it."""
 _IMPORT = re.compile(r"^import\s[^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export\s+", re.MULTILINE)
 
 
 def asset(name: str) -> str:
-    """Return the text of a file in `assets`."""
+    """Return the content of a file in `assets`."""
     return files("agentv.report.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 @cache
 def script() -> str:
-    """Return all the modules as one."""
-    parts = [f"// {name}\n{_EXPORT.sub('', _IMPORT.sub('', asset(name)))}" for name in MODULES]
+    """Return all modules joined into one, without their imports and exports."""
+    parts = []
+    for name in MODULES:
+        code = _IMPORT.sub("", asset(name))
+        code = _EXPORT.sub("", code)
+        parts.append(f"// {name}\n{code}")
     return "\n".join(parts)
 
 
 def policy(style: str, code: str) -> str:
-    """Return what the page may do: run its own script, use its own style, and nothing else."""
-    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (code, style)]
+    """Return the Content-Security-Policy of the page: it may run its script, use its style, and nothing else."""
     return (
-        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
+        f"default-src 'none'; script-src '{_source_hash(code)}'; style-src '{_source_hash(style)}'; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
 
 
-def document_start(title: str, meta: Mapping[str, Any], columns: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
-    """Yield the page up to where its blocks stand. It shows what it has while a browser still reads the blocks."""
-    style, code = asset("page.css"), script()
+def _source_hash(text: str) -> str:
+    """Return the hash of a script or a style as a Content-Security-Policy source."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+def document_start(title: str, meta: Json, columns: Iterable[Column]) -> Iterator[bytes]:
+    """Yield the page up to its blocks. A browser shows this part while it still reads the blocks."""
+    style = asset("page.css")
+    code = script()
     headline = html.escape(str(meta["headline"]))
     yield f"""<!doctype html>
 <html lang="en">
@@ -95,5 +107,5 @@ DOCUMENT_END = b'<script type="application/octet-stream" id="end"></script>\n</b
 
 
 def script_json(value: Any) -> bytes:
-    """Return JSON that no text in it can end the element of."""
+    """Return the value as JSON for a script element. `<` is escaped, so that no text can close the element."""
     return msgspec.json.encode(value).replace(b"<", b"\\u003c")

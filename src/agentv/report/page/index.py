@@ -1,7 +1,7 @@
-"""Results -> the columns of a page: what its table, its plots and its filters need of every result.
+"""Build the columns of a page: the data of every result that its table, plots and filters need.
 
-A row of the table is a case; the trials of a case are results of one row. All runs of a page share the rows. A column
-is an array of numbers, a few bytes for each result, which the browser reads as it is.
+A row of the table is a case; all trials of a case belong to one row. All runs of a page share the rows. A column is an
+array of numbers with a few bytes per result, which the browser reads without conversion.
 """
 
 import math
@@ -14,22 +14,41 @@ from agentv.scoring import verdict_of
 
 VERDICTS = {"fail": 0, "borderline": 1, "pass": 2}
 PASS = VERDICTS["pass"]
-VERDICT, ERROR, TIMEOUT, UNJUDGED, CUT_OFF, NOTED, DRY_RUN = 3, 4, 8, 16, 32, 64, 128
-"""Bits of a result: its verdict, and whether it ended in an error, because of a timeout, a judge failed, the answer
-was cut off, it has a note, nobody was asked."""
+
+# The bits in the flags of a result. The scripts of the page use the same numbers.
+VERDICT = 3
+"""The mask of the verdict."""
+ERROR = 4
+"""The case ended in an error."""
+TIMEOUT = 8
+"""The error was a timeout."""
+UNJUDGED = 16
+"""A judge failed."""
+CUT_OFF = 32
+"""The answer was cut off at the token limit."""
+NOTED = 64
+"""The result has a note."""
+DRY_RUN = 128
+"""A mock answered instead of the target."""
+
 SNIPPET = 160
-"""Characters of an answer that the table shows."""
+"""The maximum number of characters of an answer in the table."""
+MAX_UINT16 = 0xFFFF
+MAX_FLOAT32 = 3e38
+Column = tuple[str, bytes]
+"""The name and the bytes of a column."""
 
 
 class Names(dict[str, int]):
-    """Numbers for texts, in the order in which they come."""
+    """Numbers for names, in order of first appearance."""
 
     def number(self, text: str) -> int:
+        """Return the number of a name. A new name gets the next number."""
         return self.setdefault(text, len(self))
 
 
 class Rows:
-    """The rows of a page, in the order in which they come."""
+    """The rows of a page, in order of first appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
@@ -37,12 +56,15 @@ class Rows:
         self._lengths = array("I")
 
     def number(self, key: Hashable, eval_id: str) -> int:
-        """Return the row of a case; `key` is what tells it from the others, of which a hash is kept."""
-        found = self._numbers.setdefault(hash(key), len(self._lengths))
-        if found == len(self._lengths):
+        """Return the row of a case. `key` identifies the case; only its hash is kept."""
+        next_number = len(self._lengths)
+        number = self._numbers.setdefault(hash(key), next_number)
+        if number == next_number:
             self._ids += eval_id.encode("utf-8", "replace")
-            self._lengths.append(len(eval_id.encode("utf-16-le", "replace")) // 2)
-        return found
+            # JavaScript counts the length of strings in UTF-16 code units.
+            utf16 = eval_id.encode("utf-16-le", "replace")
+            self._lengths.append(len(utf16) // 2)
+        return number
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -51,31 +73,37 @@ class Rows:
         """Return the hash of the key of each row."""
         return list(self._numbers)
 
-    def columns(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the name and the bytes of each column: all ids as one text, and how long each is in UTF-16."""
+    def columns(self) -> Iterator[Column]:
+        """Yield two columns: all ids as one text, and their lengths in UTF-16."""
         yield "ids", bytes(self._ids)
         yield "id-lengths", column_bytes(self._lengths)
 
 
 class ResultNames:
-    """Numbers for the names that results have."""
+    """Numbers for the names in results."""
 
     def __init__(self) -> None:
-        self.datasets, self.targets, self.evaluators = Names(), Names(), Names()
+        self.datasets = Names()
+        self.targets = Names()
+        self.evaluators = Names()
 
 
 class ResultColumns:
-    """Columns with an entry for each result, or for each score of an evaluator."""
+    """Columns with one entry per result or, if named after evaluators, one entry per evaluator score."""
 
     def __init__(self, names: ResultNames | None = None) -> None:
         self.names = names or ResultNames()
         self.scores = array("d")
         self.flags = bytearray()
-        self.durations, self.costs = array("f"), array("f")
+        self.durations = array("f")
+        self.costs = array("f")
         self.trials = array("H")
-        self.datasets, self.targets = array("I"), array("I")
+        self.datasets = array("I")
+        self.targets = array("I")
         self.evaluator_counts = array("H")
-        self.evaluator_names, self.evaluator_scores = array("I"), array("f")
+        """The number of evaluator scores of each result."""
+        self.evaluator_names = array("I")
+        self.evaluator_scores = array("f")
         self.evaluator_flags = bytearray()
 
     def __len__(self) -> int:
@@ -83,24 +111,31 @@ class ResultColumns:
 
     def add_result(self, view: PageView) -> None:
         """Add a result."""
-        metrics, names = view.execution_metrics, self.names
+        names = self.names
+        duration = None
+        cost = None
+        if view.execution_metrics is not None:
+            duration = view.execution_metrics.duration_ms
+            cost = view.execution_metrics.cost_usd
         self.scores.append(view.score)
         self.flags.append(flags_of(view))
-        self.durations.append(_number(metrics.duration_ms if metrics else None))
-        self.costs.append(_number(metrics.cost_usd if metrics else None))
-        self.trials.append(min(view.trial or 0, 0xFFFF))
+        self.durations.append(_number_or_nan(duration))
+        self.costs.append(_number_or_nan(cost))
+        self.trials.append(min(view.trial or 0, MAX_UINT16))
         self.datasets.append(names.datasets.number(view.dataset))
         self.targets.append(names.targets.number(view.target))
-        parts = (view.evaluator_results or ())[:0xFFFF]
+        parts = (view.evaluator_results or ())[:MAX_UINT16]
         self.evaluator_counts.append(len(parts))
         for part in parts:
+            flags = _verdict_number(part.verdict, part.score)
+            if part.failed:
+                flags |= UNJUDGED
             self.evaluator_names.append(names.evaluators.number(part.name))
             self.evaluator_scores.append(part.score)
-            verdict = VERDICTS.get(part.verdict or "", VERDICTS[verdict_of(part.score)])
-            self.evaluator_flags.append(verdict | (UNJUDGED if part.failed else 0))
+            self.evaluator_flags.append(flags)
 
-    def columns(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the name and the bytes of each column."""
+    def columns(self) -> Iterator[Column]:
+        """Yield all columns."""
         yield "scores", column_bytes(self.scores)
         yield "flags", bytes(self.flags)
         yield "durations", column_bytes(self.durations)
@@ -122,45 +157,64 @@ class RunIndex(ResultColumns):
         self.rows = array("I")
 
     def add(self, row: int, view: PageView) -> None:
-        """Add a result of the case of this row."""
+        """Add a result of the case in this row."""
         self.rows.append(row)
         self.add_result(view)
 
-    def columns(self) -> Iterator[tuple[str, bytes]]:
+    def columns(self) -> Iterator[Column]:
         yield "rows", column_bytes(self.rows)
         yield from super().columns()
 
 
 def flags_of(view: PageView) -> int:
-    """Return the bits of a result."""
-    flags = VERDICTS.get(view.verdict or "", VERDICTS[verdict_of(view.score)])
+    """Return the flags of a result."""
+    flags = _verdict_number(view.verdict, view.score)
     if view.error is not None:
-        flags |= ERROR | (TIMEOUT if view.failure == "timeout" else 0)
+        flags |= ERROR
+        if view.failure == "timeout":
+            flags |= TIMEOUT
     elif view.failure is not None:
         flags |= UNJUDGED
     if view.stop_reason == "length":
         flags |= CUT_OFF
-    return flags | (NOTED if view.note else 0) | (DRY_RUN if view.dry_run else 0)
+    if view.note:
+        flags |= NOTED
+    if view.dry_run:
+        flags |= DRY_RUN
+    return flags
+
+
+def _verdict_number(verdict: str | None, score: float) -> int:
+    """Return the number of a verdict. A missing or unknown verdict is derived from the score."""
+    if verdict in VERDICTS:
+        return VERDICTS[verdict]
+    return VERDICTS[verdict_of(score)]
 
 
 def has_passed(flags: int) -> bool:
-    """Whether the flags of a result say that it passed."""
+    """Return whether a result with these flags passed."""
     return flags & VERDICT == PASS and not flags & ERROR
 
 
 def column_bytes(column: "array[int] | array[float]") -> bytes:
-    """Return the numbers as browsers read them: little-endian."""
+    """Return the numbers of a column in the byte order of browsers, which is little-endian."""
     if sys.byteorder == "big":
         column = column[:]
         column.byteswap()
     return column.tobytes()
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None or not math.isfinite(value) or abs(value) > 3e38 else value
+def _number_or_nan(value: float | None) -> float:
+    """Return the number, or NaN if it is unknown or not a valid 32-bit float."""
+    if value is None or not math.isfinite(value) or abs(value) > MAX_FLOAT32:
+        return math.nan
+    return value
 
 
 def snippet_of(view: PageView) -> str:
-    """Return one line of what came back, on which the table has the answer."""
-    text = str(view.error) if view.error is not None else view.candidate_answer or ""
-    return " ".join(text[: SNIPPET * 2].split())[:SNIPPET]
+    """Return the error or the start of the answer in one line, for the table."""
+    text = view.candidate_answer or ""
+    if view.error is not None:
+        text = str(view.error)
+    words = text[: SNIPPET * 2].split()
+    return " ".join(words)[:SNIPPET]

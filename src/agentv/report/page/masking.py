@@ -1,4 +1,4 @@
-"""A result as it stands in a file -> as a page shows it: without secrets, on one line, with few escapes."""
+"""Prepare the JSON of a result for a page: mask secrets, and decode most escapes."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from agentv.results.views import PageView
 
 
 def masked(record: Record[PageView]) -> Record[PageView]:
-    """Return the record without secrets; a page is made to be sent to others."""
+    """Return the record with its secrets masked: a page may be sent to others."""
     if not has_secrets(record.raw):
         return record
     raw = masked_json(record.raw)
@@ -16,16 +16,19 @@ def masked(record: Record[PageView]) -> Record[PageView]:
 
 
 def has_secrets(raw: bytes) -> bool:
-    """Whether a secret stands anywhere in this text."""
+    """Return whether the text contains a secret."""
     text = raw.decode("utf-8", "replace")
     return clean(text) != text
 
 
 def masked_json(raw: bytes) -> bytes:
     """Return the JSON with its secrets masked."""
-    return msgspec.json.encode(clean.values(msgspec.json.decode(raw)))
+    value = msgspec.json.decode(raw)
+    return msgspec.json.encode(clean.values(value))
 
 
 def few_escapes(raw: bytes) -> bytes:
-    """Return the JSON with characters in the place of most escapes, so that a search finds them."""
-    return msgspec.json.encode(msgspec.json.decode(raw)) if b"\\u" in raw else raw.strip()
+    r"""Return the JSON with `\u` escapes replaced by their characters, so that a text search finds them."""
+    if b"\\u" not in raw:
+        return raw.strip()
+    return msgspec.json.encode(msgspec.json.decode(raw))

@@ -1,10 +1,11 @@
-"""The figures of runs, or of a comparison -> what their page shows at once."""
+"""Collect the data that a page shows first: the figures of its runs and of their comparison."""
 
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from agentv.compare.records import Comparison
+from agentv.records import Json
 from agentv.redact import clean
 from agentv.report.page.figures import Figures, Totals
 from agentv.report.page.index import ResultColumns
@@ -24,16 +25,21 @@ class ReadRun(Protocol):
 
 
 def with_record(figures: Figures, run: ReadRun) -> Figures:
-    """Return the figures with what the record of the run says besides."""
+    """Return the figures together with those of the run's record, if there is one."""
     figures["seconds"] = seconds_between(figures["started"], figures["ended"])
     run_ids = list(run.totals.run_ids)
     figures["run_ids"] = run_ids
-    record = find_record(run_ids[-1], run.path) if run_ids else None
-    return figures if record is None else figures | clean.values(record_figures(record))
+    if not run_ids:
+        return figures
+    record = find_record(run_ids[-1], run.path)
+    if record is None:
+        return figures
+    figures.update(clean.values(record_figures(record)))
+    return figures
 
 
-def run_meta(run: ReadRun, figures: Figures, letter: str) -> dict[str, Any]:
-    """Return what a page shows of a run."""
+def run_meta(run: ReadRun, figures: Figures, letter: str) -> Json:
+    """Return the data that a page shows about a run."""
     names = run.index.names
     return {
         "letter": letter,
@@ -48,24 +54,25 @@ def run_meta(run: ReadRun, figures: Figures, letter: str) -> dict[str, Any]:
     }
 
 
-def comparison_meta(comparison: Comparison, flips: tuple[int, int]) -> dict[str, Any]:
-    """Return what a page shows of a comparison."""
-    found = comparison.statistics
+def comparison_meta(comparison: Comparison, flips: tuple[int, int]) -> Json:
+    """Return the data that a page shows about a comparison. `flips` are the numbers of fixed and broken cases."""
+    statistics = comparison.statistics
+    fixed, broken = flips
     return {
-        "verdict": found.verdict,
+        "verdict": statistics.verdict,
         "notes": list(comparison_notes(comparison)),
-        "delta": found.delta,
-        "interval": found.interval,
-        "margin": found.margin,
-        "mean1": found.mean1,
-        "mean2": found.mean2,
-        "passes": found.passes,
-        "tests": found.tests,
-        "mde": found.mde,
-        "pairs": found.pairs,
+        "delta": statistics.delta,
+        "interval": statistics.interval,
+        "margin": statistics.margin,
+        "mean1": statistics.mean1,
+        "mean2": statistics.mean2,
+        "passes": statistics.passes,
+        "tests": statistics.tests,
+        "mde": statistics.mde,
+        "pairs": statistics.pairs,
         "changed": comparison.changed,
         "unchanged": comparison.unchanged,
         "summary": comparison.summary,
-        "fixed": flips[0],
-        "broken": flips[1],
+        "fixed": fixed,
+        "broken": broken,
     }

@@ -1,6 +1,6 @@
-"""The id of a run -> what its record in `.agentv/runs` says: commit, models, command, what was planned.
+"""Read the record of a run in `.agentv/runs`: commit, models, command, and the planned cases.
 
-The record is a help and no more: a report is made without it, from what the results say themselves.
+The record is optional: without it, a report shows only what the results contain.
 """
 
 import re
@@ -10,19 +10,23 @@ from typing import Any
 
 import msgspec
 
+from agentv.records import Json
 from agentv.report.judge import health_facts
 from agentv.results.health.record import JudgeHealth
-from agentv.results.runs import RUNS, RunRecord
+from agentv.results.runs import RUNS, Commit, RunRecord
 
 OF_ALL_SHARDS = ("models", "commit", "branch")
-"""What the record of one shard says of the whole run."""
+"""The figures in the record of one shard that apply to the whole run."""
 _RUN_ID = re.compile(r"\d{8}-\d{6}-\w{1,16}")
 
 
 def find_record(run_id: str, results: Path) -> RunRecord | None:
-    """Return the record of a run, looked for in this folder and around its results file; None if there is none."""
+    """Return the record of a run, or None.
+
+    Search the current folder first, then the folder of the results file and its parents.
+    """
     if not _RUN_ID.fullmatch(run_id):
-        return None  # it comes from a file: it must not lead anywhere else
+        return None  # the id comes from a file and must not lead to a path outside `.agentv/runs`
     for folder in _folders(results):
         try:
             raw = (folder / RUNS / f"{run_id}.json").read_bytes()
@@ -37,34 +41,61 @@ def _folders(results: Path) -> Iterator[Path]:
     yield from results.absolute().parents
 
 
-def record_figures(record: RunRecord) -> dict[str, Any]:
-    """Return what a page shows of a record."""
-    git, ledger = record.git, record.ledger
-    found = {
-        "models": list(dict.fromkeys(str(each["model"]) for each in record.targets if each.get("model"))),
-        "commit": f"{git.commit[:10]}{' with changes' if git.dirty else ''}" if git else None,
-        "branch": git.branch if git else None,
+def record_figures(record: RunRecord) -> Json:
+    """Return the figures of a record that a page shows. Empty ones are omitted."""
+    ledger = record.ledger
+    not_run = ledger.get("not_run") or 0
+    not_run_budget = ledger.get("not_run_budget") or 0
+    figures: Json = {
+        "models": _models(record),
+        **_git_figures(record.git),
         "command": " ".join(record.command),
         "started": record.started,
         "seconds": _number(record.summary.get("duration_seconds")),
         "planned": ledger.get("planned"),
         "unfinished": not ledger,
         "skipped": ledger.get("skipped"),
-        "not_run": (ledger.get("not_run") or 0) + (ledger.get("not_run_budget") or 0),
+        "not_run": not_run + not_run_budget,
         "judge_health": _judge_health(record.judge_health or {}),
     }
-    whole = found if record.shard is None else {name: found[name] for name in OF_ALL_SHARDS}
-    return {name: value for name, value in whole.items() if value}
+    if record.shard is not None:
+        figures = {name: figures[name] for name in OF_ALL_SHARDS}
+    return {name: value for name, value in figures.items() if value}
 
 
-def _judge_health(written: dict[str, Any]) -> dict[str, Any]:
-    """Return what a page shows of the health of the judges: the verdict, and the facts that it rests on."""
+def _models(record: RunRecord) -> list[str]:
+    """Return the models of the targets, each once."""
+    models: list[str] = []
+    for target in record.targets:
+        model = target.get("model")
+        if model and str(model) not in models:
+            models.append(str(model))
+    return models
+
+
+def _git_figures(git: Commit | None) -> Json:
+    if not git:
+        return {"commit": None, "branch": None}
+    commit = git.commit[:10]
+    if git.dirty:
+        commit += " with changes"
+    return {"commit": commit, "branch": git.branch}
+
+
+def _judge_health(written: Json) -> Json:
+    """Return the verdict on the judges, and the facts that it is based on."""
+    if not written:
+        return {}
     try:
         health = msgspec.convert(written, JudgeHealth)
-    except msgspec.ValidationError:  # of another version
-        return {"verdict": str(written["verdict"]), "facts": []} if "verdict" in written else {}
-    return {"verdict": health.verdict, "facts": list(health_facts(health))} if written else {}
+    except msgspec.ValidationError:  # written by another version of agentv
+        if "verdict" not in written:
+            return {}
+        return {"verdict": str(written["verdict"]), "facts": []}
+    return {"verdict": health.verdict, "facts": list(health_facts(health))}
 
 
 def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) else None
+    if isinstance(value, int | float):
+        return value
+    return None
