@@ -1,6 +1,6 @@
-"""The command line: flags in, text out, exit code.
+"""The command line: parse the flags, print text, and set the exit code.
 
-One file a command, imported when the command is called: `agentv --help` imports none of them.
+Each command has its own file, which is imported when the command is called. `agentv --help` imports none of them.
 """
 
 import os
@@ -35,17 +35,18 @@ COMMANDS = {
     "setup schema": "Print the JSON Schema of a kind of file, for editors and tools.",
     "setup validate": "Check eval, targets and config files without running anything.",
 }
-"""What each command does, by the folder that its file is in, if any, and its name."""
+"""The help text of each command. A key is the folder of its file, if it is in one, and its name."""
 
 SECTIONS = {"": "Run", "results": "Look at results", "setup": "Set up"}
-"""What the help calls the commands of a folder."""
+"""The title of the commands of each folder in the help."""
 
 ALIASES = {"run": "eval"}
 PATHS = {key.split()[-1]: key for key in COMMANDS}
+"""The key in `COMMANDS` of each command."""
 
 
 class _Commands(Group):
-    """The commands by name; each is imported from its own file when it is needed."""
+    """A group that imports each command from its own file when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(PATHS)
@@ -55,32 +56,38 @@ class _Commands(Group):
             return None
         from importlib import import_module
 
-        module = PATHS[ALIASES.get(cmd_name, cmd_name)].replace(" ", ".")
-        command: click.Command = import_module(f"agentv.cli.{module}").command
+        name = ALIASES.get(cmd_name, cmd_name)
+        module_name = PATHS[name].replace(" ", ".")
+        command: click.Command = import_module(f"agentv.cli.{module_name}").command
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """What may come next. Click would import every command, for a text that we have here."""
+        """Return the completions of a word. Click's own method would import every command for its help text."""
         from click.shell_completion import CompletionItem
 
-        found = [
-            CompletionItem(name, help=COMMANDS[PATHS[name]]) for name in sorted(PATHS) if name.startswith(incomplete)
-        ]
+        found = []
+        for name, key in sorted(PATHS.items()):
+            if name.startswith(incomplete):
+                found.append(CompletionItem(name, help=COMMANDS[key]))
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        column = max(map(len, PATHS))
+        width = max(map(len, PATHS))
         for folder, title in SECTIONS.items():
+            rows = []
+            for name, key in PATHS.items():
+                if key.rpartition(" ")[0] == folder:
+                    rows.append((f"{name:{width}}", COMMANDS[key]))
             with formatter.section(title):
-                rows = [(name, COMMANDS[key]) for name, key in PATHS.items() if key.rpartition(" ")[0] == folder]
-                formatter.write_dl([(f"{name:{column}}", text) for name, text in rows])
+                formatter.write_dl(rows)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
-        if args[0] not in PATHS and not args[0].startswith("-"):
+        name = args[0]
+        if name not in PATHS and not name.startswith("-"):
             from agentv.errors import nearest
 
-            error = click.UsageError(f"no such command {args[0]!r}", ctx)
-            error.add_note(nearest(args[0], PATHS))
+            error = click.UsageError(f"no such command {name!r}", ctx)
+            error.add_note(nearest(name, PATHS))
             raise error
         return super().resolve_command(ctx, args)
 
@@ -88,18 +95,23 @@ class _Commands(Group):
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    examples=("agentv init my-evals", "agentv eval evals/", "agentv compare before.jsonl after.jsonl"),
+    examples=(
+        "agentv init my-evals",
+        "agentv eval evals/",
+        "agentv compare before.jsonl after.jsonl",
+    ),
 )
 @click.version_option(__version__, message="agentv %(version)s")
 def agentv() -> None:
     """Evaluate AI agents: cases in YAML or JSONL in, scores you can compare out."""
     from agentv.redact import clean, secrets_in
 
-    clean.start_over(secrets_in(os.environ))  # a process may run several commands, each with its own environment
+    # A process may run several commands, each with another environment.
+    clean.start_over(secrets_in(os.environ))
 
 
 def run() -> None:
-    """Run the command line and leave with its exit code. The one place where errors are caught."""
+    """Run the command line and exit with its exit code. All errors are caught and printed here."""
     try:
         agentv(prog_name="agentv", standalone_mode=False)
     except (click.Abort, KeyboardInterrupt):
@@ -110,13 +122,7 @@ def run() -> None:
         error.show()
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        from agentv.cli.messages import tell
-
-        if isinstance(error, click.UsageError) and error.ctx is not None:
-            tell(error.ctx.get_usage())
-        tell(f"error: {message_of(error)}")
-        if hint := hint_for(error):
-            tell(f"hint: {hint}")
+        _print_click_error(error)
         sys.exit(error.exit_code)
     except SeveralProblems as error:
         from agentv.cli.messages import tell_problems
@@ -134,12 +140,29 @@ def run() -> None:
         tell(f"error: {error}")
         sys.exit(2)
     except Exception as error:
-        from agentv.cli.messages import tell
-
-        if "--verbose" in sys.argv:
-            import traceback
-
-            tell(traceback.format_exc())
-        tell(f"error: agentv broke: {type(error).__name__}: {error}")
-        tell("hint: this is a bug of agentv; --verbose shows where it happened")
+        _print_bug(error)
         sys.exit(2)
+
+
+def _print_click_error(error: click.ClickException) -> None:
+    """Print an error in the arguments of a command, with its usage and a hint."""
+    from agentv.cli.messages import tell
+
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        tell(error.ctx.get_usage())
+    tell(f"error: {message_of(error)}")
+    hint = hint_for(error)
+    if hint:
+        tell(f"hint: {hint}")
+
+
+def _print_bug(error: Exception) -> None:
+    """Print an unexpected exception, with its traceback if the user asked for verbose output."""
+    from agentv.cli.messages import tell
+
+    if "--verbose" in sys.argv:
+        import traceback
+
+        tell(traceback.format_exc())
+    tell(f"error: agentv broke: {type(error).__name__}: {error}")
+    tell("hint: this is a bug of agentv; --verbose shows where it happened")

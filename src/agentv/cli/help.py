@@ -1,6 +1,6 @@
-"""Help that teaches: options in groups, examples at the end, and a hint after every mistake.
+"""Help and usage errors: options in groups, examples at the end, and a hint for every mistake.
 
-`agentv --help` needs this, so nothing heavy is imported here.
+`agentv --help` loads this module: keep its imports cheap.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 F = TypeVar("F", bound="Callable[..., Any]")
-NARROWEST, WIDEST = 50, 80
+MIN_WIDTH = 50
+MAX_WIDTH = 80
 NARROW = 70
-"""Below so many columns, long options stand on a line of their own."""
+"""Below this width, options get a narrower column, and longer ones a line of their own."""
 
 
-class _Taught(click.Command):
-    """A command with examples."""
+class _CommandWithExamples(click.Command):
+    """A command whose help ends with examples."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **settings: Any):
         super().__init__(*args, **settings)
@@ -32,50 +33,67 @@ class _Taught(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # click leaves it out for an option that lacks its value
+            error.ctx = error.ctx or ctx  # click does not set it if an option lacks its value
             raise
 
     def get_help(self, ctx: click.Context) -> str:
-        ctx.terminal_width = ctx.terminal_width or max(min(_columns(), WIDEST) - 2, NARROWEST)
+        if not ctx.terminal_width:
+            ctx.terminal_width = max(min(_columns(), MAX_WIDTH) - 2, MIN_WIDTH)
         return super().get_help(ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        if self.examples:
-            with formatter.section("Examples"):
-                for example in self.examples:
-                    formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+        if not self.examples:
+            return
+        with formatter.section("Examples"):
+            indent = " " * formatter.current_indent
+            for example in self.examples:
+                formatter.write(f"{indent}{example}\n")
 
 
 def _columns() -> int:
-    """Return the width of the terminal; `shutil`, which click asks, imports all that compresses files."""
+    """Return the width of the terminal.
+
+    Click would use `shutil` for this, which imports all compression modules of the standard library.
+    """
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)
+    if sys.__stdout__ is None:
+        return MAX_WIDTH
     try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ is not None else WIDEST
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns
     except (OSError, ValueError):
-        return WIDEST
+        return MAX_WIDTH
 
 
-class Command(_Taught):
-    """A command whose options stand in groups."""
+class Command(_CommandWithExamples):
+    """A command whose help shows options in groups."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
+        longest = 0
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is not None and isinstance(param, click.Option):
-                groups.setdefault(getattr(param, "group", ""), []).append(record)
+            row = param.get_help_record(ctx)
+            if row is None or not isinstance(param, click.Option):
+                continue
+            group = getattr(param, "group", "")
+            groups.setdefault(group, []).append(row)
+            longest = max(longest, len(row[0]))
         others = groups.pop("", [])
-        widest = 22 if formatter.width < NARROW else 30
-        column = min(widest, max(len(name) for rows in [others, *groups.values()] for name, _ in rows))
-        for title, rows in [*groups.items(), ("Other options" if groups else "Options", others)]:
+        others_title = "Other options"
+        if not groups:
+            others_title = "Options"
+        width = min(longest, 30)
+        if formatter.width < NARROW:
+            width = min(longest, 22)
+        for title, rows in [*groups.items(), (others_title, others)]:
+            padded = [(f"{name:{width}}", text) for name, text in rows]
             with formatter.section(title):
-                formatter.write_dl([(f"{name:{column}}", text) for name, text in rows], col_max=column)
+                formatter.write_dl(padded, col_max=width)
 
 
-class Group(_Taught, click.Group):
-    """A command that has others."""
+class Group(_CommandWithExamples, click.Group):
+    """A command with subcommands."""
 
     command_class = Command
 
@@ -93,30 +111,43 @@ class _Decorator(Protocol):
 
 
 def options(group: str) -> _Decorator:
-    """What `click.option` is, for options that the help shows together under a title."""
+    """Return a decorator like `click.option` for options that the help shows together under a title."""
     return partial(click.option, cls=_Option, group=group)
 
 
 def message_of(error: click.ClickException) -> str:
-    """What is wrong, as our other errors say it."""
+    """Return the message of a click error in the style of agentv's own errors."""
     if isinstance(error, click.NoSuchOption):
         return f"no such option {error.option_name!r}"
     message = error.format_message()
-    return f"{message[:1].lower()}{message[1:]}".rstrip(".")
+    lower_case = f"{message[:1].lower()}{message[1:]}"
+    return lower_case.rstrip(".")
 
 
 def hint_for(error: click.ClickException) -> str:
-    """What to do: what the error says of that itself, else the option that was meant, else an example."""
+    """Return a hint for a click error: its own notes, the option that was meant, or an example."""
     notes: list[str] = getattr(error, "__notes__", [])
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    ctx = None
+    if isinstance(error, click.UsageError):
+        ctx = error.ctx
     if notes or ctx is None:
         return "; ".join(notes)
     if isinstance(error, click.NoSuchOption):
         from agentv.errors import closest
 
-        known = [name for param in ctx.command.get_params(ctx) for name in param.opts if name.startswith("-")]
-        if close := closest(error.option_name, known):
+        close = closest(error.option_name, _option_names(ctx))
+        if close:
             return f"did you mean {close!r}?"
+    hint = f"'{ctx.command_path} --help' tells all"
     examples = getattr(ctx.command, "examples", ())
-    more = f"'{ctx.command_path} --help' tells all"
-    return f"for example: {examples[0]}; {more}" if examples else more
+    if examples:
+        hint = f"for example: {examples[0]}; {hint}"
+    return hint
+
+
+def _option_names(ctx: click.Context) -> list[str]:
+    names: list[str] = []
+    for param in ctx.command.get_params(ctx):
+        if isinstance(param, click.Option):
+            names.extend(param.opts)
+    return names

@@ -1,13 +1,15 @@
-"""What commands say: data on stdout, everything else on stderr, and no secret on either."""
+"""Print the output of commands: data to stdout, everything else to stderr. Secrets are masked in both."""
 
 import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
 from agentv.errors import AgentvError
 from agentv.formats.printable import printable
@@ -17,44 +19,55 @@ from agentv.redact import clean
 from agentv.system.atomic_files import write_atomically
 
 
-class _Echo(logging.Handler):
+class _StderrHandler(logging.Handler):
+    """Print log records to stderr."""
+
     def emit(self, record: logging.LogRecord) -> None:
-        kind = "warning: " if hasattr(record, "problem") else "" if hasattr(record, "is_plain") else "note: "
-        tell(printable(clean(f"{kind}{record.getMessage()}")))
+        message = f"note: {record.getMessage()}"
+        if hasattr(record, "problem"):
+            message = f"warning: {record.getMessage()}"
+        elif hasattr(record, "is_plain"):
+            message = record.getMessage()
+        tell(printable(clean(message)))
 
 
 def print_warnings(verbose: bool) -> None:
-    """Show the warnings of this run on stderr; with `verbose`, also those that only a verbose run gives."""
-    for logger in (LOGGER, logging.getLogger("asyncio")):  # what targets leave undone must not go around the door
-        if not any(isinstance(handler, _Echo) for handler in logger.handlers):
-            logger.addHandler(_Echo())
-    LOGGER.setLevel(logging.INFO if verbose else logging.WARNING)
+    """Print the warnings of this command to stderr. With `verbose`, print notes as well."""
+    # asyncio logs what targets leave behind, such as exceptions that were never retrieved.
+    for logger in (LOGGER, logging.getLogger("asyncio")):
+        if not any(isinstance(handler, _StderrHandler) for handler in logger.handlers):
+            logger.addHandler(_StderrHandler())
+    level = logging.WARNING
+    if verbose:
+        level = logging.INFO
+    LOGGER.setLevel(level)
     LOGGER.propagate = False
 
 
 def tell(text: str) -> None:
-    """Say something to the person at the terminal."""
-    if sys.stderr is None:
-        return  # nobody may be listening
+    """Print a message to stderr."""
+    if sys.stderr is None:  # a process may be started without stderr
+        return
     with contextlib.suppress(OSError, ValueError):
-        print(clean(text), file=sys.stderr, flush=True)  # which is where a live view makes room for it
+        # A live view replaces `sys.stderr` to make room for lines, so it must be looked up here.
+        print(clean(text), file=sys.stderr, flush=True)
 
 
 def tell_error(error: AgentvError) -> None:
-    """Say what is wrong, and what to do."""
+    """Print an error and its hint to stderr."""
     tell(printable(clean(f"error: {error}")))
     if error.hint:
         tell(f"hint: {error.hint}")
 
 
 def tell_problems(problems: Iterable[Problem]) -> None:
-    """Say everything that is wrong."""
+    """Print all problems to stderr."""
     for problem in problems:
         tell_error(AgentvError.of(problem))
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
-    """Print to stdout, or to stderr. A reader who has seen enough, as in `| head -1`, or none at all, is no error."""
+    """Print lines to stdout, or to stderr with `err`. A closed pipe, as in `| head -1`, is not an error."""
     for line in lines:
         try:
             click.echo(clean(line), err=err)
@@ -62,16 +75,31 @@ def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
                 sys.stdout.flush()
         except (OSError, ValueError):
             with contextlib.suppress(OSError, ValueError, AttributeError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                _discard_stdout()
+
+
+def print_json(value: Any, enc_hook: Callable[[Any], Any] | None = None) -> None:
+    """Print a value to stdout as indented JSON."""
+    encoded = msgspec.json.encode(value, enc_hook=enc_hook)
+    indented = msgspec.json.format(encoded, indent=2)
+    print_lines([indented.decode()])
 
 
 def print_blocks(blocks: Iterable[bytes], out: Path | None) -> None:
-    """Write bytes to a file, or without one to stdout, where a reader may have seen enough, as with `print_lines`."""
+    """Write bytes to a file, or to stdout without one. A closed pipe is not an error."""
     if out is not None:
         write_atomically(out, blocks)
-    elif sys.stdout is not None:  # somebody may have closed it
-        try:
-            sys.stdout.buffer.writelines(blocks)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return
+    if sys.stdout is None:  # a process may be started without stdout
+        return
+    try:
+        sys.stdout.buffer.writelines(blocks)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_stdout()
+
+
+def _discard_stdout() -> None:
+    """Redirect stdout to the null device, so that later writes and the flush at exit do not fail."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())

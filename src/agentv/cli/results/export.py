@@ -8,7 +8,7 @@ import click
 
 from agentv.cli.help import Command
 from agentv.cli.messages import print_blocks, print_warnings
-from agentv.cli.params import OneOf
+from agentv.cli.params import PATH, OneOf, verbose_option
 from agentv.errors import OutputError
 from agentv.report.export import Form, export_blocks
 
@@ -20,10 +20,16 @@ from agentv.report.export import Form, export_blocks
         "agentv export results.jsonl --to markdown",
     ),
 )
-@click.argument("results", type=click.Path(path_type=Path))
-@click.option("--to", "form", type=OneOf(get_args(Form)), required=True, help="What the table is written as.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write there and not to stdout.")
-@click.option("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+@click.argument("results", type=PATH)
+@click.option(
+    "--to",
+    "form",
+    type=OneOf(get_args(Form)),
+    required=True,
+    help="What the table is written as.",
+)
+@click.option("--out", type=PATH, help="Write there and not to stdout.")
+@verbose_option
 def command(results: Path, form: Form, out: Path | None, verbose: bool) -> None:
     """Write results as a flat table: one row a result, one column an evaluator.
 
@@ -32,7 +38,8 @@ def command(results: Path, form: Form, out: Path | None, verbose: bool) -> None:
     cannot be read or has no results.
     """
     print_warnings(verbose)
-    target = None if out is None or str(out) == "-" else out
-    if target is not None and os.path.realpath(target) == os.path.realpath(results):
-        raise OutputError("--out is the results file", file=target, hint="name another file")
-    print_blocks(export_blocks(results, form), target)
+    if out == Path("-"):
+        out = None  # stdout
+    if out is not None and os.path.realpath(out) == os.path.realpath(results):
+        raise OutputError("--out is the results file", file=out, hint="name another file")
+    print_blocks(export_blocks(results, form), out)

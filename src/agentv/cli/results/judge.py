@@ -9,8 +9,9 @@ import click
 import msgspec
 
 from agentv.cli.help import Command, options
-from agentv.cli.messages import print_lines, print_warnings, tell
-from agentv.cli.params import Amount, OneOf
+from agentv.cli.messages import print_json, print_lines, print_warnings, tell
+from agentv.cli.params import PATH, TEXT_OR_JSON, VERBOSE, Amount
+from agentv.records import Json
 from agentv.report.judge import figure_text, judge_lines
 from agentv.results.labels.file import LABELS, read_labels
 from agentv.results.labels.judge import JudgeFigures, judge_figures, meets_bar
@@ -19,6 +20,11 @@ from agentv.results.run_files import name_of
 from agentv.results.runs import read_runs
 
 EXIT_CODES = {"reached": 0, "missed": 1, "undecided": 3}
+VERDICT_TEXTS = {
+    "reached": "yes",
+    "missed": "no",
+    "undecided": "cannot tell, more labels are needed",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +39,8 @@ class Options:
     verbose: bool
 
 
-what_counts, the_output = options("What counts"), options("The output")
+what_counts = options("What counts")
+the_output = options("The output")
 
 
 @click.command(
@@ -44,14 +51,29 @@ what_counts, the_output = options("What counts"), options("The output")
         "agentv judge shard-*.jsonl",
     ),
 )
-@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("results", nargs=-1, required=True, type=PATH)
 @what_counts(
-    "--labels", type=click.Path(path_type=Path), default=LABELS, metavar="FILE", help=f"What people said ({LABELS})."
+    "--labels",
+    type=PATH,
+    default=LABELS,
+    metavar="FILE",
+    help=f"What people said ({LABELS}).",
 )
 @what_counts("--evaluator", metavar="NAME", help="The verdicts of this evaluator, not those of the cases.")
-@what_counts("--min-kappa", type=Amount(min=-1, max=1), metavar="X", help="A bar for the exit code, see above.")
-@the_output("--format", "form", type=OneOf(["text", "json"]), default="text", help="text is the default.")
-@the_output("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+@what_counts(
+    "--min-kappa",
+    type=Amount(min=-1, max=1),
+    metavar="X",
+    help="A bar for the exit code, see above.",
+)
+@the_output(
+    "--format",
+    "form",
+    type=TEXT_OR_JSON,
+    default="text",
+    help="text is the default.",
+)
+@the_output("--verbose", is_flag=True, help=VERBOSE)
 def command(**values: Any) -> None:
     """Tell how far a judge agrees with people, and the pass rate that they would give.
 
@@ -70,16 +92,26 @@ def command(**values: Any) -> None:
     print_warnings(options.verbose)
     book = LabelBook(read_labels(options.labels))
     figures = judge_figures(options.results, book, options.evaluator, read_runs())
-    print_lines([_json(figures, options)] if options.form == "json" else judge_lines(figures))
+    if options.form == "json":
+        print_json(_fields(figures, options))
+    else:
+        print_lines(judge_lines(figures))
     if options.min_kappa is not None:
         verdict = meets_bar(figures.kappa, options.min_kappa)
-        says = {"reached": "yes", "missed": "no", "undecided": "cannot tell, more labels are needed"}[verdict]
-        tell(f"kappa of at least {options.min_kappa:g}: {says} ({figure_text(figures.kappa)})")
+        text = VERDICT_TEXTS[verdict]
+        tell(f"kappa of at least {options.min_kappa:g}: {text} ({figure_text(figures.kappa)})")
         sys.exit(EXIT_CODES[verdict])
 
 
-def _json(figures: JudgeFigures, options: Options) -> str:
-    plain = {"results": str(name_of(options.results)), **msgspec.to_builtins(figures)}
+def _fields(figures: JudgeFigures, options: Options) -> Json:
+    """Return the figures as JSON data, with the name of the results and the verdict on --min-kappa."""
+    fields = {
+        "results": str(name_of(options.results)),
+        **msgspec.to_builtins(figures),
+    }
     if options.min_kappa is not None:
-        plain["bar"] = {"min_kappa": options.min_kappa, "verdict": meets_bar(figures.kappa, options.min_kappa)}
-    return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
+        fields["bar"] = {
+            "min_kappa": options.min_kappa,
+            "verdict": meets_bar(figures.kappa, options.min_kappa),
+        }
+    return fields

@@ -3,33 +3,45 @@
 from pathlib import Path
 
 import click
-import msgspec
 
 from agentv.cli.help import Group
-from agentv.cli.messages import print_lines, print_warnings
-from agentv.cli.params import OneOf
+from agentv.cli.messages import print_json, print_lines, print_warnings
+from agentv.cli.params import PATH, TEXT_OR_JSON
 from agentv.formats.printable import printable
 from agentv.report.judge import status_lines
+from agentv.report.quantities import counted
 from agentv.results.labels.file import LABELS, append_labels, read_labels
 from agentv.results.labels.match import LabelBook
 from agentv.results.labels.status import label_status
 from agentv.results.labels.table import read_label_table
 
-_FILE = click.Path(path_type=Path)
-
 
 @click.group(
-    cls=Group, examples=("agentv labels import reviewed.csv", "agentv labels status results.jsonl --format json")
+    cls=Group,
+    examples=(
+        "agentv labels import reviewed.csv",
+        "agentv labels status results.jsonl --format json",
+    ),
 )
 def command() -> None:
     """What people say of answers: pass or fail. 'agentv judge' compares it with what judges say."""
 
 
 @command.command(
-    "import", examples=("agentv labels import reviewed.csv", "agentv labels import a.csv --labels b.jsonl")
+    "import",
+    examples=(
+        "agentv labels import reviewed.csv",
+        "agentv labels import a.csv --labels b.jsonl",
+    ),
 )
-@click.argument("file", type=_FILE)
-@click.option("--labels", type=_FILE, default=LABELS, metavar="FILE", help=f"Append to this file ({LABELS}).")
+@click.argument("file", type=PATH)
+@click.option(
+    "--labels",
+    type=PATH,
+    default=LABELS,
+    metavar="FILE",
+    help=f"Append to this file ({LABELS}).",
+)
 def import_command(file: Path, labels: Path) -> None:
     """Append the labels of a CSV file.
 
@@ -38,33 +50,48 @@ def import_command(file: Path, labels: Path) -> None:
     if there are such. Rows without a label are passed over. If anything is wrong, nothing is written.
     """
     print_warnings(verbose=False)
-    found = read_label_table(file)
-    count = append_labels(labels, found.labels)
-    print_lines([printable(f"{_count(count, 'label')} added to {labels}")])
-    if found.unlabelled:
-        print_lines([f"{_count(found.unlabelled, 'row')} without a label left out"])
-    if found.is_export:
+    table = read_label_table(file)
+    count = append_labels(labels, table.labels)
+    print_lines([printable(f"{counted(count, 'label')} added to {labels}")])
+    if table.unlabelled:
+        print_lines([f"{counted(table.unlabelled, 'row')} without a label left out"])
+    if table.is_export:
         print_lines(["scores are not taken over: in an export of agentv they are those of the evaluators"])
-    if not any(label.sampling == "random" for label in found.labels):
+    if not any(label.sampling == "random" for label in table.labels):
         print_lines(["no label has 'random' for sampling: 'agentv judge' will make no pass rate of these"])
 
 
-@command.command("status", examples=("agentv labels status results.jsonl", "agentv labels status shard-*.jsonl"))
-@click.argument("results", nargs=-1, required=True, type=_FILE)
-@click.option("--labels", type=_FILE, default=LABELS, metavar="FILE", help=f"The file of labels ({LABELS}).")
-@click.option("--format", "form", type=OneOf(["text", "json"]), default="text", help="text is the default.")
+@command.command(
+    "status",
+    examples=(
+        "agentv labels status results.jsonl",
+        "agentv labels status shard-*.jsonl",
+    ),
+)
+@click.argument("results", nargs=-1, required=True, type=PATH)
+@click.option(
+    "--labels",
+    type=PATH,
+    default=LABELS,
+    metavar="FILE",
+    help=f"The file of labels ({LABELS}).",
+)
+@click.option(
+    "--format",
+    "form",
+    type=TEXT_OR_JSON,
+    default="text",
+    help="text is the default.",
+)
 def status_command(results: tuple[Path, ...], labels: Path, form: str) -> None:
     """Tell how many answers have labels, by whom, and how far the reviewers agree.
 
     Several files are the shards of one run.
     """
     print_warnings(verbose=False)
-    status = label_status(results, LabelBook(read_labels(labels)))
+    book = LabelBook(read_labels(labels))
+    status = label_status(results, book)
     if form == "json":
-        print_lines([msgspec.json.format(msgspec.json.encode(status), indent=2).decode()])
+        print_json(status)
     else:
         print_lines(status_lines(status))
-
-
-def _count(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count} {what}s"

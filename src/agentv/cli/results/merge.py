@@ -1,6 +1,7 @@
 """`agentv merge`."""
 
 import gc
+import math
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -11,6 +12,7 @@ import msgspec
 
 from agentv.cli.help import Command
 from agentv.cli.messages import print_lines, print_warnings, tell
+from agentv.cli.params import PATH, verbose_option
 from agentv.errors import OutputError
 from agentv.formats.printable import printable
 from agentv.redact import clean
@@ -24,7 +26,7 @@ from agentv.results.write import keep_backup
 from agentv.system.atomic_files import write_atomically
 
 BATCH = 32
-"""So many results are masked and written at a time: pieces of memory of megabytes cost more than they save."""
+"""The number of results that are masked and written at a time. Larger blocks need more memory and are not faster."""
 
 
 @click.command(
@@ -34,10 +36,19 @@ BATCH = 32
         "agentv merge s1.jsonl s3.jsonl --partial --out part.jsonl",
     ),
 )
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Write the results there; jsonl or yaml.")
-@click.option("--partial", is_flag=True, help="Merge what is there, though shards are missing or incomplete.")
-@click.option("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+@click.argument("files", nargs=-1, required=True, type=PATH)
+@click.option(
+    "--out",
+    required=True,
+    type=PATH,
+    help="Write the results there; jsonl or yaml.",
+)
+@click.option(
+    "--partial",
+    is_flag=True,
+    help="Merge what is there, though shards are missing or incomplete.",
+)
+@verbose_option
 def command(files: tuple[Path, ...], out: Path, partial: bool, verbose: bool) -> None:
     """Join the results files of a run that was divided by 'agentv eval --shard'.
 
@@ -46,71 +57,88 @@ def command(files: tuple[Path, ...], out: Path, partial: bool, verbose: bool) ->
     given; 2: something is missing or does not fit together, and nothing is written.
     """
     print_warnings(verbose)
-    gc.disable()  # there is nothing to find, in a million results
+    gc.disable()  # a million results contain no cycles, and searching them for some is slow
     _check_out(out, files)
-    counted = _Counted()
-    merge = Merge(files, partial=partial, on_results=counted.add)
+    counter = _SummaryCounter()
+    merge = Merge(files, partial=partial, on_results=counter.add)
     with keep_backup(out) as backup:
         write_atomically(out, _blocks(merge, format_for(out)))
-    summary = counted.summary(merge, out)
+    summary = counter.summary(merge, out)
     if backup is not None:
         tell(f"{out} was there already: it is now {backup}")
     for problem in merge.missing:
-        place = f"{problem.file}: " if problem.file else ""
-        tell(printable(f"warning: {place}{problem.message}"))
-    if merge.repeated:
-        tell(f"{_results(merge.repeated)} the same in two files, and counted once")
-    print_lines(map(printable, [*summary_lines(summary, clean, out), "", f"Results: {out}"]))
-
-
-def _results(count: int) -> str:
-    return "1 result is" if count == 1 else f"{count} results are"
+        message = problem.message
+        if problem.file:
+            message = f"{problem.file}: {message}"
+        tell(printable(f"warning: {message}"))
+    if merge.repeated == 1:
+        tell("1 result is the same in two files, and counted once")
+    elif merge.repeated:
+        tell(f"{merge.repeated} results are the same in two files, and counted once")
+    lines = [*summary_lines(summary, clean, out), "", f"Results: {out}"]
+    print_lines(map(printable, lines))
 
 
 def _check_out(out: Path, files: Sequence[Path]) -> None:
-    """Raise `OutputError` if the results would be written over one of the files, or cannot be a file."""
+    """Raise `OutputError` if --out is not a file, or is one of the files to merge."""
     if os.path.realpath(out) in map(os.path.realpath, files):
         raise OutputError("--out is one of the files to merge", file=out, hint="name another file")
     if out == Path("-"):
-        raise OutputError("--out must be a file: the summary goes to stdout", hint="name a file, such as results.jsonl")
+        raise OutputError(
+            "--out must be a file: the summary goes to stdout",
+            hint="name a file, such as results.jsonl",
+        )
     if out.is_dir():
         raise OutputError("--out is a folder", file=out, hint=f"name a file in it: {out / 'results.jsonl'}")
 
 
-class _Counted:
-    """Counts results as they are read: nearly always, that is all that a summary needs."""
+class _SummaryCounter:
+    """Count results for the summary while they are merged, which usually saves reading them again."""
 
     def __init__(self) -> None:
         self._summary = Summary(0, 0, 1, clean)
         self._trials = 1
 
     def add(self, results: Sequence[CountedView]) -> None:
+        """Count results."""
         self._summary.add_all(results)
-        self._trials = max(self._trials, *[result.trial or 1 for result in results])
+        trials = [result.trial or 1 for result in results]
+        self._trials = max(self._trials, *trials)
 
     def summary(self, merge: Merge, merged: Path) -> Summary:
-        """Return the summary of what was merged."""
+        """Return the summary of the merged file."""
         summary = self._summary
-        if self._trials > 1 or merge.repeated:  # trials belong together, and nothing counts twice
+        if self._trials > 1 or merge.repeated:
+            # The trials of a case must be counted together, and repeated results once.
             summary = Summary(0, 0, self._trials, clean)
             for record in read_results(merged, CountedView):
                 summary.add(record.view)
-        results = merge.results - merge.repeated if merge.plan is None else merge.plan.cases
-        summary.cases = -(-results // self._trials)
+        results = merge.results - merge.repeated
+        if merge.plan is not None:
+            results = merge.plan.cases
+        summary.cases = math.ceil(results / self._trials)
         return summary
 
 
 def _blocks(merge: Merge, form: ResultFormat) -> Iterator[bytes]:
-    """Yield the merged results, many at a time, without secrets."""
+    """Yield the merged results in blocks, with secrets masked."""
     lines = merge.lines()
     while batch := list(islice(lines, BATCH)):
-        block = _masked(batch)
-        yield block if form is JSONL else b"".join(map(form.encode, block.splitlines()))
+        block = _mask(batch)
+        if form is JSONL:
+            yield block
+        else:
+            yield b"".join(map(form.encode, block.splitlines()))
 
 
-def _masked(lines: Sequence[bytes]) -> bytes:
+def _mask(lines: Sequence[bytes]) -> bytes:
+    """Return the lines as one block, with secrets masked."""
     block = b"".join(lines)
     text = block.decode()
     if clean(text) == text:
         return block
-    return b"".join(msgspec.json.encode(clean.values(msgspec.json.decode(line))) + b"\n" for line in lines)
+    masked = b""
+    for line in lines:
+        fields = clean.values(msgspec.json.decode(line))
+        masked += msgspec.json.encode(fields) + b"\n"
+    return masked

@@ -10,9 +10,11 @@ import click
 
 from agentv.cli.help import options
 from agentv.cli.messages import print_lines, print_warnings
+from agentv.cli.params import PATH, VERBOSE
 from agentv.cli.results.run_files import VersusCommand
 from agentv.formats.printable import printable
 from agentv.report.page.write import PageOptions, default_path, write_report
+from agentv.report.quantities import counted
 from agentv.results.merging.merge import are_shards
 from agentv.results.run_files import RunFiles
 
@@ -30,13 +32,16 @@ class Options:
 
     @property
     def runs(self) -> Sequence[RunFiles]:
-        """The files of each run. Two without --vs are two runs, unless they are shards of one."""
+        """The files of each run. Two files without --vs are two runs, unless they are shards of one run."""
         if self.vs:
             return [self.results, *self.vs]
-        return self.results if len(self.results) == 2 and not are_shards(self.results) else [self.results]
+        if len(self.results) == 2 and not are_shards(self.results):
+            return self.results
+        return [self.results]
 
 
-what_is_shown, the_output = options("What is shown"), options("The output")
+what_is_shown = options("What is shown")
+the_output = options("The output")
 
 
 @click.command(
@@ -48,14 +53,17 @@ what_is_shown, the_output = options("What is shown"), options("The output")
         "agentv report old-*.jsonl --vs new-*.jsonl",
     ),
 )
-@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("results", nargs=-1, required=True, type=PATH)
 @what_is_shown(
-    "--vs", multiple=True, metavar="FILE...", help="The files of a second run; those before are the shards of one, too."
+    "--vs",
+    multiple=True,
+    metavar="FILE...",
+    help="The files of a second run; those before are the shards of one, too.",
 )
-@the_output("--out", type=click.Path(path_type=Path), help="Write there; default: the results' name with .html.")
+@the_output("--out", type=PATH, help="Write there; default: the results' name with .html.")
 @the_output("--failed-only", is_flag=True, help="Leave out the cases that passed.")
 @the_output("--no-traces", is_flag=True, help="Leave out the traces.")
-@the_output("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+@the_output("--verbose", is_flag=True, help=VERBOSE)
 def command(**values: Any) -> None:
     """Write results as one HTML file that opens in any browser and needs nothing else.
 
@@ -66,15 +74,21 @@ def command(**values: Any) -> None:
     """
     options = Options(**values)
     print_warnings(options.verbose)
-    gc.disable()  # there is nothing to find, in a million results
-    files = options.runs
-    if len(files) > 2:
+    gc.disable()  # a million results contain no cycles, and searching them for some is slow
+    runs = options.runs
+    if len(runs) > 2:
         raise click.UsageError("a report compares two runs: --vs can be given once")
-    page = PageOptions(failed_only=options.failed_only, traces=not options.no_traces)
-    written = write_report(files, options.out or default_path(files), page)
-    cases = "1 case" if written.cases == 1 else f"{written.cases:,} cases"
-    print_lines([printable(f"Report: {written.path} ({cases}, {_size(written.size)})")])
+    out = options.out or default_path(runs)
+    page = PageOptions(
+        failed_only=options.failed_only,
+        traces=not options.no_traces,
+    )
+    written = write_report(runs, out, page)
+    cases = counted(written.cases, "case", ",")
+    print_lines([printable(f"Report: {written.path} ({cases}, {_size_text(written.size)})")])
 
 
-def _size(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
+def _size_text(size: int) -> str:
+    if size >= 1e6:
+        return f"{size / 1e6:,.1f} MB"
+    return f"{size / 1e3:,.0f} kB"

@@ -1,4 +1,4 @@
-"""Arguments that name the files of several runs: `A1 A2 --vs B1 B2`."""
+"""Parse arguments that name the files of several runs: `A1 A2 --vs B1 B2`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,43 +11,46 @@ VS = "--vs"
 
 
 class VersusCommand(Command):
-    """A command in which `--vs` stands between the files of one run and those of the next.
+    """A command with `--vs` between the files of one run and those of the next.
 
-    All files before the first `--vs` are one run; so are all that follow each `--vs`. Click knows no option with any
-    number of values, so the parameter `vs` is set here: to a tuple of paths for each run.
+    All files before the first `--vs` are one run, and so are all files after each `--vs`. Click has no options with a
+    variable number of values, so the parameter `vs` is set here: one tuple of paths per run.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        valued = {
-            name
-            for param in self.params
-            if isinstance(param, click.Option) and not param.is_flag
-            for name in param.opts
-        }
-        rest, runs = split_runs(args, valued - {VS})
-        if any(not run for run in runs):
+        rest, runs = split_runs(args, self._options_with_value())
+        if not all(runs):
             raise click.UsageError("--vs needs a results file behind it", ctx)
         left = super().parse_args(ctx, rest)
         ctx.params["vs"] = tuple(tuple(map(Path, run)) for run in runs)
         return left
 
+    def _options_with_value(self) -> set[str]:
+        """Return the names of the options that take a value, without `--vs`."""
+        names: set[str] = set()
+        for param in self.params:
+            if isinstance(param, click.Option) and not param.is_flag:
+                names.update(param.opts)
+        return names - {VS}
+
 
 def split_runs(args: Sequence[str], valued: set[str]) -> tuple[list[str], list[list[str]]]:
-    """Return the arguments without those that belong to a `--vs`, and for each `--vs` those that do.
+    """Return the arguments that belong to no `--vs`, and for each `--vs` those that do.
 
-    `valued` are the options that are followed by a value, which is no file.
+    `valued` are the options that take a value. The argument after such an option is not a file.
     """
     rest: list[str] = []
     runs: list[list[str]] = []
-    before = ""
+    previous = ""
     for arg in args:
+        is_file = previous not in valued and (arg == "-" or not arg.startswith("-"))
         if arg == VS:
             runs.append([])
         elif arg.startswith(f"{VS}="):
             runs.append([arg.removeprefix(f"{VS}=")])
-        elif runs and before not in valued and (not arg.startswith("-") or arg == "-"):
+        elif runs and is_file:
             runs[-1].append(arg)
         else:
             rest.append(arg)
-        before = arg
+        previous = arg
     return rest, runs

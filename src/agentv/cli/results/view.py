@@ -12,6 +12,7 @@ import click
 
 from agentv.cli.help import Command, options
 from agentv.cli.messages import print_lines, print_warnings, tell, tell_problems
+from agentv.cli.params import PATH, VERBOSE
 from agentv.formats.printable import printable
 from agentv.processes.interrupts import end_on_ctrl_c
 from agentv.records import Problem
@@ -37,30 +38,72 @@ class Options:
 
     @property
     def review_defaults(self) -> ReviewDefaults:
-        reviewer = self.reviewer if self.reviewer is not None else _user_name()
-        only: Selection = "failed" if self.failed else "all"
-        return ReviewDefaults(labels=self.labels, reviewer=reviewer[:MAX_NAME], only=only, share=self.share)
+        """The initial settings of the page for labels."""
+        reviewer = self.reviewer
+        if reviewer is None:
+            reviewer = _user_name()
+        only: Selection = "all"
+        if self.failed:
+            only = "failed"
+        return ReviewDefaults(
+            labels=self.labels,
+            reviewer=reviewer[:MAX_NAME],
+            only=only,
+            share=self.share,
+        )
 
 
-_FILE = click.Path(path_type=Path)
 the_labels = options("Labels")
 the_server = options("The server")
 
 
 @click.command(
     cls=Command,
-    examples=("agentv view", "agentv view results.jsonl", "agentv view --review results.jsonl --reviewer ann"),
+    examples=(
+        "agentv view",
+        "agentv view results.jsonl",
+        "agentv view --review results.jsonl --reviewer ann",
+    ),
 )
-@click.argument("named", nargs=-1, type=_FILE, metavar="[RESULTS_OR_FOLDER]...")
-@the_labels("--review", is_flag=True, help="Begin with the page for labels: answers, blind and in random order.")
-@the_labels("--labels", type=_FILE, default=LABELS, metavar="FILE", help=f"Append labels to this file ({LABELS}).")
-@the_labels("--reviewer", metavar="NAME", help="Who labels; else your user name. The page can change it.")
-@the_labels("--share", type=click.FloatRange(0, 1), metavar="X", help="Begin with this part of what others labelled.")
-@the_labels("--failed", is_flag=True, help="Label only answers that did not pass: a chosen sample, not a random one.")
-@the_server("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Listen there; else at a free port.")
+@click.argument("named", nargs=-1, type=PATH, metavar="[RESULTS_OR_FOLDER]...")
+@the_labels(
+    "--review",
+    is_flag=True,
+    help="Begin with the page for labels: answers, blind and in random order.",
+)
+@the_labels(
+    "--labels",
+    type=PATH,
+    default=LABELS,
+    metavar="FILE",
+    help=f"Append labels to this file ({LABELS}).",
+)
+@the_labels(
+    "--reviewer",
+    metavar="NAME",
+    help="Who labels; else your user name. The page can change it.",
+)
+@the_labels(
+    "--share",
+    type=click.FloatRange(0, 1),
+    metavar="X",
+    help="Begin with this part of what others labelled.",
+)
+@the_labels(
+    "--failed",
+    is_flag=True,
+    help="Label only answers that did not pass: a chosen sample, not a random one.",
+)
+@the_server(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Listen there; else at a free port.",
+)
 @the_server("--no-browser", is_flag=True, help="Print the address, and open no browser.")
 @the_server("--beside", is_flag=True, hidden=True)
-@the_server("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+@the_server("--verbose", is_flag=True, help=VERBOSE)
 def command(**values: Any) -> None:
     """Show runs in a browser: all of them, one as it grows, any two compared; label answers.
 
@@ -71,15 +114,20 @@ def command(**values: Any) -> None:
     """
     options = Options(**values)
     print_warnings(options.verbose)
-    gc.freeze()
-    desk = ReviewDesk(options.review_defaults)
+    gc.freeze()  # the modules loaded so far stay for good: spare the collector from looking at them
     problems: list[Problem] = []
 
-    def tell_late(found: Sequence[Problem]) -> None:
+    def on_problems(found: Sequence[Problem]) -> None:
         problems.extend(found)
         tell_problems(found)
 
-    site = serving(options.named, options.port, desk, opens_review=options.review, on_problems=tell_late)
+    site = serving(
+        options.named,
+        options.port,
+        ReviewDesk(options.review_defaults),
+        opens_review=options.review,
+        on_problems=on_problems,
+    )
     with end_on_ctrl_c() as ending, site as address:
         print_lines([f"Viewer: {address}"])
         if options.review:
@@ -100,7 +148,7 @@ def command(**values: Any) -> None:
 
 
 def _user_name() -> str:
-    """Return the name of the user; none if the system knows none."""
+    """Return the name of the user, or an empty string if the system does not know it."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
