@@ -17,7 +17,13 @@ MIN_LENGTH = 8
 _URL = re.compile(r"(?=\b([A-Za-z][A-Za-z0-9+.-]*://\S+))")
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]+")
 """Characters that JSON, Python and URLs never escape."""
-_SHORT_ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
+_SHORT_ESCAPES = {
+    "\n": "n",
+    "\r": "r",
+    "\t": "t",
+    "\b": "b",
+    "\f": "f",
+}
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 
 
@@ -36,8 +42,7 @@ class Redactor:
             for value in {secret, secret.strip()}:
                 if len(value) >= MIN_LENGTH:
                     forms.update(_forms(value))
-        # Longest first: a secret that contains another one is masked as a whole.
-        self._forms = tuple(sorted(forms, key=lambda form: (-form.length, form.part)))
+        self._forms = tuple(sorted(forms, key=_longest_first))
 
     def start_over(self, secrets: Iterable[str]) -> None:
         """Forget all secrets learned so far and mask these values instead."""
@@ -133,18 +138,29 @@ class _Form(NamedTuple):
 def _forms(secret: str) -> Iterator[_Form]:
     """Yield the encodings of a secret: in text, nested JSON, URLs and HTTP headers."""
     if _UNRESERVED.fullmatch(secret):
-        yield _Form(len(secret), len(secret), secret)
+        yield _plain_form(secret)
     else:
         nested = json.dumps(json.dumps(json.dumps(secret)))
+        unchanged_parts = _UNRESERVED.findall(secret)
         pattern = "".join(map(_pattern, secret))
         yield _Form(
             length=len(secret),
             max_length=len(nested),
-            part=max(_UNRESERVED.findall(secret), key=len, default=""),
+            part=max(unchanged_parts, key=len, default=""),
             pattern=re.compile(pattern),
         )
     for text in _base64_forms(secret):
-        yield _Form(len(text), len(text), text)
+        yield _plain_form(text)
+
+
+def _plain_form(text: str) -> _Form:
+    """Return the form of a secret that no encoding changes."""
+    return _Form(length=len(text), max_length=len(text), part=text)
+
+
+def _longest_first(form: _Form) -> tuple[int, str]:
+    """Return the sort key of a form. A secret that contains another one must be masked first, as a whole."""
+    return -form.length, form.part
 
 
 def _pattern(character: str) -> str:
@@ -152,14 +168,16 @@ def _pattern(character: str) -> str:
     if _UNRESERVED.fullmatch(character):
         return re.escape(character)
     data = character.encode("utf-8", "surrogateescape")
-    utf16 = character.encode("utf-16-be", "surrogatepass").hex()
+    utf16 = character.encode("utf-16-be", "surrogatepass")
+    code_units = utf16.hex(" ", 2).split()
     escapes = [
-        "".join(rf"\\+u{utf16[start : start + 4]}" for start in range(0, len(utf16), 4)),
+        "".join(rf"\\+u{code_unit}" for code_unit in code_units),
         "".join(rf"\\+x{byte:02x}" for byte in data),
         "".join(f"%{byte:02x}" for byte in data),
     ]
     if len(data) > 1:
-        escapes.append(re.escape(data.decode("latin-1")))
+        latin_1 = data.decode("latin-1")
+        escapes.append(re.escape(latin_1))
         escapes.append(rf"\\+x{ord(character):02x}")
     if character in _SHORT_ESCAPES:
         escapes.append(rf"\\+{_SHORT_ESCAPES[character]}")
@@ -175,7 +193,9 @@ def _pattern(character: str) -> str:
 def _base64_forms(secret: str) -> set[str]:
     """Return the secret in base64: alone, next to a colon, and inside longer data, as in Basic authorization."""
     data = secret.encode("utf-8", "surrogateescape")
-    forms = {b64encode(text).decode() for text in (data, b":" + data, data + b":")}
+    forms = set()
+    for text in (data, b":" + data, data + b":"):
+        forms.add(b64encode(text).decode())
     # Base64 encodes three bytes as four characters, so the result depends on how many bytes precede the secret.
     # Characters that also encode neighboring bytes are cut off at both ends.
     for shift in range(3):

@@ -38,7 +38,13 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # it is generic only in ne
 
 TEXT_OR_JSON = OneOf(["text", "json"])
 verbose_option = click.option("--verbose", is_flag=True, help=VERBOSE)
-format_option = click.option("--format", "form", type=TEXT_OR_JSON, default="text", help="json is for tools.")
+format_option = click.option(
+    "--format",
+    "form",
+    type=TEXT_OR_JSON,
+    default="text",
+    help="json is for tools.",
+)
 
 
 def target_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -60,7 +60,8 @@ def _json(comparison: Comparison) -> Iterator[bytes]:
         yield separator + lines.replace(b"\n", b",\n    ")
         separator = b",\n    "
     without_pairs = msgspec.structs.replace(comparison, matched=())
-    formatted = msgspec.json.format(msgspec.json.encode(without_pairs), indent=2)
+    encoded = msgspec.json.encode(without_pairs)
+    formatted = msgspec.json.format(encoded, indent=2)
     # The first two lines are the opening brace and the empty list of pairs, which were written above.
     rest = formatted.split(b"\n", 2)[2]
     yield b"\n  ],\n" + rest
@@ -296,8 +297,12 @@ def matrix_rows(comparisons: Sequence[Comparison]) -> Iterator[Row]:
         p_adjusted = None
         if comparison.statistics.tests:
             p_adjusted = next(adjusted)
-        name = printable(comparison.files[1].path)
-        parts.append(Part(name=name, p_adjusted=p_adjusted, statistics=comparison.statistics))
+        part = Part(
+            name=printable(comparison.files[1].path),
+            p_adjusted=p_adjusted,
+            statistics=comparison.statistics,
+        )
+        parts.append(part)
     return part_rows("B", parts)
 
 
@@ -482,7 +487,8 @@ def _reasons(comparison: Comparison) -> Iterator[str]:
 def _cost_lines(comparison: Comparison, width: int | None) -> Iterator[str]:
     costs = list(answer_costs(comparison))
     if costs:
-        yield from _align([("per answer", "A", "B", "change"), *costs], width)
+        heading = ("per answer", "A", "B", "change")
+        yield from _align([heading, *costs], width)
     price = price_line(comparison)
     if price and width is not None:
         yield from wrap(price, width)
@@ -494,7 +500,8 @@ def _align(rows: Iterable[Row], width: int | None = None) -> Iterator[str]:
     """Yield the lines of a table. If it is wider than `width`, yield the cells of each row below its name instead."""
     table: Rows = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    table_width = sum(widths) + len(_COLUMN_GAP) * (len(widths) - 1)
+    gaps = len(_COLUMN_GAP) * (len(widths) - 1)
+    table_width = sum(widths) + gaps
     if width is not None and table_width > width:
         yield from _stack(table, width)
         return

@@ -66,8 +66,12 @@ def _annotation(result: ReportView, place: SourceLine | None) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    text = text.replace("%", "%25")  # first, since the others add percent signs
+    text = text.replace("\r", "%0D")
+    return text.replace("\n", "%0A")
 
 
 def _escape_property(text: str) -> str:
-    return _escape(text).replace(":", "%3A").replace(",", "%2C")
+    text = _escape(text)
+    text = text.replace(":", "%3A")
+    return text.replace(",", "%2C")

@@ -51,8 +51,13 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     if worst:
         rows = [("worst regressions", "A", "B", "Δ")]
         for pair in worst:
-            scores = (f"{pair.score1:g}", f"{pair.score2:g}")
-            rows.append((_code(pair.eval_id), *scores, signed(pair.delta)))
+            row = (
+                _code(pair.eval_id),
+                f"{pair.score1:g}",
+                f"{pair.score2:g}",
+                signed(pair.delta),
+            )
+            rows.append(row)
         yield from _table(rows)
         yield ""
     yield from _table(_figure_rows(comparison))
@@ -111,7 +116,8 @@ def _points(comparison: Comparison) -> Iterator[str]:
 def _flips_text(comparison: Comparison, title: str, places: Sequence[int]) -> str:
     """Return the number of cases that flipped, and the ids of the first ones."""
     pairs = pairs_of(comparison)
-    shown = ", ".join(_code(pairs[place].eval_id) for place in places[:SHOWN])
+    ids = [pairs[place].eval_id for place in places[:SHOWN]]
+    shown = ", ".join(map(_code, ids))
     if len(places) > SHOWN:
         shown += f" and {len(places) - SHOWN} more"
     return f"**{len(places)} {title}**: {shown}"

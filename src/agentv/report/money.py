@@ -26,7 +26,8 @@ def spent_text(spending: Spending) -> str:
 
 def _parts(spending: Spending) -> Iterator[str]:
     """Yield the amount of each target and judge, the largest first."""
-    for name, spent in sorted(spending.parts, key=lambda part: -part[1].usd):
+    parts = sorted(spending.parts, key=lambda part: -part[1].usd)
+    for name, spent in parts:
         yield f"{name} {_amount(spent)}"
 
 

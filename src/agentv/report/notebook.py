@@ -15,8 +15,13 @@ def summary_html(summary: Summary, clean: Callable[[str], str] = str) -> str:
         lines.append(f"<p>{escape(not_scored)}</p>")
     rows = []
     for case in summary.failures.worst:
-        misses = "; ".join(case.misses)
-        rows.append((f"{case.score:.3f}", clean(case.eval_id), misses, case.answer))
+        row = (
+            f"{case.score:.3f}",
+            clean(case.eval_id),
+            "; ".join(case.misses),
+            case.answer,
+        )
+        rows.append(row)
     if rows:
         lines.append(_table(("score", "case", "misses", "answer"), rows))
     return "\n".join(lines)

@@ -175,7 +175,11 @@ class PlainProgress(Progress):
 
     def begin(self, total: int, done: int) -> None:
         super().begin(total, done)
-        thread = threading.Thread(target=self._print_regularly, daemon=True, name="agentv-progress")
+        thread = threading.Thread(
+            target=self._print_regularly,
+            daemon=True,
+            name="agentv-progress",
+        )
         thread.start()
 
     def end(self) -> None:
@@ -224,8 +228,9 @@ class PlainProgress(Progress):
         return "; ".join(filter(None, parts))
 
     def _print(self, text: str) -> None:
+        line = printable(self.clean(text))
         with contextlib.suppress(OSError, ValueError):  # the reader may have closed the stream
-            print(printable(self.clean(text)), file=self._stream, flush=True)
+            print(line, file=self._stream, flush=True)
 
 
 class LiveProgress(Progress):
@@ -289,8 +294,10 @@ class LiveProgress(Progress):
         for line in self.batch_lines():
             view.add_row(Text(printable(self.clean(line))))
         max_cases = max(1, self._console.height - 4)
-        for number, case in sorted(self.at_work.items())[:max_cases]:
-            view.add_row(Text(printable(self.clean(f"  {number + 1:2} {case}"))))
+        running = sorted(self.at_work.items())
+        for number, case in running[:max_cases]:
+            line = f"  {number + 1:2} {case}"
+            view.add_row(Text(printable(self.clean(line))))
         return view
 
 

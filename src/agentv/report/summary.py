@@ -63,15 +63,17 @@ def summary_lines(summary: Summary, clean: Clean = str, results: Path | None = N
 def _error_lines(summary: Summary, clean: Clean) -> Iterator[str]:
     """Yield the errors of targets, the most frequent first."""
     yield f"ERRORS ({summary.failed})"
-    by_frequency = sorted(summary.errors.items(), key=lambda item: -item[1].cases)
-    for error, group in by_frequency:
+    groups = list(summary.errors.items())
+    groups.sort(key=lambda item: -item[1].cases)
+    for error, group in groups:
         one_line = " ".join(clean(error).split())
         text = _truncate(one_line)
         if group.cases == 1:
             yield f"  {clean(group.first)}: {text}"
         else:
             yield f"  {group.cases} × {text}: first case {clean(group.first)}"
-    more = summary.failed - sum(group.cases for group in summary.errors.values())
+    shown = sum(group.cases for _, group in groups)
+    more = summary.failed - shown
     if more > 0:
         yield f"  and {more} more, in the results"
 
@@ -175,9 +177,10 @@ def _answer_lines(summary: Summary) -> Iterator[str]:
         yield f"  cost {format_money(cost.sum)}{_known_of(cost.answers, usage.answers)}"
     spending = summary.spending
     if spending.usd is not None:
-        # Without judges, the money spent usually is the cost of the answers, which is shown already.
-        is_shown = cost.answers and len(spending.parts) <= 1 and math.isclose(spending.usd, cost.sum)
-        if not is_shown:
+        # With one target and no judge, it usually is the cost of the answers, which is shown already.
+        has_parts = len(spending.parts) > 1
+        is_cost = cost.answers and math.isclose(spending.usd, cost.sum)
+        if has_parts or not is_cost:
             yield from wrap(f"  {spent_text(spending)}")
     quantiles = usage.duration_quantiles
     if quantiles is not None:

@@ -6,6 +6,7 @@ from agentv.calls.cache import CACHE, clear
 from agentv.cli.help import Group
 from agentv.cli.messages import print_lines
 from agentv.errors import OutputError
+from agentv.report.quantities import counted
 
 
 @click.group(cls=Group, examples=("agentv cache clear",))
@@ -19,6 +20,10 @@ def clear_command() -> None:
     try:
         cleared = clear()
     except OSError as error:
-        raise OutputError(f"cannot be removed: {error.strerror}", file=CACHE, hint="see who may write there") from error
-    responses = "1 response" if cleared.responses == 1 else f"{cleared.responses} responses"
+        raise OutputError(
+            f"cannot be removed: {error.strerror}",
+            file=CACHE,
+            hint="see who may write there",
+        ) from error
+    responses = counted(cleared.responses, "response")
     print_lines([f"{responses} forgotten ({cleared.size / 1e6:.1f} MB)"])

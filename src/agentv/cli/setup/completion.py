@@ -23,6 +23,8 @@ def command(ctx: click.Context, shell: str) -> None:
 
     It goes where your shell finds it when it starts, see the examples.
     """
-    script = get_completion_class(shell)
-    assert script is not None
-    print_lines([script(ctx.find_root().command, {}, "agentv", "_AGENTV_COMPLETE").source().strip()])
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    root = ctx.find_root().command
+    completion = completion_class(root, {}, "agentv", "_AGENTV_COMPLETE")
+    print_lines([completion.source().strip()])

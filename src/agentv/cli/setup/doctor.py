@@ -15,8 +15,8 @@ import msgspec
 
 from agentv import __version__
 from agentv.cli.help import Command
-from agentv.cli.messages import print_lines
-from agentv.cli.params import OneOf
+from agentv.cli.messages import print_json, print_lines
+from agentv.cli.params import PATH, format_option
 from agentv.errors import ConfigError
 from agentv.formats.printable import printable
 from agentv.project.discovery import NothingFound, eval_files
@@ -36,11 +36,13 @@ EXTRAS = {
     "dask": ("distributed",),
     "otel": ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
 }
-"""The extras of agentv, and the packages that each installs."""
+"""The extras of agentv, and the packages that each one installs."""
+INDENT = 13
+"""The indentation of lines about a target."""
 
 
 class Extra(msgspec.Struct, frozen=True, kw_only=True):
-    """An extra, and the versions of its packages; None if one is not installed."""
+    """An extra, and the versions of its packages. None if one of them is not installed."""
 
     name: str
     packages: dict[str, str] | None
@@ -48,7 +50,7 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetsFileState(msgspec.Struct, frozen=True, kw_only=True):
-    """A targets file, the folders whose eval files use it, and the state of its targets."""
+    """A targets file, the folders whose eval files use it, and the states of its targets."""
 
     file: str
     used_in: tuple[str, ...]
@@ -57,7 +59,7 @@ class TargetsFileState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """All that `agentv doctor` finds out."""
+    """The report of `agentv doctor`."""
 
     agentv: str
     python: str
@@ -70,30 +72,41 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
 
 
-@click.command(cls=Command, examples=("agentv doctor", "agentv doctor --check", "agentv doctor --format json"))
-@click.option("--targets", type=click.Path(path_type=Path), help="The targets file, or a folder that has one.")
-@click.option("--check", is_flag=True, help="Also run the healthchecks of targets, which may cost something.")
-@click.option("--format", "form", type=OneOf(["text", "json"]), default="text", help="json is for tools.")
+@click.command(
+    cls=Command,
+    examples=(
+        "agentv doctor",
+        "agentv doctor --check",
+        "agentv doctor --format json",
+    ),
+)
+@click.option("--targets", type=PATH, help="The targets file, or a folder that has one.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Also run the healthchecks of targets, which may cost something.",
+)
+@format_option
 def command(targets: Path | None, check: bool, form: str) -> None:
     """Tell what is installed, which targets file and .env are used from here, and which targets are ready.
 
     Nobody is asked anything without --check, and no secret is shown. Exit code 0: every target is ready;
     1: one is not, or there is none; 2: bad usage.
     """
-    with contextlib.redirect_stdout(sys.stderr):  # the user's functions are loaded, and may say something
-        found = _diagnose(targets, check)
+    with contextlib.redirect_stdout(sys.stderr):  # the user's functions are loaded, and may print something
+        diagnosis = _diagnose(targets, check)
     if form == "json":
-        print_lines([msgspec.json.format(msgspec.json.encode(found, enc_hook=str), indent=2).decode()])
+        print_json(diagnosis, enc_hook=str)
     else:
-        print_lines(map(printable, _fold(_lines(found))))
-    sys.exit(0 if found.ready else 1)
+        print_lines(map(printable, _wrap(_lines(diagnosis))))
+    if not diagnosis.ready:
+        sys.exit(1)
+    sys.exit(0)
 
 
 def _diagnose(given: Path | None, check: bool) -> Diagnosis:
-    try:
-        folders = list(dict.fromkeys(path.parent for path in eval_files(["."], lambda _results: None)))
-    except NothingFound:
-        folders = [Path()]
+    """Examine the installation, the files and the targets. `given` is the targets file named by the user."""
+    folders = _eval_folders()
     problems: list[Problem] = []
     env_files: dict[Path, dict[str, str]] = {}
     try:
@@ -102,112 +115,186 @@ def _diagnose(given: Path | None, check: bool) -> Diagnosis:
         problems.append(Problem.of(error))
     for variables in env_files.values():
         clean.learn(secrets_in(variables))
-    states = tuple(_file_state(file, places, check) for file, places in _targets_files(folders, given).items())
-    is_ready = all(target.ready for state in states for target in state.targets)
+    states = []
+    for file, users in _targets_files(folders, given).items():
+        states.append(_file_state(file, users, check))
+    extras = [_extra(name, packages) for name, packages in EXTRAS.items()]
     return Diagnosis(
         agentv=__version__,
         python=platform.python_version(),
         executable=sys.executable,
-        extras=tuple(_extra(name, packages) for name, packages in EXTRAS.items()),
+        extras=tuple(extras),
         env_files=tuple(map(_relative, env_files)),
-        targets_files=states,
-        looked_in=tuple(dict.fromkeys(str(place) for folder in folders for place in searched_folders(folder))),
+        targets_files=tuple(states),
+        looked_in=_searched(folders),
         problems=tuple(problems),
-        ready=bool(states) and is_ready and not problems and not any(state.problems for state in states),
+        ready=_is_ready(states) and not problems,
     )
 
 
+def _eval_folders() -> list[Path]:
+    """Return the folders of the eval files below the current folder, or the current folder if there are none."""
+    try:
+        files = eval_files(["."], lambda _results: None)
+    except NothingFound:
+        return [Path()]
+    return list(dict.fromkeys(file.parent for file in files))
+
+
+def _searched(folders: Sequence[Path]) -> tuple[str, ...]:
+    """Return all folders in which targets files and .env files are searched, each once."""
+    places: dict[str, None] = {}
+    for folder in folders:
+        for place in searched_folders(folder):
+            places[str(place)] = None
+    return tuple(places)
+
+
+def _is_ready(states: Sequence[TargetsFileState]) -> bool:
+    """Return whether there is a targets file, and all targets files and targets are usable."""
+    for state in states:
+        if state.problems or not all(target.ready for target in state.targets):
+            return False
+    return bool(states)
+
+
 def _targets_files(folders: Sequence[Path], given: Path | None) -> dict[Path, list[Path]]:
-    """The targets files, each with the folders whose eval files use it. One that was named must be there."""
+    """Return the targets files, each with the folders whose eval files use it.
+
+    Raise `ConfigError` if the file named by the user does not exist.
+    """
     used: dict[Path, list[Path]] = {}
     for folder in folders:
         try:
-            used.setdefault(find_targets(folder, given), []).append(folder)
+            file = find_targets(folder, given)
         except ConfigError:
             if given is not None:
                 raise
+            continue
+        used.setdefault(file, []).append(folder)
     return used
 
 
 def _extra(name: str, packages: Sequence[str]) -> Extra:
-    try:
-        versions: dict[str, str] | None = {package: metadata.version(package) for package in packages}
-    except metadata.PackageNotFoundError:
-        versions = None
+    versions: dict[str, str] | None = None
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        versions = {package: metadata.version(package) for package in packages}
     return Extra(name=name, packages=versions, install=install_command(name))
 
 
 def _file_state(file: Path, folders: Sequence[Path], check: bool) -> TargetsFileState:
+    """Examine a targets file and its targets. With `check`, run their healthchecks."""
     states: list[TargetState] = []
     try:
-        read = read_all_targets(file)
-        clean.learn(read.secrets)
-        problems = read.file_problems
-        states = asyncio.run(target_states(read, file, folders, check=check))
+        targets = read_all_targets(file)
+        clean.learn(targets.secrets)
+        problems = targets.file_problems
+        states = asyncio.run(target_states(targets, file, folders, check=check))
     except ConfigError as error:
         problems = (Problem.of(error),)
     return TargetsFileState(
-        file=_relative(file), used_in=tuple(map(_relative, folders)), targets=tuple(states), problems=problems
+        file=_relative(file),
+        used_in=tuple(map(_relative, folders)),
+        targets=tuple(states),
+        problems=problems,
     )
 
 
 def _relative(path: Path) -> str:
     """Return the path, relative to the current folder if it is inside."""
-    here = Path(os.path.abspath(path))
-    return str(here.relative_to(Path.cwd())) if here.is_relative_to(Path.cwd()) else str(here)
+    absolute = Path(os.path.abspath(path))
+    if absolute.is_relative_to(Path.cwd()):
+        return str(absolute.relative_to(Path.cwd()))
+    return str(absolute)
 
 
-def _lines(found: Diagnosis) -> Iterator[str]:
-    yield f"agentv {found.agentv}, Python {found.python} ({found.executable})"
-    yield from ("", "Extras")
-    for extra in found.extras:
-        versions = ", ".join(f"{name} {version}" for name, version in (extra.packages or {}).items())
-        yield f"  {extra.name:9}  {versions or f'not installed: {extra.install}'}"
-    yield from ("", "Files")
-    nothing = f"none; looked in {', '.join(found.looked_in)}"
-    yield f"  targets    {', '.join(state.file for state in found.targets_files) or nothing}"
-    if not found.targets_files:
-        yield "             hint: 'agentv init' makes one"
-    yield f"  .env       {', '.join(found.env_files) or nothing}"
-    for problem in found.problems:
+def _lines(diagnosis: Diagnosis) -> Iterator[str]:
+    """Yield the report as text."""
+    yield f"agentv {diagnosis.agentv}, Python {diagnosis.python} ({diagnosis.executable})"
+    yield ""
+    yield "Extras"
+    for extra in diagnosis.extras:
+        yield _extra_line(extra)
+    yield ""
+    yield "Files"
+    yield from _file_lines(diagnosis)
+    for problem in diagnosis.problems:
         yield from _problem_lines(problem)
-    for state in found.targets_files:
-        yield from ("", f"Targets in {state.file}, for the eval files in {', '.join(state.used_in)}")
+    total = 0
+    ready = 0
+    for state in diagnosis.targets_files:
+        yield ""
+        yield f"Targets in {state.file}, for the eval files in {', '.join(state.used_in)}"
         for problem in state.problems:
             yield from _problem_lines(problem)
         for target in state.targets:
+            total += 1
+            if target.ready:
+                ready += 1
             yield from _target_lines(target)
-    targets = [target for state in found.targets_files for target in state.targets]
-    ready = sum(target.ready for target in targets)
-    yield from ("", f"{ready} of {len(targets)} {'target is' if len(targets) == 1 else 'targets are'} ready")
+    yield ""
+    if total == 1:
+        yield f"{ready} of 1 target is ready"
+    else:
+        yield f"{ready} of {total} targets are ready"
+
+
+def _extra_line(extra: Extra) -> str:
+    text = f"not installed: {extra.install}"
+    if extra.packages:
+        text = ", ".join(f"{name} {version}" for name, version in extra.packages.items())
+    return f"  {extra.name:9}  {text}"
+
+
+def _file_lines(diagnosis: Diagnosis) -> Iterator[str]:
+    """Yield the targets files and the .env files in use, or where they were searched."""
+    nothing = f"none; looked in {', '.join(diagnosis.looked_in)}"
+    targets_files = [state.file for state in diagnosis.targets_files]
+    yield f"  targets    {', '.join(targets_files) or nothing}"
+    if not targets_files:
+        yield f"{'':{INDENT}}hint: 'agentv init' makes one"
+    yield f"  .env       {', '.join(diagnosis.env_files) or nothing}"
 
 
 def _target_lines(target: TargetState) -> Iterator[str]:
-    status = "ready" if target.ready else "not ready"
-    judge = "itself" if target.judge == target.name else target.judge
-    graded = f", graded by {judge}" if judge else ""
-    yield f"  {status:9}  {target.name or 'a target without a name'} ({target.provider or 'no provider'}){graded}"
+    status = "not ready"
+    if target.ready:
+        status = "ready"
+    name = target.name or "a target without a name"
+    provider = target.provider or "no provider"
+    line = f"  {status:9}  {name} ({provider})"
+    if target.judge == target.name:
+        line += ", graded by itself"
+    elif target.judge:
+        line += f", graded by {target.judge}"
+    yield line
     if target.healthcheck == "not run":
-        yield f"{'':13}its healthcheck was not run: --check runs it"
+        yield f"{'':{INDENT}}its healthcheck was not run: --check runs it"
     for problem in target.problems:
         yield from _problem_lines(problem)
 
 
 def _problem_lines(problem: Problem) -> Iterator[str]:
-    line = f"line {problem.line}: " if problem.line else ""
-    kind = "warning: " if problem.severity == "warning" else ""
-    yield f"{'':13}{kind}{line}{problem.message}"
+    message = problem.message
+    if problem.line:
+        message = f"line {problem.line}: {message}"
+    if problem.severity == "warning":
+        message = f"warning: {message}"
+    yield f"{'':{INDENT}}{message}"
     if problem.hint:
-        yield f"{'':13}hint: {problem.hint}"
+        yield f"{'':{INDENT}}hint: {problem.hint}"
 
 
-def _fold(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the lines, folded to the width of the terminal; unchanged if stdout is not a terminal."""
+def _wrap(lines: Iterator[str]) -> Iterator[str]:
+    """Yield the lines, wrapped to the width of the terminal. Without a terminal, they are unchanged."""
     if not sys.stdout.isatty():
         yield from lines
         return
     width = shutil.get_terminal_size().columns
     for line in lines:
-        indent = " " * (13 if line.startswith("  ") else 0)
-        first = line[: len(line) - len(line.lstrip())]
-        yield from click.wrap_text(line.lstrip(), width, first, indent).splitlines() or [""]
+        text = line.lstrip()
+        first_indent = line[: len(line) - len(text)]
+        indent = ""
+        if line.startswith("  "):
+            indent = " " * INDENT
+        yield from click.wrap_text(text, width, first_indent, indent).splitlines() or [""]

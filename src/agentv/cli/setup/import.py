@@ -1,4 +1,4 @@
-"""`agentv import`. As the name is a keyword, this module is only imported by its path, as all commands are."""
+"""`agentv import`. The name is a keyword, so this module can be imported only with `import_module`."""
 
 import shlex
 import sys
@@ -11,11 +11,13 @@ import click
 
 from agentv.cli.help import Command, options
 from agentv.cli.messages import print_blocks, print_warnings, tell, tell_error
+from agentv.cli.params import PATH, VERBOSE
 from agentv.errors import placed
 from agentv.formats.printable import printable
 from agentv.importers import BUILT_IN
 from agentv.importers.convert import Import, NothingImported, check_target, open_import
 from agentv.importers.importer import Becomes, ImportOptions, Tally
+from agentv.report.quantities import counted
 
 STDOUT = Path("-")
 MAX_REMARKS = 50
@@ -24,7 +26,7 @@ NEXT = {
     Becomes.RESULTS: "agentv show {}",
     Becomes.ANSWERS: "a target with 'provider: replay' and 'file: {}' gives them again",
 }
-"""What to do with a new file."""
+"""The suggested next step for a new file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +45,21 @@ class Options:
 
 
 def _columns(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    """Return the column of each field in `field=column`."""
+    columns: dict[str, str] = {}
     for value in values:
         field, equals, column = value.partition("=")
-        if not equals or not field.strip():
+        field = field.strip()
+        if not equals or not field:
             raise click.BadParameter(f"{value!r} is not of the form field=column, such as question=Prompt")
-        if field.strip() in found:
-            raise click.BadParameter(f"the field {field.strip()!r} is given twice")
-        found[field.strip()] = column.strip()
-    return found
+        if field in columns:
+            raise click.BadParameter(f"the field {field!r} is given twice")
+        columns[field] = column.strip()
+    return columns
 
 
-what, where = options("What is read"), options("Where it goes")
+what = options("What is read")
+where = options("Where it goes")
 
 
 @click.command(
@@ -66,8 +71,13 @@ what, where = options("What is read"), options("Where it goes")
         "agentv import session.jsonl --id france",
     ),
 )
-@click.argument("source", type=click.Path(path_type=Path))
-@what("--from", "format", metavar="FORMAT", help=f"{', '.join(sorted(BUILT_IN))}; found by content if left out.")
+@click.argument("source", type=PATH)
+@what(
+    "--from",
+    "format",
+    metavar="FORMAT",
+    help=f"{', '.join(sorted(BUILT_IN))}; found by content if left out.",
+)
 @what(
     "--map",
     "columns",
@@ -76,12 +86,25 @@ what, where = options("What is read"), options("Where it goes")
     callback=_columns,
     help="The column of a field (id, question, expected, expected_outcome); may be repeated.",
 )
-@what("--id", metavar="ID", help="The id of the case that a transcript answers; default: that of the session.")
-@what("--limit", type=click.IntRange(min=1), metavar="N", help="Write at most N rows.")
-@where("--out", type=click.Path(path_type=Path), help="Write there; default: named after the source; - is stdout.")
+@what(
+    "--id",
+    metavar="ID",
+    help="The id of the case that a transcript answers; default: that of the session.",
+)
+@what(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Write at most N rows.",
+)
+@where("--out", type=PATH, help="Write there; default: named after the source; - is stdout.")
 @where("--overwrite", is_flag=True, help="Replace the file if it is there already.")
-@where("--dry-run", is_flag=True, help="Write nothing; print the first three rows as they would be written.")
-@where("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+@where(
+    "--dry-run",
+    is_flag=True,
+    help="Write nothing; print the first three rows as they would be written.",
+)
+@where("--verbose", is_flag=True, help=VERBOSE)
 def command(**values: Any) -> None:
     """Make an eval file, results, or answers out of what you have.
 
@@ -100,51 +123,66 @@ def command(**values: Any) -> None:
 
 
 def _import(options: Options) -> int:
-    """Import the source, say what was done, and return the exit code."""
+    """Import the source, report what was imported, and return the exit code."""
     print_warnings(options.verbose)
-    given = ImportOptions(columns=options.columns, id=options.id)
-    job = open_import(options.source, options.format, given, options.limit)
+    import_options = ImportOptions(columns=options.columns, id=options.id)
+    job = open_import(options.source, options.format, import_options, options.limit)
     if options.format is None:
         tell(f"format: {job.format}, by its content")
-    tally, path = Tally(), options.out or job.default_path()
+    path = options.out or job.default_path()
+    tally = Tally()
     try:
-        if options.dry_run:
-            print_blocks(job.try_out(path, tally), None)
-        elif path == STDOUT:
-            print_blocks(job.blocks(path, tally), None)
-        else:
-            check_target(path, job.source, options.overwrite)
-            job.write(path, tally)
+        _write(job, path, tally, options)
     except NothingImported as error:
-        _tell(job, tally)
+        _print_tally(job, tally)
         tell_error(error)
         return 1
-    _tell(job, tally)
+    _print_tally(job, tally)
     if options.dry_run:
         tell("dry run: nothing was written")
     elif path != STDOUT:
         tell(printable(f"written: {path}"))
-        tell(printable(f"next: {NEXT[job.importer.becomes].format(shlex.quote(str(path)))}"))
+        next_step = NEXT[job.importer.becomes].format(shlex.quote(str(path)))
+        tell(printable(f"next: {next_step}"))
     return 0
 
 
-def _tell(job: Import, tally: Tally) -> None:
-    for line in _lines(job, tally):
+def _write(job: Import, path: Path, tally: Tally, options: Options) -> None:
+    """Write the imported rows to the file or to stdout. Raise `NothingImported` if there are none."""
+    if options.dry_run:
+        print_blocks(job.try_out(path, tally), None)
+    elif path == STDOUT:
+        print_blocks(job.blocks(path, tally), None)
+    else:
+        check_target(path, job.source, options.overwrite)
+        job.write(path, tally)
+
+
+def _print_tally(job: Import, tally: Tally) -> None:
+    for line in _tally_lines(job, tally):
         tell(printable(line))
 
 
-def _lines(job: Import, tally: Tally) -> Iterator[str]:
-    """Yield how the source was understood, what is lost of it, and how much was read, written and skipped."""
+def _tally_lines(job: Import, tally: Tally) -> Iterator[str]:
+    """Yield how the source was interpreted, what has no counterpart, and the numbers of read and skipped rows."""
     yield from tally.notes
     for remark in tally.remarks[:MAX_REMARKS]:
-        hint = f" ({remark.hint})" if remark.hint else ""
-        yield f"warning: {placed(remark.message, remark.file, remark.line)}{hint}"
-    if (more := len(tally.remarks) - MAX_REMARKS) > 0:
+        line = placed(remark.message, remark.file, remark.line)
+        if remark.hint:
+            line += f" ({remark.hint})"
+        yield f"warning: {line}"
+    more = len(tally.remarks) - MAX_REMARKS
+    if more > 0:
         yield f"warning: {more:,} more parts have no counterpart"
-    noun = f"{job.importer.becomes.value}{'' if tally.written == 1 else 's'}"
+    noun = job.importer.noun
+    if tally.read == 1:
+        noun = noun.removesuffix("s")
+    written = counted(tally.written, job.importer.becomes.value, ",")
     skipped = sum(map(tally.count, tally.skipped))
-    read = f"{tally.read:,} {job.importer.noun.removesuffix('s') if tally.read == 1 else job.importer.noun} read"
-    yield f"{read}, {tally.written:,} {noun} written, {skipped:,} skipped"
+    yield f"{tally.read:,} {noun} read, {written} written, {skipped:,} skipped"
     for reason, places in tally.skipped.items():
         count = tally.count(reason)
-        yield f"  {count:,} skipped: {reason} ({', '.join(places)}{', …' if count > len(places) else ''})"
+        shown = ", ".join(places)
+        if count > len(places):
+            shown += ", …"
+        yield f"  {count:,} skipped: {reason} ({shown})"

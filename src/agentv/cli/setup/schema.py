@@ -14,4 +14,5 @@ from agentv.project.schema import KINDS, json_schema
 def command(kind: str) -> None:
     """Print the JSON Schema of a kind of file: eval (YAML), sidecar, case (a line of JSONL), targets,
     config, result or label."""
-    click.echo(json.dumps(json_schema(kind), indent=2))
+    schema = json_schema(kind)
+    click.echo(json.dumps(schema, indent=2))

@@ -8,21 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from agentv.cli.help import Command
-from agentv.cli.messages import print_lines, print_warnings
-from agentv.cli.params import OneOf
+from agentv.cli.messages import print_json, print_lines, print_warnings
+from agentv.cli.params import format_option, verbose_option
 from agentv.formats.printable import printable
 from agentv.project.discovery import agentv_files, tell_of_results, unique
 from agentv.project.validate import CheckedFile, check_files
 from agentv.records import Problem
+from agentv.report.quantities import counted
 
 
-@click.command(cls=Command, examples=("agentv validate .", "agentv validate evals/ .agentv/targets.yaml"))
+@click.command(
+    cls=Command,
+    examples=(
+        "agentv validate .",
+        "agentv validate evals/ .agentv/targets.yaml",
+    ),
+)
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
-@click.option("--format", "form", type=OneOf(["text", "json"]), default="text", help="json is for tools.")
-@click.option("--verbose", is_flag=True, help="Say more, and show the traceback of a bug.")
+@format_option
+@verbose_option
 def command(paths: tuple[str, ...], form: str, verbose: bool) -> None:
     """Check eval files, sidecars, targets and config files without running anything.
 
@@ -32,54 +38,60 @@ def command(paths: tuple[str, ...], form: str, verbose: bool) -> None:
     """
     print_warnings(verbose)
     results: list[Path] = []
-    files = unique(file for path in paths for file in agentv_files(path, results))
+    files: list[Path] = []
+    for path in paths:
+        files.extend(agentv_files(path, results))
     tell_of_results(results)
-    checked = check_files(files)
-    summary = _print_json(checked) if form == "json" else _print_text(checked)
-    sys.exit(1 if summary["errors"] else 0)
+    checked = check_files(unique(files))
+    counts: Counter[str] = Counter()
+    if form == "json":
+        _print_json(checked, counts)
+    else:
+        print_lines(_lines(checked, counts))
+    if counts["errors"]:
+        sys.exit(1)
+    sys.exit(0)
 
 
-_COUNTED = ("files", "cases", "errors", "warnings")
-
-
-def _print_text(checked: Iterable[CheckedFile]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    print_lines(_lines(checked, total))
-    return total
-
-
-def _lines(checked: Iterable[CheckedFile], total: Counter[str]) -> Iterator[str]:
-    """Yield a line for each problem while files are checked, and a last line with the numbers."""
+def _lines(checked: Iterable[CheckedFile], counts: Counter[str]) -> Iterator[str]:
+    """Yield one line per problem while files are checked, and a last line with the counts. Update `counts`."""
     for file in checked:
-        total.update(_counts(file))
-        yield from (printable(_line(problem)) for problem in file.problems)
-    files, cases, errors, warnings = (f"{total[what]} {what if total[what] != 1 else what[:-1]}" for what in _COUNTED)
+        _count(file, counts)
+        for problem in file.problems:
+            yield printable(_line(problem))
+    files = counted(counts["files"], "file")
+    cases = counted(counts["cases"], "case")
+    errors = counted(counts["errors"], "error")
+    warnings = counted(counts["warnings"], "warning")
     yield f"{files}, {cases}: {errors}, {warnings}"
 
 
 def _line(problem: Problem) -> str:
-    """Return `file:line:column: severity: message`, as compilers print it and editors read it."""
-    hint = f" ({problem.hint})" if problem.hint else ""
-    place = f"{problem.file}:{problem.line or 1}:{problem.column or 1}"
-    return f"{place}: {problem.severity}: {problem.message}{hint}"
+    """Return `file:line:column: severity: message`, the format of compilers, which editors can parse."""
+    line = f"{problem.file}:{problem.line or 1}:{problem.column or 1}: {problem.severity}: {problem.message}"
+    if problem.hint:
+        line += f" ({problem.hint})"
+    return line
 
 
-def _print_json(checked: Iterable[CheckedFile]) -> Counter[str]:
-    files = list(checked)
-    total = sum(map(_counts, files), Counter[str]())
-    form = {
-        "problems": [problem for file in files for problem in file.problems],
-        "summary": {what: total[what] for what in _COUNTED},
-    }
-    print_lines([msgspec.json.format(msgspec.json.encode(form, enc_hook=_path), indent=2).decode()])
-    return total
+def _print_json(checked: Iterable[CheckedFile], counts: Counter[str]) -> None:
+    """Print all problems and the counts as JSON. Update `counts`."""
+    problems: list[Problem] = []
+    for file in checked:
+        _count(file, counts)
+        problems.extend(file.problems)
+    summary = {name: counts[name] for name in ("files", "cases", "errors", "warnings")}
+    print_json({"problems": problems, "summary": summary}, enc_hook=_path_text)
 
 
-def _path(path: Any) -> str:
-    """Return a path as text, also one that is not UTF-8."""
+def _path_text(path: Any) -> str:
+    """Return a path as text, even if its name is not UTF-8."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def _counts(file: CheckedFile) -> Counter[str]:
-    severities = Counter(f"{problem.severity}s" for problem in file.problems)
-    return Counter(files=1, cases=file.cases) + severities
+def _count(file: CheckedFile, counts: Counter[str]) -> None:
+    """Add the cases and problems of a file to the counts."""
+    counts["files"] += 1
+    counts["cases"] += file.cases
+    for problem in file.problems:
+        counts[f"{problem.severity}s"] += 1

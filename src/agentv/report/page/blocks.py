@@ -32,14 +32,16 @@ class BlockWriter:
 
     def __init__(self, file: IO[bytes]):
         self._file = file
-        self._pool = ThreadPoolExecutor(max_workers=min(_IN_FLIGHT, os.cpu_count() or 1))
+        threads = min(_IN_FLIGHT, os.cpu_count() or 1)
+        self._pool = ThreadPoolExecutor(max_workers=threads)
         self._waiting: deque[Future[bytes]] = deque()
         self.size = 0
         """The number of bytes written so far."""
 
     def add(self, name: str, data: bytes) -> None:
         """Write a block with this name after all earlier blocks."""
-        self._waiting.append(self._pool.submit(encode_block, name, data))
+        encoded = self._pool.submit(encode_block, name, data)
+        self._waiting.append(encoded)
         while len(self._waiting) > _IN_FLIGHT:
             self._write(self._waiting.popleft())
 

@@ -255,7 +255,8 @@ def _interval(sums: CaseSums | EvaluatorSums) -> Interval:
 
 def _pass_rate(sums: CaseSums) -> tuple[float, float, float]:
     """Return the pass rate and its 95% confidence interval. With trials, it is the mean pass rate of the cases."""
-    rate = math.fsum(share * count for share, count in sums.shares) / sums.cases
+    passed = math.fsum(share * count for share, count in sums.shares)
+    rate = passed / sums.cases
     if sums.trials == 1:
         low, high = wilson(round(rate * sums.cases), sums.cases)
     else:
@@ -287,7 +288,12 @@ def _evaluators(index: RunIndex) -> Iterator[EvaluatorSums]:
         yield _evaluator_sums(titles[number], places, rows, index)
 
 
-def _evaluator_sums(name: str, places: Iterable[int], rows: "array[int]", index: RunIndex) -> EvaluatorSums:
+def _evaluator_sums(
+    name: str,
+    places: Iterable[int],
+    rows: "array[int]",
+    index: RunIndex,
+) -> EvaluatorSums:
     """Return the sums of one evaluator. `places` are the positions of its scores, sorted by row."""
     scores = index.evaluator_scores
     flags = index.evaluator_flags

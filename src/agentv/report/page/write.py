@@ -142,7 +142,13 @@ def _ignore(_problem: Problem) -> None:
 class _Page:
     """Read the results of a page and write its blocks."""
 
-    def __init__(self, results: Sequence[RunFiles], out: Path, options: PageOptions, writer: BlockWriter):
+    def __init__(
+        self,
+        results: Sequence[RunFiles],
+        out: Path,
+        options: PageOptions,
+        writer: BlockWriter,
+    ):
         self._results = results
         self._out = out
         self._options = options
@@ -192,14 +198,19 @@ class _Page:
                 continue
             run.add(self._row(view), view)
             results.add(self._page_json(record.raw))
-            snippets.add(snippet_of(view).encode("utf-8", "replace"))
+            snippet = snippet_of(view)
+            snippets.add(snippet.encode("utf-8", "replace"))
             if self._writer.size > self._options.max_bytes:
                 _check_size(self._writer.size, self._out, self._options)
         results.flush()
         snippets.flush()
         run.starts = {"results": results.starts, "snippets": snippets.starts}
 
-    def _read_records(self, run: "_Run", on_torn: Callable[[Problem], None] = warn) -> Iterator[Record[PageView]]:
+    def _read_records(
+        self,
+        run: "_Run",
+        on_torn: Callable[[Problem], None] = warn,
+    ) -> Iterator[Record[PageView]]:
         """Yield the results of a run with secrets masked. Raise `ResultsError` if there are none."""
         is_empty = True
         for record in read_run(run.files, PageView, on_torn):
@@ -298,7 +309,8 @@ class _Run:
     def figures(self, rows: int) -> Figures:
         """Return the figures of the run. `rows` is the number of rows of the page."""
         sums = case_sums(self.index, rows)
-        return with_record(run_figures(sums, self.totals, self.index.names), self)
+        figures = run_figures(sums, self.totals, self.index.names)
+        return with_record(figures, self)
 
     def meta(self, figures: Figures, letter: str) -> Json:
         """Return the data that the page shows first about the run."""
