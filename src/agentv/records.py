@@ -44,8 +44,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 class Record(msgspec.Struct, frozen=True, gc=False):
     """Base of records that exist in large numbers.
 
-    Hundreds of thousands may be in memory and none is part of a reference cycle, so the garbage collector does not
-    track them (`gc=False`). This alone halves the time to load a file.
+    There may be hundreds of thousands in memory, without reference cycles, so the garbage collector does not track
+    them (`gc=False`). This alone halves the time to load a file.
     """
 
 

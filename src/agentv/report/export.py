@@ -83,7 +83,7 @@ def _rows(path: Path, columns: Columns) -> Iterator[Row]:
 
 
 def _ignore(_problem: Problem) -> None:
-    """Ignore a truncated last line: the first pass over the file has reported it."""
+    """Ignore a truncated last line, which was reported when the file was read for its columns."""
 
 
 def _row(view: ExportView, columns: Columns) -> Row:

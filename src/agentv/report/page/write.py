@@ -72,8 +72,8 @@ def default_path(results: Sequence[RunFiles]) -> Path:
 def write_report(results: Sequence[RunFiles], out: Path, options: PageOptions | None = None) -> Written:
     """Write the page of one run, or of two runs that are compared. Each run is one or more results files.
 
-    Raise `ResultsError` if there are no results or a file is invalid, and `OutputError` if the page is too large or
-    cannot be written.
+    Raise `ResultsError` if a file is invalid or has no results, and `OutputError` if the page is too large or cannot be
+    written.
     """
     options = options or PageOptions()
     _check_out(results, out)
@@ -105,7 +105,7 @@ def _check_out(results: Sequence[RunFiles], out: Path) -> None:
 
 
 def _temporary_folder(out: Path) -> Path | None:
-    """Return the folder of the page if it is writable, since it has room for the page. None is the default folder."""
+    """Return the folder of the page if it is writable, since it has room for the page, otherwise None."""
     if out.parent.is_dir() and os.access(out.parent, os.W_OK):
         return out.parent
     return None
