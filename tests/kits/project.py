@@ -30,7 +30,9 @@ def flat(text: str) -> str:
 def agentv(
     *args: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """The command line, in this process."""
+    """The command line, in this process; with `--cluster` in its own, since Dask reads its settings when imported."""
+    if "--cluster" in args:
+        return agentv_process(*args, cwd=cwd, env=env)
     return run_in_process(list(map(str, args)), cwd, env)
 
 

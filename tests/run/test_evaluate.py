@@ -16,6 +16,7 @@ from agentv.evaluators.build import EvaluatorBuilder
 from agentv.run.case import CaseRunner
 from agentv.run.evaluate import EvalOptions, plan_evaluation
 from agentv.run.executors.local import LocalExecutor
+from agentv.run.extensions import Results
 from agentv.run.plan import Plan, RunOptions
 from agentv.run.targets import OpenTargets, RunJudges
 from agentv.run.watching.watcher import Silence
@@ -88,7 +89,7 @@ async def _run(plan: Plan) -> list[EvalResult]:
     async with OpenTargets(plan, RunOptions(workers=2)) as targets:
         evaluators = EvaluatorBuilder(RunJudges(plan, targets, watcher))
         cases = CaseRunner(plan, targets, evaluators, watcher)
-        await LocalExecutor(plan, targets).run_jobs(cases, sink=sink, watcher=watcher)
+        await LocalExecutor(plan, targets).run_jobs(cases, results=Results(sink), watcher=watcher)
     return sink.results
 
 

@@ -43,21 +43,27 @@ class _WaitingCase(NamedTuple):
 class CaseRunner:
     """Runs cases, each by itself. Whatever goes wrong with a case is in its result, and nobody else's trouble."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is another part of a run
         self,
         plan: Plan,
         targets: OpenTargets,
         evaluators: EvaluatorBuilder,
         watcher: Watcher,
+        *,
         stored: AnswersToGrade | None = None,
+        check: AnswerTaker | None = None,
+        rounds: JudgeRounds | None = None,
     ):
-        """`stored` are answers that are scored in the place of asking any target."""
-        options, self._stored, self._targets = targets.options, stored, targets
+        """`stored` are answers to score instead of calling any target.
+
+        `check` is offered each judged answer, and `rounds` sends judge requests in batches.
+        """
+        options = targets.options
+        self._stored = stored
+        self._targets = targets
         self._names = stored.names if stored is not None else None
-        self.check: AnswerTaker | None = None
-        """Is offered what was judged, if judges are checked."""
-        self.rounds: JudgeRounds | None = None
-        """Asks judges in batches, if there are such."""
+        self.check = check
+        self.rounds = rounds
         self._judged: dict[int, _WaitingCase] = {}
         """The cases that are judged and not yet written, by the identity of their request."""
         self._run_id = options.run_id

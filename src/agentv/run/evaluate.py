@@ -9,7 +9,7 @@ import enum
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -27,32 +27,34 @@ from agentv.records import EvalResult, Problem
 from agentv.redact import clean, secrets_in
 from agentv.results.forecast import Forecast
 from agentv.results.health.record import JudgeHealth
-from agentv.results.health.tally import JudgeTally
 from agentv.results.runs import RUNS, RunLog, new_run_id
 from agentv.results.summary import Summary
-from agentv.results.write import ResultFile
 from agentv.run.batches.submission import DEADLINE_SECONDS
 from agentv.run.batches.vendor import BatchOptions
 from agentv.run.case import CaseRunner
 from agentv.run.executors.address import Address, parse_address
 from agentv.run.executors.executor import Executor
 from agentv.run.executors.local import LocalExecutor
+from agentv.run.extensions import Extension, MaxErrors, Results
 from agentv.run.forecast.budget import Budget, Limits, budget_of
 from agentv.run.forecast.demand import ForecastOptions, NamedJudges
 from agentv.run.forecast.forecast import make_forecast
 from agentv.run.jobs import IsDone
 from agentv.run.judging import Judging
-from agentv.run.output import STDOUT, Output, OutputOptions, earlier_results, mask_result, open_output
+from agentv.run.output import STDOUT, Output, OutputOptions, earlier_results, open_output
 from agentv.run.plan import Plan, RunOptions, Selection
 from agentv.run.planner import PlanOptions, make_plan
 from agentv.run.record import start_record
 from agentv.run.resume import ResumeOptions, failed_cases
 from agentv.run.targets import OpenTargets, RunJudges, check_batches
-from agentv.run.watching.exported import export_results, open_exporter
+from agentv.run.watching.exported import SpanExport, open_exporter
 from agentv.run.watching.watcher import Watcher
 from agentv.system.compact_sets import HashSet
 from agentv.system.dotenv import load_env
 from agentv.telemetry.options import CollectOptions
+
+if TYPE_CHECKING:  # the SDK is an extra, and slow to import
+    from agentv.telemetry.export import Exporter
 
 
 class DryRun(NamedTuple):
@@ -225,42 +227,64 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, watcher: Watch
     async with (
         OpenTargets(plan, options.run_options(run_id)) as targets,
         open_exporter(plan, is_wanted=options.otel) as exporter,
-        _executor(cluster, options, plan, targets, budget) as executor,
+        _executor(cluster, options, plan, targets) as executor,
     ):
         judges = RunJudges(plan, targets, watcher)
-        evaluators = EvaluatorBuilder(  # planning has told the warnings
-            judges, dry_run=plan.dry_run, warn=_ignore, targets=options.targets
+        # warnings were already reported during planning
+        evaluators = EvaluatorBuilder(judges, dry_run=plan.dry_run, warn=_ignore, targets=options.targets)
+        judging = Judging(plan, targets, watcher, options.targets, checks=options.check_judge)
+        cases = CaseRunner(
+            plan,
+            targets,
+            evaluators,
+            watcher,
+            stored=options.stored,
+            check=judging.check,
+            rounds=judges.open_rounds(),
         )
-        stored, judging = options.stored, Judging(plan, targets, watcher, options.targets, checks=options.check_judge)
-        cases = CaseRunner(plan, targets, evaluators, watcher, stored)
-        cases.check, cases.rounds = judging.check, judges.open_rounds()
         summary = Summary(plan.cases, plan.invalid, options.trials, clean, options.by)
         with open_output(options.output, plan, evaluators, summary) as output:
-            results = _Results(output.file, summary, sink, stored, judging.start_tally(output))
-            exported = export_results(results, exporter, include_trace=options.include_trace)
+            judging.count_earlier(output)
+            results = Results(output.file, summary, sink, _extensions(options, exporter, judging, budget))
             log = _start_record(options, plan, run_id, output.path)
             watcher.begin(plan.cases * options.trials, summary.already_done)
-            end, error = RunEnd.COMPLETED, None
-            task = asyncio.current_task()
-            assert task is not None
+            is_done = _is_done(output, options.stored)
+            error = None
+            task = _current_task()
             try:
                 with stop_on_signal(task) as stop:
-                    await executor.run_jobs(cases, sink=exported, watcher=watcher, is_done=_is_done(output, stored))
-                    results.write_untouched()
-                    await judging.run(summary, budget)
+                    await executor.run_jobs(cases, results=results, watcher=watcher, is_done=is_done)
+                    await results.end()
             except asyncio.CancelledError:
                 if not stop.is_requested:
                     raise
                 task.uncancel()
             except BaseExceptionGroup as group:
-                end, error = RunEnd.FAILED, _only_error(group)
+                error = _only_error(group)
             finally:
                 watcher.end()
-            if stop.is_requested and error is None:
-                end = RunEnd.INTERRUPTED
-            elif error is None and summary.not_run > 0:
-                end = _why_stopped(summary, options, budget)
+            end = _how_it_ended(results, summary, error, is_interrupted=stop.is_requested)
     return RunReport(plan, summary, end, output.path, error, log, judging.health(output.path), budget)
+
+
+def _current_task() -> "asyncio.Task[Any]":
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+def _how_it_ended(results: Results, summary: Summary, error: AgentvError | None, *, is_interrupted: bool) -> RunEnd:
+    """Return how a run ended; tell the summary why cases were not run."""
+    if error is not None:
+        return RunEnd.FAILED
+    if is_interrupted:
+        return RunEnd.INTERRUPTED
+    if summary.not_run <= 0:
+        return RunEnd.COMPLETED
+    end = _STOPPED[results.stopped_by]
+    if end is RunEnd.BUDGET:
+        summary.why_not_run = "budget"
+    return end
 
 
 def _start_record(options: EvalOptions, plan: Plan, run_id: str, results: Path | None) -> RunLog | None:
@@ -283,20 +307,30 @@ def forecast_evaluation(options: EvalOptions) -> Forecast:
     return make_forecast(plan, options.forecast_options, earlier_results(options.output, plan, builder))
 
 
-def _why_stopped(summary: Summary, options: EvalOptions, budget: Budget | None) -> RunEnd:
-    """Return why cases were not run, and tell the summary."""
-    if budget is not None and budget.is_exhausted:
-        summary.why_not_run = "budget"
-        return RunEnd.BUDGET
-    return RunEnd.TOO_MANY_ERRORS if options.max_errors is not None else RunEnd.COMPLETED
+_STOPPED = {"": RunEnd.COMPLETED, "budget": RunEnd.BUDGET, "errors": RunEnd.TOO_MANY_ERRORS}
 
 
-def _executor(
-    cluster: Address | None, options: EvalOptions, plan: Plan, targets: OpenTargets, budget: Budget | None
-) -> Executor:
+def _extensions(
+    options: EvalOptions, exporter: "Exporter | None", judging: Judging, budget: Budget | None
+) -> list[Extension]:
+    """Return the features that join a run. Each completes a result before the next one sees it."""
+    found: list[Extension] = []
+    if exporter is not None:
+        found.append(SpanExport(exporter, include_trace=options.include_trace))
+    found.append(judging)
+    if options.stored is not None:
+        found.append(_Grading(options.stored))
+    if budget is not None:
+        found.append(budget)
+    if options.max_errors is not None:
+        found.append(MaxErrors(options.max_errors))
+    return found
+
+
+def _executor(cluster: Address | None, options: EvalOptions, plan: Plan, targets: OpenTargets) -> Executor:
     """Return what runs the jobs."""
     if cluster is None:
-        return LocalExecutor(plan, targets, budget)
+        return LocalExecutor(plan, targets)
     from agentv.run.executors.cluster import ClusterExecutor, ClusterJob
 
     paths = tuple(eval_files(options.paths))
@@ -364,37 +398,16 @@ def _is_done(output: Output, stored: AnswersToGrade | None) -> IsDone | None:
     return lambda case, trial: not stored.wants(case, trial)
 
 
-class _Results:
-    """Takes each result through the one door: to the file, to the summary, and to whoever else wants it."""
+class _Grading(Extension):
+    """Completes the results of graded answers, and keeps the stored results that were not graded."""
 
-    def __init__(
-        self,
-        file: ResultFile | None,
-        summary: Summary,
-        sink: ResultSink | None,
-        stored: AnswersToGrade | None = None,
-        tally: JudgeTally | None = None,
-    ):
-        self._file, self._summary, self._sink, self._stored, self._tally = file, summary, sink, stored, tally
+    def __init__(self, stored: AnswersToGrade):
+        self._stored = stored
 
-    def write_untouched(self) -> None:
-        """Write the stored results that stay as they are; count what was not there to score."""
-        if self._stored is None:
-            return
+    def finish(self, result: EvalResult) -> EvalResult:
+        return self._stored.finish(result)
+
+    async def end(self, results: Results) -> None:
         for result, is_planned in self._stored.untouched():
-            if self._file is not None:
-                self._file.write(result)
-            if is_planned:
-                self._summary.add_earlier((result.dataset, result.eval_id), result)
-        self._summary.no_answer, self._summary.no_case = self._stored.missing, self._stored.without_case
-
-    def write(self, result: EvalResult) -> None:
-        if self._tally is not None:
-            self._tally.add(result.evaluator_results, result.candidate_answer)
-        if self._stored is not None:
-            result = self._stored.finish(result)
-        if self._file is not None:
-            self._file.write(result)
-        self._summary.add(result)
-        if self._sink is not None:
-            self._sink.write(mask_result(result, clean))
+            results.keep(result, is_planned=is_planned)
+        results.count_missing(self._stored.missing, self._stored.without_case)

@@ -8,15 +8,14 @@ from agentv.evaluators.build import EvaluatorBuilder
 from agentv.evaluators.judge_check import JudgeCheck, JudgedCase
 from agentv.judges.metering import JudgeMeter
 from agentv.notices import say
-from agentv.records import Problem
+from agentv.records import EvalResult, Problem
 from agentv.redact import clean
 from agentv.results.health.record import CheckCost, JudgeHealth
 from agentv.results.health.tally import JudgeTally
 from agentv.results.health.verdict import health_of, run_labels
 from agentv.results.labels.file import LABELS
 from agentv.results.runs import read_runs
-from agentv.results.summary import Summary
-from agentv.run.forecast.budget import Budget
+from agentv.run.extensions import Extension, Results
 from agentv.run.jobs import build_or_explain
 from agentv.run.output import Output
 from agentv.run.plan import Plan
@@ -25,15 +24,16 @@ from agentv.run.targets import OpenTargets, RunJudges
 from agentv.run.watching.watcher import Watcher
 
 
-class Judging:
-    """What a run finds out about its judges: how they behave, and what `--check-judge` asks them besides.
+class Judging(Extension):
+    """Measures how the judges of a run behave, and checks them with `--check-judge`.
 
-    Planted answers are judged through the cache of responses, answers of the run once more without any.
+    Planted answers are judged through the response cache; answers of the run are judged again without it.
     """
 
     def __init__(self, plan: Plan, targets: OpenTargets, watcher: Watcher, targets_file: Path | None, *, checks: bool):
-        """`targets_file` is the one that was asked for, if one was; `checks` says whether judges are checked."""
-        self._plan, self._meter = plan, JudgeMeter()
+        """`targets_file` is the one named on the command line, if any; `checks` enables the checks of judges."""
+        self._plan = plan
+        self._meter = JudgeMeter()
         has_judges = any(file.judges for file in plan.files) and not plan.dry_run
         self.tally = JudgeTally() if has_judges else None
         self.check: JudgeCheck | None = None
@@ -43,18 +43,22 @@ class Judging:
             judges = [RunJudges(plan, targets, watcher, caller, self._meter) for caller in callers]
             self.check = JudgeCheck(*(EvaluatorBuilder(each, warn=_ignore, targets=targets_file) for each in judges))
 
-    def start_tally(self, output: Output) -> JudgeTally | None:
-        """Return what counts what judges say, if there are any; what they said of earlier results is counted."""
+    def count_earlier(self, output: Output) -> None:
+        """Count what the judges said about the results that a resumed run keeps."""
         if self.tally is not None and output.earlier is not None:
             for result in output.earlier.results():
                 self.tally.add(result.evaluator_results, result.candidate_answer)
-        return self.tally
 
-    async def run(self, summary: Summary, budget: Budget | None) -> None:
-        """Ask the judges what is to be checked, after all cases have run; not if the budget is used up."""
+    def finish(self, result: EvalResult) -> EvalResult:
+        if self.tally is not None:
+            self.tally.add(result.evaluator_results, result.candidate_answer)
+        return result
+
+    async def end(self, results: Results) -> None:
+        """Check the judges, unless the budget is used up."""
         if self.check is None:
             return
-        if budget is not None and budget.is_exhausted:
+        if results.stopped_by == "budget":
             say("the judges were not checked: the budget is used up")
             return
         files = {self._plan.folder / file.path: file for file in self._plan.files}
@@ -69,7 +73,7 @@ class Judging:
         self._found["rejudged"] = await self.check.judge_again()
         taken = self._meter.metrics or {}
         self._found["cost"] = CheckCost.of(taken)
-        summary.spending.add_checks(taken)
+        results.add_check_costs(taken)
 
     def health(self, results: Path | None) -> JudgeHealth | None:
         """Return what is known of the judges; None if the run has none."""

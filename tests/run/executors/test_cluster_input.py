@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kits.clusters import Cluster, a_project, an_environment, calls
-from tests.kits.project import Write, a_case, agentv, flat
+from tests.kits.project import Write, a_case, agentv, agentv_process, flat
 from tests.kits.runs import ECHO, evaluate, start, target, wait_for_results
 
 pytestmark = pytest.mark.slow
@@ -77,7 +77,7 @@ def test_a_run_without_a_cluster_does_not_import_dask(write: Write) -> None:
     write("hidden/distributed.py", "raise SystemExit('imported')")
     write("hidden/dask.py", "raise SystemExit('imported')")
     environment = an_environment(PYTHONPATH=str(Path("hidden").absolute()))
-    ran = agentv("eval", a_project(write, 1), "--out", "out.jsonl", env=environment)
+    ran = agentv_process("eval", a_project(write, 1), "--out", "out.jsonl", env=environment)
     assert ran.returncode == 0, ran.stderr
 
 

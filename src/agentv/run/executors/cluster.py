@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Self
 
 from agentv.errors import ConfigError
 from agentv.notices import warn
-from agentv.protocols import ResultSink
 from agentv.providers.python import PythonFunction
 from agentv.records import Problem
 from agentv.run.case import CaseRunner
@@ -20,6 +19,7 @@ from agentv.run.executors.address import Address, is_private
 from agentv.run.executors.connection import Unreachable, check_version, connect
 from agentv.run.executors.conversation import ClusterRun, Link
 from agentv.run.executors.setup import Setup, environment_of, manifest_of
+from agentv.run.extensions import Results
 from agentv.run.jobs import IsDone
 from agentv.run.plan import Plan
 from agentv.run.planner import PlanOptions
@@ -172,10 +172,11 @@ class ClusterExecutor:
         return link
 
     async def run_jobs(
-        self, cases: CaseRunner, *, sink: ResultSink, watcher: Watcher, is_done: IsDone | None = None
+        self, cases: CaseRunner, *, results: Results, watcher: Watcher, is_done: IsDone | None = None
     ) -> None:
         """Run each job of the plan that is not done already on one of the workers."""
-        run = ClusterRun(self, self._plan, self._targets, cases, sink=sink, watcher=watcher)
+        results.start()
+        run = ClusterRun(self, self._plan, self._targets, cases, results=results, watcher=watcher)
         await run.run(self._connection, self._run_id, list(self._links.values()), is_done)
 
     async def _leave(self) -> None:

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 import msgspec
 
 from agentv.notices import say, warn
-from agentv.protocols import ResultSink
 from agentv.records import EvalResult, Exchange, Problem
 from agentv.run.case import CaseRunner
 from agentv.run.executors.connection import SILENT_SECONDS, ClusterError, Connection, Unreachable
@@ -15,6 +14,7 @@ from agentv.run.executors.dispatch import Dispatch, Load
 from agentv.run.executors.local import tell_cache_hits
 from agentv.run.executors.numbering import Numbering
 from agentv.run.executors.offered import decode_answer
+from agentv.run.extensions import Results
 from agentv.run.jobs import IsDone, JobStream
 from agentv.run.plan import Plan
 from agentv.run.targets import OpenTargets, most_workers
@@ -64,12 +64,15 @@ class ClusterRun:
         targets: OpenTargets,
         cases: CaseRunner,
         *,
-        sink: ResultSink,
+        results: Results,
         watcher: Watcher,
     ):
-        self._workers, self._cases, self._sink, self._watcher = workers, cases, sink, watcher
-        self._slots, self._most = targets.workers, most_workers(plan)
-        self._max_errors, self._errors = targets.options.max_errors, 0
+        self._workers = workers
+        self._cases = cases
+        self._results = results
+        self._watcher = watcher
+        self._slots = targets.workers
+        self._most = most_workers(plan)
         self._numbering = Numbering(plan, targets.options.trials)
         self._stream = JobStream(plan, targets, None)
         self._links: dict[str, Link] = {}
@@ -281,16 +284,15 @@ class ClusterRun:
         self._end_when_done()
 
     def _take(self, load: Load, number: int, result: EvalResult, answer: bytes = b"") -> None:
-        """Hand a result to the sink, if it is the first of its run; its answer may be wanted by the check of judges."""
+        """Take a result if it is the first of its job; the check of judges may want its answer."""
         if not self._dispatch.arrive(load, number):
             return
-        self._sink.write(result)
+        result = self._results.take(result)
         if answer:
             self._offer(number, result, answer)
         self._watcher.finished(0, result)
-        self._errors += result.error is not None
-        if self._max_errors is not None and self._errors >= self._max_errors and not self._is_closing:
-            self._is_closing = True  # those in flight are finished
+        if self._results.stopped_by and not self._is_closing:
+            self._is_closing = True  # cases in flight are finished
             for link in self._links.values():
                 link.drop = True
 

@@ -9,12 +9,11 @@ from typing import Any, Self
 from agentv.calls.caller import Caller
 from agentv.calls.retry import FailedCall
 from agentv.notices import say
-from agentv.protocols import ResultSink
 from agentv.records import ProviderRequest
 from agentv.run.batches.batch import Batch
 from agentv.run.batches.vendor import VendorBatch, forget_leftovers
 from agentv.run.case import CaseRunner
-from agentv.run.forecast.budget import Budget
+from agentv.run.extensions import Results
 from agentv.run.jobs import IsDone, JobStream, Lane, divide
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget
 from agentv.run.runner import JobRunner
@@ -29,8 +28,9 @@ Work = Callable[[Lane, int], Coroutine[Any, Any, None]]
 class LocalExecutor:
     """Runs jobs here. Entering it raises `ConfigError` if a target is not ready."""
 
-    def __init__(self, plan: Plan, targets: OpenTargets, budget: Budget | None = None):
-        self._plan, self._targets, self._budget = plan, targets, budget
+    def __init__(self, plan: Plan, targets: OpenTargets):
+        self._plan = plan
+        self._targets = targets
 
     async def __aenter__(self) -> Self:
         await self._targets.check()
@@ -41,17 +41,15 @@ class LocalExecutor:
         """The targets are closed by whoever opened them."""
 
     async def run_jobs(
-        self, cases: CaseRunner, *, sink: ResultSink, watcher: Watcher, is_done: IsDone | None = None
+        self, cases: CaseRunner, *, results: Results, watcher: Watcher, is_done: IsDone | None = None
     ) -> None:
-        """Run each job of the plan that is not done already; a result is in the sink before it counts."""
+        """Run each job of the plan that is not done already."""
         targets, rounds = self._targets, cases.rounds
         remove_stale()
         await targets.start()
-        if self._budget is not None:
-            self._budget.begin()
+        results.start()
         lanes = _Lanes(self._plan, targets.workers)
-        runner = JobRunner(cases, targets.options, sink, watcher, lanes.close)
-        runner.budget = self._budget
+        runner = JobRunner(cases, results, watcher, targets.options.trials, lanes.close)
         with ExitStack() as stack:
             if rounds is not None:
                 stack.callback(rounds.close)

@@ -27,6 +27,7 @@ from agentv.run.executors.dispatch import SHORT_SECONDS, Range
 from agentv.run.executors.numbering import Numbering
 from agentv.run.executors.offered import OfferedAnswers
 from agentv.run.executors.setup import Setup, plan_here
+from agentv.run.extensions import Results
 from agentv.run.jobs import Job, JobStream
 from agentv.run.output import mask_result
 from agentv.run.plan import Plan
@@ -172,8 +173,7 @@ class Session:
             await targets.check()
             judges = RunJudges(plan, targets, self._watcher)
             builder = EvaluatorBuilder(judges, dry_run=plan.dry_run, warn=_ignore, targets=setup.plan_options.targets)
-            cases = CaseRunner(plan, targets, builder, self._watcher)
-            cases.check = self._offered
+            cases = CaseRunner(plan, targets, builder, self._watcher, check=self._offered)
             await targets.start()
             try:
                 await self._work(plan, targets, cases)
@@ -191,7 +191,7 @@ class Session:
         async with asyncio.TaskGroup() as tasks:
             for number in range(targets.workers):
                 slot = _Slot(self, number, numbering, stream)
-                runner = JobRunner(cases, targets.options, slot, self._watcher, self.stop)
+                runner = JobRunner(cases, Results(slot), self._watcher, targets.options.trials, self.stop)
                 tasks.create_task(runner.work(slot, number))
             while True:
                 if self._is_over.is_set() or time.monotonic() - self._heard > GIVE_UP_SECONDS:

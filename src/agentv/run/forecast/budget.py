@@ -12,8 +12,10 @@ from typing import NamedTuple
 from agentv.errors import ConfigError
 from agentv.records import EvalResult
 from agentv.results.forecast import Forecast, PartForecast
+from agentv.run.extensions import Extension, ResultKey, key_of_job, key_of_result
 from agentv.run.forecast.demand import ForecastOptions
 from agentv.run.forecast.forecast import make_forecast
+from agentv.run.jobs import Job
 from agentv.run.plan import Plan
 
 ROUNDING = 1e-12
@@ -48,8 +50,8 @@ class _Mean:
         return self._total / self._count if self._count else self._start
 
 
-class Budget:
-    """Admits cases one by one, and is told what each took."""
+class Budget(Extension):
+    """Admits cases as long as what they are expected to take fits into the limits."""
 
     def __init__(
         self,
@@ -63,39 +65,47 @@ class Budget:
         The answers of `free` targets cost nothing.
         """
         self._free = frozenset(free)
-        self.limits, self.spent, self.is_exhausted = limits, 0.0, False
+        self.limits = limits
+        self.spent = 0.0
+        self.is_exhausted = False
         self._costs = {name: _Mean(each.cost) for name, each in expected.items()}
         self._seconds = {name: _Mean(each.seconds) for name, each in expected.items()}
         self._reserved = reserved
         self._in_flight: dict[str, int] = dict.fromkeys(expected, 0)
+        self._admitted: dict[ResultKey, float] = {}
+        """When each case in flight was admitted."""
         self._changed = asyncio.Event()
         self._start = time.monotonic()
 
-    def begin(self) -> None:
-        """Let the time begin."""
+    def start(self) -> None:
         self._start = time.monotonic()
 
-    async def admit(self, target: str) -> bool:
-        """Return whether a case of this target may be started.
+    async def admit(self, job: Job) -> bool:
+        """Return whether a case may start.
 
-        One that does not fit waits for those in flight: they may cost less than is expected of them.
+        One that does not fit waits for cases in flight: they may cost less than expected.
         """
+        target = job.planned.name
         while not self.is_exhausted:
             if not self._is_time_for(target):
                 break
             if self._is_money_for(target):
                 self._in_flight[target] += 1
+                self._admitted[key_of_job(job)] = time.monotonic()
                 return True
             if not any(self._in_flight.values()):
                 break
             self._changed.clear()
             await self._changed.wait()
         self.is_exhausted = True
+        self.stopped_by = "budget"
         self._changed.set()
         return False
 
-    def finished(self, target: str, result: EvalResult, seconds: float) -> None:
-        """Take note of what a case took that was admitted."""
+    def written(self, result: EvalResult) -> None:
+        """Count what an admitted case took."""
+        target = result.target
+        seconds = time.monotonic() - self._admitted.pop(key_of_result(result))
         self._in_flight[target] -= 1
         cost = cost_of(result, is_free=target in self._free)
         self.spent += self._costs[target].value if cost is None else cost

@@ -1,15 +1,15 @@
-"""Results on their way: written as ever, and then sent as spans, if that is asked for."""
+"""Send results as OpenTelemetry spans."""
 
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from agentv.protocols import ResultSink
 from agentv.providers import ALIASES
 from agentv.providers.models.settings import LanguageModelSettings
-from agentv.records import EvalResult
+from agentv.records import EvalResult, TraceEvent
 from agentv.redact import clean
+from agentv.run.extensions import Extension, ResultKey, key_of_result
 from agentv.run.output import mask_result
 from agentv.run.plan import Plan
 from agentv.telemetry.result_spans import TargetKind
@@ -44,24 +44,29 @@ def _kind(plan: Plan, name: str) -> TargetKind:
     return TargetKind(str(model) if isinstance(model, str) else None, vendor, is_model)
 
 
-def export_results(results: ResultSink, exporter: "Exporter | None", *, include_trace: bool) -> ResultSink:
-    """Return a sink that gives results to another, and to the exporter, if there is one."""
-    return _ExportedResults(results, exporter, include_trace=include_trace) if exporter is not None else results
+class SpanExport(Extension):
+    """Sends each result as spans once it is written, without secrets."""
 
+    def __init__(self, exporter: "Exporter", *, include_trace: bool):
+        """`include_trace` says whether results keep their traces; spans are made from the traces in any case."""
+        self._exporter = exporter
+        self._include_trace = include_trace
+        self._traces: dict[ResultKey, tuple[TraceEvent, ...] | None] = {}
+        """The traces that results in flight are written without."""
 
-class _ExportedResults:
-    """Gives each result to a sink, and when it is safe there, its spans to the exporter, without secrets."""
-
-    def __init__(self, results: ResultSink, exporter: "Exporter", *, include_trace: bool):
-        """`include_trace` says whether the sink is given traces, which the spans are made of in any case."""
-        self._results, self._exporter, self._include_trace = results, exporter, include_trace
-
-    def write(self, result: EvalResult) -> None:
+    def finish(self, result: EvalResult) -> EvalResult:
         result = msgspec.structs.replace(result, trace_id=self._exporter.stamp(result))
-        self._results.write(result if self._include_trace else msgspec.structs.replace(result, trace=None))
+        if self._include_trace:
+            return result
+        self._traces[key_of_result(result)] = result.trace
+        return msgspec.structs.replace(result, trace=None)
+
+    def written(self, result: EvalResult) -> None:
+        trace = self._traces.pop(key_of_result(result), result.trace)
+        result = msgspec.structs.replace(result, trace=trace)
         try:
             masked = mask_result(result, clean)
-        except (ValueError, TypeError, RecursionError) as error:  # what a trace may hold
+        except (ValueError, TypeError, RecursionError) as error:  # whatever a trace contains
             self._exporter.lose(error)
         else:
             self._exporter.export(masked)
