@@ -6,7 +6,7 @@ PYTEST := $(BIN)/pytest -q -n logical --dist worksteal
 BASE ?=
 demo_step = @echo '$$ agentv $(1)'; cd .demo && ../$(BIN)/agentv $(1)
 
-.PHONY: demo test test-slow test-all lint types collect unit slow coverage bench bench-peers schemas picture clean
+.PHONY: demo test test-slow test-all lint types unit coverage bench bench-peers schemas picture clean
 
 demo: .venv/demo.stamp
 	@rm -rf .demo && cp -R examples/first .demo
@@ -20,9 +20,9 @@ demo: .venv/demo.stamp
 	$(call demo_step,report old.jsonl new.jsonl --out report.html)
 	@echo; echo "Open .demo/report.html in a browser. Agents, cases and results are in .demo/"
 
+# Type checks fill the time in which tests wait for child processes and servers.
 test: lint
-	$(MAKE) --no-print-directory -j2 types collect
-	$(MAKE) --no-print-directory unit
+	$(MAKE) --no-print-directory -j2 types unit
 
 test-slow: .venv/dev.stamp .venv/browser.stamp
 	$(PYTEST) -m "slow or prop"
@@ -36,17 +36,14 @@ lint: .venv/dev.stamp
 types: .venv/dev.stamp
 	$(BIN)/mypy
 
-# pytest rewrites test modules as it reads them: do it once here, while mypy runs, and not in each process of `unit`
-collect: .venv/dev.stamp
-	@$(BIN)/pytest -q --collect-only >/dev/null || true # `unit` reports what is wrong
-
 unit: .venv/dev.stamp .venv/browser.stamp
 	$(PYTEST) -m "not slow"
 
-# Both tiers, subprocesses included. Results are in .coverage and htmlcov/.
+# Lines and branches, subprocesses included; `make coverage TESTS=` measures both tiers. The pages are in htmlcov/.
+TESTS = not slow
 coverage: .venv/dev.stamp .venv/browser.stamp
 	$(BIN)/coverage erase
-	-$(BIN)/coverage run -m pytest -q -n logical --dist worksteal -m "not slow"
+	-$(BIN)/coverage run -m pytest -q -n logical --dist worksteal -m "$(TESTS)"
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 	$(BIN)/coverage html --quiet
