@@ -5,7 +5,7 @@ The class docstrings of records in files are also the descriptions in their JSON
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -393,6 +393,15 @@ class GradedFrom(FileRecord, frozen=True, kw_only=True):
     """The digest of the scoring configuration at that time."""
 
 
+class ResultKey(NamedTuple):
+    """What identifies a result within a run. The only trial of a case has the number 1."""
+
+    dataset: str
+    eval_id: str
+    target: str
+    trial: int
+
+
 class EvalResult(FileRecord, frozen=True, kw_only=True):
     """What became of one case: one line of a results file."""
 
@@ -451,3 +460,7 @@ class EvalResult(FileRecord, frozen=True, kw_only=True):
     digests: Digests | None = None
     graded_from: GradedFrom | None = None
     """The original result, if `agentv grade` produced this one."""
+
+    @property
+    def key(self) -> ResultKey:
+        return ResultKey(self.dataset, self.eval_id, self.target, self.trial or 1)

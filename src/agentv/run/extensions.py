@@ -4,7 +4,7 @@ A feature joins a run by an `Extension` in the run's one list. The run itself kn
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from agentv.protocols import ResultSink
 from agentv.records import EvalResult, JudgeMetrics
@@ -15,25 +15,6 @@ from agentv.run.outcome import unwritable_result
 from agentv.run.output import mask_result
 
 StoppedBy = Literal["", "budget", "errors"]
-
-
-class ResultKey(NamedTuple):
-    """What identifies a result within a run."""
-
-    dataset: str
-    eval_id: str
-    target: str
-    trial: int
-
-
-def key_of_job(job: Job) -> ResultKey:
-    """Return the key of the result that a job will have."""
-    return ResultKey(job.case.dataset, job.case.id, job.planned.name, job.trial)
-
-
-def key_of_result(result: EvalResult) -> ResultKey:
-    """Return the key of a result; the only trial of a case has the number 1."""
-    return ResultKey(result.dataset, result.eval_id, result.target, result.trial or 1)
 
 
 class Extension:

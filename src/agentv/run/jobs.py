@@ -15,7 +15,7 @@ from agentv.calls.caller import Caller
 from agentv.cases.digest import case_digest
 from agentv.cases.request import build_request
 from agentv.errors import AttachmentError
-from agentv.records import EvalCase, ProviderRequest
+from agentv.records import EvalCase, ProviderRequest, ResultKey
 from agentv.run.batches.batch import Batch
 from agentv.run.batches.vendor import BatchTarget, VendorBatch, custom_id
 from agentv.run.plan import Plan, PlannedFile, PlannedTarget
@@ -41,6 +41,11 @@ class Job(NamedTuple):
     """Whether no other trial of the case runs before this one."""
     batch: Batch | VendorBatch | None = None
     """The batch that has the answer, if it was asked in one."""
+
+    @property
+    def key(self) -> ResultKey:
+        """What identifies the result that it will have."""
+        return ResultKey(self.case.dataset, self.case.id, self.planned.name, self.trial)
 
 
 def divide(workers: int, files: int) -> list[int]:

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 import msgspec
 
 from agentv.evaluators.judge_check import AnswerSample
-from agentv.records import EvalResult, EvaluatorResult, Exchange, ProviderResponse
+from agentv.records import EvalResult, EvaluatorResult, Exchange, ProviderResponse, ResultKey
 from agentv.redact import clean
 
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 _DECODE = msgspec.json.Decoder(ProviderResponse).decode
-Key = tuple[str, str, int]
 
 
 class OfferedAnswers:
@@ -22,18 +21,19 @@ class OfferedAnswers:
 
     def __init__(self) -> None:
         self._sample = AnswerSample[None]()
-        self._picked: dict[Key, bytes] = {}
+        self._picked: dict[ResultKey, bytes] = {}
 
     def offer(self, exchange: Exchange, target: str, results: Sequence[EvaluatorResult]) -> None:
         """Keep an answer, if it is one of those that are taken; without secrets, as all that is sent."""
         trial = exchange.request.trial
         if self._sample.add(exchange.case, trial, results, None):
             plain = msgspec.to_builtins(exchange.response, enc_hook=str)
-            self._picked[exchange.case.dataset, exchange.case.id, trial] = _ENCODE(clean.values(plain))
+            key = ResultKey(exchange.case.dataset, exchange.case.id, target, trial)
+            self._picked[key] = _ENCODE(clean.values(plain))
 
     def take(self, result: EvalResult) -> bytes:
         """Return the answer of a result as it is sent; empty if it is not taken."""
-        return self._picked.pop((result.dataset, result.eval_id, result.trial or 1), b"")
+        return self._picked.pop(result.key, b"")
 
 
 def decode_answer(sent: bytes) -> ProviderResponse:

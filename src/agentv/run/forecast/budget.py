@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from agentv.errors import ConfigError
-from agentv.records import EvalResult
+from agentv.records import EvalResult, ResultKey
 from agentv.results.forecast import Forecast, PartForecast
-from agentv.run.extensions import Extension, ResultKey, key_of_job, key_of_result
+from agentv.run.extensions import Extension
 from agentv.run.forecast.demand import ForecastOptions
 from agentv.run.forecast.forecast import make_forecast
 from agentv.run.jobs import Job
@@ -91,7 +91,7 @@ class Budget(Extension):
                 break
             if self._is_money_for(target):
                 self._in_flight[target] += 1
-                self._admitted[key_of_job(job)] = time.monotonic()
+                self._admitted[job.key] = time.monotonic()
                 return True
             if not any(self._in_flight.values()):
                 break
@@ -105,7 +105,7 @@ class Budget(Extension):
     def written(self, result: EvalResult) -> None:
         """Count what an admitted case took."""
         target = result.target
-        seconds = time.monotonic() - self._admitted.pop(key_of_result(result))
+        seconds = time.monotonic() - self._admitted.pop(result.key)
         self._in_flight[target] -= 1
         cost = cost_of(result, is_free=target in self._free)
         self.spent += self._costs[target].value if cost is None else cost

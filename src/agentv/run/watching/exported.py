@@ -7,9 +7,9 @@ import msgspec
 
 from agentv.providers import ALIASES
 from agentv.providers.models.settings import LanguageModelSettings
-from agentv.records import EvalResult, TraceEvent
+from agentv.records import EvalResult, ResultKey, TraceEvent
 from agentv.redact import clean
-from agentv.run.extensions import Extension, ResultKey, key_of_result
+from agentv.run.extensions import Extension
 from agentv.run.output import mask_result
 from agentv.run.plan import Plan
 from agentv.telemetry.result_spans import TargetKind
@@ -58,11 +58,11 @@ class SpanExport(Extension):
         result = msgspec.structs.replace(result, trace_id=self._exporter.stamp(result))
         if self._include_trace:
             return result
-        self._traces[key_of_result(result)] = result.trace
+        self._traces[result.key] = result.trace
         return msgspec.structs.replace(result, trace=None)
 
     def written(self, result: EvalResult) -> None:
-        trace = self._traces.pop(key_of_result(result), result.trace)
+        trace = self._traces.pop(result.key, result.trace)
         result = msgspec.structs.replace(result, trace=trace)
         try:
             masked = mask_result(result, clean)
