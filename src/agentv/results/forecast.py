@@ -1,15 +1,15 @@
-"""What a run is expected to do, to take and to find: a value, which is printed, and which budgets start from."""
+"""The forecast of a run: expected calls, tokens, cost, duration and minimum detectable effect."""
 
 from typing import Literal
 
 import msgspec
 
 Basis = Literal["history", "estimate"]
-"""Earlier results of the same targets and cases, or the lengths of texts."""
+"""Whether a figure comes from earlier results of the same targets and cases, or from the lengths of texts."""
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure that is not known yet: what is expected, and the least and the most that is likely."""
+    """An estimate: the expected value, and the bounds of its likely range."""
 
     low: float
     expected: float
@@ -18,48 +18,48 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartForecast(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one target, or one judge, is expected to take."""
+    """The expected usage of one target or judge."""
 
     name: str
     called: str = ""
-    """What kind it is, and what it calls: `openai gpt-5`."""
+    """Its provider and model, such as `openai gpt-5`."""
     answers: int = msgspec.field(default_factory=int)
-    """How many answers it gives, or judges."""
+    """The number of answers that it gives or judges."""
     cached: int = 0
-    """Of those, how many the cache has."""
+    """The number of these answers that are in the cache."""
     calls: Figure
     tokens: Figure | None = None
     cost_usd: Figure | None = None
     duration_seconds: Figure | None = None
-    """The time of all its calls, one after another."""
+    """The total duration of all its calls."""
     results: int = 0
-    """How many earlier results the figures are from."""
+    """The number of earlier results that the figures are based on."""
     unknown: str = ""
-    """Why its cost is not known."""
+    """Why its cost is unknown."""
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is expected to do and to take."""
+    """The expected work and usage of a run."""
 
     cases: int
     trials: int
     jobs: int
-    """How many runs of cases are left to do."""
+    """The number of runs of cases that remain to be done."""
     workers: int
     results: int
-    """How many earlier results of the same targets and cases the figures are from; 0 if there are none."""
+    """The number of earlier results of the same targets and cases that the figures are based on."""
     calls: Figure
     tokens: Figure | None
     cost_usd: Figure | None
     duration_seconds: Figure
     detectable_effect: float | None
-    """The smallest difference to another run of the same cases that is found in 80% of such runs, at a level of 5%."""
+    """The minimum difference to another run of the same cases that is detected with 80% power at the 5% level."""
     cases_for: dict[str, int]
-    """How many cases it takes to find a difference of this size."""
+    """The number of cases needed to detect a difference of each size."""
     effect_basis: Basis
     targets: tuple[PartForecast, ...]
     judges: tuple[PartForecast, ...] = ()
     checks: PartForecast | None = None
-    """What `--check-judge` takes."""
+    """The expected usage of `--check-judge`."""
     unknown: tuple[str, ...] = ()
-    """What is not known, and what to do about it."""
+    """What is unknown, and how to make it known."""

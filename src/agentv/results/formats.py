@@ -1,7 +1,7 @@
 """The formats of results files: JSONL and YAML.
 
-A results file is a sequence of records, one for each result: lines of JSON, or YAML documents between `---` and `...`.
-Each record is whole in itself, so that a file can be read as a stream and appended to.
+A results file is a sequence of records, one per result: lines of JSON, or YAML documents between `---` and `...`.
+Each record is self-contained, so that files can be read as a stream and appended to.
 """
 
 import re
@@ -17,58 +17,65 @@ from agentv.errors import AgentvError
 from agentv.formats.yaml import parse_yaml
 
 MAX_DEPTH = 900
-"""Levels of nesting in a YAML document: results hold what agents answered, so it is more than people write."""
+"""Maximum nesting of a YAML document. Answers of agents are nested deeper than files written by hand."""
 DECODE_ERRORS = (msgspec.MsgspecError, AgentvError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises for bytes that are not what it expects."""
+"""The exceptions that a decoder raises for invalid input."""
 
 Decode = Callable[[bytes], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ResultFormat:
-    """How results are written to a file and found in it again."""
+    """How results are encoded, split and decoded."""
 
     name: str
     suffixes: tuple[str, ...]
-    """The endings of file names that stand for it; new files get the first."""
+    """The file name suffixes of the format; new files get the first."""
     record: str
-    """What a record is called in messages."""
+    """The term for a record in messages."""
     start: bytes
-    """How a record begins that agentv has written."""
+    """The first bytes of a record written by agentv."""
     end: bytes
     encode: Callable[[bytes], bytes]
-    """Return the record of a result that is given as JSON."""
+    """Return the record of a result given as JSON."""
     split: Callable[[Iterable[bytes]], Iterable[bytes]]
-    """Yield the records of a file that is given as lines, each whole or torn."""
+    """Yield the records of a file given as lines; the last one may be truncated."""
     decoder: Callable[[type], Decode]
-    """Return a function that decodes a record as the given type; it raises one of `DECODE_ERRORS`."""
+    """Return a function that decodes a record as the given type and raises one of `DECODE_ERRORS`."""
 
     def is_torn(self, record: bytes) -> bool:
-        """Return whether a kill has kept the end of this record from being written."""
-        return not record.endswith(self.end) and (record.startswith(self.start) or self.start.startswith(record))
+        """Return whether this record is truncated: agentv was killed while it wrote it."""
+        if record.endswith(self.end):
+            return False
+        return record.startswith(self.start) or self.start.startswith(record)
 
 
 def format_of(name: str) -> ResultFormat | None:
-    """Return the format that has this name, None if there is none."""
+    """Return the format with this name, or None if the name is unknown."""
     return FORMATS.get(name)
 
 
 def format_for(path: Path) -> ResultFormat:
-    """Return the format that the suffix of a file stands for; JSONL if it stands for none."""
+    """Return the format for the suffix of a file; defaults to JSONL."""
     suffix = path.suffix.lower()
-    return next((each for each in FORMATS.values() if suffix in each.suffixes), JSONL)
+    for form in FORMATS.values():
+        if suffix in form.suffixes:
+            return form
+    return JSONL
 
 
 def sniff(start: bytes) -> ResultFormat | None:
-    """Return the format of a file that starts with these bytes, None if they do not tell."""
+    """Detect the format from the first bytes of a file; return None if they are inconclusive."""
     start = start.removeprefix(b"\xef\xbb\xbf")
     if start.startswith(b"---"):
         return YAML
-    return JSONL if start.lstrip().startswith(b"{") else None
+    if start.lstrip().startswith(b"{"):
+        return JSONL
+    return None
 
 
 def dump_yaml(value: Any) -> bytes:
-    """Return `value` as a YAML document, closed by `...`; texts of several lines are block scalars."""
+    """Return `value` as a YAML document that ends with `...`; multi-line strings become block scalars."""
     import yaml
 
     text: str = yaml.dump(
@@ -85,19 +92,23 @@ def dump_yaml(value: Any) -> bytes:
 
 _NUMBER_IN_YAML_1_2 = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|0o[0-7]+$|0x[0-9a-fA-F]+$")
 _ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
-"""Line breaks to readers of YAML 1.1 and text to readers of 1.2, unless they are escaped."""
+"""Line breaks in YAML 1.1 but ordinary characters in 1.2, unless they are escaped."""
 
 
 @cache
 def _yaml_dumper() -> Any:
-    """Return a dumper whose YAML means the same to readers of 1.1 and of 1.2."""
+    """Return a dumper whose output has the same meaning in YAML 1.1 and 1.2."""
     import yaml
 
     class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
         pass
 
     def represent_text(dumper: Any, value: str) -> Any:
-        style = '"' if _ODD_BREAKS.search(value) else "|" if "\n" in value else None
+        style = None
+        if _ODD_BREAKS.search(value):
+            style = '"'
+        elif "\n" in value:
+            style = "|"
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, represent_text)
@@ -106,6 +117,7 @@ def _yaml_dumper() -> Any:
 
 
 def _split_documents(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the YAML documents of a file given as lines."""
     document: list[bytes] = []
     for line in lines:
         if line.startswith(b"---") and document:

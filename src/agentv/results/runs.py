@@ -1,4 +1,4 @@
-"""Run records: what a run did, in `.agentv/runs/<run_id>.json`, written when it starts and again when it ends."""
+"""Run records in `.agentv/runs/<run_id>.json`: written when a run starts, and again when it ends."""
 
 import os
 import platform
@@ -20,38 +20,40 @@ from agentv.system.atomic_files import write_atomically
 
 RUNS = Path(".agentv/runs")
 GIT_SECONDS = 10
+_START_TIME = 19
+"""The index of `starttime` in `/proc/PID/stat`, counted from the field after the name."""
 Status = Literal["running", "done", "interrupted", "failed", "killed"]
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The state of the repo around the folder that a run was started in."""
+    """The Git state of the working directory when a run started."""
 
     commit: str
     branch: str | None = None
     dirty: bool | None = None
-    """Whether there were changes that are in no commit; old records leave it out if there were none."""
+    """Whether there were uncommitted changes; omitted in old records if there were none."""
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """The process of a run; `started` tells it from a later one with the same id."""
+    """The process of a run; `started` distinguishes it from a later process with the same id."""
 
     pid: int
     started: str = ""
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is still there."""
+        """Whether the process is still running."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return False
         except PermissionError:
-            pass
+            pass  # it exists, and belongs to another user
         return not self.started or self.started == _start_of(self.pid)
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run did."""
+    """The record of one run: how it was started, and how it ended."""
 
     run_id: str
     status: Status
@@ -65,31 +67,35 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     targets: tuple[dict[str, Any], ...] = ()
     results: str | None = None
     shard: str | None = None
-    """Which part of a run that is divided this was."""
+    """The shard of a sharded run, such as `2/4`."""
     ledger: dict[str, int] = {}
     summary: dict[str, Any] = {}
     judge_health: dict[str, Any] | None = None
-    """What is known of its judges, if it has any."""
+    """The health of its judges, or None for a run without judges."""
     exit_code: int | None = None
     process: Process | None = None
 
     @property
     def current_status(self) -> Status:
-        """The status; `killed` for a run that never ended and whose process is gone."""
-        is_gone = self.status == "running" and (self.process is None or not self.process.is_alive)
-        return "killed" if is_gone else self.status
+        """The status, or `killed` for a run that never ended and whose process is gone."""
+        if self.status != "running":
+            return self.status
+        if self.process is not None and self.process.is_alive:
+            return self.status
+        return "killed"
 
 
 def new_run_id() -> str:
-    """Return an id for a run that starts now."""
+    """Return an id for a run that starts now, sortable by time."""
     return f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 class RunLog:
-    """Keeps the record of one run. A record that cannot be written is a warning, never the end of a run."""
+    """Writes the record of one run. A record that cannot be written causes a warning and never stops the run."""
 
     def __init__(self, folder: Path, record: RunRecord, clean: Redactor):
-        self._path, self._clean = folder.absolute() / f"{record.run_id}.json", clean
+        self._path = folder.absolute() / f"{record.run_id}.json"
+        self._clean = clean
         self.record = record
         self._write()
 
@@ -102,7 +108,7 @@ class RunLog:
         summary: Mapping[str, Any],
         judge_health: Any = None,
     ) -> None:
-        """Write what became of the run."""
+        """Record how the run ended."""
         known = {name: value for name, value in summary.items() if value is not None}
         self.record = msgspec.structs.replace(
             self.record,
@@ -117,16 +123,17 @@ class RunLog:
         self._write()
 
     def _write(self) -> None:
-        plain = self._clean.values(msgspec.json.decode(msgspec.json.encode(self.record)))
+        plain = msgspec.json.decode(msgspec.json.encode(self.record))
+        masked = msgspec.json.encode(self._clean.values(plain))
         try:
-            write_atomically(self._path, [msgspec.json.format(msgspec.json.encode(plain), indent=2), b"\n"])
+            write_atomically(self._path, [msgspec.json.format(masked, indent=2), b"\n"])
         except OutputError as error:
             message = f"the record of this run {error.message}"
             warn(Problem(message=message, severity="warning", file=self._path))
 
 
 def new_record(run_id: str, command: tuple[str, ...], **fields: Any) -> RunRecord:
-    """Return the record of a run that starts now, in the current folder."""
+    """Return the record of a run that starts now, in the working directory."""
     return RunRecord(
         run_id=run_id,
         status="running",
@@ -141,7 +148,7 @@ def new_record(run_id: str, command: tuple[str, ...], **fields: Any) -> RunRecor
 
 
 def read_runs(folder: Path = RUNS) -> list[RunRecord]:
-    """Return the records in a folder, newest first; warn of those that cannot be read."""
+    """Return the records in a folder, newest first; warn about those that cannot be read."""
     found = []
     for path in folder.glob("*.json"):
         try:
@@ -152,29 +159,45 @@ def read_runs(folder: Path = RUNS) -> list[RunRecord]:
 
 
 def _commit() -> Commit | None:
-    """Return the commit of the current folder; None outside of a repo, or without git."""
+    """Return the commit of the working directory, or None outside a repository or without Git."""
     command = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=GIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
-    lines = ran.stdout.splitlines() if ran.returncode == 0 else []
-    heads = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
-    commit, branch = heads.get("branch.oid"), heads.get("branch.head")
+    if ran.returncode != 0:
+        return None
+    headers: dict[str, str] = {}
+    is_dirty = False
+    for line in ran.stdout.splitlines():
+        if line.startswith("# branch."):
+            name, value = line.removeprefix("# ").split(" ", 1)
+            headers[name] = value
+        elif not line.startswith("#"):
+            is_dirty = True
+    commit = headers.get("branch.oid")
     if commit is None or commit == "(initial)":
         return None
-    is_dirty = any(not line.startswith("#") for line in lines)
-    return Commit(commit=commit, branch=None if branch == "(detached)" else branch, dirty=is_dirty)
+    branch = headers.get("branch.head")
+    if branch == "(detached)":
+        branch = None
+    return Commit(commit=commit, branch=branch, dirty=is_dirty)
 
 
 def _start_of(pid: int) -> str:
-    """Return when a process was started, in the system's own form; empty where that is not known."""
+    """Return the start time of a process in clock ticks since boot, or an empty string where it is unknown."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return fields[19].decode()
-    except (OSError, IndexError):
+        line = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
         return ""
+    # the second field is the name in parentheses, which may contain spaces; see proc(5)
+    _, _, after_name = line.rpartition(b")")
+    fields = after_name.split()
+    if len(fields) <= _START_TIME:
+        return ""
+    return fields[_START_TIME].decode()
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return now.replace("+00:00", "Z")

@@ -1,6 +1,7 @@
-"""Results as they come -> the money that a run spent, by target and by judge. What is not known stays unknown."""
+"""Accumulate the cost of a run by target and by judge. Unknown costs are counted, not estimated."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agentv.records import JudgeMetrics
@@ -8,7 +9,7 @@ from agentv.results.usage import Metrics
 
 
 class HasMoney(Protocol):
-    """What is needed of a result."""
+    """The fields of a result that spending is computed from."""
 
     @property
     def target(self) -> str: ...
@@ -20,35 +21,36 @@ class HasMoney(Protocol):
     def graded_from(self) -> object | None: ...
 
 
+@dataclass(slots=True, eq=False)
 class Spent:
-    """A sum of money, of how many things it is known, and of how many it is not."""
+    """A sum of costs, with the number of items whose cost is known and unknown."""
 
-    __slots__ = ("known", "unknown", "usd")
-
-    def __init__(self) -> None:
-        self.usd, self.known, self.unknown = 0.0, 0, 0
+    usd: float = 0.0
+    known: int = 0
+    unknown: int = 0
 
     def add(self, cost: float | None, count: int = 1) -> None:
-        """Add what so many things cost; None is unknown."""
+        """Add the cost of `count` items; None means unknown."""
         if cost is None:
             self.unknown += count
         else:
-            self.usd, self.known = self.usd + cost, self.known + count
+            self.usd += cost
+            self.known += count
 
     @property
     def is_known(self) -> bool:
-        """Whether anything is known of it."""
+        """Whether the cost of at least one item is known."""
         return self.known > 0
 
 
 class Spending:
-    """Adds up what a run spends. An answer of the cache, and one that is only graded again, costs nothing."""
+    """Adds up the cost of a run. Answers from the cache and re-graded answers cost nothing."""
 
     def __init__(self) -> None:
         self.targets: dict[str, Spent] = {}
         self.judges: dict[str, Spent] = {}
         self.checks: Spent | None = None
-        """What `--check-judge` took, if judges were checked."""
+        """The cost of `--check-judge`, or None if judges were not checked."""
 
     def add(self, result: HasMoney) -> None:
         """Count a result of this run."""
@@ -56,33 +58,45 @@ class Spending:
         if metrics is not None and result.graded_from is None:
             spent = self.targets.get(result.target)
             if spent is None:
-                spent = self.targets[result.target] = Spent()
-            spent.add(0.0 if metrics.cached else metrics.cost_usd)
+                spent = Spent()
+                self.targets[result.target] = spent
+            if metrics.cached:
+                spent.add(0.0)
+            else:
+                spent.add(metrics.cost_usd)
         if result.judge_metrics:
             for name, judge in result.judge_metrics.items():
                 self.judges.setdefault(name, Spent()).add(judge.cost_usd, judge.calls)
 
     def add_checks(self, judges: Mapping[str, JudgeMetrics]) -> None:
-        """Count what the checks of judges took."""
-        self.checks = self.checks or Spent()
+        """Count the calls that checked judges."""
+        if self.checks is None:
+            self.checks = Spent()
         for judge in judges.values():
             self.checks.add(judge.cost_usd, judge.calls)
 
     @property
     def parts(self) -> list[tuple[str, Spent]]:
-        """What was paid for: `target NAME`, `judge NAME` and `checks`."""
-        named = [*((f"target {name}", spent) for name, spent in self.targets.items())]
+        """The cost by item: `target NAME`, `judge NAME` and `checks`."""
+        named = [(f"target {name}", spent) for name, spent in self.targets.items()]
         named += [(f"judge {name}", spent) for name, spent in self.judges.items()]
-        return [*named, *([("checks", self.checks)] if self.checks is not None else [])]
+        if self.checks is not None:
+            named.append(("checks", self.checks))
+        return named
 
     @property
     def usd(self) -> float | None:
-        """What is known to have been spent; None if nothing is known."""
-        known = [spent.usd for _, spent in self.parts if spent.is_known]
-        return sum(known) if known else None
+        """The known cost of the run, or None if nothing is known."""
+        return _known_usd(spent for _, spent in self.parts)
 
     @property
     def judge_usd(self) -> float | None:
-        """What is known to have been spent on judges, checks aside."""
-        known = [spent.usd for spent in self.judges.values() if spent.is_known]
-        return sum(known) if known else None
+        """The known cost of judges, excluding checks, or None if nothing is known."""
+        return _known_usd(self.judges.values())
+
+
+def _known_usd(parts: Iterable[Spent]) -> float | None:
+    known = [spent.usd for spent in parts if spent.is_known]
+    if not known:
+        return None
+    return sum(known)

@@ -1,14 +1,15 @@
-"""Results as they come -> what their answers took: tokens, money, time. What is held is one number a case."""
+"""Accumulate the tokens, cost and duration of answers. Memory use is one float per answer."""
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from agentv.stats.quantiles import quantiles
 
 
 class Tokens(Protocol):
-    """Tokens that a target reported."""
+    """Token counts reported by a target."""
 
     @property
     def input(self) -> float | None: ...
@@ -19,7 +20,7 @@ class Tokens(Protocol):
 
 
 class Metrics(Protocol):
-    """What one answer took, as far as it is known."""
+    """Tokens, cost and duration of one answer; unknown values are None."""
 
     @property
     def token_usage(self) -> Tokens | None: ...
@@ -32,54 +33,64 @@ class Metrics(Protocol):
 
 
 class Total(NamedTuple):
-    """A sum, and of how many answers it is known."""
+    """A sum, and the number of answers that contributed to it."""
 
     sum: float = 0.0
     answers: int = 0
 
     def plus(self, value: float) -> "Total":
-        """Return the total with one answer more."""
+        """Return the total including one more answer."""
         return Total(self.sum + value, self.answers + 1)
 
     def plus_all(self, values: Sequence[float | None]) -> "Total":
-        """Return the total with more answers; None is not known."""
+        """Return the total including several more answers; unknown values (None) are ignored."""
         known = [value for value in values if value is not None]
-        return Total(self.sum + sum(known), self.answers + len(known)) if known else self
+        if not known:
+            return self
+        return Total(self.sum + sum(known), self.answers + len(known))
 
     @property
     def mean(self) -> float | None:
-        return self.sum / self.answers if self.answers else None
+        if not self.answers:
+            return None
+        return self.sum / self.answers
 
 
+@dataclass(slots=True, eq=False)
 class Usage:
-    """Sums up what answers took."""
+    """Totals of tokens, cost and duration over many answers."""
 
-    def __init__(self) -> None:
-        self.answers = 0
-        self.input_tokens = self.output_tokens = self.reasoning_tokens = self.cost_usd = Total()
-        self.durations = array("d")
-        """Milliseconds, one for each answer of which they are known."""
+    answers: int = 0
+    input_tokens: Total = field(default_factory=Total)
+    output_tokens: Total = field(default_factory=Total)
+    reasoning_tokens: Total = field(default_factory=Total)
+    cost_usd: Total = field(default_factory=Total)
+    durations: "array[float]" = field(default_factory=lambda: array("d"))
+    """Milliseconds, one entry per answer with a known duration."""
 
     def add(self, metrics: Metrics | None) -> None:
-        """Count an answer."""
+        """Count one answer."""
         self.answers += 1
         if metrics is None:
             return
-        if metrics.token_usage is not None:
-            tokens = metrics.token_usage
-            if tokens.input is not None:
-                self.input_tokens = self.input_tokens.plus(tokens.input)
-            if tokens.output is not None:
-                self.output_tokens = self.output_tokens.plus(tokens.output)
-            if tokens.reasoning is not None:
-                self.reasoning_tokens = self.reasoning_tokens.plus(tokens.reasoning)
+        tokens = metrics.token_usage
+        if tokens is not None:
+            self._add_tokens(tokens)
         if metrics.cost_usd is not None:
             self.cost_usd = self.cost_usd.plus(metrics.cost_usd)
         if metrics.duration_ms is not None:
             self.durations.append(max(0.0, metrics.duration_ms))
 
+    def _add_tokens(self, tokens: Tokens) -> None:
+        if tokens.input is not None:
+            self.input_tokens = self.input_tokens.plus(tokens.input)
+        if tokens.output is not None:
+            self.output_tokens = self.output_tokens.plus(tokens.output)
+        if tokens.reasoning is not None:
+            self.reasoning_tokens = self.reasoning_tokens.plus(tokens.reasoning)
+
     def add_all(self, metrics: Sequence[Metrics | None]) -> None:
-        """Count several answers."""
+        """Count several answers, one column at a time, which is faster than calling `add` for each."""
         self.answers += len(metrics)
         known = [each for each in metrics if each is not None]
         tokens = [each.token_usage for each in known if each.token_usage is not None]
@@ -88,11 +99,12 @@ class Usage:
             self.output_tokens = self.output_tokens.plus_all([each.output for each in tokens])
             self.reasoning_tokens = self.reasoning_tokens.plus_all([each.reasoning for each in tokens])
         self.cost_usd = self.cost_usd.plus_all([each.cost_usd for each in known])
-        self.durations.extend([max(0.0, each.duration_ms) for each in known if each.duration_ms is not None])
+        durations = [each.duration_ms for each in known if each.duration_ms is not None]
+        self.durations.extend([max(0.0, duration) for duration in durations])
 
     @property
     def duration_quantiles(self) -> tuple[float, float] | None:
-        """The median and the 95% quantile of the milliseconds."""
+        """The median and the 95th percentile of the durations, in milliseconds."""
         if not self.durations:
             return None
         p50, p95 = quantiles(self.durations, [0.5, 0.95])
