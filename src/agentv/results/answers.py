@@ -1,7 +1,7 @@
-"""A file of answers -> the answer to a case. It is a results file, or batch records: a JSON object with an `id` a line.
+"""Look up stored answers by case, in a results file or in batch records (one JSON object with an `id` per line).
 
-The file is read twice: once as a stream, to find where each answer is and all that is wrong, and once answer by answer,
-as they are asked for. Only the place of each answer is held.
+The file is read twice: once as a stream, to index the answers and to find all problems, and once answer by answer, on
+demand. Only the offset of each answer is held in memory.
 """
 
 from array import array
@@ -25,44 +25,51 @@ from agentv.results.views import ScoreView
 NOT_ANSWERS = "a file of answers has results of agentv, or JSON objects with an 'id' and a 'text', one a line"
 _START_BYTES = 4096
 MOST_PROBLEMS = 10
+_BOM = b"\xef\xbb\xbf"
+_KEPT_FIELDS = ("trace", "trace_complete", "stop_reason", "note")
+"""Fields of a result that a response has under the same name."""
 
 
 class KeyView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
-    """A result with what tells whose answer it has."""
+    """A result with the fields that identify its case and trial."""
 
     dataset: str = ""
     trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class _BatchRecord(msgspec.Struct, frozen=True, gc=False):
-    """A batch record with what tells whose answer it has."""
+    """A batch record with the fields that identify its case and trial."""
 
     id: str
     trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 Key = tuple[str, str, int]
-"""Whose answer it is: the dataset, the id and the trial."""
+"""The dataset, the id and the trial that an answer belongs to."""
 OnTorn = Callable[[Problem], None]
 Keys = Callable[[OnTorn], Iterator[tuple[Key, int]]]
-"""Yields the key of each answer of a file, and where it begins; tells of a torn one at the end."""
-NONE, SEVERAL = -1, -2
+"""Yields the key and offset of each answer of a file, and reports a truncated one at the end."""
+NONE = -1
+SEVERAL = -2
 
 
 class AnswerPlaces:
-    """Where each answer of a file is, by a hash of its key; answers are numbered in the order of the file."""
+    """The offsets of the answers of a file, by a hash of their key. Answers are numbered in file order."""
 
     def __init__(self, path: Path, keys: Keys, hint: str):
-        """Raise `ResultsError` for answers to the same trial of a case, with this hint."""
+        """Raise `ResultsError`, with this hint, for several answers to the same trial of a case."""
         self._keys = keys
         self._numbers: dict[int, int] = {}
         self._by_id: dict[int, int] | None = None
-        self._offsets, self._behind = array("Q"), -1
+        self._offsets = array("Q")
+        self._position = -1
+        """The offset after the record that was read last, or -1 if it is unknown."""
         for key, offset in keys(warn):
             self._numbers[hash(key)] = len(self._offsets)
             self._offsets.append(offset)
         if len(self._numbers) < len(self):
-            raise ResultsError(list(islice(self._repeated(path, hint), MOST_PROBLEMS)))
+            problems = islice(self._repeated(path, hint), MOST_PROBLEMS)
+            raise ResultsError(list(problems))
         self._file = path.open("rb")
         self.form = sniff(self._file.peek(_START_BYTES)) or format_for(path)
 
@@ -74,39 +81,54 @@ class AnswerPlaces:
         for key, _ in self._keys(_ignore):
             if hash(key) in seen:
                 _, eval_id, trial = key
-                named = f"{eval_id!r}" if trial == 1 else f"{eval_id!r}, trial {trial}"
-                yield Problem(message=f"there are two answers to {named}", file=path, hint=hint)
+                case = f"{eval_id!r}"
+                if trial != 1:
+                    case = f"{eval_id!r}, trial {trial}"
+                yield Problem(message=f"there are two answers to {case}", file=path, hint=hint)
             seen.add(hash(key))
 
     def exact_number(self, key: Key) -> int:
-        """Return the number of the answer that has this very key, `NONE` if there is none."""
+        """Return the number of the answer with exactly this key, or `NONE`."""
         return self._numbers.get(hash(key), NONE)
 
     def number(self, key: Key) -> int:
-        """Return the number of the answer to a trial of a case, `NONE` if there is none.
+        """Return the number of the answer to a trial of a case, or `NONE`.
 
-        An answer without a dataset, or of another one, is the answer if no other has the id; else it is `SEVERAL`.
+        An answer with another dataset, or without one, is used if no other answer has the same id and trial. Otherwise
+        return `SEVERAL`.
         """
         found = self.exact_number(key)
-        if found >= 0:
+        if found != NONE:
             return found
         if self._by_id is None:
-            self._by_id = {}
-            for number, (other, _) in enumerate(self._keys(_ignore)):
-                by_id = hash(other[1:])
-                self._by_id[by_id] = SEVERAL if by_id in self._by_id else number
-        return self._by_id.get(hash(key[1:]), NONE)
+            self._by_id = self._index_by_id()
+        _, eval_id, trial = key
+        return self._by_id.get(hash((eval_id, trial)), NONE)
+
+    def _index_by_id(self) -> dict[int, int]:
+        """Return the numbers of the answers by a hash of id and trial."""
+        numbers: dict[int, int] = {}
+        for number, (key, _) in enumerate(self._keys(_ignore)):
+            _, eval_id, trial = key
+            by_id = hash((eval_id, trial))
+            if by_id in numbers:
+                numbers[by_id] = SEVERAL
+            else:
+                numbers[by_id] = number
+        return numbers
 
     def read(self, number: int) -> bytes:
-        """Return the record of an answer, as it is written; raise `OSError` or `StopIteration` if it is gone."""
+        """Return the record of an answer; raise `OSError` or `StopIteration` if it is gone."""
         offset = self._offsets[number]
-        if offset != self._behind:  # else the last one is just before it
+        if offset != self._position:
+            # consecutive records need no seek, which would discard the buffer
             self._file.seek(offset)
         if self.form is not JSONL:
-            self._behind = -1
-            return next(iter(self.form.split(self._file)))
+            self._position = -1
+            records = iter(self.form.split(self._file))
+            return next(records)
         raw = self._file.readline()
-        self._behind = offset + len(raw)
+        self._position = offset + len(raw)
         return raw
 
     def close(self) -> None:
@@ -114,19 +136,16 @@ class AnswerPlaces:
 
 
 class StoredAnswers:
-    """The answers of a file, by the cases that they answer."""
+    """The answers of a file, by case."""
 
     def __init__(self, path: Path):
-        """Find all answers of the file. Raise `ResultsError` with everything that is wrong with it."""
+        """Index all answers of the file. Raise `ResultsError` with everything that is wrong with it."""
         self._path = path
-        try:
-            with path.open("rb") as file:
-                start = file.peek(_START_BYTES)
-        except OSError as error:
-            raise ResultsError([Problem.of(unreadable(error, path))]) from error
-        has_results = (sniff(start) or format_for(path)) is not JSONL or b'"eval_id"' in start.partition(b"\n")[0]
-        keys = _results if has_results else _batch_records
-        self._places = AnswerPlaces(path, partial(keys, path), "keep one answer for each case, dataset and trial")
+        if _has_results(path):
+            keys: Keys = partial(_result_keys, path)
+        else:
+            keys = partial(_batch_keys, path)
+        self._places = AnswerPlaces(path, keys, hint="keep one answer for each case, dataset and trial")
         if not len(self):
             raise ResultsError([Problem(message="there are no answers in this file", file=path, hint=NOT_ANSWERS)])
         self._decode = self._places.form.decoder(dict)
@@ -144,14 +163,15 @@ class StoredAnswers:
         self._places.close()
 
     def find(self, dataset: str, eval_id: str, trial: int) -> dict[str, Any] | None:
-        """Return the record with the answer to a trial of a case; None if there is none.
+        """Return the record with the answer to a trial of a case, or None if the file has none.
 
-        Raise `ProviderError` if several datasets have one and this does not, or if it cannot be read any more.
+        Raise `ProviderError` if only other datasets have an answer, and several do, or if the record cannot be read
+        any more.
         """
         number = self._places.number((dataset, eval_id, trial))
         if number == SEVERAL:
-            names = f"{self._path.name} has answers to {eval_id!r}"
-            raise ProviderError(f"{names} of several datasets, and none of {dataset!r}")
+            answers = f"{self._path.name} has answers to {eval_id!r}"
+            raise ProviderError(f"{answers} of several datasets, and none of {dataset!r}")
         if number == NONE:
             return None
         try:
@@ -161,59 +181,99 @@ class StoredAnswers:
         return record
 
 
+def _has_results(path: Path) -> bool:
+    """Return whether the file has results, not batch records; raise `ResultsError` if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            start = file.peek(_START_BYTES)
+    except OSError as error:
+        raise ResultsError([Problem.of(unreadable(error, path))]) from error
+    form = sniff(start) or format_for(path)
+    first_line = start.partition(b"\n")[0]
+    return form is not JSONL or b'"eval_id"' in first_line
+
+
 def _ignore(_torn: Problem) -> None:
-    """Say nothing: it was told when the file was read first."""
+    """Ignore a truncated record, which was reported when the file was first read."""
 
 
-def _results(path: Path, on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
+def _result_keys(path: Path, on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
+    """Yield the key and offset of each result."""
     for block in read_result_blocks(path, KeyView, on_torn):
         for view, offset, _ in block.places():
             yield (view.dataset, view.eval_id, view.trial or 1), offset
 
 
-def _batch_records(path: Path, _on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
-    """Yield the keys of batch records; raise `ResultsError`, at the end, with all that is wrong."""
+def _batch_keys(path: Path, _on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
+    """Yield the key and offset of each batch record; raise `ResultsError` with all problems after the last one."""
     decode = msgspec.json.Decoder(_BatchRecord).decode
     problems: list[Problem] = []
-    offset = 0
+    next_offset = 0
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            start, offset = offset, offset + len(raw)
-            line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+            offset = next_offset
+            next_offset += len(raw)
+            line = raw
+            if number == 1:
+                line = raw.removeprefix(_BOM)
+                offset += len(raw) - len(line)
             if not line.strip():
                 continue
             try:
                 record = decode(line)
-            except msgspec.ValidationError as error:
-                message = f"no 'id' that is a text: {error}" if "id" in str(error) else str(error)
-                problems.append(Problem(message=message, file=path, line=number, hint=NOT_ANSWERS))
             except DECODE_ERRORS as error:
-                message, column = explain_json_error(line, error)
-                problems.append(Problem(message=message, file=path, line=number, column=column, hint=NOT_ANSWERS))
+                problems.append(_batch_problem(line, error, path, number))
             else:
-                yield ("", record.id, record.trial or 1), start + len(raw) - len(line)
+                yield ("", record.id, record.trial or 1), offset
             if len(problems) >= MOST_PROBLEMS:
                 break
     if problems:
         raise ResultsError(problems)
 
 
-def response_of(record: Mapping[str, Any]) -> ProviderResponse:
-    """Return the answer that a result or a batch record has; raise `ProviderError` if it has an error instead."""
-    if "eval_id" not in record:
-        if isinstance(error := record.get("error"), str) and not {"text", "output_messages"} & record.keys():
-            raise ProviderError(error)
-        return response_from(record)
-    if record.get("error") is not None:
-        raise ProviderError(str(record["error"]))
-    if "candidate_answer" not in record:
-        raise ProviderError("the stored result has no candidate_answer")
-    metrics = record.get("execution_metrics")
-    kept = ("trace", "trace_complete", "stop_reason", "note")
-    response = response_from(
-        {"text": record["candidate_answer"]}
-        | {name: record[name] for name in kept if name in record}
-        | (metrics if isinstance(metrics, dict) else {})
+def _batch_problem(line: bytes, error: Exception, path: Path, number: int) -> Problem:
+    """Return the problem of an invalid batch record; `error` is the exception of the decoder."""
+    column = None
+    if isinstance(error, msgspec.ValidationError):
+        message = str(error)
+        if "id" in message:
+            message = f"no 'id' that is a text: {message}"
+    else:
+        message, column = explain_json_error(line, error)
+    return Problem(
+        message=message,
+        file=path,
+        line=number,
+        column=column,
+        hint=NOT_ANSWERS,
     )
-    changes = record.get("file_changes")
-    return msgspec.structs.replace(response, file_changes=changes) if isinstance(changes, str) else response
+
+
+def response_of(record: Mapping[str, Any]) -> ProviderResponse:
+    """Return the answer of a result or batch record; raise `ProviderError` if it has an error instead."""
+    if "eval_id" in record:
+        return _response_of_result(record)
+    error = record.get("error")
+    has_answer = "text" in record or "output_messages" in record
+    if isinstance(error, str) and not has_answer:
+        raise ProviderError(error)
+    return response_from(record)
+
+
+def _response_of_result(result: Mapping[str, Any]) -> ProviderResponse:
+    if result.get("error") is not None:
+        raise ProviderError(str(result["error"]))
+    if "candidate_answer" not in result:
+        raise ProviderError("the stored result has no candidate_answer")
+    fields: dict[str, Any] = {"text": result["candidate_answer"]}
+    for name in _KEPT_FIELDS:
+        if name in result:
+            fields[name] = result[name]
+    metrics = result.get("execution_metrics")
+    if isinstance(metrics, dict):
+        fields |= metrics
+    response = response_from(fields)
+    changes = result.get("file_changes")
+    if not isinstance(changes, str):
+        return response
+    return msgspec.structs.replace(response, file_changes=changes)

@@ -1,8 +1,8 @@
-"""Partial views of a result: the fields that a reader needs, and no others.
+"""Partial views of a result: only the fields that a reader needs.
 
-The rest of a result (the answer, the trace) is skipped while it is decoded. All views are one family: what every reader
-needs stands in `ResultView`, and its subclasses add what only some need. Fields that a file lacks have defaults: older
-versions of agentv did not write them, and other tools do not.
+All other fields, such as the answer or the trace, are skipped by the decoder. The fields that nearly every reader needs
+are in `ResultView`; its subclasses add fields for some readers. Every field except the id and the score has a default,
+because files of older versions of agentv and of other tools may lack it.
 """
 
 from typing import Annotated, Any, Literal
@@ -14,7 +14,7 @@ from agentv.scoring import verdict_of
 
 
 class DigestsView(msgspec.Struct, frozen=True, gc=False):
-    """The fingerprints of what produced a result."""
+    """The digests of everything that produced a result."""
 
     case: str = ""
     target: str = ""
@@ -35,7 +35,7 @@ class EvaluatorView(msgspec.Struct, frozen=True, gc=False):
 
 
 class TokensView(msgspec.Struct, frozen=True, gc=False):
-    """Tokens that a target reported."""
+    """Token counts reported by a target."""
 
     input: float | None = None
     output: float | None = None
@@ -43,7 +43,7 @@ class TokensView(msgspec.Struct, frozen=True, gc=False):
 
 
 class MetricsView(msgspec.Struct, frozen=True, gc=False):
-    """What an answer took."""
+    """Tokens, cost and duration of an answer."""
 
     token_usage: TokensView | None = None
     cost_usd: float | None = None
@@ -53,7 +53,7 @@ class MetricsView(msgspec.Struct, frozen=True, gc=False):
 
 
 class JudgeMetricsView(msgspec.Struct, frozen=True, gc=False):
-    """What a judge of an answer took."""
+    """Calls, tokens, cost and duration of a judge for one answer."""
 
     calls: int = 0
     token_usage: TokensView | None = None
@@ -62,9 +62,9 @@ class JudgeMetricsView(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScoreView(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """A result that has nothing but an id and a score, as other tools write it.
+    """A result with only an id and a score, as other tools write it.
 
-    It equals a `ResultView` with all the defaults, and a million of them are compared in half the time.
+    It is equivalent to a `ResultView` with all defaults; a million of them are compared in half the time.
     """
 
     eval_id: Annotated[str, msgspec.Meta(min_length=1)]
@@ -72,13 +72,13 @@ class ScoreView(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tru
 
 
 class GradedView(msgspec.Struct, frozen=True, gc=False):
-    """Of which run the answer is that was scored again."""
+    """The run that a re-graded answer comes from."""
 
     run_id: str | None = None
 
 
 class VerdictView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
-    """A result with what tells whether it passed."""
+    """A result with the fields that decide whether it passed."""
 
     verdict: str | None = None
     error: Any = None
@@ -86,17 +86,20 @@ class VerdictView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False)
 
     @property
     def is_unscored(self) -> bool:
-        """Whether the score is not a judgement of an answer: the case ended in an error, or a judge failed."""
+        """Whether the answer was not scored: the case ended in an error, or a judge failed."""
         return self.error is not None or self.failure is not None
 
     @property
     def has_passed(self) -> bool:
-        """Whether the answer was judged and passed: by its score, where the file has no verdict."""
-        return not self.is_unscored and (self.verdict or verdict_of(self.score)) == "pass"
+        """Whether the answer was scored and passed; a missing verdict is derived from the score."""
+        if self.is_unscored:
+            return False
+        verdict = self.verdict or verdict_of(self.score)
+        return verdict == "pass"
 
 
 class ResultView(VerdictView, frozen=True, gc=False):
-    """What nearly every reader needs of a result."""
+    """A result with the fields that nearly every reader needs."""
 
     attempt: int | None = 1
     target: str = ""
@@ -112,12 +115,14 @@ class ResultView(VerdictView, frozen=True, gc=False):
 
     @property
     def answers_of(self) -> str | None:
-        """The run that the answer is of."""
-        return self.run_id if self.graded_from is None else self.graded_from.run_id
+        """The id of the run that produced the answer."""
+        if self.graded_from is None:
+            return self.run_id
+        return self.graded_from.run_id
 
 
 class PlacedView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
-    """A result with its place among others, and the shard that it is of, if it is of one."""
+    """A result with the fields that it is sorted by, and the shard that it belongs to."""
 
     dataset: str = ""
     target: str = ""
@@ -127,7 +132,7 @@ class PlacedView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
 
 
 class CountedView(PlacedView, frozen=True, gc=False):
-    """A result with its place among others, and what a summary counts of it."""
+    """A result with the fields that it is sorted by, and those that a summary counts."""
 
     verdict: str | None = None
     error: Any = None
@@ -144,35 +149,38 @@ class CountedView(PlacedView, frozen=True, gc=False):
 
 
 class PartsView(ResultView, frozen=True, gc=False):
-    """A result with the scores of its evaluators and its metadata, by which a comparison may group."""
+    """A result with the scores of its evaluators, and the metadata that a comparison can group by."""
 
     evaluator_results: tuple[EvaluatorView, ...] | None = None
     metadata: dict[str, Any] | None = None
 
 
 class TrialView(ResultView, frozen=True, gc=False):
-    """A result with the number of its trial, for a run that goes on with earlier results."""
+    """A result with the number of its trial, for runs that resume earlier results."""
 
     trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
     @property
     def case_key(self) -> tuple[str, str]:
-        """The dataset and the id, which name the case."""
+        """The dataset and the id, which identify the case."""
         return self.dataset, self.eval_id
 
     @property
     def trial_key(self) -> tuple[str, str, int]:
-        """Names the trial of the case; without a number it is the first."""
+        """The dataset, the id and the trial; a result without a trial counts as the first."""
         return self.dataset, self.eval_id, self.trial or 1
 
     @property
     def content_key(self) -> tuple[str, str, str]:
-        """Names the case as it was when it was run."""
-        return self.dataset, self.eval_id, self.digests.case if self.digests else ""
+        """The dataset, the id and the digest of the case, which identify its content at the time of the run."""
+        case_digest = ""
+        if self.digests is not None:
+            case_digest = self.digests.case
+        return self.dataset, self.eval_id, case_digest
 
 
 class EarlierView(TrialView, frozen=True, gc=False):
-    """A result of an earlier run with what a summary counts of it."""
+    """A result of an earlier run with the fields that a summary counts."""
 
     misses: tuple[str, ...] = ()
     candidate_answer: str = ""
@@ -185,7 +193,7 @@ class EarlierView(TrialView, frozen=True, gc=False):
 
 
 class JudgedScoreView(EvaluatorView, frozen=True, gc=False):
-    """The score of one evaluator with what tells how its judges behaved, if it asks any."""
+    """The score of one evaluator with the fields that show how its judges behaved."""
 
     type: str = ""
     hits: tuple[str, ...] = ()
@@ -195,49 +203,61 @@ class JudgedScoreView(EvaluatorView, frozen=True, gc=False):
 
 
 class JudgedView(TrialView, frozen=True, gc=False):
-    """A result with what its judges said."""
+    """A result with the replies of its judges."""
 
     candidate_answer: str = ""
     evaluator_results: tuple[JudgedScoreView, ...] = ()
 
 
 class ReportView(TrialView, frozen=True, gc=False):
-    """A result with what a report shows of it."""
+    """A result with the fields that a report shows."""
 
     misses: tuple[str, ...] = ()
     reasoning: str | None = None
 
     @property
     def title(self) -> str:
-        return self.eval_id if self.trial is None else f"{self.eval_id}, trial {self.trial}"
+        if self.trial is None:
+            return self.eval_id
+        return f"{self.eval_id}, trial {self.trial}"
 
     @property
     def outcome(self) -> Literal["pass", "failure", "error"]:
-        """Whether it passed, failed, or was not judged at all."""
+        """Whether the answer passed, failed or was not scored."""
         if self.is_unscored:
             return "error"
-        return "pass" if self.verdict == "pass" else "failure"
+        if self.verdict == "pass":
+            return "pass"
+        return "failure"
 
     @property
     def message(self) -> str:
-        """What is wrong, in a line."""
+        """A one-line description of what is wrong."""
         if self.error is not None:
             return " ".join(str(self.error).split())
-        return f"score {self.score:.3f}, {'a judge failed' if self.failure else self.verdict}"
+        if self.failure:
+            return f"score {self.score:.3f}, a judge failed"
+        return f"score {self.score:.3f}, {self.verdict}"
 
     @property
     def details(self) -> str:
-        """The misses and the reasoning, a line each."""
-        return "\n".join([*(f"- {miss}" for miss in self.misses), *([self.reasoning] if self.reasoning else [])])
+        """The misses, one per line, followed by the reasoning."""
+        lines = [f"- {miss}" for miss in self.misses]
+        if self.reasoning:
+            lines.append(self.reasoning)
+        return "\n".join(lines)
 
     @property
     def seconds(self) -> float:
-        """How long the answer took, 0 if nobody measured it."""
-        return ((self.execution_metrics and self.execution_metrics.duration_ms) or 0.0) / 1000
+        """The duration of the answer in seconds, or 0 if it is unknown."""
+        if self.execution_metrics is None:
+            return 0.0
+        duration_ms = self.execution_metrics.duration_ms or 0.0
+        return duration_ms / 1000
 
 
 class PageView(TrialView, frozen=True, gc=False):
-    """A result with what the index of a page of results shows of it."""
+    """A result with the fields that the index of an HTML page shows."""
 
     judge_metrics: dict[str, JudgeMetricsView] | None = None
     candidate_answer: str | None = None
@@ -246,7 +266,7 @@ class PageView(TrialView, frozen=True, gc=False):
 
 
 class ExportView(TrialView, frozen=True, gc=False):
-    """A result with what a table of results has."""
+    """A result with the columns of an exported table."""
 
     question: str | None = None
     candidate_answer: str | None = None

@@ -1,7 +1,7 @@
-"""EvalResults -> a results file, one at a time.
+"""Append results to a results file, one at a time.
 
-A result is one `write` of one whole record, straight to the file: once it has been written, a kill of this process
-cannot undo it. A file is locked while a run writes to it.
+Each result is one unbuffered `write` of a whole record: once it returns, killing the process does not lose the result.
+A file is locked while a run writes to it.
 """
 
 import contextlib
@@ -28,17 +28,23 @@ _to_json = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class ResultFile:
-    """A results file that is being written to."""
+    """A results file that is open for appending."""
 
     def __init__(self, path: Path, form: ResultFormat, clean: Redactor, descriptor: int):
         self.path = path
-        self._encode, self._clean, self._descriptor = form.encode, clean, descriptor
+        self._encode = form.encode
+        self._clean = clean
+        self._descriptor = descriptor
         self._regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._lock = threading.Lock()
 
     def write(self, result: EvalResult) -> None:
-        """Append the result, without secrets, as one whole; if there is no room for it, leave nothing of it behind."""
-        data = memoryview(self._encode(_mask(_to_json(result), self._clean)))
+        """Append the masked result as one record; remove a partial record if the disk is full.
+
+        Raise `OutputError` if it cannot be written.
+        """
+        masked = _mask(_to_json(result), self._clean)
+        data = memoryview(self._encode(masked))
         with self._lock:
             written = 0
             try:
@@ -46,10 +52,17 @@ class ResultFile:
                     written += os.write(self._descriptor, data[written:])
             except OSError as error:
                 if self._regular and written:
-                    with contextlib.suppress(OSError):
-                        os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
-                hint = "what was written before is intact; make room and go on with --resume"
-                raise OutputError(f"results cannot be written: {error.strerror}", file=self.path, hint=hint) from error
+                    self._remove_last(written)
+                raise OutputError(
+                    f"results cannot be written: {error.strerror}",
+                    file=self.path,
+                    hint="what was written before is intact; make room and go on with --resume",
+                ) from error
+
+    def _remove_last(self, size: int) -> None:
+        """Remove the last `size` bytes of the file, if possible."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - size)
 
     def __enter__(self) -> Self:
         return self
@@ -62,12 +75,19 @@ class ResultFile:
 
 
 def create(path: Path, form: ResultFormat, clean: Redactor) -> tuple[ResultFile, Path | None]:
-    """Create a results file; return it, and the new name of a regular file that was there already."""
+    """Create a results file; return it and the backup of an existing regular file, or None.
+
+    Raise `OutputError` if it cannot be created.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
-            raise OutputError("--out is a folder", file=path, hint=f"name a file in it: {path / 'results.jsonl'}")
-        real = Path(os.path.realpath(path))  # a symlink stays, and so does what else it is the name of
+            raise OutputError(
+                "--out is a folder",
+                file=path,
+                hint=f"name a file in it: {path / 'results.jsonl'}",
+            )
+        real = Path(os.path.realpath(path))  # keep symlinks: back up and replace their target
         if real.is_file():
             backup = _free_backup(real)
             with real.open("rb") as file:
@@ -80,12 +100,12 @@ def create(path: Path, form: ResultFormat, clean: Redactor) -> tuple[ResultFile,
 
 
 def open_stdout(form: ResultFormat, clean: Redactor) -> ResultFile:
-    """Return a results file that is standard output."""
+    """Return a results file that writes to standard output."""
     return ResultFile(Path("-"), form, clean, os.dup(1))
 
 
 def _free_backup(path: Path) -> Path:
-    """Return the first of `x.bak`, `x.bak.2`, `x.bak.3` ... that is not there: no backup is overwritten."""
+    """Return the first of `x.bak`, `x.bak.2`, `x.bak.3` ... that does not exist; backups are never overwritten."""
     numbers = itertools.count(2)
     backup = path.with_name(f"{path.name}.bak")
     while os.path.lexists(backup):
@@ -95,42 +115,53 @@ def _free_backup(path: Path) -> Path:
 
 @contextlib.contextmanager
 def keep_backup(path: Path) -> Iterator[Path | None]:
-    """Keep a regular file that is about to be replaced under another name, which is given; not if that fails."""
+    """Back up a regular file while the caller replaces it, and yield the name of the backup.
+
+    Yield None if there is no file. Remove the backup if the caller fails.
+    """
     real = Path(os.path.realpath(path))
-    backup = _free_backup(real) if real.is_file() else None
+    if not real.is_file():
+        yield None
+        return
+    backup = _free_backup(real)
     try:
-        if backup is not None:
-            os.link(real, backup)
+        os.link(real, backup)
     except OSError as error:
         raise _cannot_write(error, path) from error
     try:
-        yield path.with_name(backup.name) if backup is not None else None
+        yield path.with_name(backup.name)
     except BaseException:
-        if backup is not None:
-            backup.unlink(missing_ok=True)
+        backup.unlink(missing_ok=True)
         raise
 
 
 def create_new(folder: Path, stem: str, form: ResultFormat, clean: Redactor) -> ResultFile:
-    """Create a results file under a name that no other run has."""
+    """Create a results file with a unique name: `stem`, or `stem_2`, `stem_3` and so on."""
+    suffix = form.suffixes[0]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for number in range(1, 10_000):
-            name = f"{stem if number == 1 else f'{stem}_{number}'}{form.suffixes[0]}"
+            path = folder / f"{stem}_{number}{suffix}"
+            if number == 1:
+                path = folder / f"{stem}{suffix}"
             with contextlib.suppress(FileExistsError):
-                path = folder / name
                 return _open(path, form, clean, os.O_CREAT | os.O_EXCL, path)
     except OSError as error:
         raise _cannot_write(error, folder) from error
-    raise OutputError("no free name for a results file", file=folder, hint="name one with --out")
+    raise OutputError(
+        "no free name for a results file",
+        file=folder,
+        hint="name one with --out",
+    )
 
 
 class EarlierFile:
-    """The results file of an earlier run, locked, to be read and then appended to."""
+    """The locked results file of an earlier run, to be read and then appended to."""
 
     def __init__(self, path: Path, form: ResultFormat, clean: Redactor):
-        """Open and lock the file; `form` is its format if it is empty."""
-        self.path, self._clean = path, clean
+        """Open and lock the file; `form` is the format of an empty file."""
+        self.path = path
+        self._clean = clean
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
         except OSError as error:
@@ -143,17 +174,20 @@ class EarlierFile:
             raise
 
     def results(self) -> Iterator[EarlierView]:
-        """Yield its results; one at the end that was torn by a kill is skipped."""
+        """Return an iterator over its results; a truncated result at the end is skipped."""
         return (record.view for record in self._records())
 
     def _records(self) -> Iterator[Record[EarlierView]]:
         return read_records(self.path, EarlierView, self.form)
 
     def _stamped(self, record: Record[EarlierView], stamp: ShardStamp) -> bytes:
-        shard, plan = record.view.shard, record.view.plan
+        """Return the bytes of a result, with its stamp replaced if it has one of another plan."""
+        shard = record.view.shard
+        plan = record.view.plan
         if shard is None or plan is None or plan == stamp.plan:
             return record.raw
-        return StampChange(ShardStamp(shard, plan), stamp, self.form)(record.raw)
+        change = StampChange(ShardStamp(shard, plan), stamp, self.form)
+        return change(record.raw)
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -164,26 +198,25 @@ class EarlierFile:
         needs_backup: Callable[[], bool] = lambda: False,
         stamp: ShardStamp | None = None,
     ) -> tuple[ResultFile, Path | None]:
-        """Take out the results that `keep` rejects; return the file, open for more, and the name of a backup.
+        """Remove the results that `keep` rejects; return the file, open for appending, and its backup or None.
 
-        Those that stay get the stamp of the shard, if there is one.
-
-        The old file becomes a backup if `needs_backup` says so once all results have been seen. All this is one step:
-        at any moment the path names either the old file or the new one, and both are locked.
+        With `stamp`, the remaining results get this stamp of a shard. `needs_backup` is called after all results have
+        been passed to `keep`, and decides whether the old file becomes a backup. The replacement is atomic: at any
+        moment the path refers to either the old or the new file, and both are locked. Raise `OutputError` on failure.
         """
         real = Path(os.path.realpath(self.path))
         beside = real.with_name(f"{real.name}.resuming")
+        backup: Path | None = None
         try:
             descriptor = os.open(beside, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
             try:
                 _lock(descriptor, beside)
                 os.fchmod(descriptor, stat.S_IMODE(os.fstat(self._descriptor).st_mode))
                 with os.fdopen(os.dup(descriptor), "ab") as file:
-                    records = (record for record in self._records() if keep(record.view))
-                    file.writelines(record.raw if stamp is None else self._stamped(record, stamp) for record in records)
+                    file.writelines(self._kept(keep, stamp))
                 os.fsync(descriptor)
-                backup = _free_backup(real) if needs_backup() else None
-                if backup is not None:
+                if needs_backup():
+                    backup = _free_backup(real)
                     os.link(real, backup)
                 beside.replace(real)
             except BaseException:
@@ -194,13 +227,34 @@ class EarlierFile:
             raise _cannot_write(error, self.path) from error
         finally:
             os.close(self._descriptor)
-        shown = self.path.with_name(backup.name) if backup is not None else None
-        return ResultFile(self.path, self.form, self._clean, descriptor), shown
+        if backup is not None:
+            backup = self.path.with_name(backup.name)
+        return ResultFile(self.path, self.form, self._clean, descriptor), backup
+
+    def _kept(self, keep: Callable[[EarlierView], bool], stamp: ShardStamp | None) -> Iterator[bytes]:
+        """Yield the bytes of the results that `keep` accepts."""
+        for record in self._records():
+            if not keep(record.view):
+                continue
+            if stamp is None:
+                yield record.raw
+            else:
+                yield self._stamped(record, stamp)
 
 
-def _open(path: Path, form: ResultFormat, clean: Redactor, flags: int, shown: Path) -> ResultFile:
-    """Open a results file, which messages call `shown`."""
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | flags if not _is_pipe(path) else os.O_WRONLY, 0o644)
+def _open(
+    path: Path,
+    form: ResultFormat,
+    clean: Redactor,
+    flags: int,
+    shown: Path,
+) -> ResultFile:
+    """Open and lock a results file; `shown` is its path in messages."""
+    if _is_pipe(path):
+        flags = os.O_WRONLY
+    else:
+        flags |= os.O_RDWR | os.O_APPEND
+    descriptor = os.open(path, flags, 0o644)
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             _lock(descriptor, path)
@@ -215,13 +269,16 @@ def _is_pipe(path: Path) -> bool:
 
 
 def _cannot_write(error: OSError, path: Path) -> OutputError:
-    return OutputError(f"results cannot be written there: {error.strerror or error}", file=path)
+    reason = error.strerror or error
+    return OutputError(f"results cannot be written there: {reason}", file=path)
 
 
 def _mask(json: bytes, clean: Redactor) -> bytes:
-    """Return the JSON without secrets."""
+    """Return the JSON with secrets masked."""
     text = json.decode()
-    return json if clean(text) == text else _to_json(clean.values(msgspec.json.decode(json)))
+    if clean(text) == text:
+        return json  # most results have no secret, and are not encoded a second time
+    return _to_json(clean.values(msgspec.json.decode(json)))
 
 
 def _lock(descriptor: int, path: Path) -> None:
@@ -230,10 +287,14 @@ def _lock(descriptor: int, path: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise _busy(path) from None
-    if os.fstat(descriptor).st_ino != path.stat().st_ino:  # another run has just put a new file in its place
+    if os.fstat(descriptor).st_ino != path.stat().st_ino:
+        # another run replaced the file between our opening and locking it
         raise _busy(path)
 
 
 def _busy(path: Path) -> OutputError:
-    hint = "give this run an --out of its own"
-    return OutputError("another run is writing to this file", file=path, hint=hint)
+    return OutputError(
+        "another run is writing to this file",
+        file=path,
+        hint="give this run an --out of its own",
+    )

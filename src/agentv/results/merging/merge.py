@@ -1,7 +1,7 @@
-"""The results files of one run -> one, in order, if they are all that the run should have.
+"""Merge the results files of one run into a single sorted stream, after checking that they are complete.
 
-Files are read twice, as streams: once to find where each result is, and to check that nothing is missing, and once in
-the order of dataset, id, target and trial. What is held is the index (see `merge_index`).
+Files are read twice, as streams: once to index the results and to check that nothing is missing, and once in the order
+of dataset, id, target and trial. Only the index is held in memory (see `merge_index`).
 """
 
 import contextlib
@@ -18,11 +18,11 @@ import msgspec
 
 from agentv.errors import ResultsError
 from agentv.notices import warn
-from agentv.records import Problem
+from agentv.records import Problem, ShardPlan
 from agentv.results.formats import DECODE_ERRORS, JSONL, ResultFormat, format_for, sniff
 from agentv.results.merging.merge_index import MergeIndex, Place
-from agentv.results.merging.shards import check_shards
-from agentv.results.merging.stamps import ShardStamp, StampChange
+from agentv.results.merging.shards import FileStamps, Shards, check_shards
+from agentv.results.merging.stamps import STAMP_FIELDS, ShardStamp, StampChange
 from agentv.results.read import LEFT_OUT, Block, Record, View, read_result_blocks, read_results
 from agentv.results.run_files import RunFiles, files_of
 from agentv.results.views import CountedView, PlacedView
@@ -31,17 +31,19 @@ MAX_SHOWN = 10
 READ_AHEAD = 1 << 17
 MAX_OPEN = 200
 _START_BYTES = 4096
-DIFFERS = ("timestamp", "run_id", "shard", "plan")
-"""The fields that are not the same when the same result is got twice; durations are the others."""
+DIFFERS = ("timestamp", "run_id", *STAMP_FIELDS)
+"""Fields that may differ between two copies of the same result, in addition to durations."""
 _DURATIONS = {"execution_metrics": ("duration_ms",), "trace_summary": ("durationMs", "toolDurations")}
+
+OnResults = Callable[[Sequence[CountedView]], None]
 
 
 class Merge:
     """The results of several files of one run, each once, in order. Raise `ResultsError` if they are not one run.
 
-    With `partial`, shards may be missing or incomplete; `missing` then says which. Results that are there twice count
-    once, if they are the same but for when, and in how much time, they were got; `lines` finds those that are not.
-    All results are given to `on_results` as they are read, in the order of the files.
+    With `partial`, shards may be missing or incomplete; `missing` then lists them. Duplicate results count once if they
+    differ only in `DIFFERS` and durations; `lines` raises for all others. `on_results` is called with all results while
+    they are indexed, in the order of the files.
     """
 
     def __init__(
@@ -49,43 +51,66 @@ class Merge:
         paths: Sequence[Path],
         *,
         partial: bool = False,
-        on_results: Callable[[Sequence[CountedView]], None] | None = None,
+        on_results: OnResults | None = None,
     ):
-        self._index, self._files = MergeIndex(), [_File(path) for path in sorted(paths)]
-        self.results = self.repeated = 0
-        """How many results there are, and how many of them do not count, as they are there twice."""
-        problems: list[Problem] = []
-        for number, file in enumerate(self._files):
-            problems += self._scan(number, file, on_results)
-        if problems:
-            raise ResultsError(problems)
+        self._is_partial = partial
+        self._index = MergeIndex()
+        self._files = [_File(path) for path in sorted(paths)]
+        self.results = 0
+        """The number of results, including duplicates."""
+        self.repeated = 0
+        """The number of duplicates, which are known once `lines` is exhausted."""
+        self._index_files(on_results)
         if not self.results:
             names = ", ".join(map(str, paths))
-            raise ResultsError([Problem(message=f"there are no results in {names}", hint="see how the runs ended")])
-        found = check_shards([(file.path, file.stamps, file.unstamped) for file in self._files])
-        self.plan, self.missing, self._is_partial = found.plan, found.missing, partial
-        if problems := [*found.problems, *([] if partial else found.missing)]:
+            problem = Problem(
+                message=f"there are no results in {names}",
+                hint="see how the runs ended",
+            )
+            raise ResultsError([problem])
+        found = self._check_shards()
+        self.plan = found.plan
+        self.missing = found.missing
+        problems = [*found.problems]
+        if not partial:
+            problems += found.missing
+        if problems:
             raise ResultsError(problems)
 
-    def _scan(
-        self, number: int, file: "_File", on_results: Callable[[Sequence[CountedView]], None] | None
-    ) -> list[Problem]:
-        """Add the results of a file to the index; return everything that is wrong with it."""
-        view: Any = PlacedView if on_results is None else CountedView
-        try:
-            for block in file.blocks(view):
-                self._index.add(number, block.places())
-                self.results += len(block.views)
-                if on_results is not None:
-                    on_results(block.views)
-        except ResultsError as error:
-            return list(error.problems)
-        return []
+    def _index_files(self, on_results: OnResults | None) -> None:
+        """Index all files; raise `ResultsError` with the problems of all of them."""
+        problems: list[Problem] = []
+        for number, file in enumerate(self._files):
+            try:
+                self._index_file(number, file, on_results)
+            except ResultsError as error:
+                problems += error.problems
+        if problems:
+            raise ResultsError(problems)
+
+    def _index_file(self, number: int, file: "_File", on_results: OnResults | None) -> None:
+        view: Any = PlacedView
+        if on_results is not None:
+            view = CountedView
+        for block in file.blocks(view):
+            self._index.add(number, block.places())
+            self.results += len(block.views)
+            if on_results is not None:
+                on_results(block.views)
+
+    def _check_shards(self, repeated: Mapping[ShardStamp, int] | None = None) -> Shards:
+        stamps: list[FileStamps] = []
+        for file in self._files:
+            stamps.append((file.path, file.stamps, file.unstamped))
+        return check_shards(stamps, repeated)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield each result as a line of JSON, without its shard and plan; raise `ResultsError` if two contradict."""
+        """Yield each result as a line of JSON without its shard and plan.
+
+        Raise `ResultsError` after the last one if duplicates differ, or if results are missing without them.
+        """
         conflicts: list[Problem] = []
-        more = 0
+        not_shown = 0
         dropped: Counter[ShardStamp] = Counter()
         with _Reader(self._files) as reader:
             for group in self._index.groups():
@@ -93,60 +118,82 @@ class Merge:
                     yield reader.read(group[0])
                     continue
                 lines = list(map(reader.read, group))
-                view = reader.view(group[0])
                 if _are_equal(lines):
                     yield min(lines)
                     self.repeated += len(lines) - 1
+                    view = reader.view(group[0])
                     if view.shard is not None and view.plan is not None:
                         dropped[ShardStamp(view.shard, view.plan)] += len(lines) - 1
                 elif len(conflicts) < MAX_SHOWN:
-                    conflicts.append(_conflict(view, self._files[group[0][0]], self._files[group[-1][0]]))
+                    conflicts.append(self._conflict(reader.view(group[0]), group))
                 else:
-                    more += 1
-        if more:
-            conflicts.append(Problem(message=f"and {more} more such cases"))
-        if conflicts := conflicts or self._recount(dropped):
-            raise ResultsError(conflicts)
+                    not_shown += 1
+        if not_shown:
+            conflicts.append(Problem(message=f"and {not_shown} more such cases"))
+        problems = conflicts or self._recount(dropped)
+        if problems:
+            raise ResultsError(problems)
+
+    def _conflict(self, view: PlacedView, group: Sequence[Place]) -> Problem:
+        """Return the problem of results for the same trial of a case that differ."""
+        first = self._files[group[0][0]]
+        last = self._files[group[-1][0]]
+        where = f"in {first.path} twice"
+        if first is not last:
+            where = f"in {first.path} and in {last.path}"
+        case = f"case {view.eval_id!r} of {view.dataset!r} on {view.target!r}"
+        if view.trial:
+            case += f", trial {view.trial}"
+        return Problem(
+            message=f"{case} is {where}, with different content",
+            hint="if a shard was run twice, name one of its files only",
+        )
 
     def _recount(self, dropped: Mapping[ShardStamp, int]) -> list[Problem]:
-        """Return what is wrong once results that are there twice count once."""
-        found = check_shards([(file.path, file.stamps, file.unstamped) for file in self._files], dropped)
+        """Check the shards again, without the dropped duplicates, and return the problems."""
+        found = self._check_shards(dropped)
         if self._is_partial:
             self.missing = found.missing
-            return list(found.problems)
+            return [*found.problems]
         return [*found.problems, *found.missing]
 
 
 class _File:
-    """A results file: its format, and whose results it has."""
+    """A results file: its format, and the number of results of each shard."""
 
     def __init__(self, path: Path):
-        self.path, self.form = path, format_for(path)
+        self.path = path
+        self.form = format_for(path)
         self.stamps: Counter[ShardStamp] = Counter()
         self.unstamped = 0
 
     def blocks(self, view: type[View]) -> Iterator[Block[View]]:
-        """Yield the results, many at a time; raise `ResultsError` with everything that is wrong with the file."""
+        """Yield the results in blocks; raise `ResultsError` with everything that is wrong with the file."""
         torn: list[Problem] = []
         for block in read_result_blocks(self.path, view, torn.append):
             self._count(block.views)
             yield block
         if torn:
-            raise ResultsError([_refused(problem) for problem in torn])
+            raise ResultsError([_as_error(problem) for problem in torn])
         with self.path.open("rb") as file:
             self.form = sniff(file.peek(_START_BYTES)) or self.form
 
     def _count(self, views: Sequence[Any]) -> None:
-        """Count whose results these are."""
-        shards, plans = [view.shard for view in views], [view.plan for view in views]
-        if shards.count(shards[0]) == plans.count(plans[0]) == len(views):  # as it is nearly always
-            views = [views[0]]
-        for (shard, plan), group in itertools.groupby(views, lambda view: (view.shard, view.plan)):
-            count = sum(1 for _ in group) if len(views) > 1 else len(shards)
-            if shard is not None and plan is not None:
-                self.stamps[ShardStamp(shard, plan)] += count
-            else:
-                self.unstamped += count
+        """Count the results of each shard."""
+        shards = [view.shard for view in views]
+        plans = [view.plan for view in views]
+        # nearly always, all results of a block are of one shard: comparing lists is much faster than a loop
+        if shards.count(shards[0]) == plans.count(plans[0]) == len(views):
+            self._add_stamp(shards[0], plans[0], len(views))
+            return
+        for shard, plan in zip(shards, plans, strict=True):
+            self._add_stamp(shard, plan, 1)
+
+    def _add_stamp(self, shard: str | None, plan: ShardPlan | None, count: int) -> None:
+        if shard is not None and plan is not None:
+            self.stamps[ShardStamp(shard, plan)] += count
+        else:
+            self.unstamped += count
 
 
 class _Reader:
@@ -154,9 +201,13 @@ class _Reader:
 
     def __init__(self, files: Sequence[_File]):
         self._files = files
-        self._changes = [
-            StampChange(next(iter(file.stamps)), None, file.form) if len(file.stamps) == 1 else None for file in files
-        ]
+        self._changes: list[StampChange | None] = []
+        """Removes the stamp of each file that has exactly one."""
+        for file in files:
+            change = None
+            if len(file.stamps) == 1:
+                change = StampChange(next(iter(file.stamps)), None, file.form)
+            self._changes.append(change)
         self._open: dict[int, ReadPart] = {}
         self._stack = ExitStack()
 
@@ -167,21 +218,24 @@ class _Reader:
         self._stack.close()
 
     def view(self, place: Place) -> PlacedView:
-        """Return what a result is of."""
+        """Return the view of a result."""
         number, offset, size = place
         read = self._open.get(number) or self._open_file(number)
-        found: PlacedView = self._files[number].form.decoder(PlacedView)(read(offset, size))
+        decode = self._files[number].form.decoder(PlacedView)
+        found: PlacedView = decode(read(offset, size))
         return found
 
     def read(self, place: Place) -> bytes:
-        """Return the line of a result."""
+        """Return a result as a line of JSON."""
         number, offset, size = place
         read = self._open.get(number) or self._open_file(number)
-        raw, change = read(offset, size), self._changes[number]
+        raw = read(offset, size)
+        change = self._changes[number]
         if change is not None:
             raw = change(raw)
+        # nearly always, the bytes are a line of JSON without a stamp now
         if raw[-2:] == b"}\n" and (change is not None or not self._files[number].stamps):
-            return raw  # as nearly always
+            return raw
         return self._as_line(raw, self._files[number], is_stamped=change is None)
 
     def _as_line(self, raw: bytes, file: _File, *, is_stamped: bool) -> bytes:
@@ -189,84 +243,110 @@ class _Reader:
             raw = _without_stamp(raw, file.form)
         if file.form is JSONL:
             return raw.strip() + b"\n"
-        return msgspec.json.encode(file.form.decoder(dict)(raw), enc_hook=str) + b"\n"
+        fields = file.form.decoder(dict)(raw)
+        return msgspec.json.encode(fields, enc_hook=str) + b"\n"
 
     def _open_file(self, number: int) -> "ReadPart":
+        """Open a file for reading; close all others first if there are too many."""
         if len(self._open) >= MAX_OPEN:
             self._stack.close()
             self._open.clear()
         file = self._stack.enter_context(self._files[number].path.open("rb", buffering=0))
-        self._open[number] = _read_ahead(file.fileno())
-        return self._open[number]
+        read = _read_ahead(file.fileno())
+        self._open[number] = read
+        return read
 
 
 ReadPart = Callable[[int, int], bytes]
-"""Returns so many bytes of a file, from an offset on."""
+"""Returns part of a file, given its offset and size."""
 
 
 def _read_ahead(descriptor: int) -> ReadPart:
-    """Return what reads parts of a file; it reads ahead, more and more, while one part follows on another."""
-    start, data, behind, ahead = 0, b"", -1, 0
+    """Return a function that reads parts of a file, and reads ahead, more and more, while parts are consecutive."""
+    # a closure: it runs once per result of a merge, and its variables are faster than attributes
+    data = b""
+    start = 0  # the offset of `data`
+    behind = -1  # the end of the previous part
+    ahead = 0
 
     def read(offset: int, size: int) -> bytes:
         nonlocal start, data, behind, ahead
-        if offset != behind:
-            behind, data, ahead = offset + size, b"", size
+        is_next = offset == behind
+        behind = offset + size
+        if not is_next:
+            data = b""
+            ahead = size
             return os.pread(descriptor, size, offset)
-        behind, at = offset + size, offset - start
+        at = offset - start
         if not data or at + size > len(data):
             ahead = max(size, min(2 * ahead, READ_AHEAD))
-            start, data, at = offset, os.pread(descriptor, ahead, offset), 0
+            data = os.pread(descriptor, ahead, offset)
+            start = offset
+            at = 0
         return data[at : at + size]
 
     return read
 
 
 def _without_stamp(raw: bytes, form: ResultFormat) -> bytes:
-    fields = {name: value for name, value in form.decoder(dict)(raw).items() if name not in ("shard", "plan")}
+    fields = form.decoder(dict)(raw)
+    for name in STAMP_FIELDS:
+        fields.pop(name, None)
     return form.encode(msgspec.json.encode(fields, enc_hook=str))
 
 
 def _are_equal(lines: Sequence[bytes]) -> bool:
-    """Return whether results are the same but for when, and in how much time, they were got."""
-    return all(found == _content(lines[0]) for found in map(_content, lines[1:]))
+    """Return whether results differ only in `DIFFERS` and durations."""
+    first = _content(lines[0])
+    return all(_content(line) == first for line in lines[1:])
 
 
 def _content(line: bytes) -> dict[str, Any]:
+    """Return the fields of a result that two copies of it have in common."""
     fields = msgspec.json.decode(line, type=dict[str, Any])
-    for name, inner in _DURATIONS.items():
-        if isinstance(fields.get(name), dict):
-            kept = {key: value for key, value in fields[name].items() if key not in inner}
-            fields |= {name: kept or None}
-    return {name: value for name, value in fields.items() if name not in DIFFERS and value is not None}
+    for name, durations in _DURATIONS.items():
+        inner = fields.get(name)
+        if isinstance(inner, dict):
+            for duration in durations:
+                inner.pop(duration, None)
+            # an empty object is equal to a missing field
+            fields[name] = inner or None
+    for name in DIFFERS:
+        fields.pop(name, None)
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def _conflict(view: PlacedView, first: _File, other: _File) -> Problem:
-    trial = f", trial {view.trial}" if view.trial else ""
-    where = f"in {first.path} and in {other.path}" if first is not other else f"in {first.path} twice"
-    message = f"case {view.eval_id!r} of {view.dataset!r} on {view.target!r}{trial} is {where}, with different content"
-    return Problem(message=message, hint="if a shard was run twice, name one of its files only")
-
-
-def _refused(torn: Problem) -> Problem:
-    """Return a torn last result, which is elsewhere a warning, as an error."""
-    return msgspec.structs.replace(torn, severity="error", message=torn.message.removesuffix(LEFT_OUT))
+def _as_error(torn: Problem) -> Problem:
+    """Return a truncated last result, which readers of a single file treat as a warning, as an error."""
+    message = torn.message.removesuffix(LEFT_OUT)
+    return msgspec.structs.replace(torn, severity="error", message=message)
 
 
 def are_shards(paths: Sequence[Path]) -> bool:
-    """Return whether files are different shards of one plan, by the first result of each; empty ones may be."""
-    found = [view for path in paths for block in itertools.islice(_first_blocks(path), 1) for view in block.views[:1]]
-    plans = {view.plan.digest if view.plan is not None else None for view in found}
-    return len(plans) == 1 and None not in plans and len({view.shard for view in found}) == len(found)
+    """Return whether files are different shards of one plan, by the first result of each; empty files are ignored."""
+    shards: list[str | None] = []
+    plans: set[str | None] = set()
+    for path in paths:
+        view = _first_view(path)
+        if view is None:
+            continue
+        shards.append(view.shard)
+        if view.plan is None:
+            return False
+        plans.add(view.plan.digest)
+    return len(plans) == 1 and len(set(shards)) == len(shards)
 
 
-def _first_blocks(path: Path) -> Iterator[Block[PlacedView]]:
-    with contextlib.suppress(ResultsError):  # whoever reads the whole file will tell
-        yield from read_result_blocks(path, PlacedView, lambda _: None)
+def _first_view(path: Path) -> PlacedView | None:
+    # problems are reported by the command that reads the whole file
+    with contextlib.suppress(ResultsError):
+        for block in read_result_blocks(path, PlacedView, lambda _: None):
+            return block.views[0]
+    return None
 
 
 def open_results(paths: Sequence[Path]) -> BinaryIO:
-    """Return the results of a run as a file: of one file as it is, of several merged; raise as `Merge` does."""
+    """Open the results of a run as one file: a single file unchanged, several files merged. Raise as `Merge` does."""
     if len(paths) == 1:
         return paths[0].open("rb")
     return io.BufferedReader(_Stream(Merge(paths).lines()), READ_AHEAD)
@@ -279,19 +359,24 @@ def read_views(
     *,
     skip: Callable[[Sequence[View]], bool] | None = None,
 ) -> Iterator[View]:
-    """Yield the results of a run, as `read_run` does, without their bytes; `skip` is told of the blocks of one file."""
+    """Return an iterator over the views of a run, as `read_run` does without bytes.
+
+    Blocks of a single file for which `skip` returns true are skipped.
+    """
     paths = files_of(run)
     if len(paths) > 1:
         return (record.view for record in read_run(paths, view, on_torn))
-    return itertools.chain.from_iterable(
-        block.views for block in read_result_blocks(paths[0], view, on_torn, skip=skip)
-    )
+    blocks = read_result_blocks(paths[0], view, on_torn, skip=skip)
+    # `chain` instead of a nested loop: it costs nothing per result
+    return itertools.chain.from_iterable(block.views for block in blocks)
 
 
 def read_run(
-    paths: Sequence[Path], view: type[View], on_torn: Callable[[Problem], None] = warn
+    paths: Sequence[Path],
+    view: type[View],
+    on_torn: Callable[[Problem], None] = warn,
 ) -> Iterator[Record[View]]:
-    """Do for a run of one file, or of several that are merged, what `read_results` does for a file."""
+    """Yield the results of a run, as `read_results` does: of a single file, or of several files merged."""
     if len(paths) == 1:
         yield from read_results(paths[0], view, on_torn)
         return
@@ -300,17 +385,19 @@ def read_run(
         try:
             found = decode(line)
         except DECODE_ERRORS:
-            for path in paths:  # one of which has what is wrong
+            # read each file again for an error with the file and line of the problem
+            for path in paths:
                 deque(read_results(path, view), maxlen=0)
             raise
         yield Record(found, line)
 
 
 class _Stream(io.RawIOBase):
-    """Lines as a file that can be read once."""
+    """A readable file that consists of the given lines."""
 
     def __init__(self, lines: Iterator[bytes]):
-        self._lines, self._rest = lines, memoryview(b"")
+        self._lines = lines
+        self._rest = memoryview(b"")
 
     def readable(self) -> bool:
         return True

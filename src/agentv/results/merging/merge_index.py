@@ -1,8 +1,8 @@
-"""Where the results of several files are, in order: a few bytes for each result, besides its own names.
+"""An index of the positions of results in several files, in sort order. It takes a few bytes per result plus its names.
 
-Results come in any order, and there may be millions. So many of them at a time are sorted and packed into chunks. When
-they are asked for, chunks are opened in the order of their first entries, some at a time: what sorts before all those
-that are still closed is in its place.
+Results arrive in any order, and there may be millions of them. Entries are sorted in batches and packed into chunks.
+To iterate, chunks are unpacked some at a time, in the order of their first entries: every entry that sorts before the
+first entry of the next packed chunk is then in its final place.
 """
 
 import struct
@@ -12,21 +12,24 @@ from typing import Protocol
 
 import msgspec
 
-PIECE, CHUNK = 1 << 15, 1 << 10
-"""How many entries are sorted at a time, and how many of them are packed together."""
-OPENED = PIECE // CHUNK
-"""How many chunks are opened at a time."""
+BATCH = 1 << 15
+"""The number of entries that are sorted at a time."""
+CHUNK = 1 << 10
+"""The number of entries that are packed together."""
+OPENED = BATCH // CHUNK
+"""The number of chunks that are unpacked at a time."""
 _PLACE = struct.Struct(">HQI")
+"""File, offset and size."""
 _END = struct.Struct(">IHQI")
-"""What comes behind the names: the trial and the place."""
+"""Trial, file, offset and size, which follow the names in an entry."""
 _unpack_chunk = msgspec.msgpack.Decoder(list[bytes]).decode
 
 Place = tuple[int, int, int]
-"""Where a result is: in which file, from which byte on, and how many bytes."""
+"""The position of a result: the number of its file, its offset and its size."""
 
 
 class HasPlace(Protocol):
-    """What says where a result comes among others."""
+    """The fields that results are sorted by."""
 
     @property
     def dataset(self) -> str: ...
@@ -39,34 +42,38 @@ class HasPlace(Protocol):
 
 
 class MergeIndex:
-    """The places of results, in the order of dataset, id, target and trial."""
+    """The positions of results, sorted by dataset, id, target and trial."""
 
     def __init__(self) -> None:
         self._chunks: list[tuple[bytes, bytes]] = []
-        """The names in the first entry of each, and the entries."""
+        """Packed chunks, each with the names of its first entry."""
         self._new: list[bytes] = []
 
     def add(self, file: int, places: Iterable[tuple[HasPlace, int, int]]) -> None:
-        """Add results of a file, each with where it begins there and how many bytes it has."""
-        add, pack = self._new.append, _END.pack
+        """Add results of a file, each with its offset and size."""
+        # this loop runs once per result of a merge
+        append = self._new.append
+        pack = _END.pack
         for view, offset, size in places:
             names = f"{view.dataset}\0\0{view.eval_id}\0\0{view.target}\0\0"
-            if names.count("\0") > 6:  # a name has one
-                names = "".join(map(_escaped, (view.dataset, view.eval_id, view.target)))
-            add(names.encode("utf-8", "surrogatepass") + pack(view.trial or 1, file, offset, size))
-        if len(self._new) >= PIECE:
+            if names.count("\0") > 6:  # one of the names contains a NUL itself
+                names = _escaped(view.dataset) + _escaped(view.eval_id) + _escaped(view.target)
+            append(names.encode("utf-8", "surrogatepass") + pack(view.trial or 1, file, offset, size))
+        if len(self._new) >= BATCH:
             self._pack()
 
     def _pack(self) -> None:
         self._new.sort()
         for start in range(0, len(self._new), CHUNK):
             entries = self._new[start : start + CHUNK]
-            self._chunks.append((_names(entries[0]), msgspec.msgpack.encode(entries)))
+            first_names = entries[0][: -_PLACE.size]
+            self._chunks.append((first_names, msgspec.msgpack.encode(entries)))
         self._new.clear()
 
     def groups(self) -> Iterator[list[Place]]:
-        """Yield the places of each result in order; those that have the same names are together."""
-        unpack, width = _PLACE.unpack_from, _PLACE.size
+        """Yield the positions of the results in order, grouped by equal names and trial."""
+        unpack = _PLACE.unpack_from
+        width = _PLACE.size
         last: bytes | None = None
         group: list[Place] = []
         for entries in self._in_order():
@@ -75,31 +82,30 @@ class MergeIndex:
                 if names != last:
                     if group:
                         yield group
-                    last, group = names, []
+                    last = names
+                    group = []
                 group.append(unpack(entry, -width))
         if group:
             yield group
 
     def _in_order(self) -> Iterator[list[bytes]]:
-        """Yield all entries in order, many at a time."""
+        """Yield all entries in order, in lists."""
         self._pack()
         self._chunks.sort()
         opened: list[bytes] = []
         for start in range(0, len(self._chunks), OPENED):
-            behind = start + OPENED
-            for _, chunk in self._chunks[start:behind]:
+            next_start = start + OPENED
+            for _, chunk in self._chunks[start:next_start]:
                 opened += _unpack_chunk(chunk)
             opened.sort()
-            is_last = behind >= len(self._chunks)
-            end = len(opened) if is_last else bisect_left(opened, self._chunks[behind][0])
+            end = len(opened)
+            if next_start < len(self._chunks):
+                first_packed, _ = self._chunks[next_start]
+                end = bisect_left(opened, first_packed)
             yield opened[:end]
             del opened[:end]
 
 
-def _names(entry: bytes) -> bytes:
-    return entry[: -_PLACE.size]
-
-
 def _escaped(name: str) -> str:
-    """Return a text that sorts as the name does, whatever comes behind it."""
+    """Return a text that sorts as the name does, regardless of what follows it."""
     return name.replace("\0", "\0\1") + "\0\0"

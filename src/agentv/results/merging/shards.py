@@ -1,4 +1,4 @@
-"""Whose results several files have -> whether these are all the shards of one plan."""
+"""Check that several results files are all the shards of one plan."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,101 +9,160 @@ from agentv.records import Problem, ShardPlan
 from agentv.results.merging.stamps import ShardStamp
 
 FileStamps = tuple[Path, Mapping[ShardStamp, int], int]
-"""A file, how many results it has of which shard, and how many of none."""
+"""A file, its number of results by shard, and its number of results without a shard."""
 PARTIAL = "'agentv merge --partial' takes what is there"
+MAX_NAMES = 10
+MAX_TOTAL = 1000
 
 
 class Shards(NamedTuple):
-    """What the shards in some files come to."""
+    """The outcome of checking the shards of several files."""
 
     plan: ShardPlan | None
-    """The plan of all of them; None for results of runs that were not divided."""
+    """The plan of all shards, or None for results of runs without shards."""
     problems: Sequence[Problem]
-    """Why these are not shards of one run."""
+    """Why the files are not shards of one run."""
     missing: Sequence[Problem]
-    """What they lack."""
+    """The missing and incomplete shards."""
 
 
 def check_shards(files: Sequence[FileStamps], repeated: Mapping[ShardStamp, int] | None = None) -> Shards:
-    """Return what the shards come to.
+    """Check that the files are all the shards of one plan.
 
-    `repeated` is how many results of each shard do not count, as they are there twice; None if that is not known yet.
+    `repeated` is the number of duplicate results of each shard, which do not count, or None if it is not known yet.
     """
     counts: Counter[ShardStamp] = Counter()
-    first: dict[ShardStamp, Path] = {}
+    first_files: dict[ShardStamp, Path] = {}
     for path, stamps, _ in files:
         counts.update(stamps)
         for stamp in stamps:
-            first.setdefault(stamp, path)
+            first_files.setdefault(stamp, path)
     if not counts:
-        return Shards(None, (), ())
-    if problems := list(_mixed(files, first)):
-        return Shards(None, problems, ())
-    counts.subtract(repeated or {})
+        return Shards(plan=None, problems=(), missing=())
+    mixed = _unstamped_problems(files)
+    differing = _differing_stamp(first_files)
+    if differing is not None:
+        mixed.append(differing)
+    if mixed:
+        return Shards(plan=None, problems=mixed, missing=())
     plan = next(iter(counts)).plan
-    surplus = list(_surplus(counts, first)) if repeated is not None else []
-    return Shards(plan, surplus, list(_lacking(counts, first, plan)))
+    surplus: list[Problem] = []
+    if repeated is not None:
+        counts.subtract(repeated)
+        surplus = list(_surplus(counts, first_files))
+    missing = list(_incomplete(counts, first_files))
+    missing += _absent(counts, first_files, plan)
+    return Shards(plan=plan, problems=surplus, missing=missing)
 
 
-def _mixed(files: Sequence[FileStamps], first: Mapping[ShardStamp, Path]) -> Iterator[Problem]:
-    """Yield why the files are not of one plan."""
-    hint = "merge the shards of one run only, all with the same --shard I/N"
+def _unstamped_problems(files: Sequence[FileStamps]) -> list[Problem]:
+    """Return a problem for each file that has results without a shard."""
+    problems: list[Problem] = []
     for path, _, unstamped in files:
         if unstamped:
-            yield Problem(message="it has results of a run without --shard, and other files have shards", file=path)
-    one, *others = first
+            message = "it has results of a run without --shard, and other files have shards"
+            problems.append(Problem(message=message, file=path))
+    return problems
+
+
+def _differing_stamp(first_files: Mapping[ShardStamp, Path]) -> Problem | None:
+    """Return a problem for the first shard that does not belong to the same plan as the others."""
+    hint = "merge the shards of one run only, all with the same --shard I/N"
+    one, *others = first_files
+    there = first_files[one]
     for other in others:
-        there = first[one]
         if (other.plan.digest, other.plan.cases) != (one.plan.digest, one.plan.cases):
-            message = f"{_of_plan(other)}, and {there}: {_of_plan(one)}"
             why = "the cases, targets, evaluators or trials were not the same"
-            yield Problem(message=message, file=first[other], hint=f"{why}: run the shards again")
-            return
+            return Problem(
+                message=f"{_of_plan(other)}, and {there}: {_of_plan(one)}",
+                file=first_files[other],
+                hint=f"{why}: run the shards again",
+            )
         if total_of(other) != total_of(one):
-            message = f"it is shard {other.shard}, and {there} is shard {one.shard}"
-            yield Problem(message=message, file=first[other], hint=hint)
-            return
+            return Problem(
+                message=f"it is shard {other.shard}, and {there} is shard {one.shard}",
+                file=first_files[other],
+                hint=hint,
+            )
         if other.shard == one.shard:
-            counts = other.plan.shard_cases, one.plan.shard_cases
-            message = f"shard {one.shard} should have {counts[0]} results, and {counts[1]} by {there}"
-            yield Problem(message=message, file=first[other], hint=hint)
-            return
+            here_count = other.plan.shard_cases
+            there_count = one.plan.shard_cases
+            return Problem(
+                message=f"shard {one.shard} should have {here_count} results, and {there_count} by {there}",
+                file=first_files[other],
+                hint=hint,
+            )
+    return None
 
 
 def _of_plan(stamp: ShardStamp) -> str:
     return f"shard {stamp.shard} is of plan {stamp.plan.digest} ({stamp.plan.cases} results)"
 
 
-def _surplus(counts: Mapping[ShardStamp, int], first: Mapping[ShardStamp, Path]) -> Iterator[Problem]:
-    """Yield the shards that have more results than they should."""
+def _surplus(counts: Mapping[ShardStamp, int], first_files: Mapping[ShardStamp, Path]) -> Iterator[Problem]:
+    """Yield a problem for each shard that has more results than planned."""
     for stamp, count in counts.items():
-        if count > stamp.plan.shard_cases:
-            message = f"shard {stamp.shard} has {count} results, and {stamp.plan.shard_cases} were planned"
-            yield Problem(message=message, file=first[stamp], hint="run the shard again, into a file of its own")
+        planned = stamp.plan.shard_cases
+        if count > planned:
+            yield Problem(
+                message=f"shard {stamp.shard} has {count} results, and {planned} were planned",
+                file=first_files[stamp],
+                hint="run the shard again, into a file of its own",
+            )
 
 
-def _lacking(counts: Mapping[ShardStamp, int], first: Mapping[ShardStamp, Path], plan: ShardPlan) -> Iterator[Problem]:
-    """Yield the shards that are incomplete, and those that are not there."""
+def _incomplete(counts: Mapping[ShardStamp, int], first_files: Mapping[ShardStamp, Path]) -> Iterator[Problem]:
+    """Yield a problem for each shard that has fewer results than planned."""
     for stamp, count in counts.items():
-        if count < stamp.plan.shard_cases:
-            message = f"shard {stamp.shard} is incomplete: it has {count} of {stamp.plan.shard_cases} results"
-            hint = f"go on with 'agentv eval --shard {stamp.shard} --resume'; {PARTIAL}"
-            yield Problem(message=message, file=first[stamp], hint=hint)
+        planned = stamp.plan.shard_cases
+        if count < planned:
+            yield Problem(
+                message=f"shard {stamp.shard} is incomplete: it has {count} of {planned} results",
+                file=first_files[stamp],
+                hint=f"go on with 'agentv eval --shard {stamp.shard} --resume'; {PARTIAL}",
+            )
+
+
+def _absent(
+    counts: Mapping[ShardStamp, int],
+    first_files: Mapping[ShardStamp, Path],
+    plan: ShardPlan,
+) -> Iterator[Problem]:
+    """Yield a problem if results of shards without a file are missing."""
     missing = plan.cases - sum(stamp.plan.shard_cases for stamp in counts)
     if missing <= 0:
-        return  # the others are empty
-    total = total_of(next(iter(counts)))
-    seen = {stamp.shard for stamp in counts}
-    names = [name for number in range(1, min(total, 1000) + 1) if (name := f"{number}/{total}") not in seen]
-    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+        return  # shards without a file are empty
+    names = _absent_names(counts)
+    shown = ", ".join(names[:MAX_NAMES])
+    if len(names) > MAX_NAMES:
+        shown += f" and {len(names) - MAX_NAMES} more"
     if len(names) == 1:
         message = f"shard {shown} of this run is missing, with {missing} of {plan.cases} results"
     else:
         message = f"shards {shown} of this run are missing, with {missing} of {plan.cases} results in all"
-    yield Problem(message=message, file=min(first.values()), hint=f"name the files of all shards; {PARTIAL}")
+    yield Problem(
+        message=message,
+        file=min(first_files.values()),
+        hint=f"name the files of all shards; {PARTIAL}",
+    )
+
+
+def _absent_names(counts: Mapping[ShardStamp, int]) -> list[str]:
+    """Return the names of the shards without a file, such as `3/4`."""
+    total = total_of(next(iter(counts)))
+    seen = {stamp.shard for stamp in counts}
+    names: list[str] = []
+    # a corrupt file may claim any total
+    for number in range(1, min(total, MAX_TOTAL) + 1):
+        name = f"{number}/{total}"
+        if name not in seen:
+            names.append(name)
+    return names
 
 
 def total_of(stamp: ShardStamp) -> int:
-    """Return how many shards there are; 0 if the stamp is none of ours."""
+    """Return the number of shards, or 0 if the stamp was not written by agentv."""
     total = stamp.shard.rpartition("/")[2]
-    return int(total) if total.isdecimal() and len(total) < 10 else 0
+    if not total.isdecimal() or len(total) >= 10:
+        return 0
+    return int(total)

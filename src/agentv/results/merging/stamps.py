@@ -1,6 +1,6 @@
-"""The shard and the plan that a result of a sharded run names: changed, or taken out, in its bytes.
+"""Replace or remove the shard and the plan in the bytes of a result of a sharded run.
 
-All other bytes stay as they are: nothing is decoded and encoded again, unless another program wrote the result.
+All other bytes are preserved: a result is decoded and encoded again only if another program wrote it.
 """
 
 from typing import Any, NamedTuple
@@ -10,39 +10,56 @@ import msgspec
 from agentv.records import ShardPlan
 from agentv.results.formats import JSONL, ResultFormat
 
+STAMP_FIELDS = ("shard", "plan")
+
 
 class ShardStamp(NamedTuple):
-    """A shard, as `2/4`, and what it is a part of."""
+    """A shard, such as `2/4`, and the plan that it is a part of."""
 
     shard: str
     plan: ShardPlan
 
     @property
     def fields(self) -> bytes:
-        """The fields of a result, as JSON, with a comma behind them."""
-        return msgspec.json.encode({"shard": self.shard, "plan": self.plan})[1:-1] + b","
+        """The fields of a result as JSON, with a trailing comma."""
+        as_object = msgspec.json.encode({"shard": self.shard, "plan": self.plan})
+        return as_object[1:-1] + b","
 
 
 class StampChange:
-    """Changes one stamp to another, or takes it out of results."""
+    """Replaces one stamp with another in results, or removes it."""
 
     def __init__(self, old: ShardStamp, new: ShardStamp | None, form: ResultFormat):
-        self._old, self._new, self._form = old.fields, new.fields if new else b"", form
-        self._values = msgspec.to_builtins(new._asdict()) if new else {}
+        self._form = form
+        self._old = old.fields
+        self._new = b""
+        self._values: dict[str, Any] = {}
+        if new is not None:
+            self._new = new.fields
+            self._values = msgspec.to_builtins(new._asdict())
         self._at = 0
-        """Where the stamp was last: in results of one run it is nearly always at the same place."""
+        """The offset of the stamp in the previous result: nearly always the same for all results of a run."""
 
     def __call__(self, raw: bytes) -> bytes:
-        """Return the record of a result with the other stamp."""
+        """Return the record of a result with the new stamp."""
         if self._form is JSONL:
-            at = self._at if raw.startswith(self._old, self._at) else raw.find(self._old)
-            if at >= 0 and raw.count(b"{", 0, at) == 1:  # else it may be inside of something that a user wrote
+            at = self._at
+            if not raw.startswith(self._old, at):
+                at = raw.find(self._old)
+            # inside another object, the same bytes may be content of the user
+            if at >= 0 and raw.count(b"{", 0, at) == 1:
                 self._at = at
                 return raw[:at] + self._new + raw[at + len(self._old) :]
+        return self._change_fields(raw)
+
+    def _change_fields(self, raw: bytes) -> bytes:
+        """Decode a record, change its stamp and encode it again."""
         fields: dict[str, Any] = self._form.decoder(dict)(raw)
-        changed = {
-            name: self._values.get(name, value)
-            for name, value in fields.items()
-            if self._values or name not in ("shard", "plan")
-        }
-        return self._form.encode(msgspec.json.encode(changed, enc_hook=str))
+        for name in STAMP_FIELDS:
+            if name not in fields:
+                continue
+            if self._values:
+                fields[name] = self._values[name]
+            else:
+                del fields[name]
+        return self._form.encode(msgspec.json.encode(fields, enc_hook=str))
