@@ -1,4 +1,4 @@
-"""What is known of the judges of a run: how they behaved, what they made of planted answers, and a verdict."""
+"""The health of the judges of a run: their behavior, their verdicts on planted answers, and an overall verdict."""
 
 from collections.abc import Mapping
 from typing import Literal, Self
@@ -13,13 +13,13 @@ Trust = Literal["trusted", "trusted with correction", "untrusted", "not checked"
 
 
 class Flips(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers that were judged more than once: whose verdict changed, and how far their scores vary."""
+    """Answers that were judged more than once: how many verdicts changed, and how much the scores vary."""
 
     answers: int
     flipped: int
     share: Figure
     deviation: float
-    """The standard deviation of the scores of one answer."""
+    """The standard deviation of the scores for the same answer."""
 
 
 class EvaluatorHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,24 +27,24 @@ class EvaluatorHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     evaluator: str
     answers: int
-    """Answers that they were asked to judge."""
+    """The number of answers to judge."""
     unparsable: int = 0
-    """Judgements that could not be used, or never came."""
+    """The number of judgements that were missing or unusable."""
     unjudged: int = 0
-    """Answers that have no judgement at all."""
+    """The number of answers without any judgement."""
     repaired: int = 0
-    """Judgements that were no valid JSON, and could be used."""
+    """The number of judgements that were not valid JSON but could be repaired."""
     asked_again: int = 0
-    """Judgements that took more than one try."""
+    """The number of judgements that needed more than one attempt."""
     contradictions: int = 0
-    """Judgements that pass an answer and list nothing but misses, or fail it and list nothing but hits."""
+    """The number of judgements that pass an answer but list only misses, or fail it but list only hits."""
     repeats: Flips | None = None
     alpha: Figure | None = None
-    """Krippendorff's alpha of the verdicts of a panel."""
+    """Krippendorff's alpha for the verdicts of a panel."""
     alpha_scores: Figure | None = None
-    """The same of its scores."""
+    """Krippendorff's alpha for the scores of a panel."""
     length: Figure | None = None
-    """Spearman's rank correlation between the length of answers and their scores."""
+    """Spearman's rank correlation between the lengths of answers and their scores."""
 
 
 class FailedCanary(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,50 +53,55 @@ class FailedCanary(msgspec.Struct, frozen=True, kw_only=True):
     evaluator: str
     eval_id: str
     canary: str
-    """What was planted: `the reference answer`, `an empty answer` and so on."""
+    """A description of the planted answer: `the reference answer`, `an empty answer` and so on."""
     verdict: str
     score: float
 
 
 class Canaries(msgspec.Struct, frozen=True, kw_only=True):
-    """Planted answers whose verdicts are known."""
+    """Planted answers, for which the right verdict is known."""
 
     planted: int
     right: int
     unjudged: int
-    """Those of which the judge gave no judgement."""
+    """The number of planted answers that the judge returned no judgement for."""
     accuracy: Figure
     failed: tuple[FailedCanary, ...] = ()
 
 
 class CheckCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What the checks of `--check-judge` took; what came from the cache cost nothing."""
+    """Calls and cost of `--check-judge`; replies from the cache cost nothing."""
 
     calls: int = 0
     cost_usd: float | None = None
-    """What they cost; None if that is not known of all of them."""
+    """The total cost, or None unless the cost of every judge is known."""
 
     @classmethod
     def of(cls, judges: Mapping[str, JudgeMetrics]) -> Self:
-        """Return what judges took, by what each of them took."""
-        costs = [judge.cost_usd for judge in judges.values()]
-        known = [cost for cost in costs if cost is not None]
-        calls = sum(judge.calls for judge in judges.values())
-        return cls(calls=calls, cost_usd=sum(known) if known and len(known) == len(costs) else None)
+        """Return the total over all judges."""
+        calls = 0
+        known: list[float] = []
+        for judge in judges.values():
+            calls += judge.calls
+            if judge.cost_usd is not None:
+                known.append(judge.cost_usd)
+        if not known or len(known) < len(judges):
+            return cls(calls=calls)
+        return cls(calls=calls, cost_usd=sum(known))
 
 
 class JudgeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of the judges of a run."""
+    """The health of the judges of a run."""
 
     verdict: Trust = msgspec.field(default_factory=lambda: "not checked")
     reasons: tuple[str, ...] = ()
-    """Why the verdict is what it is."""
+    """The reasons for the verdict."""
     warnings: tuple[str, ...] = ()
-    """What else a reader of the scores should know."""
+    """Further remarks for readers of the scores."""
     evaluators: tuple[EvaluatorHealth, ...] = ()
     canaries: Canaries | None = None
     rejudged: Flips | None = None
     labels: JudgeFigures | None = None
     same_model: tuple[str, ...] = ()
-    """Targets whose answers are judged by the same model."""
+    """Targets whose answers are judged by their own model."""
     cost: CheckCost | None = None

@@ -1,4 +1,4 @@
-"""Results as they come -> how their judges behave. What is held are two numbers an answer, and counts."""
+"""Accumulate how the judges of a run behave. Memory use is two floats per answer, plus counts."""
 
 import math
 from array import array
@@ -21,36 +21,44 @@ class FlipTally:
     """Counts answers that were judged more than once."""
 
     def __init__(self) -> None:
-        self._answers = self._flipped = 0
+        self._answers = 0
+        self._flipped = 0
         self._variance = 0.0
 
     def add(self, scores: Sequence[float], verdicts: Sequence[str]) -> None:
-        """Count an answer with the scores and verdicts that it got; one alone says nothing."""
+        """Count an answer by all its scores and verdicts; an answer that was judged once is ignored."""
         if len(scores) < 2:
             return
         self._answers += 1
-        self._flipped += len({verdict == "pass" for verdict in verdicts}) > 1
+        outcomes = {verdict == "pass" for verdict in verdicts}
+        if len(outcomes) > 1:
+            self._flipped += 1
         mean = math.fsum(scores) / len(scores)
-        self._variance += math.fsum((score - mean) ** 2 for score in scores) / (len(scores) - 1)
+        squares = math.fsum((score - mean) ** 2 for score in scores)
+        self._variance += squares / (len(scores) - 1)
 
     @property
     def flips(self) -> Flips | None:
-        """What was found; None if no answer was judged twice."""
+        """The figures, or None if no answer was judged twice."""
         if not self._answers:
             return None
-        share = rate({(1, 0.0): self._answers - self._flipped, (1, 1.0): self._flipped})
-        deviation = math.sqrt(self._variance / self._answers)
-        return Flips(answers=self._answers, flipped=self._flipped, share=share, deviation=deviation)
+        unchanged = self._answers - self._flipped
+        return Flips(
+            answers=self._answers,
+            flipped=self._flipped,
+            share=rate({(1, 0.0): unchanged, (1, 1.0): self._flipped}),
+            deviation=math.sqrt(self._variance / self._answers),
+        )
 
 
 class JudgeTally:
-    """Counts what the judges of a run said, by evaluator."""
+    """Counts the judgements of a run by evaluator."""
 
     def __init__(self) -> None:
         self._evaluators: dict[str, _EvaluatorTally] = {}
 
     def add(self, results: Iterable[Any], answer: str) -> None:
-        """Count what evaluators made of an answer; those that ask no judge are passed over."""
+        """Count the evaluator results of one answer; evaluators without a judge are ignored."""
         for name, result in judged_results(results):
             if name not in self._evaluators:
                 self._evaluators[name] = _EvaluatorTally()
@@ -58,14 +66,16 @@ class JudgeTally:
 
     @property
     def evaluators(self) -> tuple[EvaluatorHealth, ...]:
-        """The health of each evaluator that asks judges."""
+        """The health of each evaluator that uses judges."""
         return tuple(tally.health(name) for name, tally in self._evaluators.items())
 
 
 def judged_results(results: Iterable[Any], outer: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the results that are a judge's, those inside of composites too, with their names: `outer/inner`."""
+    """Yield the names and results of evaluators with a judge; members of a composite are named `outer/inner`."""
     for found in results:
-        result = msgspec.convert(found, JudgedScoreView) if isinstance(found, dict) else found  # of a file
+        result = found
+        if isinstance(found, dict):  # the members of a composite that was read from a file
+            result = msgspec.convert(found, JudgedScoreView)
         name = f"{outer}{result.name}"
         if result.evaluator_provider_request is not None:
             yield name, result
@@ -74,15 +84,23 @@ def judged_results(results: Iterable[Any], outer: str = "") -> Iterator[tuple[st
 
 
 class _EvaluatorTally:
+    """Counts the judgements of one evaluator."""
+
     def __init__(self) -> None:
-        self._answers = self._unjudged = self._contradictions = 0
+        self._answers = 0
+        self._unjudged = 0
+        self._contradictions = 0
         self._counts: Counter[str] = Counter()
         self._repeats = FlipTally()
         self._verdicts: Counter[tuple[str, ...]] = Counter()
+        """The number of answers by the verdicts of a panel."""
         self._scores: Counter[tuple[float, ...]] = Counter()
-        self._lengths, self._means = array("d"), array("d")
+        """The number of answers by the scores of a panel."""
+        self._lengths = array("d")
+        self._means = array("d")
 
     def add(self, result: Any, length: int) -> None:
+        """Count the judgement of an answer of this length."""
         self._answers += 1
         details = _own_details(result)
         if details is not None:
@@ -94,66 +112,110 @@ class _EvaluatorTally:
             return
         self._lengths.append(length)
         self._means.append(result.score)
-        passed = _described_score(result, details or {})
-        only_misses, only_hits = result.misses and not result.hits, result.hits and not result.misses
-        self._contradictions += bool(only_misses if verdict_of(passed) == "pass" else only_hits and passed < 0.5)
+        if _is_contradiction(result, details or {}):
+            self._contradictions += 1
 
     def _add_details(self, details: Mapping[str, Any]) -> None:
         judging = details.get("judging")
         if isinstance(judging, dict):
-            self._counts.update({name: judging[name] for name in COUNTS if isinstance(judging.get(name), int)})
+            for name in COUNTS:
+                if isinstance(judging.get(name), int):
+                    self._counts[name] += judging[name]
         for scores in _repeats(details):
-            self._repeats.add(scores, [verdict_of(score) for score in scores])
-        judges = details.get("judges")
-        usable = [judge for judge in judges if "score" in judge] if isinstance(judges, list) else []
+            verdicts = [verdict_of(score) for score in scores]
+            self._repeats.add(scores, verdicts)
+        usable = [judge for judge in _judges(details) if "score" in judge]
         if len(usable) > 1:
-            self._verdicts[tuple("pass" if judge["verdict"] == "pass" else "fail" for judge in usable)] += 1
-            self._scores[tuple(judge["score"] for judge in usable)] += 1
+            panel_verdicts = tuple(_pass_or_fail(judge["verdict"]) for judge in usable)
+            panel_scores = tuple(judge["score"] for judge in usable)
+            self._verdicts[panel_verdicts] += 1
+            self._scores[panel_scores] += 1
 
     def health(self, name: str) -> EvaluatorHealth:
+        """Return the figures of this evaluator."""
+        alpha_verdicts = None
+        if self._verdicts:
+            alpha_verdicts = alpha(_units(self._verdicts))
+        alpha_scores = None
+        if self._scores:
+            alpha_scores = alpha(_units(self._scores), "interval")
+        length = None
+        if len(self._means) > 1:
+            length = spearman(self._lengths, self._means)
         return EvaluatorHealth(
             evaluator=name,
             answers=self._answers,
+            unparsable=self._counts["unparsable"],
             unjudged=self._unjudged,
+            repaired=self._counts["repaired"],
+            asked_again=self._counts["asked_again"],
             contradictions=self._contradictions,
             repeats=self._repeats.flips,
-            alpha=alpha(_units(self._verdicts)) if self._verdicts else None,
-            alpha_scores=alpha(_units(self._scores), "interval") if self._scores else None,
-            length=spearman(self._lengths, self._means) if len(self._means) > 1 else None,
-            **{name: self._counts[name] for name in COUNTS},
+            alpha=alpha_verdicts,
+            alpha_scores=alpha_scores,
+            length=length,
         )
 
 
+def _pass_or_fail(verdict: str) -> str:
+    """Return `fail` for every verdict but `pass`."""
+    if verdict == "pass":
+        return "pass"
+    return "fail"
+
+
 def _own_details(result: Any) -> Mapping[str, Any] | None:
-    """Return the details that a panel of judges gave; a composite holds them beside those of its members."""
+    """Return the details of a panel of judges; a composite has its own next to those of its members."""
     details = result.details
     if result.type == "composite" and isinstance(details, dict):
         details = details.get("own")
-    return details if isinstance(details, dict) else None
+    if isinstance(details, dict):
+        return details
+    return None
+
+
+def _judges(details: Mapping[str, Any]) -> list[Any]:
+    """Return the judgements of the members of a panel."""
+    judges = details.get("judges")
+    if isinstance(judges, list):
+        return judges
+    return []
 
 
 def _repeats(details: Mapping[str, Any]) -> Iterator[list[float]]:
-    """Yield the scores that each judge gave, where it was asked several times."""
-    judges = details.get("judges")
-    for holder in (details, *(judges if isinstance(judges, list) else ())):
-        if isinstance(scores := holder.get("repeats"), list):
+    """Yield the scores of each judge that was called several times."""
+    for holder in (details, *_judges(details)):
+        scores = holder.get("repeats")
+        if isinstance(scores, list):
             yield [score for score in scores if score is not None]
 
 
-def _described_score(result: Any, details: Mapping[str, Any]) -> float:
-    """Return the score that hits and misses are about: of several judgements, that of the one whose words they are.
+def _is_contradiction(result: Any, details: Mapping[str, Any]) -> bool:
+    """Return whether a judgement passes an answer but lists only misses, or fails it but lists only hits."""
+    score = _described_score(result, details)
+    if verdict_of(score) == "pass":
+        return bool(result.misses and not result.hits)
+    return bool(result.hits and not result.misses and score < 0.5)
 
-    A verdict of `fail` that the score alone would not have counts as 0.
+
+def _described_score(result: Any, details: Mapping[str, Any]) -> float:
+    """Return the score that hits and misses refer to: they are those of one of several judgements.
+
+    A verdict of `fail` that does not follow from the score counts as 0.
     """
-    judges = details.get("judges")
-    single = [judge["score"] for judge in judges if "score" in judge] if isinstance(judges, list) else []
-    scores = [*chain.from_iterable(_repeats(details))] or single
+    scores: list[float] = [*chain.from_iterable(_repeats(details))]
+    if not scores:
+        scores = [judge["score"] for judge in _judges(details) if "score" in judge]
+    result_score: float = result.score
     if len(scores) < 2:
-        return result.score if result.verdict != "fail" else 0.0
-    if result.verdict == "fail" and verdict_of(result.score) != "fail":
+        if result.verdict == "fail":
+            return 0.0
+        return result_score
+    if result.verdict == "fail" and verdict_of(result_score) != "fail":
         return 0.0
-    return min(scores, key=lambda score: abs(score - result.score))
+    return min(scores, key=lambda score: abs(score - result_score))
 
 
 def _units(counts: Mapping[tuple[Any, ...], int]) -> Iterator[tuple[Any, ...]]:
+    """Return an iterator over the ratings of each answer."""
     return chain.from_iterable(repeat(unit, times) for unit, times in counts.items())

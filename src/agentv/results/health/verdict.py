@@ -1,4 +1,4 @@
-"""All that is known of the judges of a run -> whether they can be trusted, and why."""
+"""Decide whether the judges of a run can be trusted, and give the reasons."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -6,75 +6,99 @@ from pathlib import Path
 import msgspec
 
 from agentv.errors import AgentvError
-from agentv.results.health.record import EvaluatorHealth, Flips, JudgeHealth
+from agentv.results.health.record import Canaries, EvaluatorHealth, Flips, JudgeHealth, Trust
 from agentv.results.labels.judge import JudgeFigures, judge_figures
 from agentv.results.labels.match import find_labels
 from agentv.results.runs import RunRecord
 from agentv.stats.agreement import Figure, rate
 
 TOO_MANY = 0.1
-"""A judge is untrusted if surely more than this share of its judgements are bad in one of the ways that are counted."""
-GOOD_KAPPA, GOOD_AGREEMENT = 0.6, 0.8
+"""A judge is untrusted if significantly more than this share of its judgements have the same kind of fault."""
+GOOD_KAPPA = 0.6
+GOOD_AGREEMENT = 0.8
 STRONG_CORRELATION = 0.5
 
 
 def judge_verdict(known: JudgeHealth) -> JudgeHealth:
-    """Return what is known with its verdict, the reasons for it, and what else a reader should know."""
-    bad, warnings = tuple(_reasons_against(known)), tuple(_warnings(known))
-    if bad:
-        return msgspec.structs.replace(known, verdict="untrusted", reasons=bad, warnings=warnings)
-    good = tuple(_reasons_for(known))
-    needs_correction = _needs_correction(known)
-    if needs_correction:
-        verdict, good = "trusted with correction", (*good, needs_correction)
-    elif good:
+    """Return the health with its verdict, the reasons for it, and warnings."""
+    reasons = tuple(_reasons_against(known))
+    verdict: Trust = "untrusted"
+    if not reasons:
+        reasons = tuple(_reasons_for(known))
         verdict = "trusted"
-    else:
-        verdict, good = "not checked", ("no planted answers and no labels: run with --check-judge, or label answers",)
-    return msgspec.structs.replace(known, verdict=verdict, reasons=good, warnings=warnings)
+        needs_correction = _needs_correction(known)
+        if needs_correction:
+            reasons = (*reasons, needs_correction)
+            verdict = "trusted with correction"
+        elif not reasons:
+            reasons = ("no planted answers and no labels: run with --check-judge, or label answers",)
+            verdict = "not checked"
+    return msgspec.structs.replace(
+        known,
+        verdict=verdict,
+        reasons=reasons,
+        warnings=tuple(_warnings(known)),
+    )
 
 
 def _reasons_against(known: JudgeHealth) -> Iterator[str]:
-    if (canaries := known.canaries) is not None and canaries.failed:
-        yield f"canaries: {len(canaries.failed)} of {canaries.planted} planted answers were judged wrongly"
-    if canaries is not None and is_too_many(canaries.unjudged, canaries.planted):
-        yield f"canaries: {canaries.unjudged} of {canaries.planted} planted answers got no judgement"
+    if known.canaries is not None:
+        yield from _failed_canaries(known.canaries)
     for each in known.evaluators:
-        name = each.evaluator
-        if is_too_many(each.unjudged, each.answers):
-            yield f"no judgement: {name} has none of {each.unjudged} of {each.answers} answers"
-        if is_too_many(each.contradictions, each.answers):
-            yield f"contradictions: {name} gave {each.contradictions} of {each.answers} scores that its points deny"
-        if each.repeats is not None and _flips_too_often(each.repeats):
-            yield f"repeats: {_flipped(each.repeats)} of {name}"
+        yield from _faults(each)
     if known.rejudged is not None and _flips_too_often(known.rejudged):
         yield f"judged again: {_flipped(known.rejudged)}"
-    if (labels := known.labels) is not None and labels.pass_rate.corrected.value is None:
+    labels = known.labels
+    if labels is not None and labels.pass_rate.corrected.value is None:
         highest = labels.kappa.ci_upper
         if highest is not None and highest < GOOD_KAPPA:
             yield f"labels: kappa is at most {highest:.2f}, and nothing can correct the pass rate"
 
 
+def _failed_canaries(canaries: Canaries) -> Iterator[str]:
+    if canaries.failed:
+        yield f"canaries: {len(canaries.failed)} of {canaries.planted} planted answers were judged wrongly"
+    if is_too_many(canaries.unjudged, canaries.planted):
+        yield f"canaries: {canaries.unjudged} of {canaries.planted} planted answers got no judgement"
+
+
+def _faults(health: EvaluatorHealth) -> Iterator[str]:
+    """Yield the faults that an evaluator has too often."""
+    name = health.evaluator
+    answers = health.answers
+    if is_too_many(health.unjudged, answers):
+        yield f"no judgement: {name} has none of {health.unjudged} of {answers} answers"
+    if is_too_many(health.contradictions, answers):
+        yield f"contradictions: {name} gave {health.contradictions} of {answers} scores that its points deny"
+    if health.repeats is not None and _flips_too_often(health.repeats):
+        yield f"repeats: {_flipped(health.repeats)} of {name}"
+
+
 def _reasons_for(known: JudgeHealth) -> Iterator[str]:
-    if (canaries := known.canaries) is not None and canaries.right:
+    canaries = known.canaries
+    if canaries is not None and canaries.right:
         least = canaries.accuracy.ci_lower or 0.0
         judged = canaries.planted - canaries.unjudged
         yield f"canaries: {canaries.right} of {judged} right, so it is right in at least {least:.0%} of such"
-    if (labels := known.labels) is not None and _agrees(labels):
+    labels = known.labels
+    if labels is not None and _agrees(labels):
         yield f"labels: kappa {labels.kappa.value:.2f}, agreement at least {labels.agreement.ci_lower:.2f}"
 
 
 def _agrees(labels: JudgeFigures) -> bool:
-    """Return whether a judge surely agrees with people; if it always does, kappa has no interval to tell."""
+    """Return whether the judge significantly agrees with the human labels."""
     if labels.kappa.ci_lower is not None:
         return labels.kappa.ci_lower >= GOOD_KAPPA
+    # kappa has no interval if the judge always agrees
     return labels.kappa.value == 1 and (labels.agreement.ci_lower or 0.0) >= GOOD_AGREEMENT
 
 
 def _needs_correction(known: JudgeHealth) -> str:
-    """Return why the pass rate is to be taken from the labels; empty if it need not be, or cannot."""
+    """Return why the pass rate should be corrected by labels; empty if it need not or cannot be corrected."""
     labels = known.labels
-    if labels is None or labels.pass_rate.corrected.value is None or _agrees(labels):
+    if labels is None or labels.pass_rate.corrected.value is None:
+        return ""
+    if _agrees(labels):
         return ""
     return f"labels: kappa may be below {GOOD_KAPPA:g}; take the corrected pass rate"
 
@@ -91,13 +115,14 @@ def _warnings(known: JudgeHealth) -> Iterator[str]:
 
 
 def _is_strong(length: Figure | None) -> bool:
-    if length is None or length.ci_lower is None:  # a few answers prove nothing
+    """Return whether a correlation is significantly strong."""
+    if length is None or length.ci_lower is None:  # without an interval, there are too few answers
         return False
     return length.ci_lower > STRONG_CORRELATION
 
 
 def is_too_many(bad: int, of: int) -> bool:
-    """Return whether the share is above `TOO_MANY` even at the lower end of its interval."""
+    """Return whether the lower confidence bound of the share is above `TOO_MANY`."""
     if not bad or not of:
         return False
     found = rate({(1, 1.0): min(bad, of), (1, 0.0): max(0, of - bad)})
@@ -113,14 +138,18 @@ def _flipped(flips: Flips) -> str:
 
 
 def health_of(evaluators: tuple[EvaluatorHealth, ...], **known: object) -> JudgeHealth | None:
-    """Return the health of the judges of a run, with its verdict; None if the run has none."""
+    """Return the health of the judges of a run with its verdict, or None for a run without judges."""
     if not evaluators and known.get("canaries") is None:
         return None
     return judge_verdict(JudgeHealth(evaluators=evaluators, **known))  # type: ignore[arg-type]
 
 
-def run_labels(results: Path | None, labels: Path, read_runs: Callable[[], Sequence[RunRecord]]) -> JudgeFigures | None:
-    """Return how far the judge of a run agrees with the labels of its answers; None if there are none."""
+def run_labels(
+    results: Path | None,
+    labels: Path,
+    read_runs: Callable[[], Sequence[RunRecord]],
+) -> JudgeFigures | None:
+    """Return the agreement of the judge of a run with human labels, or None without labels for its answers."""
     if results is None or not results.is_file() or not results.stat().st_size:
         return None
     book = find_labels(labels)
@@ -129,4 +158,4 @@ def run_labels(results: Path | None, labels: Path, read_runs: Callable[[], Seque
     try:
         return judge_figures(results, book, None, read_runs())
     except AgentvError:
-        return None  # none of them is for an answer of this run
+        return None  # no label is for an answer of this run
