@@ -1,8 +1,8 @@
-"""Labels: what people say of answers. One JSON object a line, in a file that only ever grows.
+"""Human labels of answers, in an append-only file with one JSON object per line.
 
-A label names the text that it is about by a digest, so that it holds for that answer wherever it turns up, and for no
-other. The last label of a reviewer for the same thing counts; earlier ones stay in the file. `retracted` takes what a
-reviewer has said back: it is then as if they had given no label.
+A label refers to its answer by a digest of the text, so that it applies to that answer in any run, and to no other. The
+last label of a reviewer for the same answer and evaluator counts; earlier ones stay in the file. The label `retracted`
+withdraws the reviewer's earlier labels.
 """
 
 import fcntl
@@ -39,47 +39,54 @@ _to_json = msgspec.json.Encoder().encode
 
 
 class NoLabels(ConfigError):
-    """There is no file of labels, or nothing is in it."""
+    """The labels file does not exist or is empty."""
 
 
 def _no_dataset() -> str:
+    """Return an empty string. Unlike a plain default, the value of a default factory is written to files."""
     return ""
 
 
 def _first_trial() -> int:
-    """Return 1. As the result of a function it is written to files, though it is a default."""
+    """Return 1, as a default factory for the same reason as `_no_dataset`."""
     return 1
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """What one person says of one answer: one line of `labels.jsonl`."""
+    """The label of one reviewer for one answer: one line of `labels.jsonl`."""
 
     eval_id: Annotated[str, msgspec.Meta(min_length=1)]
     dataset: str = msgspec.field(default_factory=_no_dataset)
-    """Without one, it holds for the case of that id in any dataset."""
+    """If empty, the label applies to the case with this id in any dataset."""
     trial: Annotated[int, msgspec.Meta(ge=1)] = msgspec.field(default_factory=_first_trial)
     answer_digest: Annotated[str, msgspec.Meta(min_length=1, extra_json_schema={"pattern": f"^{DIGEST_PATTERN}$"})]
     """The first 16 hex digits of the SHA-256 of the labelled text."""
     label: Literal["pass", "fail", "retracted"]
-    """`retracted` takes back what the same reviewer has said of the same thing."""
+    """`retracted` withdraws earlier labels of the same reviewer with the same key."""
     score: Fraction | None = None
     evaluator: str | None = None
-    """The evaluator whose verdict it is to be compared with; without one it is that of the case."""
+    """The evaluator whose verdict the label is compared with, or None for the verdict on the case."""
     reviewer: str | None = None
     note: str | None = None
     sampling: Literal["random", "chosen"] | None = None
-    """How the answer came to be labelled: drawn at random from its run, or chosen."""
+    """Whether the answer was sampled at random from its run, or chosen."""
     at: str | None = None
-    """When."""
+    """The time at which the label was given."""
 
     @property
     def key(self) -> "LabelKey":
-        """What the label is about."""
-        return LabelKey(self.eval_id, self.dataset, self.trial, self.answer_digest, self.evaluator)
+        """The answer and evaluator that the label is for."""
+        return LabelKey(
+            eval_id=self.eval_id,
+            dataset=self.dataset,
+            trial=self.trial,
+            answer_digest=self.answer_digest,
+            evaluator=self.evaluator,
+        )
 
 
 class LabelKey(NamedTuple):
-    """What a label is about: an answer, and which evaluator's verdict on it, or the case's."""
+    """Identifies an answer, and the evaluator whose verdict on it is labelled (None: the verdict on the case)."""
 
     eval_id: str
     dataset: str
@@ -89,113 +96,183 @@ class LabelKey(NamedTuple):
 
 
 def answer_digest(text: str) -> str:
-    """Return the digest by which a label names an answer."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_LENGTH]
+    """Return the digest by which a label refers to an answer."""
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(data).hexdigest()[:DIGEST_LENGTH]
 
 
 def read_labels(path: Path, on_torn: Callable[[Problem], None] = warn) -> Iterator[Label]:
-    """Yield the labels of a file, in their order.
+    """Yield the labels of a file in order.
 
-    A torn last line is skipped, and `on_torn` is told. Raise `NoLabels` if there is no such file, or nothing in it,
-    `ResultsError` with all that is wrong with it.
+    A truncated last line is skipped and passed to `on_torn` as a warning. Raise `NoLabels` if the file does not exist
+    or is empty, and `ResultsError` with everything that is wrong with it.
     """
     problems: list[Problem] = []
     count = 0
     try:
         with open_regular(path) as file:
-            decode = msgspec.json.Decoder(Label).decode
-            for number, line in enumerate(file, 1):
-                raw = line.removeprefix(_BOM) if number == 1 else line
-                if not raw.strip():
-                    continue
-                try:
-                    label = decode(raw)
-                except DECODE_ERRORS as error:
-                    problems += _find_problems(raw, error, path, number, is_first=not count)
-                else:
-                    problems += check_digest(label, path, number)
-                    count += 1
-                    yield label
-                if len(problems) >= MAX_PROBLEMS:
-                    break
+            for label in _decode_lines(file, path, problems):
+                count += 1
+                yield label
     except FileNotFoundError:
         raise NoLabels("there are no labels: no such file", file=path, hint=NO_LABELS) from None
     except (OSError, ValueError) as error:
         raise read_error(error, path, ConfigError) from error
-    for torn in (problem for problem in problems if problem.severity == "warning"):
-        on_torn(torn)
-    if errors := [problem for problem in problems if problem.severity == "error"]:
+    errors: list[Problem] = []
+    for problem in problems:
+        if problem.severity == "warning":
+            on_torn(problem)
+        else:
+            errors.append(problem)
+    if errors:
         raise ResultsError(errors)
     if not count:
         raise NoLabels("there are no labels in this file", file=path, hint=NO_LABELS)
 
 
+def _decode_lines(lines: Iterable[bytes], path: Path, problems: list[Problem]) -> Iterator[Label]:
+    """Yield the labels of lines, and add everything that is wrong to `problems`, up to a limit."""
+    decode = msgspec.json.Decoder(Label).decode
+    is_first = True
+    for number, line in enumerate(lines, 1):
+        raw = line
+        if number == 1:
+            raw = line.removeprefix(_BOM)
+        if not raw.strip():
+            continue
+        try:
+            label = decode(raw)
+        except DECODE_ERRORS as error:
+            problems += _find_problems(raw, error, path, number, is_first=is_first)
+        else:
+            problems += check_digest(label, path, number)
+            is_first = False
+            yield label
+        if len(problems) >= MAX_PROBLEMS:
+            break
+
+
 def check_digest(label: Label, path: Path, line: int) -> list[Problem]:
-    """Return the problem of a digest that cannot be one."""
+    """Return a problem if the digest of a label is malformed."""
     if re.fullmatch(DIGEST_PATTERN, label.answer_digest):
         return []
-    message = f"answer_digest: {label.answer_digest[:40]!r} is no digest"
-    hint = f"it is the first {DIGEST_LENGTH} hex digits (0-9, a-f) of the SHA-256 of the answer"
-    return [Problem(message=message, file=path, line=line, hint=hint)]
+    problem = Problem(
+        message=f"answer_digest: {label.answer_digest[:40]!r} is no digest",
+        file=path,
+        line=line,
+        hint=f"it is the first {DIGEST_LENGTH} hex digits (0-9, a-f) of the SHA-256 of the answer",
+    )
+    return [problem]
 
 
-def _find_problems(raw: bytes, error: Exception, path: Path, line: int, *, is_first: bool) -> list[Problem]:
-    """Return what is wrong with a line; a warning if it is that the end of the file is cut off."""
+def _find_problems(
+    raw: bytes,
+    error: Exception,
+    path: Path,
+    line: int,
+    *,
+    is_first: bool,
+) -> list[Problem]:
+    """Return the problems of an invalid line; a truncated line at the end of the file is a warning.
+
+    Raise `ResultsError` if the first line shows that this is not a labels file.
+    """
     try:
         value = msgspec.json.decode(raw)
     except DECODE_ERRORS:
-        message, column = explain_json_error(raw, error)
-        if not raw.endswith(b"\n") and not is_first:
-            message = f"the last line is cut off ({message}): it is left out"
-            return [Problem(message=message, severity="warning", file=path, line=line)]
-        return [Problem(message=message, file=path, line=line, column=column, hint=NOT_LABELS)]
-    if isinstance(value, dict) and is_first and not {"label", "answer_digest"} & value.keys():
-        raise ResultsError([Problem(message="this is no file of labels", file=path, line=line, hint=NOT_LABELS)])
-    found = convert(value, Label)
-    misfits = found if isinstance(found, list) else []
-    places = [Place(line, column_in_json(raw.decode(), misfit.steps)) for misfit in misfits]
-    return [misfit.problem(path, place) for misfit, place in zip(misfits, places, strict=True)]
+        return [_json_problem(raw, error, path, line, is_first=is_first)]
+    if isinstance(value, dict) and is_first and "label" not in value and "answer_digest" not in value:
+        problem = Problem(
+            message="this is no file of labels",
+            file=path,
+            line=line,
+            hint=NOT_LABELS,
+        )
+        raise ResultsError([problem])
+    misfits = convert(value, Label)
+    if not isinstance(misfits, list):
+        return []
+    problems: list[Problem] = []
+    for misfit in misfits:
+        place = Place(line, column_in_json(raw.decode(), misfit.steps))
+        problems.append(misfit.problem(path, place))
+    return problems
+
+
+def _json_problem(
+    raw: bytes,
+    error: Exception,
+    path: Path,
+    line: int,
+    *,
+    is_first: bool,
+) -> Problem:
+    """Return the problem of a line that is not JSON."""
+    message, column = explain_json_error(raw, error)
+    if not raw.endswith(b"\n") and not is_first:
+        return Problem(
+            message=f"the last line is cut off ({message}): it is left out",
+            severity="warning",
+            file=path,
+            line=line,
+        )
+    return Problem(
+        message=message,
+        file=path,
+        line=line,
+        column=column,
+        hint=NOT_LABELS,
+    )
 
 
 def append_labels(path: Path, labels: Iterable[Label], clean: Redactor = clean) -> int:
-    """Append labels to a file, and return how many; when this returns, they are on disk.
+    """Append masked labels to a file, synchronize it to disk, and return their number.
 
-    The file is locked meanwhile: whoever else appends waits. All of them are written, or none. Raise `OutputError` if
-    that fails.
+    The file is locked while labels are appended; other processes wait. Either all labels are written, or none. Raise
+    `OutputError` on failure.
     """
-    lines = [_to_json(clean.values(msgspec.to_builtins(label))) + b"\n" for label in labels]
+    lines: list[bytes] = []
+    for label in labels:
+        masked = clean.values(msgspec.to_builtins(label))
+        lines.append(_to_json(masked) + b"\n")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             is_new = not os.fstat(descriptor).st_size
-            _write(descriptor, _end_last_line(descriptor, path) + b"".join(lines))
+            separator = _end_last_line(descriptor, path)
+            _write(descriptor, separator + b"".join(lines))
             os.fsync(descriptor)
             if is_new:
                 _sync_folder(path.parent)
         finally:
             os.close(descriptor)
     except OSError as error:
-        message = f"labels cannot be written: {error.strerror or error}"
-        raise OutputError(message, file=path, hint="see who may write there, or name another --labels") from error
+        raise OutputError(
+            f"labels cannot be written: {error.strerror or error}",
+            file=path,
+            hint="see who may write there, or name another --labels",
+        ) from error
     return len(lines)
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """Write all of it; if there is no room for it, leave nothing of it behind."""
-    before, written = os.fstat(descriptor).st_size, 0
+    """Append data to a file; if that fails, for example because the disk is full, restore the file."""
+    size_before = os.fstat(descriptor).st_size
+    rest = memoryview(data)
     try:
-        while written < len(data):
-            written += os.write(descriptor, memoryview(data)[written:])
+        while rest:
+            written = os.write(descriptor, rest)
+            rest = rest[written:]
     except OSError:
         with suppress(OSError):
-            os.ftruncate(descriptor, before)
+            os.ftruncate(descriptor, size_before)
         raise
 
 
 def _sync_folder(folder: Path) -> None:
-    """See to it that a file that is new in a folder is still there after a crash."""
+    """Synchronize a folder to disk, so that a new file in it survives a crash."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -204,11 +281,12 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _end_last_line(descriptor: int, path: Path) -> bytes:
-    """Return what is to be written before new labels; a last line that a kill has cut off is taken out."""
+    """Remove a truncated last line, and return the separator to write before new labels."""
     size = os.fstat(descriptor).st_size
     if not size or os.pread(descriptor, 1, size - 1) == b"\n":
         return b""
-    start, tail = size, b""
+    start = size
+    tail = b""
     while start and b"\n" not in tail:
         start = max(0, start - _TAIL_BYTES)
         tail = os.pread(descriptor, size - start, start)
@@ -217,6 +295,11 @@ def _end_last_line(descriptor: int, path: Path) -> bytes:
         msgspec.json.decode(line.removeprefix(_BOM))
     except DECODE_ERRORS:
         os.ftruncate(descriptor, size - len(line))
-        warn(Problem(message="the last line was cut off: it is taken out", severity="warning", file=path))
+        problem = Problem(
+            message="the last line was cut off: it is taken out",
+            severity="warning",
+            file=path,
+        )
+        warn(problem)
         return b""
-    return b"\n"  # whole, as an editor leaves it
+    return b"\n"  # the line is complete; an editor saved it without a line feed

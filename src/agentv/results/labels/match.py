@@ -1,7 +1,7 @@
-"""Labels and a results file -> the answers that have labels, and what the judge said of all of them.
+"""Match labels with the answers of a run, and collect the verdicts of its judge.
 
-The results are read as a stream. What is held is the labels, and, of results that belong together (trials of a case,
-turns of a conversation), two numbers for each such group.
+The results are read as a stream. Held in memory are the labels, and two numbers per cluster of results that belong
+together: trials of a case, or turns of a conversation.
 """
 
 from array import array
@@ -25,46 +25,60 @@ from agentv.stats.agreement import Clusters
 from agentv.system.compact_sets import HashIndex
 
 Cluster = tuple[str, str] | None
-"""What a result belongs to, if it does not stand alone."""
+"""Identifies a group of dependent results; None for an independent result."""
 
 
 class AnswerView(TrialView, frozen=True, gc=False):
-    """A result with its answer, and what each evaluator made of it."""
+    """A result with its answer and the scores of its evaluators."""
 
     candidate_answer: str | None = None
     evaluator_results: tuple[EvaluatorView, ...] | None = None
 
     @property
     def cluster(self) -> Cluster:
-        """Trials of a case belong together, and so do the turns of a conversation."""
+        """The conversation or, with several trials, the case that the result belongs to."""
         if self.conversation_id is not None:
             return "conversation", self.conversation_id
-        return (self.dataset, self.eval_id) if self.trial is not None else None
+        if self.trial is not None:
+            return self.dataset, self.eval_id
+        return None
 
     @property
     def judge(self) -> tuple[str, str]:
-        """The digests of who judged, and by which prompts."""
-        return (self.digests.judges, self.digests.prompts) if self.digests else ("", "")
+        """The digests of the judges and of their prompts."""
+        if self.digests is None:
+            return "", ""
+        return self.digests.judges, self.digests.prompts
 
     def judgement(self, evaluator: str | None) -> bool | None:
-        """Return whether the case, or one evaluator, passed the answer; None if nobody judged it."""
+        """Return whether the answer passed, in total or by one evaluator, or None if it was not judged."""
         if evaluator is None:
-            return None if self.is_unscored else (self.verdict or verdict_of(self.score)) == "pass"
+            if self.is_unscored:
+                return None
+            return _passed(self.verdict, self.score)
         for part in self.evaluator_results or ():
             if part.name == evaluator:
-                return None if part.failed else (part.verdict or verdict_of(part.score)) == "pass"
+                if part.failed:
+                    return None
+                return _passed(part.verdict, part.score)
         return None
 
 
+def _passed(verdict: str | None, score: float) -> bool:
+    """Return whether the verdict is `pass`; derive a missing verdict from the score."""
+    return (verdict or verdict_of(score)) == "pass"
+
+
 class LabelBook:
-    """Labels by the answer that they are about; of each reviewer the last one for the same thing, unless taken back."""
+    """Labels by case and trial: the last label of each reviewer for each key, unless it was retracted."""
 
     def __init__(self, labels: Iterable[Label]):
         self.lines = 0
+        """The number of labels in the file, including replaced ones, but without retractions."""
         latest: dict[tuple[LabelKey, str | None], Label] = {}
         for label in labels:
-            key = label.key, label.reviewer
-            latest.pop(key, None)  # so that the last one also stands last
+            key = (label.key, label.reviewer)
+            latest.pop(key, None)  # assigning alone would keep the position of the earlier label
             if label.label != "retracted":
                 self.lines += 1
                 latest[key] = label
@@ -77,25 +91,26 @@ class LabelBook:
         return len(self.labels)
 
     def at(self, view: AnswerView) -> list[int]:
-        """Return the numbers of the labels of this trial of this case, whatever the answer was."""
+        """Return the numbers of the labels for this trial of this case, regardless of the answer."""
         found = self._places.get((view.eval_id, view.trial or 1), ())
         return [number for number in found if self.labels[number].dataset in ("", view.dataset)]
 
     def of(self, numbers: Iterable[int], digest: str) -> list[int]:
-        """Return those of the labels with these numbers that are of the answer with this digest."""
+        """Return the numbers of those labels that are for the answer with this digest."""
         return [number for number in numbers if self.labels[number].answer_digest == digest]
 
     def is_of_any(self, ids: Iterable[str]) -> bool:
-        """Return whether a label is of a case with one of these ids."""
-        return not {label.eval_id for label in self.labels}.isdisjoint(ids)
+        """Return whether any label is for a case with one of these ids."""
+        labelled = {label.eval_id for label in self.labels}
+        return not labelled.isdisjoint(ids)
 
     def has_none(self, views: Sequence[AnswerView]) -> bool:
-        """Return whether no label is of any of these cases."""
+        """Return whether no label is for any of these results."""
         return not any((view.eval_id, view.trial or 1) in self._places for view in views)
 
 
 def find_labels(path: Path = LABELS) -> LabelBook | None:
-    """Return the labels of a file that need not be there; None if it has none. One that is wrong is a warning."""
+    """Return the labels of an optional file, or None without labels; warn about an invalid file."""
     if not path.is_file():
         return None
     try:
@@ -103,13 +118,14 @@ def find_labels(path: Path = LABELS) -> LabelBook | None:
     except NoLabels:
         return None
     except AgentvError as error:
-        warn(msgspec.structs.replace(Problem.of(error), severity="warning"))
+        problem = Problem.of(error)
+        warn(msgspec.structs.replace(problem, severity="warning"))
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledAnswer:
-    """An answer with its labels, what the judge said of it, and what it belongs to."""
+    """An answer with its labels, the verdict of the judge and its cluster."""
 
     labels: tuple[Label, ...]
     passed: bool | None
@@ -119,118 +135,165 @@ class LabelledAnswer:
 
 
 class Verdicts:
-    """How many answers a judge passed, of how many; by group for those that belong together."""
+    """Counts the answers that a judge passed and failed, in total and by cluster."""
 
     def __init__(self) -> None:
         self._alone = [0, 0]
-        self._groups, self._sizes, self._passes = HashIndex(), array("q"), array("q")
+        """The number of failed and of passed answers without a cluster."""
+        self._numbers = HashIndex()
+        """The number of each cluster, which is its index in the arrays."""
+        self._sizes = array("q")
+        self._passes = array("q")
 
     def add(self, cluster: Cluster, passed: bool) -> None:
         """Count a verdict."""
         if cluster is None:
             self._alone[passed] += 1
             return
-        number = self._groups.get(cluster)
+        number = self._numbers.get(cluster)
         if number < 0:
             number = len(self._sizes)
-            self._groups.add(cluster, number)
+            self._numbers.add(cluster, number)
             self._sizes.append(0)
             self._passes.append(0)
         self._sizes[number] += 1
         self._passes[number] += passed
 
     def of(self, cluster: Cluster) -> tuple[int, int]:
-        """Return how many answers of a cluster there are, and how many of them passed."""
-        number = self._groups.get(cluster)
-        return (self._sizes[number], self._passes[number]) if number >= 0 else (0, 0)
+        """Return the number of answers of a cluster, and the number of those that passed."""
+        number = self._numbers.get(cluster)
+        if number < 0:
+            return 0, 0
+        return self._sizes[number], self._passes[number]
 
     def clusters(self) -> Clusters:
-        """Return them by size and number of passes."""
+        """Return the number of clusters by size and number of passes; single answers are clusters of size 1."""
         found: Counter[tuple[int, float]] = Counter()
         found.update(zip(self._sizes, map(float, self._passes), strict=True))
-        found.update({(1, float(passed)): count for passed, count in enumerate(self._alone) if count})
+        for passed, count in enumerate(self._alone):
+            if count:
+                found[1, float(passed)] += count
         return found
 
 
 @dataclass(slots=True)
 class LabelMatches:
-    """What the labels are to the results of a file."""
+    """The labels that match results of a run, and those that do not."""
 
     book: LabelBook
     results: int = 0
     has_answers: bool = False
     unjudged: int = 0
-    """Results that ended in an error, or whose judge failed."""
+    """The number of unlabelled results that ended in an error, or whose judge failed."""
     evaluators: set[str] = field(default_factory=set)
     answers: list[LabelledAnswer] = field(default_factory=list)
     others: Verdicts = field(default_factory=Verdicts)
-    """What the judge said of the answers that have no label."""
+    """The verdicts on the answers without a label."""
     judges: set[tuple[str, str]] = field(default_factory=set)
     is_seen: bytearray = field(default_factory=bytearray)
+    """For each label, 1 if the results contain its case and trial."""
     is_used: bytearray = field(default_factory=bytearray)
-    """Of each label, whether its case is there, and whether its answer is."""
+    """For each label, 1 if the results contain its answer."""
 
     @property
     def used(self) -> Iterator[Label]:
-        """The labels of answers that are in the file."""
+        """The labels for answers that the results contain."""
         return compress(self.book.labels, self.is_used)
 
     @property
     def stale(self) -> Iterator[Label]:
-        """The labels of other answers to cases that are in the file."""
-        flags = (seen and not used for seen, used in zip(self.is_seen, self.is_used, strict=True))
+        """The labels for other answers to cases that the results contain."""
+        flags = [seen and not used for seen, used in zip(self.is_seen, self.is_used, strict=True)]
         return compress(self.book.labels, flags)
 
     @property
     def unmatched(self) -> Iterator[Label]:
-        """The labels of cases, or trials of them, that are not in the file."""
-        return compress(self.book.labels, (not seen for seen in self.is_seen))
+        """The labels for cases and trials that the results do not contain."""
+        flags = [not seen for seen in self.is_seen]
+        return compress(self.book.labels, flags)
 
 
 def match_labels(
-    run: RunFiles, book: LabelBook, evaluator: str | None = None, *, only_labelled: bool = False
+    run: RunFiles,
+    book: LabelBook,
+    evaluator: str | None = None,
+    *,
+    only_labelled: bool = False,
 ) -> LabelMatches:
-    """Return which labels are of answers of a run, and the verdicts of an evaluator, or of the cases.
+    """Match labels with the answers of a run, and collect the verdicts of an evaluator, or those on the cases.
 
-    With `only_labelled`, parts of a file that have no labelled case are passed over, which is quicker. A torn last
-    result is a warning; in one of several files it is an error, as `Merge` raises it. Raise `ResultsError` with all
-    else that is wrong with the files, `ConfigError` if there is no answer in them.
+    With `only_labelled`, blocks of a file without labelled cases are skipped, which is faster. A truncated last result
+    causes a warning or, in one of several files, an error. Raise `ResultsError` with all other problems of the files,
+    and `ConfigError` if they contain no answers.
     """
-    found = LabelMatches(book, is_seen=bytearray(len(book)), is_used=bytearray(len(book)))
-    for view in read_views(run, AnswerView, skip=book.has_none if only_labelled else None):
+    found = LabelMatches(
+        book,
+        is_seen=bytearray(len(book)),
+        is_used=bytearray(len(book)),
+    )
+    skip = None
+    if only_labelled:
+        skip = book.has_none
+    for view in read_views(run, AnswerView, skip=skip):
         found.results += 1
         _add(found, view, evaluator)
     if not only_labelled and not found.has_answers:
-        what = "no result has an answer" if found.results else "there are no results in this file"
-        hint = "labels are of answers; 'agentv eval' writes them, as 'candidate_answer'"
-        raise ConfigError(what, file=name_of(run), hint=hint)
+        message = "there are no results in this file"
+        if found.results:
+            message = "no result has an answer"
+        raise ConfigError(
+            message,
+            file=name_of(run),
+            hint="labels are of answers; 'agentv eval' writes them, as 'candidate_answer'",
+        )
     return found
 
 
 def _add(found: LabelMatches, view: AnswerView, evaluator: str | None) -> None:
-    found.evaluators.update(part.name for part in view.evaluator_results or ())
-    answer = view.candidate_answer if view.error is None else None
-    found.has_answers |= answer is not None
+    """Count one result."""
+    for part in view.evaluator_results or ():
+        found.evaluators.add(part.name)
     passed = view.judgement(evaluator)
-    numbers = found.book.at(view)
-    for number in numbers:
-        found.is_seen[number] = 1
-    if numbers and answer is not None:
-        numbers = found.book.of(numbers, answer_digest(answer))
-        for number in numbers:
-            found.is_used[number] = 1
-        if numbers:
-            labels = last_of_each([found.book.labels[number] for number in numbers])
-            found.answers.append(LabelledAnswer(labels, passed, view.cluster, view.timestamp, view.judge))
-            found.judges.add(view.judge)
-            return
-    if passed is None:
+    labels = _labels_of(found, view)
+    if labels:
+        answer = LabelledAnswer(
+            labels=last_of_each(labels),
+            passed=passed,
+            cluster=view.cluster,
+            timestamp=view.timestamp,
+            judge=view.judge,
+        )
+        found.answers.append(answer)
+        found.judges.add(view.judge)
+    elif passed is None:
         found.unjudged += 1
     else:
         found.judges.add(view.judge)
         found.others.add(view.cluster, passed)
 
 
+def _labels_of(found: LabelMatches, view: AnswerView) -> list[Label]:
+    """Return the labels for the answer of a result; mark which labels are seen and used."""
+    numbers = found.book.at(view)
+    for number in numbers:
+        found.is_seen[number] = 1
+    answer = view.candidate_answer
+    if view.error is not None or answer is None:
+        return []
+    found.has_answers = True
+    if not numbers:
+        return []  # the digest of an answer is computed only where there are labels to compare it with
+    labels: list[Label] = []
+    for number in found.book.of(numbers, answer_digest(answer)):
+        found.is_used[number] = 1
+        labels.append(found.book.labels[number])
+    return labels
+
+
 def last_of_each(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Return the last label of each reviewer: one may have named the dataset in one label, and not in another."""
-    return tuple({(label.reviewer, label.evaluator): label for label in labels}.values())
+    """Return the last label of each reviewer for each evaluator.
+
+    A reviewer can have several labels with different keys for one answer: with its dataset, and without.
+    """
+    last = {(label.reviewer, label.evaluator): label for label in labels}
+    return tuple(last.values())
