@@ -1,6 +1,5 @@
-"""A cache key -> the response that was given before: a file for each, in a folder of the project."""
+"""The response cache: one file per response, in a folder of the project."""
 
-import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,57 +18,78 @@ _DECODE = msgspec.json.Decoder(ProviderResponse).decode
 
 
 class Cache:
-    """Stores responses. Errors are not stored; an entry that cannot be read counts as missing."""
+    """Stores responses by key. Errors are not stored; an unreadable entry counts as missing."""
 
     def __init__(self, folder: Path, clean: Redactor):
-        self._folder, self._clean = folder.absolute(), clean
+        self._folder = folder.absolute()
+        self._clean = clean
         self._has_warned = False
 
     def get(self, key: str) -> ProviderResponse | None:
-        """Return the response that is stored under a key, if there is one."""
+        """Return the response stored under a key; None if there is none."""
+        path = self._path(key)
         try:
-            return _DECODE(self._path(key).read_bytes())
+            content = path.read_bytes()
+            return _DECODE(content)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
     def put(self, key: str, response: ProviderResponse) -> None:
-        """Store a response. A reader sees all of it or nothing; of two writers the last one wins."""
+        """Store a response atomically. The last of several concurrent writers takes precedence.
+
+        A response that contains a secret is not stored: masked, it would be a different response.
+        """
         try:
             encoded = msgspec.json.encode(response, enc_hook=str)
-            if self._clean(encoded.decode()) == encoded.decode():  # masked, it would be another answer
+            text = encoded.decode()
+            if self._clean(text) == text:
                 write_atomically(self._path(key), [encoded])
         except (OutputError, ValueError, TypeError, RecursionError) as error:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
-        """Warn once that responses cannot be stored; the run goes on."""
-        if not self._has_warned:
-            self._has_warned = True
-            message = f"responses cannot be cached: {getattr(error, 'message', error)}"
-            warn(Problem(message=message, severity="warning", file=self._folder))
+        """Warn, once per run, that responses cannot be stored. The run continues."""
+        if self._has_warned:
+            return
+        self._has_warned = True
+        reason = getattr(error, "message", error)
+        problem = Problem(
+            message=f"responses cannot be cached: {reason}",
+            severity="warning",
+            file=self._folder,
+        )
+        warn(problem)
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.json"
 
 
 class Cleared(NamedTuple):
-    """How many responses were removed, and their size in bytes."""
+    """The number of removed responses, and their size in bytes."""
 
     responses: int
     size: int
 
 
 def clear(folder: Path = CACHE) -> Cleared:
-    """Remove all responses and return how many they were."""
+    """Remove all responses and return how many there were."""
     sizes = list(_sizes(folder))
-    for entry in folder.iterdir() if folder.is_dir() else ():
-        shutil.rmtree(entry)
-    if folder.is_dir() and not folder.is_symlink():
-        folder.rmdir()
-    return Cleared(len(sizes), sum(sizes))
+    if folder.is_dir():
+        for entry in folder.iterdir():
+            shutil.rmtree(entry)
+        if not folder.is_symlink():
+            folder.rmdir()
+    return Cleared(
+        responses=len(sizes),
+        size=sum(sizes),
+    )
 
 
 def _sizes(folder: Path) -> Iterator[int]:
+    """Yield the size of each response; skip files that another process removes meanwhile."""
     for path in folder.glob("*/*.json"):
-        with contextlib.suppress(OSError):
-            yield path.stat().st_size
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        yield status.st_size

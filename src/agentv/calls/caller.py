@@ -1,8 +1,9 @@
-"""Call a target: answer from the cache, else ask within the limits of the run and of the target."""
+"""Calls targets: from the cache, or within the limits of the run and of the target."""
 
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,144 +22,174 @@ from agentv.providers.settings import RetrySettings, TargetSettings
 from agentv.records import ProviderRequest, ProviderResponse
 
 TIMEOUT_SECONDS = 600.0
-INITIAL_MS, MOST_MS, FACTOR = 1000, 60_000, 2
+INITIAL_DELAY_MS = 1000
+MAX_DELAY_MS = 60_000
+BACKOFF_FACTOR = 2
 OnRetry = Callable[[int, FailedCall], None]
-"""Is told the number of an attempt that failed and is repeated, and why it failed."""
+"""Called with the number of a failed attempt that is repeated, and why it failed."""
+Outcome = ProviderResponse | FailedCall
+Accepts = Callable[[ProviderResponse], bool]
+"""Returns whether a cached response may be used."""
 
 
 class Preparation(Protocol):
-    """What is done around each attempt at a call. Its time is not that of the answer."""
+    """Work before and after each attempt at a call. Its time does not count as the target's."""
 
     def takes(self, cached: ProviderResponse) -> bool:
-        """Return whether an answer of the cache will do."""
+        """Return whether a cached response may be used."""
         ...
 
     async def prepare(self, request: ProviderRequest) -> ProviderRequest:
-        """Return what is sent in this attempt; raise `ProviderError` if nothing can be."""
+        """Return the request to send in this attempt; raise `ProviderError` if it cannot be prepared."""
         ...
 
     async def complete(self, response: ProviderResponse) -> ProviderResponse:
-        """Return the answer with what can only be told now."""
+        """Return the response with everything that is known only after the call."""
         ...
 
 
 class Preparations:
-    """Several preparations as one; what the first does, the last undoes."""
+    """Several preparations combined: prepared in order, completed in reverse order."""
 
     def __init__(self, *preparations: Preparation):
         self._preparations = preparations
 
     def takes(self, cached: ProviderResponse) -> bool:
-        return all(each.takes(cached) for each in self._preparations)
+        return all(preparation.takes(cached) for preparation in self._preparations)
 
     async def prepare(self, request: ProviderRequest) -> ProviderRequest:
-        for each in self._preparations:
-            request = await each.prepare(request)
+        for preparation in self._preparations:
+            request = await preparation.prepare(request)
         return request
 
     async def complete(self, response: ProviderResponse) -> ProviderResponse:
-        for each in reversed(self._preparations):
-            response = await each.complete(response)
+        for preparation in reversed(self._preparations):
+            response = await preparation.complete(response)
         return response
 
 
+@dataclass(eq=False)
 class CallPolicy:
-    """The limits on calling one target: how many calls at once, how fast, how long, and how often again.
+    """The limits on calls to one target: concurrency, rate, time and retries."""
 
-    `slots` limits the calls at once, whoever makes them; None if the run's own limit is enough.
-    """
-
-    def __init__(
-        self,
-        limiter: RateLimiter | None = None,
-        backoff: Backoff = Backoff(),  # noqa: B008  # a value
-        seconds: float | None = None,
-        slots: asyncio.Semaphore | Slots | None = None,
-        make_target_key: Callable[[], Any] = lambda: None,
-    ):
-        self.limiter, self.backoff, self.seconds = limiter or RateLimiter(), backoff, seconds
-        self.slots, self._make_target_key = slots, make_target_key
+    limiter: RateLimiter = field(default_factory=RateLimiter)
+    backoff: Backoff = field(default=Backoff())
+    seconds: float | None = None
+    slots: asyncio.Semaphore | Slots | None = None
+    """Limits the concurrent calls of all callers; None if the limit of the run is enough."""
+    make_target_key: Callable[[], Any] = lambda: None
 
     @cached_property
     def target_key(self) -> Any:
         """The part of a cache key that all requests to the target share."""
-        return self._make_target_key()
+        return self.make_target_key()
 
 
 class CallPolicies:
-    """Makes the call policies of one run. Targets that are set up alike share their rate limit.
+    """Makes the call policies of one run. Targets with equal settings share a rate limit.
 
-    Where several processes share a run, each keeps to its share of the limits.
+    If several processes share a run, each one keeps to its share of the limits.
     """
 
     def __init__(self, share: Share = WHOLE) -> None:
         self._share = share
         self._limiters: dict[bytes, RateLimiter] = {}
-        self._alone = asyncio.Semaphore(1)
+        self._serial_slot = asyncio.Semaphore(1)
         self._slots: dict[object, tuple[Slots, int]] = {}
 
     def rebalance(self, share: Share) -> None:
-        """Keep to another share from now on."""
-        if share != self._share:
-            self._share = share
-            for limiter in self._limiters.values():
-                limiter.divide(share.parts)
-            for slots, limit in self._slots.values():
-                slots.resize(share.of(limit))
+        """Keep to another share of the limits from now on."""
+        if share == self._share:
+            return
+        self._share = share
+        for limiter in self._limiters.values():
+            limiter.divide(share.parts)
+        for slots, limit in self._slots.values():
+            slots.resize(share.of(limit))
 
     def policy(
-        self, settings: TargetSettings, folder: Path, key: tuple[Path | None, str], most: int | None
+        self,
+        settings: TargetSettings,
+        folder: Path,
+        key: tuple[Path | None, str],
+        most: int | None,
     ) -> CallPolicy:
-        """Return the policy of a target; `most` limits the calls at once to all targets of the same `key`.
+        """Return the policy of a target.
 
-        The key is the targets file and the name.
+        The key is the targets file and the name; `most` limits the concurrent calls to all targets with this key.
         """
-        slots: asyncio.Semaphore | Slots | None = self._alone if settings.is_serial else None
-        if slots is None and most is not None:
-            slots = self._slots.setdefault(key, (Slots(self._share.of(most)), most))[0]
-        alike = msgspec.json.encode(settings, enc_hook=str)
-        limiter = self._limiters.setdefault(alike, _limiter(settings))
-        limiter.divide(self._share.parts)
+        targets_file = key[0]
         return CallPolicy(
-            limiter,
-            _backoff(settings),
-            getattr(settings, "timeout_seconds", None),
-            slots,
-            lambda: target_key(settings, folder, key[0]),
+            limiter=self._limiter(settings),
+            backoff=_backoff(settings),
+            seconds=getattr(settings, "timeout_seconds", None),
+            slots=self._slots_of(settings, key, most),
+            make_target_key=lambda: target_key(settings, folder, targets_file),
         )
 
+    def _slots_of(self, settings: TargetSettings, key: object, most: int | None) -> asyncio.Semaphore | Slots | None:
+        """Return the concurrency limit of a target. All serial targets of the run share a single slot."""
+        if settings.is_serial:
+            return self._serial_slot
+        if most is None:
+            return None
+        if key not in self._slots:
+            slots = Slots(self._share.of(most))
+            self._slots[key] = (slots, most)
+        return self._slots[key][0]
 
-def _limiter(settings: TargetSettings) -> RateLimiter:
+    def _limiter(self, settings: TargetSettings) -> RateLimiter:
+        """Return the rate limiter that all targets with these settings share."""
+        encoded = msgspec.json.encode(settings, enc_hook=str)
+        if encoded not in self._limiters:
+            limiter = _new_limiter(settings)
+            limiter.divide(self._share.parts)
+            self._limiters[encoded] = limiter
+        return self._limiters[encoded]
+
+
+def _new_limiter(settings: TargetSettings) -> RateLimiter:
     if not isinstance(settings, RetrySettings):
         return RateLimiter()
-    return RateLimiter(_number(settings.requests_per_minute), _number(settings.tokens_per_minute))
+    return RateLimiter(
+        requests_per_minute=_number(settings.requests_per_minute),
+        tokens_per_minute=_number(settings.tokens_per_minute),
+    )
 
 
 def _backoff(settings: TargetSettings) -> Backoff:
     if not isinstance(settings, RetrySettings):
         return Backoff()
-    retries, initial, most, factor = (
-        default if (value := _number(given)) is None else value
-        for given, default in (
-            (settings.max_retries, settings.retries),
-            (settings.initial_delay_ms, INITIAL_MS),
-            (settings.max_delay_ms, MOST_MS),
-            (settings.backoff_factor, FACTOR),
-        )
+    retries = _number_or(settings.max_retries, settings.retries)
+    initial_ms = _number_or(settings.initial_delay_ms, INITIAL_DELAY_MS)
+    max_ms = _number_or(settings.max_delay_ms, MAX_DELAY_MS)
+    return Backoff(
+        retries=int(retries),
+        initial=initial_ms / 1000,
+        most=max_ms / 1000,
+        factor=_number_or(settings.backoff_factor, BACKOFF_FACTOR),
     )
-    return Backoff(int(retries), initial / 1000, most / 1000, factor)
+
+
+def _number_or(value: float | str | None, default: float) -> float:
+    number = _number(value)
+    if number is None:
+        return default
+    return number
 
 
 def _number(value: float | str | None) -> float | None:
-    """Return a setting that is a number; variables have been filled in by now."""
-    return value if isinstance(value, int | float) else None
+    """Return a setting if it is a number, else None. Variables have been substituted before."""
+    if isinstance(value, int | float):
+        return value
+    return None
 
 
 class Caller:
-    """Calls the targets of one run, for answers and for judgements alike.
+    """Calls the targets of one run, for answers and for judgements.
 
-    `slots` limits all calls at once, where they can be more than there are workers. A time limit and a number of
-    retries that are given here win over those of the targets.
+    `slots` limits all concurrent calls, for runs that can have more calls in flight than workers. A time limit or a
+    number of retries that is given here overrides that of the targets.
     """
 
     def __init__(
@@ -168,7 +199,10 @@ class Caller:
         retries: int | None = None,
         cache: Cache | None = None,
     ):
-        self._slots, self._seconds, self._retries, self._cache = slots, seconds, retries, cache
+        self._slots = slots
+        self._seconds = seconds
+        self._retries = retries
+        self._cache = cache
         self.cache_hits = 0
 
     async def call(
@@ -178,43 +212,61 @@ class Caller:
         request: ProviderRequest,
         on_retry: OnRetry,
         preparation: Preparation | None = None,
-    ) -> tuple[int, ProviderResponse | FailedCall, bool]:
-        """Return the number of the last attempt, its answer or why there is none, and whether the cache had it."""
-        takes = preparation.takes if preparation is not None else None
-        if self._cache is not None and (known := self.cached(policy, request, takes)) is not None:
-            return 1, known, True
+    ) -> tuple[int, Outcome, bool]:
+        """Return the number of the last attempt, the response or failure, and whether it came from the cache."""
+        if self._cache is not None:
+            accepts = None
+            if preparation is not None:
+                accepts = preparation.takes
+            cached = self.cached(policy, request, accepts)
+            if cached is not None:
+                return 1, cached, True
         attempts = None
         number = 1
         on_inner_retry.set(lambda inner, reason: on_retry(inner, FailedCall(reason, is_inner=True)))
         while True:
-            prepared = request if preparation is None else await within(None, preparation.prepare(request))
+            prepared = await _prepare(preparation, request)
             if isinstance(prepared, FailedCall):
                 return number, prepared, False
-            got = await self._attempt(provider, policy, prepared, number)
+            outcome = await self._attempt(provider, policy, prepared, number)
             if preparation is not None:
-                got = await _complete(preparation, got)
-            if not isinstance(got, FailedCall):
-                if self._cache is not None:
-                    self.keep(policy, request, got)
-                return number, got, False
+                outcome = await _complete(preparation, outcome)
+            if not isinstance(outcome, FailedCall):
+                self.keep(policy, request, outcome)
+                return number, outcome, False
             if attempts is None:
-                seconds = self.seconds(policy)
-                attempts = Attempts(RetryPolicy(seconds, self.backoff(policy), on_retry, policy.limiter.hold))
-            if (final := await attempts.another(got)) is not None:
+                attempts = self._start_attempts(policy, on_retry)
+            final = await attempts.another(outcome)
+            if final is not None:
                 return number, final, False
             number = attempts.number
 
+    def _start_attempts(self, policy: CallPolicy, on_retry: OnRetry) -> Attempts:
+        retry_policy = RetryPolicy(
+            seconds=self.seconds(policy),
+            backoff=self.backoff(policy),
+            on_retry=on_retry,
+            hold=policy.limiter.hold,
+        )
+        return Attempts(retry_policy)
+
     async def _attempt(
-        self, provider: Provider, policy: CallPolicy, request: ProviderRequest, number: int
-    ) -> ProviderResponse | FailedCall:
-        """Call the provider once, when the target and the run have a free slot."""
+        self,
+        provider: Provider,
+        policy: CallPolicy,
+        request: ProviderRequest,
+        number: int,
+    ) -> Outcome:
+        """Call the provider once, when both the target and the run have a free slot."""
         if number > 1:
             request = msgspec.structs.replace(request, attempt=number)
-        limiter, slots = policy.limiter, policy.slots
+        limiter = policy.limiter
+        slots = policy.slots
         if slots is not None:
             await slots.acquire()
         try:
-            if is_limited := limiter.is_needed:
+            is_limited = limiter.is_needed
+            if is_limited:
                 await limiter.wait(_expected_tokens(request))
             if self._slots is None:
                 start = time.perf_counter()
@@ -226,69 +278,95 @@ class Caller:
         finally:
             if slots is not None:
                 slots.release()
-        if isinstance(got, FailedCall):
+        outcome = _checked_outcome(got)
+        if isinstance(outcome, FailedCall):
             limiter.failed()
-            return got
-        if not isinstance(got, ProviderResponse):  # the code of a package is not checked by us
-            limiter.failed()
-            return FailedCall(f"the provider returned {type(got).__name__}, and no ProviderResponse")
+            return outcome
         if is_limited:
-            limiter.answered(_tokens(got, request), _expected_tokens(request))
-        if got.duration_ms is not None:
-            return got
-        return msgspec.structs.replace(got, duration_ms=round((time.perf_counter() - start) * 1000, 3))
+            limiter.answered(_tokens(outcome, request), _expected_tokens(request))
+        if outcome.duration_ms is None:
+            milliseconds = (time.perf_counter() - start) * 1000
+            outcome = msgspec.structs.replace(outcome, duration_ms=round(milliseconds, 3))
+        return outcome
 
     def seconds(self, policy: CallPolicy) -> float:
-        """Return the seconds that one attempt may take."""
+        """Return the time limit of one attempt, in seconds."""
         return self._seconds or policy.seconds or TIMEOUT_SECONDS
 
     def batch_seconds(self, policy: CallPolicy, cases: int) -> float:
-        """Return the seconds that a batch may take: its limit, else as long as its cases one after another."""
+        """Return the time limit of a batch, in seconds. Defaults to the sum of the limits of its cases."""
         return self._seconds or policy.seconds or TIMEOUT_SECONDS * cases
 
     def backoff(self, policy: CallPolicy) -> Backoff:
         """Return how failed calls are repeated."""
-        return policy.backoff if self._retries is None else policy.backoff._replace(retries=self._retries)
+        if self._retries is None:
+            return policy.backoff
+        return policy.backoff._replace(retries=self._retries)
 
     def cached(
         self,
         policy: CallPolicy,
         request: ProviderRequest,
-        takes: Callable[[ProviderResponse], bool] | None = None,
+        takes: Accepts | None = None,
     ) -> ProviderResponse | None:
-        """Return what the target answered before, if the cache has it and it will do."""
+        """Return the cached response to a request and count it as a hit; None if there is none that `takes` accepts."""
         if self._cache is None:
             return None
-        known = self._cache.get(cache_key(policy.target_key, request))
-        if known is None or (takes is not None and not takes(known)):
+        key = cache_key(policy.target_key, request)
+        response = self._cache.get(key)
+        if response is None:
+            return None
+        if takes is not None and not takes(response):
             return None
         self.cache_hits += 1
-        return known
+        return response
 
     def is_cached(self, policy: CallPolicy, request: ProviderRequest) -> bool:
-        """Return whether the cache has an answer; it does not count as used."""
-        return self._cache is not None and self._cache.get(cache_key(policy.target_key, request)) is not None
+        """Return whether the cache has a response, without counting a hit."""
+        if self._cache is None:
+            return False
+        key = cache_key(policy.target_key, request)
+        return self._cache.get(key) is not None
 
     def keep(self, policy: CallPolicy, request: ProviderRequest, response: ProviderResponse) -> None:
-        """Put an answer into the cache, if there is one."""
+        """Store a response in the cache, if the run has one."""
         if self._cache is not None:
-            self._cache.put(cache_key(policy.target_key, request), response)
+            key = cache_key(policy.target_key, request)
+            self._cache.put(key, response)
 
 
-async def _complete(preparation: Preparation, got: ProviderResponse | FailedCall) -> ProviderResponse | FailedCall:
-    """Return an answer, or what is known of a failed call, with what the preparation adds to it."""
-    if not isinstance(got, FailedCall):
-        return await preparation.complete(got)
-    known = await preparation.complete(got.partial) if got.partial is not None else got
-    return got if isinstance(known, FailedCall) else got._replace(partial=known)
+def _checked_outcome(got: object) -> Outcome:
+    """Return the outcome of a call; a failure if a provider from another package returned an unexpected type."""
+    if isinstance(got, Outcome):
+        return got
+    return FailedCall(f"the provider returned {type(got).__name__}, and no ProviderResponse")
+
+
+async def _prepare(preparation: Preparation | None, request: ProviderRequest) -> ProviderRequest | FailedCall:
+    """Return the request to send in one attempt; a failure if it cannot be prepared."""
+    if preparation is None:
+        return request
+    return await within(None, preparation.prepare(request))
+
+
+async def _complete(preparation: Preparation, outcome: Outcome) -> Outcome:
+    """Return the outcome with its response, or its partial response, completed by the preparation."""
+    if not isinstance(outcome, FailedCall):
+        return await preparation.complete(outcome)
+    if outcome.partial is None:
+        return outcome
+    partial = await preparation.complete(outcome.partial)
+    return outcome._replace(partial=partial)
 
 
 def _expected_tokens(request: ProviderRequest) -> float:
-    """Return about how many tokens a request has."""
-    return (len(request.question) + len(request.guidelines)) / 4
+    """Return the approximate number of tokens in a request, at four characters per token."""
+    characters = len(request.question) + len(request.guidelines)
+    return characters / 4
 
 
 def _tokens(response: ProviderResponse, request: ProviderRequest) -> float:
+    """Return the tokens that a response reports; without usage data, the estimate for its request."""
     usage = response.token_usage
     if usage is None:
         return _expected_tokens(request)

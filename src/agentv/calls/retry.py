@@ -1,4 +1,4 @@
-"""Repeat a call that failed, when that may help."""
+"""Retries: when a failed call is repeated, and how long to wait before."""
 
 import asyncio
 import random
@@ -11,7 +11,7 @@ TOO_MANY_REQUESTS = 429
 
 
 class FailedCall(NamedTuple):
-    """Why there is no answer, and whether there may be one next time."""
+    """Why a call failed, and whether another attempt may succeed."""
 
     error: str
     failure: Failure = "target"
@@ -21,13 +21,13 @@ class FailedCall(NamedTuple):
     details: str | None = None
     """The traceback of the user's own code."""
     partial: ProviderResponse | None = None
-    """What the target had said, done and cost by then."""
+    """The output, tool calls and cost of the target until it failed."""
     is_inner: bool = False
-    """Whether only a request of the target's own failed, which it repeats itself."""
+    """Whether the failure is that of a single request inside the target, which the target repeats itself."""
 
 
 class Backoff(NamedTuple):
-    """How often a call is repeated, and after how many seconds: longer each time, up to a limit."""
+    """Exponential backoff: the number of retries, and the delays in seconds."""
 
     retries: int = 0
     initial: float = 0.0
@@ -35,28 +35,30 @@ class Backoff(NamedTuple):
     factor: float = 1.0
 
     def delay(self, attempt: int, retry_after: float | None) -> float:
-        """Return the seconds to wait after an attempt: what the server asks for, else what is set up.
+        """Return the seconds to wait after an attempt: the server's `Retry-After`, else the exponential delay.
 
-        The latter is shortened at random, so that calls that failed together do not come back together.
+        The exponential delay has random jitter, so that calls that failed together are not repeated together.
         """
         if retry_after is not None:
             return retry_after
         try:
-            longest = min(self.most, self.initial * self.factor ** (attempt - 1))
+            growth = self.factor ** (attempt - 1)
+            longest = min(self.most, self.initial * growth)
         except OverflowError:
             longest = self.most
-        return longest * random.uniform(0.5, 1.0)
+        jitter = random.uniform(0.5, 1.0)
+        return longest * jitter
 
 
 class RetryPolicy(NamedTuple):
-    """How long a call may take, how often it is repeated, and who is told when it is."""
+    """The time limit of a call, its backoff, and the functions to call on a retry and on a 429."""
 
     seconds: float
-    """Seconds that one attempt may take; all waiting together may not take longer."""
+    """The time limit of one attempt. The delays between all attempts together may not exceed it either."""
     backoff: Backoff
     on_retry: Callable[[int, FailedCall], None]
     hold: Callable[[float], None] = lambda _seconds: None
-    """Keeps everybody from calling the target for so many seconds."""
+    """Stop all calls to the target for this many seconds."""
 
 
 class Attempts:
@@ -64,24 +66,26 @@ class Attempts:
 
     def __init__(self, policy: RetryPolicy):
         self._policy = policy
-        self._left = policy.seconds
+        self._seconds_left = policy.seconds
         self.number = 1
 
     async def another(self, failed: FailedCall) -> FailedCall | None:
-        """Return None after waiting for the next attempt; return the final failure if there is to be none."""
+        """Wait for the next attempt and return None, or return the final failure if the call is not repeated."""
         policy = self._policy
         delay = policy.backoff.delay(self.number, failed.retry_after)
         is_busy = failed.status == TOO_MANY_REQUESTS
-        if is_busy and delay <= self._left:
-            policy.hold(delay)  # whether or not this call is repeated
+        if is_busy and delay <= self._seconds_left:
+            # Other calls have to wait even if this call is not repeated.
+            policy.hold(delay)
         if not failed.may_pass or self.number > policy.backoff.retries:
             return failed
-        self._left -= delay
-        if self._left < 0:
+        self._seconds_left -= delay
+        if self._seconds_left < 0:
             limit = f"to wait {delay:.0f} s more would take longer than the time limit of {policy.seconds:g} s"
             return failed._replace(error=f"{failed.error}; {limit}")
         policy.on_retry(self.number, failed)
         self.number += 1
+        # After a 429, the rate limiter delays the next attempt.
         if delay and not is_busy:
             await asyncio.sleep(delay)
         return None

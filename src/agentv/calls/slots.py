@@ -1,4 +1,4 @@
-"""How many calls at once: a limit that can change while calls are made, and a part of a limit that many share."""
+"""Concurrency limits: a semaphore that can be resized, and shares of a limit that several processes divide."""
 
 import asyncio
 from collections import deque
@@ -12,24 +12,29 @@ class Share(NamedTuple):
     parts: int = 1
 
     def of(self, limit: int) -> int:
-        """Return this part of a limit; all parts together are the limit, and none is less than 1."""
-        return max(1, limit // self.parts + (self.number < limit % self.parts))
+        """Return this part of a limit, at least 1. If the limit is large enough, all parts add up to it."""
+        part = limit // self.parts
+        remainder = limit % self.parts
+        if self.number < remainder:
+            part += 1
+        return max(1, part)
 
 
 WHOLE = Share()
 
 
 class Slots:
-    """Lets so many in at once, in the order in which they came."""
+    """A semaphore whose limit can change. Waiters are served first in, first out."""
 
     def __init__(self, limit: int):
-        self._limit, self._taken = limit, 0
+        self._limit = limit
+        self._taken = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def resize(self, limit: int) -> None:
-        """Let so many in at once from now on; who is in stays in."""
+        """Change the limit. Slots that are taken stay taken, even if they exceed it."""
         self._limit = limit
-        self._let_in()
+        self._wake_waiters()
 
     async def acquire(self) -> None:
         """Wait for a free slot, and take it."""
@@ -41,18 +46,20 @@ class Slots:
         try:
             await turn
         except asyncio.CancelledError:
+            # The slot may have been assigned just before the cancellation.
             if turn.done() and not turn.cancelled():
                 self.release()
             raise
 
     def release(self) -> None:
-        """Give a slot back."""
+        """Free a slot."""
         self._taken -= 1
-        self._let_in()
+        self._wake_waiters()
 
-    def _let_in(self) -> None:
+    def _wake_waiters(self) -> None:
         while self._waiting and self._taken < self._limit:
             turn = self._waiting.popleft()
+            # Skip waiters that were cancelled.
             if not turn.done():
                 self._taken += 1
                 turn.set_result(None)

@@ -1,4 +1,4 @@
-"""A call with a time limit; whatever it raises becomes a value."""
+"""Time limits of calls. Exceptions become values."""
 
 import asyncio
 from collections.abc import Awaitable, Generator
@@ -13,16 +13,17 @@ T = TypeVar("T")
 
 
 async def within(seconds: float | None, call: Awaitable[T]) -> T | FailedCall:
-    """Return what a call gives; whatever it raises, a timeout included, becomes a `FailedCall`.
+    """Await a call with a time limit and return its value; any exception, including a timeout, becomes a `FailedCall`.
 
-    A call whose time is up is cancelled. It may say even then that it has an answer, or what it knows.
+    A call that exceeds the limit is cancelled. It can still attach an answer, or a partial one, to its cancellation.
     """
     limit: asyncio.Timeout | None = None
     try:
         steps = call.__await__()
         try:
             waits_for = next(steps)
-        except StopIteration as ended:  # it never waited: setting a timer costs more than many a call
+        except StopIteration as ended:
+            # The call never waited. Setting a timer would cost more than many such calls.
             answer: T = ended.value
             return answer
         limit = asyncio.timeout(seconds)
@@ -33,30 +34,43 @@ async def within(seconds: float | None, call: Awaitable[T]) -> T | FailedCall:
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
-            raise  # the run is being stopped
+            # The run is being stopped.
+            raise
         return FailedCall("the target cancelled itself", may_pass=True)
     except Exception as error:
         if seconds is not None and limit is not None and limit.expired():
-            return cast(T | FailedCall, _timed_out(seconds, error.__cause__))
+            outcome = _timed_out(seconds, error.__cause__)
+            return cast(T | FailedCall, outcome)
         return FailedCall(f"{type(error).__name__}: {error}")
 
 
 def _failed(error: ProviderError) -> FailedCall:
     return FailedCall(
-        error.message, "target", error.may_pass, error.status, error.retry_after, error.details, error.partial
+        error=error.message,
+        failure="target",
+        may_pass=error.may_pass,
+        status=error.status,
+        retry_after=error.retry_after,
+        details=error.details,
+        partial=error.partial,
     )
 
 
 def _timed_out(seconds: float, cancelled: BaseException | None) -> ProviderResponse | FailedCall:
-    """Return what became of a call that was cancelled because its time was up."""
-    known = attached_outcome(cancelled)
-    if isinstance(known, ProviderResponse):
-        return known
+    """Return the outcome of a call that was cancelled by its time limit."""
+    outcome = attached_outcome(cancelled)
+    if isinstance(outcome, ProviderResponse):
+        return outcome
     message = f"timed out after {seconds:g} s"
-    if known is None:
-        notes = "".join(getattr(cancelled, "__notes__", ()))  # what a command had printed by then
-        return FailedCall(f"{message}{notes}", "timeout", may_pass=True)
-    return _failed(known)._replace(error=": ".join(filter(None, (message, known.message))), failure="timeout")
+    if outcome is None:
+        # A command attaches what it had printed as notes.
+        notes = getattr(cancelled, "__notes__", ())
+        text = message + "".join(notes)
+        return FailedCall(text, "timeout", may_pass=True)
+    if outcome.message:
+        message = f"{message}: {outcome.message}"
+    failed = _failed(outcome)
+    return failed._replace(error=message, failure="timeout")
 
 
 class _Rest(Generic[T]):
