@@ -1,4 +1,4 @@
-"""Bytes -> a file that is there as a whole, or not at all."""
+"""Atomic file writes."""
 
 import contextlib
 import os
@@ -11,7 +11,8 @@ from agentv.processes.interrupts import cleanup
 
 
 def write_atomically(path: Path, blocks: Iterable[bytes]) -> None:
-    """Write a file in one step; raise `OutputError` if that fails. Pipes and devices are written to directly."""
+    """Write a file atomically; raise `OutputError` on failure. Pipes and devices are written to directly."""
+    # Replace the file that a symlink points to, not the symlink.
     real = Path(os.path.realpath(path))
     try:
         if real.is_dir():
@@ -23,15 +24,21 @@ def write_atomically(path: Path, blocks: Iterable[bytes]) -> None:
         else:
             _replace(real, blocks)
     except OSError as error:
-        hint = "see who may write there, or name another file"
-        raise OutputError(f"cannot be written: {error.strerror or error}", file=path, hint=hint) from error
+        reason = error.strerror or error
+        raise OutputError(
+            f"cannot be written: {reason}",
+            file=path,
+            hint="see who may write there, or name another file",
+        ) from error
 
 
 def _replace(path: Path, blocks: Iterable[bytes]) -> None:
+    """Write a temporary file in the same folder, then rename it."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file, cleanup(lambda: os.unlink(name)):
             file.writelines(blocks)
+        # `mkstemp` creates files with mode 0600; use the mode that `open` would have used.
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
     except BaseException:
@@ -41,7 +48,7 @@ def _replace(path: Path, blocks: Iterable[bytes]) -> None:
 
 
 def _umask() -> int:
-    """Return the umask; there is no way to ask for it without setting it."""
+    """Return the umask. It can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""The `.env` files of a project -> variables of this process, and so of its children."""
+"""Loads the `.env` files of a project into the environment of this process."""
 
 import os
 from collections.abc import Iterable, MutableMapping
@@ -9,27 +9,48 @@ from agentv.system.folders import first_file, searched_folders
 
 
 def load_env(folders: Iterable[Path], environment: MutableMapping[str, str] = os.environ) -> dict[Path, dict[str, str]]:
-    """Set the variables of the nearest `.env` of each folder, unless they are set, and return them by file."""
+    """Load the nearest `.env` file of each folder and return the variables by file.
+
+    Variables that are already set are not overridden.
+    """
     loaded: dict[Path, dict[str, str]] = {}
     for folder in folders:
         path = first_file(searched_folders(folder), [".env"])
-        if path is not None and path not in loaded:
-            loaded[path] = _read(path)
-            for name, value in loaded[path].items():
-                environment.setdefault(name, value)
+        if path is None or path in loaded:
+            continue
+        variables = _read(path)
+        loaded[path] = variables
+        for name, value in variables.items():
+            environment.setdefault(name, value)
     return loaded
 
 
 def _read(path: Path) -> dict[str, str]:
+    """Return the variables of a file; raise `ConfigError` if it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot be read: {reason}", file=path, hint="mend it, or remove it") from error
+    except OSError as error:
+        raise _unreadable(path, str(error.strerror)) from error
+    except UnicodeDecodeError as error:
+        raise _unreadable(path, "it is not UTF-8 text") from error
+    if "\0" in text:
+        raise _unreadable(path, "it holds a NUL character")
+    # Imported here because most runs have no `.env` file.
     from io import StringIO
 
     from dotenv import dotenv_values
 
-    if "\0" in text:
-        raise ConfigError("cannot be read: it holds a NUL character", file=path, hint="mend it, or remove it")
-    return {name: value for name, value in dotenv_values(stream=StringIO(text)).items() if value is not None}
+    variables = {}
+    for name, value in dotenv_values(stream=StringIO(text)).items():
+        # A name without `=` has no value.
+        if value is not None:
+            variables[name] = value
+    return variables
+
+
+def _unreadable(path: Path, reason: str) -> ConfigError:
+    return ConfigError(
+        f"cannot be read: {reason}",
+        file=path,
+        hint="mend it, or remove it",
+    )

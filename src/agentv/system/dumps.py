@@ -1,4 +1,4 @@
-"""Prompts and traces, one JSON file a case, for a person to look at."""
+"""Writes prompts and traces for inspection, one JSON file per case."""
 
 import re
 from hashlib import blake2b
@@ -18,41 +18,57 @@ class Dumps:
     """Writes JSON files into one folder, named after the cases."""
 
     def __init__(self, folder: Path, clean: Redactor):
-        self._folder, self._clean = folder.absolute(), clean
+        """Create the folder; raise `OutputError` if it cannot be created."""
+        self._folder = folder.absolute()
+        self._clean = clean
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            hint = "see what is in its place, and who may write there"
-            raise OutputError(f"this folder cannot be made: {error.strerror}", file=folder, hint=hint) from error
+            raise OutputError(
+                f"this folder cannot be made: {error.strerror}",
+                file=folder,
+                hint="see what is in its place, and who may write there",
+            ) from error
 
     def write(self, id_: str, content: dict[str, Any], suffix: str = "") -> None:
-        """Write the JSON file of the case `id_`, without secrets."""
-        plain = self._clean.values(msgspec.json.decode(msgspec.json.encode(content, enc_hook=str)))
-        text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
-        path = self._folder / f"{clean_name(id_, self._clean)}{suffix}.json"
+        """Write the JSON file of the case `id_`, with secrets masked."""
+        # Encode and decode first, so that only plain values are left to mask.
+        encoded = msgspec.json.encode(content, enc_hook=str)
+        masked = self._clean.values(msgspec.json.decode(encoded))
+        text = msgspec.json.format(msgspec.json.encode(masked), indent=2).decode()
+        name = clean_name(id_, self._clean)
+        path = self._folder / f"{name}{suffix}.json"
         try:
             path.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
-            hint = "see who may write there, and how much room is left"
-            raise OutputError(f"cannot be written: {error.strerror}", file=path, hint=hint) from error
+            raise OutputError(
+                f"cannot be written: {error.strerror}",
+                file=path,
+                hint="see who may write there, and how much room is left",
+            ) from error
 
 
 def clean_name(id_: str, clean: Redactor) -> str:
-    """Return a file name for an id, like `safe_name`, without secrets."""
-    shown = clean(id_)
-    return safe_name(id_) if shown == id_ else f"{safe_name(shown)}-{_hash(id_)}"
+    """Return a file name for an id, like `safe_name`, with secrets masked."""
+    masked = clean(id_)
+    if masked == id_:
+        return safe_name(id_)
+    return f"{safe_name(masked)}-{_hash(id_)}"
 
 
 def safe_name(id_: str) -> str:
-    """Return a file name for an id: the id itself if it is plain, else its plain characters and a hash.
+    """Return a file name for an id: the id itself if it is a safe name, else its safe characters and a hash.
 
-    No id leads out of the folder, and no two ids get the same name.
+    The file is always inside the folder, and different ids have different names.
     """
+    # An id that looks like a name with a hash could collide with one.
     if _SAFE.fullmatch(id_) and not _HASHED.fullmatch(id_):
         return id_
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", id_)[:80].strip("_") or "case"
-    return f"{plain}-{_hash(id_)}"
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "_", id_)
+    safe = safe[:80].strip("_") or "case"
+    return f"{safe}-{_hash(id_)}"
 
 
 def _hash(id_: str) -> str:
-    return blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    encoded = id_.encode("utf-8", "surrogatepass")
+    return blake2b(encoded, digest_size=8).hexdigest()

@@ -1,6 +1,6 @@
-"""An entry point of an installed package -> the kind of target or evaluator that it brings.
+"""Loads target and evaluator types from the entry points of installed packages.
 
-That code is not ours: what goes wrong in it is told in its name, before anything runs, and is no bug of agentv.
+Errors in that code are reported before the run starts, with the name of the package, and not as bugs in agentv.
 """
 
 from collections.abc import Callable
@@ -18,39 +18,53 @@ def extension_names(group: str) -> list[str]:
 
 
 def load_extension(group: str, name: str, base: type) -> Any | None:
-    """Return the class that an installed package adds to a group under this name; None if there is none."""
+    """Return the class that an installed package adds to a group under this name; None if there is none.
+
+    Raise `ConfigError` if it cannot be loaded, or is not a subclass of `base`.
+    """
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=group, name=name):
-        brought = f"{name!r}, which comes with the package {entry.dist.name if entry.dist else '?'!r},"
+        package = "?"
+        if entry.dist:
+            package = entry.dist.name
+        extension = f"{name!r}, which comes with the package {package!r},"
         try:
             found = entry.load()
         except Exception as error:
-            raise ConfigError(f"{brought} cannot be loaded: {describe_error(error)}") from error
+            raise ConfigError(f"{extension} cannot be loaded: {describe_error(error)}") from error
         if not (isinstance(found, type) and issubclass(found, base)):
             hint = f"the entry point leads to {entry.value}; it should lead to a subclass of {_name(base)}"
-            raise ConfigError(f"{brought} cannot be used", hint=hint)
+            raise ConfigError(f"{extension} cannot be used", hint=hint)
         return found
     return None
 
 
 def open_settings(settings: Any, open_: Callable[[], Any] | None, *methods: str) -> Any:
-    """Return what `open_` returns, or the settings themselves without it.
+    """Return the value of `open_()`, or the settings themselves if `open_` is None.
 
     Raise `ConfigError` if the object has none of the methods.
     """
-    try:
-        found = open_() if open_ is not None else settings
-    except AgentvError:
-        raise
-    except Exception as error:
-        if _name(type(settings)).startswith("agentv."):
-            raise
-        raise ConfigError(f"{_name(type(settings))} cannot be opened: {describe_error(error)}") from error
+    found = settings
+    if open_ is not None:
+        found = _open(settings, open_)
     if not any(hasattr(found, method) for method in methods):
         wanted = " or ".join(f"'{method}'" for method in methods)
         raise ConfigError(f"{_name(type(settings))} gave {type(found).__name__}, which has no {wanted}")
     return found
+
+
+def _open(settings: Any, open_: Callable[[], Any]) -> Any:
+    try:
+        return open_()
+    except AgentvError:
+        raise
+    except Exception as error:
+        name = _name(type(settings))
+        # An exception in agentv's own code is a bug and keeps its traceback.
+        if name.startswith("agentv."):
+            raise
+        raise ConfigError(f"{name} cannot be opened: {describe_error(error)}") from error
 
 
 def _name(type_: type) -> str:

@@ -1,22 +1,34 @@
-"""How to install what an extra of agentv needs.
+"""The command that installs the packages of an extra.
 
-agentv is in no package index, so `pip install 'agentv[openai]'` finds nothing. The packages of an extra are, and
-their names and versions stand in agentv's own metadata, whether it came from a checkout or from a wheel.
+agentv is not in a package index, so `pip install 'agentv[openai]'` fails. The packages of its extras are, and their
+names and versions are in agentv's own metadata, whether it was installed from a checkout or from a wheel.
 """
 
 
 def install_command(extra: str, *, upgrade: bool = False) -> str:
     """Return the command that installs the packages of an extra, from any folder."""
-    return " ".join(["pip install", *(["--upgrade"] if upgrade else []), *(f"'{name}'" for name in _packages(extra))])
+    words = ["pip install"]
+    if upgrade:
+        words.append("--upgrade")
+    for name in _packages(extra):
+        words.append(f"'{name}'")
+    return " ".join(words)
 
 
 def _packages(extra: str) -> list[str]:
-    """Return the requirements of an extra; in sources that were never installed, the extra of this checkout."""
+    """Return the requirements of an extra. If agentv is not installed, return the extra of the current checkout."""
     from importlib.metadata import PackageNotFoundError, requires
 
     try:
-        needed = [line.partition(";") for line in requires("agentv") or ()]
+        requirements = requires("agentv") or []
     except PackageNotFoundError:
-        needed = []
+        requirements = []
     conditions = (f"extra == '{extra}'", f'extra == "{extra}"')
-    return [name.strip() for name, _, condition in needed if condition.strip() in conditions] or [f".[{extra}]"]
+    packages = []
+    for line in requirements:
+        name, _, condition = line.partition(";")
+        if condition.strip() in conditions:
+            packages.append(name.strip())
+    if not packages:
+        return [f".[{extra}]"]
+    return packages

@@ -1,4 +1,4 @@
-"""Files -> the same files without secrets. They may be of any size: only a part is held at a time."""
+"""Masks secrets in files of any size, one chunk at a time."""
 
 import codecs
 import os
@@ -29,11 +29,12 @@ def mask_files(folder: Path, clean: Redactor) -> None:
 
 
 def _mask_file(path: Path, clean: Redactor) -> None:
-    """Replace a file by a masked copy, if there is a secret in it. A copy, since other names may lead to the file."""
+    """Replace a file by a masked copy if it contains a secret. Hard links to the original are not changed."""
+    # A symlink may point to a file outside the folder, which must not be changed.
     if not stat.S_ISREG(path.lstat().st_mode):
-        return  # a link leads to a file that is not ours
+        return
     with path.open("rb") as file:
-        if all(text == masked for text, masked in _masked_parts(file, clean)):
+        if not _has_secret(file, clean):
             return
         file.seek(0)
         descriptor, copy = tempfile.mkstemp(dir=path.parent)
@@ -48,25 +49,35 @@ def _mask_file(path: Path, clean: Redactor) -> None:
             raise
 
 
+def _has_secret(file: BinaryIO, clean: Redactor) -> bool:
+    return any(text != masked for text, masked in _masked_parts(file, clean))
+
+
 def _masked_parts(file: BinaryIO, clean: Redactor) -> Iterator[tuple[str, str]]:
-    """Yield a file part by part, as it is and masked."""
+    """Yield each part of a file, unchanged and masked."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     text = ""
     while chunk := file.read(_CHUNK_BYTES):
         text += decoder.decode(chunk)
         cut = _find_cut(text, clean)
-        yield text[:cut], clean(text[:cut])
+        part = text[:cut]
+        yield part, clean(part)
         text = text[cut:]
     text += decoder.decode(b"", final=True)
     yield text, clean(text)
 
 
 def _find_cut(text: str, clean: Redactor) -> int:
-    """Return where to cut a text whose end may be half a secret, so that no secret is cut."""
+    """Return a position at which to split a text, so that no secret is split.
+
+    The rest after the position is long enough for a secret whose end is in the next chunk.
+    """
     longest = clean.longest
     last = max(0, len(text) - longest)
     for cut in range(last, max(0, last - longest), -1):
-        before, behind = text[max(0, cut - longest) : cut], text[cut : cut + longest]
+        start = max(0, cut - longest)
+        before = text[start:cut]
+        behind = text[cut : cut + longest]
         if clean(before + behind) == clean(before) + clean(behind):
             return cut
     return last

@@ -1,4 +1,4 @@
-"""A call that blocks -> one that can be awaited, and left to itself when it does not come back."""
+"""Runs blocking calls in daemon threads, so that a call that never returns does not block the exit."""
 
 import asyncio
 import contextlib
@@ -7,45 +7,65 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+_WRAPPED = (
+    "SystemExit: ",
+    "KeyboardInterrupt: ",
+    "CancelledError: ",
+    "GeneratorExit: ",
+    "StopIteration: ",
+)
+"""How the message of a wrapped exception starts."""
+
 
 async def run_in_thread(function: Callable[[], Any]) -> Any:
-    """Return what `function` returns, like `asyncio.to_thread`, but in a daemon thread: nobody waits for it at exit."""
+    """Return the value of `function()`. Unlike `asyncio.to_thread`, use a daemon thread, which does not delay exit."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
     def settle(value: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_exception(error) if error else future.set_result(value)
+        if future.done():
+            return
+        if error:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
 
     def run() -> None:
         value = None
         error: Exception | None = None
         try:
             value = function()
-        except StopIteration as raised:  # cannot be set on a future
+        except StopIteration as raised:
+            # A future does not accept StopIteration.
             error = _wrap(raised)
-        except BaseException as raised:  # SystemExit in a user's code must not pass for silence
-            error = raised if isinstance(raised, Exception) else _wrap(raised)
-        with contextlib.suppress(RuntimeError):  # the run may be over
+        except Exception as raised:
+            error = raised
+        except BaseException as raised:
+            # SystemExit in the user's code must be reported, not end the thread silently.
+            error = _wrap(raised)
+        # The loop is closed if the run has ended meanwhile.
+        with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, value, error)
 
-    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(run,), daemon=True)
+    thread.start()
     return await future
 
 
 def _wrap(raised: BaseException) -> RuntimeError:
+    """Return a `RuntimeError` with the description of an exception, which becomes its cause."""
     error = RuntimeError(describe_error(raised))
     error.__cause__ = raised
     return error
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the name of an exception and its message."""
+    """Return the type and the message of an exception; of one that `run_in_thread` wrapped, those of the original."""
     try:
         text = str(error)
     except BaseException:
         text = "its message cannot be shown"
-    return f"{type(error).__name__}: {text}" if not text.startswith(_WRAPPED) else text
-
-
-_WRAPPED = ("SystemExit: ", "KeyboardInterrupt: ", "CancelledError: ", "GeneratorExit: ", "StopIteration: ")
+    if text.startswith(_WRAPPED):
+        return text
+    return f"{type(error).__name__}: {text}"

@@ -1,4 +1,4 @@
-"""An exception in the user's own code -> its last line there, and the traceback without agentv's part of it."""
+"""Explains exceptions in the user's own code: the line that raised, and a traceback without agentv's frames."""
 
 import os
 import site
@@ -10,21 +10,27 @@ from typing import NamedTuple
 from agentv.system.threads import describe_error
 
 MAX_CHARACTERS = 20_000
-"""How long a traceback may be; the middle of a longer one is left out."""
+"""The maximum length of a traceback. The middle of a longer one is omitted."""
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARY = tuple(
-    {
-        *(os.path.abspath(path) + os.sep for name, path in sysconfig.get_paths().items() if name.endswith("lib")),
-        *(os.path.abspath(path) + os.sep for path in site.getsitepackages()),
-    }
-)
+
+
+def _library_folders() -> tuple[str, ...]:
+    """Return the folders of the standard library and of installed packages, each with a final separator."""
+    folders = set(site.getsitepackages())
+    for name, path in sysconfig.get_paths().items():
+        if name.endswith("lib"):
+            folders.add(path)
+    return tuple({os.path.abspath(folder) + os.sep for folder in folders})
+
+
+_LIBRARY = _library_folders()
 
 
 class ExplainedError(NamedTuple):
-    """What the user's code raised."""
+    """An exception that the user's code raised."""
 
     message: str
-    """`agent.py:12 in answer: KeyError: 'x'`, or the exception alone if no line of the user's code is known."""
+    """For example `agent.py:12 in answer: KeyError: 'x'`; the exception alone if the line is unknown."""
     details: str | None = None
     """The traceback of the user's code; None if there is none."""
 
@@ -34,69 +40,107 @@ def explain_error(error: BaseException) -> ExplainedError:
 
     Paths are relative to the current folder where that is shorter.
     """
-    if (
-        isinstance(error, RuntimeError)
-        and error.__cause__ is not None
-        and str(error) == describe_error(error.__cause__)
-    ):
-        error = error.__cause__  # one that had to be wrapped, such as SystemExit
+    error = _unwrapped(error)
     try:
-        told = traceback.TracebackException.from_exception(error)
-        frames = _keep_users_frames(told)
-        message = _plain(describe_error(error))
-        if not frames:
-            return ExplainedError(message)
-        own = [frame for frame in frames if not _is_library(frame)]
-        last = own[-1] if own else frames[-1]
-        place = f"{_short_path(last.filename)}:{last.lineno} in {last.name}"
-        return ExplainedError(f"{place}: {message}", _cut(_plain("".join(told.format()))))
-    except Exception:  # an exception that cannot even be shown
+        return _explain(error)
+    except Exception:
+        # The exception cannot even be formatted.
         return ExplainedError(_plain(describe_error(error)))
 
 
-def _keep_users_frames(told: traceback.TracebackException) -> list[traceback.FrameSummary]:
-    """Take agentv's frames out of an exception and of those that led to it; return what is left, with full paths."""
-    frames = [frame for frame in told.stack if not os.path.abspath(frame.filename).startswith(_OURS)]
+def _unwrapped(error: BaseException) -> BaseException:
+    """Return the exception inside a `RuntimeError` that `run_in_thread` made of it, such as SystemExit."""
+    cause = error.__cause__
+    if not isinstance(error, RuntimeError) or cause is None:
+        return error
+    if str(error) == describe_error(cause):
+        return cause
+    return error
+
+
+def _explain(error: BaseException) -> ExplainedError:
+    formatted = traceback.TracebackException.from_exception(error)
+    frames = _keep_users_frames(formatted)
+    message = _plain(describe_error(error))
+    if not frames:
+        return ExplainedError(message)
+    last = _last_users_frame(frames)
+    location = f"{_short_path(last.filename)}:{last.lineno} in {last.name}"
+    details = "".join(formatted.format())
+    return ExplainedError(
+        message=f"{location}: {message}",
+        details=_truncate(_plain(details)),
+    )
+
+
+def _last_users_frame(frames: list[traceback.FrameSummary]) -> traceback.FrameSummary:
+    """Return the last frame outside of libraries; the last one of all if there is none."""
+    for frame in reversed(frames):
+        if not _is_library(frame):
+            return frame
+    return frames[-1]
+
+
+def _keep_users_frames(formatted: traceback.TracebackException) -> list[traceback.FrameSummary]:
+    """Remove agentv's frames from an exception and its causes; return the other frames, with full paths."""
+    frames = [frame for frame in formatted.stack if not os.path.abspath(frame.filename).startswith(_OURS)]
     while frames and _is_asyncio(frames[0]):
         del frames[0]
-    told.stack = traceback.StackSummary.from_list(
-        [
-            traceback.FrameSummary(_short_path(frame.filename), frame.lineno, frame.name, line=frame.line)
-            for frame in frames
-        ]
-    )
-    for other in (told.__cause__, told.__context__, *(getattr(told, "exceptions", None) or ())):
+    formatted.stack = traceback.StackSummary.from_list([_with_short_path(frame) for frame in frames])
+    group = getattr(formatted, "exceptions", None) or ()
+    for other in (formatted.__cause__, formatted.__context__, *group):
         if other is not None:
             _keep_users_frames(other)
     return frames
 
 
+def _with_short_path(frame: traceback.FrameSummary) -> traceback.FrameSummary:
+    return traceback.FrameSummary(
+        _short_path(frame.filename),
+        frame.lineno,
+        frame.name,
+        line=frame.line,
+    )
+
+
 def _is_library(frame: traceback.FrameSummary) -> bool:
-    return os.path.abspath(frame.filename).startswith(_LIBRARY) or frame.filename.startswith("<")
+    # Frames such as `<string>` or `<frozen importlib>` have no file.
+    if frame.filename.startswith("<"):
+        return True
+    return os.path.abspath(frame.filename).startswith(_LIBRARY)
 
 
 def _is_asyncio(frame: traceback.FrameSummary) -> bool:
+    if not _is_library(frame):
+        return False
     folder = Path(frame.filename).parent.name
-    return _is_library(frame) and (folder in ("asyncio", "concurrent", "futures") or "threading" in frame.filename)
+    return folder in ("asyncio", "concurrent", "futures") or "threading" in frame.filename
 
 
 def _short_path(path: str) -> str:
-    """Return the path from the current folder, if that is shorter."""
+    """Return the path relative to the current folder, if that is shorter."""
+    if path.startswith("<"):
+        return path
     try:
         relative = os.path.relpath(path)
-    except (OSError, ValueError):  # the current folder may be gone
+    except (OSError, ValueError):
+        # The current folder may have been removed.
         return path
-    return relative if len(relative) < len(path) and not path.startswith("<") else path
+    if len(relative) < len(path):
+        return relative
+    return path
 
 
 def _plain(text: str) -> str:
-    """Return the text with `?` for lone surrogates, which UTF-8 cannot encode."""
+    """Return the text with `?` instead of lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
+    """Return the text, without its middle if it is too long."""
     text = text.rstrip("\n")
     if len(text) <= MAX_CHARACTERS:
         return text
     half = MAX_CHARACTERS // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+    omitted = len(text) - 2 * half
+    return f"{text[:half]}\n… {omitted} characters left out …\n{text[-half:]}"

@@ -1,4 +1,4 @@
-"""All that is in a folder, without following links: to compare it, to fingerprint it, to copy it."""
+"""Walks, hashes and copies folder trees without following symlinks."""
 
 import os
 import re
@@ -14,35 +14,42 @@ from agentv.system.folders import WRITTEN_BY_RUNS
 
 GIT = b".git"
 MAX_DIGEST_BYTES = 1 << 30
-"""How much of a folder is read for its digest; of what is beyond that, size and time count."""
+"""How much of a folder is read for its digest. Files beyond that count by size and modification time."""
 _BLOCK_BYTES = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_KINDS = {stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket", stat.S_IFBLK: "device", stat.S_IFCHR: "device"}
+_SPECIAL_KINDS = {
+    stat.S_IFIFO: "named pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFBLK: "device",
+    stat.S_IFCHR: "device",
+}
 
 
 class TreeEntry(NamedTuple):
-    """Something in a folder: its path from there, and its status, which is a link's own."""
+    """A file, folder or other entry of a tree."""
 
     path: bytes
+    """Relative to the root of the tree."""
     status: os.stat_result
+    """That of a symlink itself, not of its target."""
 
 
 def special_kind(mode: int) -> str | None:
-    """Return what something is called that is no file, folder or link."""
-    return _KINDS.get(stat.S_IFMT(mode))
+    """Return the name of a special kind, such as "socket"; None for files, folders and symlinks."""
+    return _SPECIAL_KINDS.get(stat.S_IFMT(mode))
 
 
 def walk_tree(root: bytes, on_error: Callable[[bytes, OSError], None]) -> Iterator[TreeEntry]:
-    """Yield all that is in a folder but for Git's own files, what is on top first; folders come before their content.
+    """Yield the entries of a tree breadth-first, without `.git`. Folders come before their content.
 
-    `on_error` is told what cannot be looked at, with its path.
+    Call `on_error` with the path of each entry that cannot be read.
     """
     folders = deque([b""])
     while folders:
         folder = folders.popleft()
         try:
-            with os.scandir(os.path.join(root, folder)) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
+            with os.scandir(os.path.join(root, folder)) as scanned:
+                entries = sorted(scanned, key=lambda entry: entry.name)
         except OSError as error:
             on_error(folder, error)
             continue
@@ -61,7 +68,7 @@ def walk_tree(root: bytes, on_error: Callable[[bytes, OSError], None]) -> Iterat
 
 
 def read_blocks(path: bytes) -> Iterator[bytes]:
-    """Yield the content of a file; raise `OSError` if it is no plain file, or may not be read. It never waits."""
+    """Yield the content of a file; raise `OSError` if it is not a regular file, or not readable. Never blocks."""
     descriptor = os.open(path, _READ)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -73,33 +80,42 @@ def read_blocks(path: bytes) -> Iterator[bytes]:
 
 
 def tree_digest(folder: Path) -> str:
-    """Return a fingerprint of a folder: names, what may be executed, contents, and where links lead.
+    """Return a digest of a folder: names, executable bits, contents and the targets of symlinks.
 
-    Git's own files and what runs of agentv write are no part of it.
+    `.git` and the files that runs of agentv write are excluded.
     """
-    root, left, whole = os.fsencode(folder), MAX_DIGEST_BYTES, blake2b(digest_size=20)
-    for path, status in walk_tree(root, lambda _path, _error: None):
+    root = os.fsencode(folder)
+    digest = blake2b(digest_size=20)
+    bytes_left = MAX_DIGEST_BYTES
+    for path, status in walk_tree(root, _ignore_error):
         if is_written_by_runs(path):
             continue
-        whole.update(b"%d:%b:%o" % (len(path), path, stat.S_IFMT(status.st_mode) | status.st_mode & 0o100))
-        if stat.S_ISLNK(status.st_mode):
-            whole.update(_link_target(os.path.join(root, path)))
-        elif stat.S_ISREG(status.st_mode):
-            whole.update(b"%d:" % status.st_size)
-            left -= status.st_size
-            if left < 0:
-                whole.update(b"%d" % status.st_mtime_ns)
+        mode = status.st_mode
+        executable = mode & 0o100
+        digest.update(b"%d:%b:%o" % (len(path), path, stat.S_IFMT(mode) | executable))
+        full_path = os.path.join(root, path)
+        if stat.S_ISLNK(mode):
+            digest.update(_link_target(full_path))
+        elif stat.S_ISREG(mode):
+            digest.update(b"%d:" % status.st_size)
+            bytes_left -= status.st_size
+            if bytes_left < 0:
+                digest.update(b"%d" % status.st_mtime_ns)
             else:
-                _add_content(whole, os.path.join(root, path))
-    return whole.hexdigest()
+                _add_content(digest, full_path)
+    return digest.hexdigest()
 
 
-def _add_content(whole: "blake2b", path: bytes) -> None:
+def _ignore_error(_path: bytes, _error: OSError) -> None:
+    """Do nothing: an entry that cannot be read is not part of a digest."""
+
+
+def _add_content(digest: "blake2b", path: bytes) -> None:
     try:
         for block in read_blocks(path):
-            whole.update(block)
+            digest.update(block)
     except OSError:
-        whole.update(b"cannot be read")
+        digest.update(b"cannot be read")
 
 
 def _link_target(path: bytes) -> bytes:
@@ -110,28 +126,42 @@ def _link_target(path: bytes) -> bytes:
 
 
 def is_written_by_runs(path: bytes) -> bool:
-    """Return whether a path from the root of a project is its `.agentv` folder, or of what runs leave in there."""
+    """Return whether a path, relative to the root of a project, is `.agentv` itself or output of runs in it."""
     first, _, rest = path.partition(b"/")
-    return first == b".agentv" and (not rest or os.fsdecode(rest.partition(b"/")[0]) in WRITTEN_BY_RUNS)
+    if first != b".agentv":
+        return False
+    if not rest:
+        return True
+    name, _, _ = rest.partition(b"/")
+    return os.fsdecode(name) in WRITTEN_BY_RUNS
 
 
 def copy_tree(source: Path, folder: Path, copy_file: Callable[[str, str], object] | None = None) -> None:
-    """Copy all that is in a folder into another, links as links; what runs of agentv wrote is left out.
+    """Copy the content of a folder into another, symlinks as symlinks, without the output of agentv's runs.
 
-    Raise `OSError` with the path of what cannot be copied: a file that may not be read, a pipe, a device.
+    Raise `OSError` with the path of the first entry that cannot be copied: an unreadable file, a pipe or a device.
     """
 
-    def left_out(place: str, names: list[str]) -> Collection[str]:
-        is_runs = os.path.basename(place) == ".agentv" and os.path.dirname(place) == str(source)
-        return WRITTEN_BY_RUNS.intersection(names) if is_runs else ()
+    def ignore(parent: str, names: list[str]) -> Collection[str]:
+        if os.path.basename(parent) == ".agentv" and os.path.dirname(parent) == str(source):
+            return WRITTEN_BY_RUNS.intersection(names)
+        return ()
 
-    copy = copy_file or copy_plain_file
     try:
-        shutil.copytree(source, folder, symlinks=True, ignore=left_out, copy_function=copy, dirs_exist_ok=True)
+        shutil.copytree(
+            source,
+            folder,
+            symlinks=True,
+            ignore=ignore,
+            copy_function=copy_file or copy_plain_file,
+            dirs_exist_ok=True,
+        )
     except shutil.Error as error:
         path, _, reason = error.args[0][0]
-        words = re.sub(r"^\[Errno \d+\] ", "", reason).removesuffix(f": {path!r}")  # the path is named already
-        raise OSError(f"{path}: {words}") from error
+        # Some reasons repeat the path.
+        reason = re.sub(r"^\[Errno \d+\] ", "", reason)
+        reason = reason.removesuffix(f": {path!r}")
+        raise OSError(f"{path}: {reason}") from error
 
 
 def copy_plain_file(source: str, target: str) -> object:
@@ -143,5 +173,7 @@ def copy_plain_file(source: str, target: str) -> object:
 
 
 def copy_if_plain(source: str, target: str) -> object:
-    """Copy a file; leave out what is a pipe, a socket or a device."""
-    return None if special_kind(os.lstat(source).st_mode) else shutil.copy2(source, target)
+    """Copy a file; skip pipes, sockets and devices."""
+    if special_kind(os.lstat(source).st_mode):
+        return None
+    return shutil.copy2(source, target)
