@@ -4,6 +4,7 @@ The file is read twice: once as a stream, to index the answers and to find all p
 demand. Only the offset of each answer is held in memory.
 """
 
+import weakref
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -71,6 +72,7 @@ class AnswerPlaces:
             problems = islice(self._repeated(path, hint), MOST_PROBLEMS)
             raise ResultsError(list(problems))
         self._file = path.open("rb")
+        weakref.finalize(self, self._file.close)  # also if the run that wanted the answers never started
         self.form = sniff(self._file.peek(_START_BYTES)) or format_for(path)
 
     def __len__(self) -> int:
