@@ -6,17 +6,17 @@ PYTEST := $(BIN)/pytest -q -n logical --dist worksteal
 BASE ?=
 demo_step = @echo '$$ agentv $(1)'; cd .demo && ../$(BIN)/agentv $(1)
 
-.PHONY: demo test test-slow test-all lint types unit coverage bench bench-peers schemas picture clean
+.PHONY: demo test test-slow test-all lint types unit coverage docs bench bench-peers schemas reference picture clean
 
 demo: .venv/demo.stamp
 	@rm -rf .demo && cp -R examples/first .demo
-	@echo "Six questions to a small agent. It answers four of them well."
+	@echo "Twelve questions to a small agent, which knows one capital and can add."
 	$(call demo_step,eval capitals.yaml sums.jsonl --out old.jsonl)
-	@echo; echo "The same questions to its next version."
+	@echo; echo "The same questions to its next version, which can multiply too."
 	$(call demo_step,eval capitals.yaml sums.jsonl --target better --out new.jsonl)
-	@echo; echo "Is it better, and how sure is that?"
+	@echo; echo "Is the new version better?"
 	$(call demo_step,compare old.jsonl new.jsonl --format table)
-	@echo; echo "Six cases are too few to be sure. The same as a page, to look at and to send:"
+	@echo; echo "Yes. The same as a page, with every question and answer:"
 	$(call demo_step,report old.jsonl new.jsonl --out report.html)
 	@echo; echo "Open .demo/report.html in a browser. Agents, cases and results are in .demo/"
 
@@ -29,9 +29,14 @@ test-slow: .venv/dev.stamp .venv/browser.stamp
 
 test-all: test test-slow
 
-lint: .venv/dev.stamp
+lint: .venv/dev.stamp .venv/node.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/words.py
+	$(BIN)/python scripts/node.py check
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions action.yml
+	$(BIN)/zizmor --quiet --offline --no-progress .github action.yml
 
 types: .venv/dev.stamp
 	$(BIN)/mypy
@@ -48,28 +53,41 @@ coverage: .venv/dev.stamp .venv/browser.stamp
 	$(BIN)/coverage report
 	$(BIN)/coverage html --quiet
 
+# The site is in site/; a link that leads nowhere is an error. Nothing is downloaded.
+docs: .venv/dev.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "Open site/index.html in a browser. The search needs a server: $(BIN)/mkdocs serve"
+
 bench: .venv/dev.stamp .venv/browser.stamp
 	AGENTV_BENCH_BASE=$(or $(BASE),$(AGENTV_BENCH_BASE)) $(BIN)/python -m benchmarks
 
 bench-peers: .venv/demo.stamp
 	$(BIN)/python -m benchmarks.peers
 
-schemas: .venv/demo.stamp
+schemas: .venv/dev.stamp
 	for kind in eval sidecar case targets config result label; do $(BIN)/agentv schema $$kind >schemas/$$kind.schema.json; done
+	$(BIN)/python scripts/page_contract.py
+	$(BIN)/python scripts/reference.py
+
+# The pages in docs/reference/, from the commands and schemas; `make schemas` writes them too.
+reference: .venv/dev.stamp
+	$(BIN)/python scripts/reference.py
 
 picture: .venv/dev.stamp .venv/browser.stamp
 	$(BIN)/python scripts/picture.py
 
 clean:
-	rm -rf .venv .venv-peers .coverage .coverage.* htmlcov .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-peers .coverage .coverage.* htmlcov site .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "agentv needs Python 3.11 or newer; name one with: make PYTHON=python3.12"; exit 1; }
-	$(PYTHON) -m venv .venv
+	@echo "Creating the virtual environment .venv ..."
+	@$(PYTHON) -m venv .venv
 
 .venv/demo.stamp: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@echo "Installing agentv into .venv, once (about half a minute) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 # Tests of pages need a browser; without one they are skipped, or fail where CI is set.
@@ -77,7 +95,12 @@ clean:
 	$(BIN)/python scripts/browser.py
 	@touch $@
 
+# Prettier and TypeScript, for the pages. The script writes the stamp if npm could install them.
+.venv/node.stamp: package.json package-lock.json | .venv/dev.stamp
+	$(BIN)/python scripts/node.py install
+
 .venv/dev.stamp: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .venv/pytest-8 'pytest==8.2.*'
+	@echo "Installing agentv and the tools for its development into .venv, once (one to two minutes) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .venv/pytest-8 'pytest==8.2.*'
 	@touch $@ .venv/demo.stamp

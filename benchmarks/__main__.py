@@ -8,6 +8,7 @@ NAMES = (
     "running",
     "regression",
     "evaluating",
+    "objects",
     "commands",
     "asking",
     "batches",

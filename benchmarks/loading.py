@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from agentv import load_eval_cases
+from agentv import EvalCase, load_eval_cases
 from benchmarks.measure import Figure, best_of, peak_mb, process
 
 CASES = 100_000
@@ -60,6 +60,8 @@ def figures() -> Iterator[Figure]:
             yield Figure(f"load JSONL / bare decode ({make.__name__})", loading / floor, "x", limit, detail)
         yield from memory(folder)
         yield yaml_files(folder)
+        yield matrix(folder)
+        yield rows(folder)
 
 
 def write_lines(path: Path, make: Callable[[int], object], count: int) -> Path:
@@ -86,6 +88,46 @@ def yaml_files(folder: Path) -> Figure:
         (evals / f"{number}.yaml").write_text(f"description: A file\nevalcases:\n{cases}")
     (took,) = best_of(3, process(sys.executable, "-m", "agentv", "validate", str(evals)))
     return Figure("validate 100 YAML files of 20 cases", took, "s", 5)
+
+
+def matrix(folder: Path) -> Figure:
+    """A matrix of 100,000 cases, and the same cases written out, with their variables."""
+    countries = [f"C{number}" for number in range(CASES // 10)]
+    question = "What is the capital of {{ vars.country }}? Answer in one word, please, in a {{ vars.tone }} tone."
+    family = typical(0) | {
+        "matrix": {"country": countries, "tone": list("abcdefghij")},
+        "input_messages": [
+            {"role": "system", "content": "You are a geographer of few words."},
+            {"role": "user", "content": question},
+        ],
+    }
+    short = write_lines(folder / "matrix.jsonl", lambda _: family, 1)
+    long = folder / "written.jsonl"
+    with long.open("wb") as file:
+        for case in load_eval_cases(short):
+            file.write(msgspec.json.encode(written_out(case)) + b"\n")
+    floor, loading = best_of(9, partial(load, long), partial(load, short))
+    detail = f"{loading / CASES * 1e6:.2f} us a case"
+    return Figure("load a matrix / the same cases written out", loading / floor, "x", 1.5, detail)
+
+
+def written_out(case: EvalCase) -> object:
+    fields = ("id", "expected_outcome", "input_messages", "expected_messages", "metadata", "vars")
+    return msgspec.to_builtins({name: getattr(case, name) for name in fields})
+
+
+def rows(folder: Path) -> Figure:
+    """Memory for a family of a million rows."""
+    peaks = []
+    for count in (10_000, 1_000_000):
+        with (folder / "rows.csv").open("w") as file:
+            file.write("country,capital\n")
+            file.writelines(f"Country {number},Capital {number}\n" for number in range(count))
+        family = {**aliased(0), "rows": "rows.csv", "input": "What is the capital of {{ vars.country }}?"}
+        path = folder / "rows.jsonl"
+        path.write_text(json.dumps(family))
+        peaks.append(peak_mb(LOAD, str(path)))
+    return Figure("memory, a family of 1,000,000 rows more than of 10,000", peaks[1] - peaks[0], "MB", 15)
 
 
 def yaml_case(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Runs the first example and draws what people see: `make picture` writes docs/run.svg, and pictures of its pages.
+"""Run the first example and draw what people see: `make picture` writes docs/run.svg, and pictures of its pages.
 
 Pages are drawn by a real browser (see scripts/browser.py); without one their pictures stay as they are.
 """
@@ -24,15 +24,16 @@ PICTURES = (
     ("report-case.png", "old.html", "#case=norway", False),
     ("report-comparison.png", "comparison.html", "", True),
 )
-COMMAND = ["eval", "examples/first", "--workers", "3"]
+EVALS = ["capitals.yaml", "sums.jsonl"]
+COMMAND = ["compare", "old.jsonl", "new.jsonl"]
 
 
-def shown() -> str:
-    """What is left on a terminal after a real run."""
+def shown(folder: Path) -> str:
+    """Return what a command leaves on a terminal."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "LINES": "50", "TERM": "xterm-256color"}
-    line = [sys.executable, "-m", "agentv", *COMMAND, "--out", os.devnull]
-    with subprocess.Popen(line, cwd=ROOT, stdout=theirs, stderr=subprocess.DEVNULL, env=environment) as run:
+    line = [sys.executable, "-m", "agentv", *COMMAND]
+    with subprocess.Popen(line, cwd=folder, stdout=theirs, stderr=subprocess.DEVNULL, env=environment) as run:
         os.close(theirs)
         printed = b""
         while chunk := _read(ours):
@@ -50,14 +51,24 @@ def _read(descriptor: int) -> bytes:
 
 
 def draw_terminal() -> None:
-    """Draw what a run leaves on a terminal."""
+    """Draw what a comparison of two runs leaves on a terminal."""
     console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-    printed = re.sub(r"\n*Results: .*\n", "\n", shown()).rstrip()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "first"
+        run_both_versions(folder)
+        printed = shown(folder).rstrip()
     console.print(Text.assemble(("$ ", "green"), (f"agentv {' '.join(COMMAND)}", "bold")))
     console.print(Text.from_ansi(printed))
     drawn = console.export_svg(title="agentv", unique_id="agentv-run")
     local = re.sub(r"\s*@font-face \{.*?\}", "", drawn, flags=re.DOTALL)  # no font is fetched from anywhere
     (ROOT / "docs" / "run.svg").write_text(local, encoding="utf-8")
+
+
+def run_both_versions(folder: Path) -> None:
+    """Run the first example and its next version in a copy of it."""
+    shutil.copytree(ROOT / "examples" / "first", folder)
+    for out, target in (("old.jsonl", "default"), ("new.jsonl", "better")):
+        _agentv(folder, "eval", *EVALS, "--target", target, "--out", out)
 
 
 def draw_report() -> None:
@@ -69,9 +80,7 @@ def draw_report() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shutil.copytree(ROOT / "examples" / "first", folder / "first")
-        for out, target in (("old.jsonl", "default"), ("new.jsonl", "better")):
-            _agentv(folder / "first", "eval", "capitals.yaml", "sums.jsonl", "--target", target, "--out", out)
+        run_both_versions(folder / "first")
         _agentv(folder / "first", "report", "old.jsonl")
         _agentv(folder / "first", "report", "old.jsonl", "new.jsonl", "--out", "comparison.html")
         with start_browser(folder / "profile") as browser:
@@ -94,7 +103,7 @@ def draw_viewer() -> None:
         shutil.copytree(ROOT / "examples" / "first", folder)
         for target in ("default", "default", "default", "better", "default", "better", "better"):
             time.sleep(1.1)  # results files are named by the second
-            _agentv(folder, "eval", "capitals.yaml", "sums.jsonl", "--target", target)
+            _agentv(folder, "eval", *EVALS, "--target", target)
         os.chdir(folder)
         with serving([]) as address, start_browser(Path(name) / "profile") as browser, browser.page(1200, 800) as page:
             page.go_to(address)

@@ -20,12 +20,12 @@ ROOT = Path(__file__).parent.parent
 
 pytest_plugins = ["pytester"]  # which only works here, at the top
 
-# The same examples in every build: one that was green stays green. A developer's machine tries others each time.
+# The same examples in every run: a suite that was green stays green. Set RANDOM_EXAMPLES=1 to search for new ones.
 settings.register_profile(
     "quick",
-    max_examples=25,
+    max_examples=10,
     deadline=None,
-    derandomize=bool(os.environ.get("CI")),
+    derandomize=not os.environ.get("RANDOM_EXAMPLES"),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("thorough", settings.get_profile("quick"), max_examples=300)

@@ -18,10 +18,10 @@ from tests.kits.project import Write
 
 PIPELINES = (".github/", ".gitlab-ci.yml", ".circleci/", "job.yaml")
 """Files in the docs that are other programs': of these, the commands are checked."""
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_examples_of_a_page(
     page: Path, write: Write, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

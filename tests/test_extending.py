@@ -197,10 +197,10 @@ def test_hints_and_the_schema_know_the_kinds_of_a_package(write: Write) -> None:
 @pytest.mark.parametrize(
     ("provider", "message"),
     [
-        ("gone", "'gone', which comes with the package 'wrong', cannot be loaded: AttributeError: "),
-        ("plain", "the entry point leads to wrong:Plain; it should lead to a subclass of agentv.providers.settings."),
+        ("gone", "'gone' of the package 'wrong' cannot be loaded: AttributeError: "),
+        ("plain", "the entry point is wrong:Plain; it must be a subclass of agentv.providers.settings."),
         ("breaks", "target 'default': wrong.Breaks cannot be opened: ValueError: no such thing"),
-        ("empty", "target 'default': wrong.Empty gave PosixPath, which has no 'invoke' or 'invoke_batch'"),
+        ("empty", "target 'default': wrong.Empty returned PosixPath, which has no method 'invoke' or 'invoke_batch'"),
     ],
 )
 def test_a_provider_that_cannot_be_used_is_told_in_the_name_of_its_package(
@@ -215,11 +215,11 @@ def test_a_provider_that_cannot_be_used_is_told_in_the_name_of_its_package(
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("gone", "'gone', which comes with the package 'wrong', cannot be loaded: ModuleNotFoundError: "),
-        ("plain", "the entry point leads to wrong:Plain; it should lead to a subclass of msgspec.Struct"),
+        ("gone", "'gone' of the package 'wrong' cannot be loaded: ModuleNotFoundError: "),
+        ("plain", "the entry point is wrong:Plain; it must be a subclass of msgspec.Struct"),
         ("unready", "evaluators[0]: wrong.Unready cannot be opened: ValueError: no such thing"),
-        ("bare", "evaluators[0]: wrong.Bare gave Bare, which has no 'evaluate'"),
-        ("nothing", "evaluators[0]: wrong.Nothing gave Nothing, which has no 'evaluate'"),
+        ("bare", "evaluators[0]: wrong.Bare returned Bare, which has no method 'evaluate'"),
+        ("nothing", "evaluators[0]: wrong.Nothing returned Nothing, which has no method 'evaluate'"),
     ],
 )
 def test_an_evaluator_that_cannot_be_used_is_told_in_the_name_of_its_package(
@@ -269,16 +269,19 @@ def test_the_names_for_packages_are_there_and_stay() -> None:
         "EvaluatorContext",
         "EvaluatorSettings",
         "Exchange",
+        "Extension",
         "Flag",
         "ImportFailure",
         "ImportOptions",
         "Importer",
+        "Job",
         "JudgeTarget",
         "LanguageModelSettings",
         "Media",
         "Message",
         "NamedEvaluator",
         "Number",
+        "Opening",
         "Provider",
         "ProviderError",
         "ProviderRequest",
@@ -286,7 +289,9 @@ def test_the_names_for_packages_are_there_and_stay() -> None:
         "Requests",
         "RetrySettings",
         "Row",
+        "Run",
         "Sample",
+        "Scope",
         "Score",
         "Seconds",
         "Secret",
@@ -317,8 +322,8 @@ def test_what_a_package_returns_is_checked(write: Write) -> None:
         "eval", write("a.jsonl", [case | {"evaluators": [{"type": "number"}]} for case in cases]), "--out", "o.jsonl"
     )
     a, b = results("o.jsonl")
-    assert a["error"] == "the provider returned str, and no ProviderResponse"
-    assert b["misses"] == ["the evaluator failed: it returned float, and no Score"]
+    assert a["error"] == "the provider returned str instead of a ProviderResponse"
+    assert b["misses"] == ["the evaluator failed: the evaluator returned float instead of a Score"]
 
 
 @pytest.mark.usefixtures("wrong")
@@ -331,7 +336,7 @@ def test_settings_of_a_package_say_what_they_pass_on_and_whether_a_model_is_aske
     assert [part["score"] for part in results("o.jsonl")[0]["evaluator_results"]] == [0.5, 1.0]
     agentv("eval", file, "--dry-run", "--out", "dry.jsonl")
     misses = [part["misses"] for part in results("dry.jsonl")[0]["evaluator_results"]]
-    assert misses == [[], ["dry run: no judge was asked"]]
+    assert misses == [[], ["dry run: no judge was called"]]
     file.write_text("evaluators:\n- type: opens\n  wrong: 1\nevalcases: [{id: a, outcome: b, input: c}]")
     assert f"{file}:2:3: error: evaluators[0]: wrong: not that" in agentv("validate", file).stdout
 

@@ -3,18 +3,33 @@
 The public names are imported on first use, which keeps `agentv --help` fast.
 """
 
+import sys
+
 TYPE_CHECKING = False  # type checkers take it for true; importing `typing` for it would be slow
 if TYPE_CHECKING:
     from typing import Any
 
+    from agentv.api.compare import compare_results, judge_agreement
+    from agentv.api.evaluate import evaluate, evaluate_sync
+    from agentv.api.report import EvalReport, load_results
+    from agentv.api.rows import cases_from
+    from agentv.api.stream import plan, stream
     from agentv.cases.read import load_eval_cases
-    from agentv.compare.compare import compare_results
     from agentv.errors import AgentvError
-    from agentv.notices import collect_warnings
+    from agentv.evaluators.functions import evaluator
+    from agentv.log import collect_warnings
     from agentv.records import EvalCase, EvalResult, Message, Problem, ProviderRequest, ProviderResponse, Score
-    from agentv.run.api import EvalReport, evaluate, plan, stream
 
-__version__ = "0.1.0"
+SOURCE_VERSION = "0.2.0"
+"""The version of the next release. A build knows more: `0.2.0.dev12+gfdff03c` is 12 commits after the last tag."""
+
+WINDOWS_MESSAGE = """agentv runs on Linux and macOS, not on Windows
+hint: install and run it in WSL, the Windows Subsystem for Linux: 'wsl --install' sets it up"""
+
+try:
+    from agentv._version import __version__  # written by the build
+except ImportError:
+    __version__ = SOURCE_VERSION
 
 __all__ = [
     "AgentvError",
@@ -27,10 +42,15 @@ __all__ = [
     "ProviderResponse",
     "Score",
     "__version__",
+    "cases_from",
     "collect_warnings",
     "compare_results",
     "evaluate",
+    "evaluate_sync",
+    "evaluator",
+    "judge_agreement",
     "load_eval_cases",
+    "load_results",
     "plan",
     "stream",
 ]
@@ -38,27 +58,34 @@ __all__ = [
 _MODULES = {
     "AgentvError": "agentv.errors",
     "EvalCase": "agentv.records",
-    "EvalReport": "agentv.run.api",
+    "EvalReport": "agentv.api.report",
     "EvalResult": "agentv.records",
     "Message": "agentv.records",
     "Problem": "agentv.records",
     "ProviderRequest": "agentv.records",
     "ProviderResponse": "agentv.records",
     "Score": "agentv.records",
-    "collect_warnings": "agentv.notices",
-    "compare_results": "agentv.compare.compare",
-    "evaluate": "agentv.run.api",
+    "cases_from": "agentv.api.rows",
+    "collect_warnings": "agentv.log",
+    "compare_results": "agentv.api.compare",
+    "evaluate": "agentv.api.evaluate",
+    "evaluate_sync": "agentv.api.evaluate",
+    "evaluator": "agentv.evaluators.functions",
+    "judge_agreement": "agentv.api.compare",
     "load_eval_cases": "agentv.cases.read",
-    "plan": "agentv.run.api",
-    "stream": "agentv.run.api",
+    "load_results": "agentv.api.report",
+    "plan": "agentv.api.stream",
+    "stream": "agentv.api.stream",
 }
 """The module that defines each public name."""
 
 
 def __getattr__(name: str) -> "Any":
-    """Import and return a public name. Raise `AttributeError` for any other name."""
+    """Import and return a public name. Raise `AttributeError` for any other name, and `ImportError` on Windows."""
     if name not in _MODULES:
         raise AttributeError(f"module 'agentv' has no attribute {name!r}")
+    if sys.platform == "win32":
+        raise ImportError(WINDOWS_MESSAGE)
     from importlib import import_module
 
     module = import_module(_MODULES[name])

@@ -1,5 +1,14 @@
 """`agentv`, and `python -m agentv`. Signals are handled from the first line on."""
 
+import sys
+
+from agentv import WINDOWS_MESSAGE
+
+if sys.platform == "win32":
+    # Before anything is imported that Windows does not have, such as `fcntl` and `signal.SIGHUP`.
+    print(f"error: {WINDOWS_MESSAGE}", file=sys.stderr)
+    sys.exit(2)
+
 from agentv.processes import interrupts
 
 interrupts.install()
@@ -7,7 +16,7 @@ interrupts.install()
 import atexit  # noqa: E402
 import gc  # noqa: E402
 
-atexit.register(interrupts.block)  # the first to be registered is the last to be called
+atexit.register(interrupts.disable)  # the first to be registered is the last to be called
 
 
 def main() -> None:

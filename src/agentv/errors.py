@@ -11,6 +11,9 @@ if TYPE_CHECKING:  # `agentv --help` loads this module: keep its imports cheap
 
     from agentv.records import Problem, ProviderResponse
 
+INTERNAL_ERROR = 70
+"""The exit code after an unexpected error in agentv itself, as in sysexits.h."""
+
 
 class AgentvError(Exception):
     """A problem that the user can fix. The command line prints it without a traceback."""
@@ -34,7 +37,7 @@ class AgentvError(Exception):
             self.add_note(f"hint: {hint}")
 
     def __str__(self) -> str:
-        return placed(self.message, self.file, self.line)
+        return placed(self.message, self.file, self.line, self.column)
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
@@ -62,6 +65,10 @@ class SettingError(ConfigError):
     def __init__(self, message: str, *steps: str | int, hint: str = ""):
         super().__init__(message, hint=hint)
         self.steps = steps
+
+
+class MissingProgram(SettingError):
+    """A program is not installed on this machine. It may be on the machine where it will run."""
 
 
 class ProviderError(AgentvError):
@@ -94,6 +101,21 @@ class ProviderError(AgentvError):
         self.partial = partial
 
 
+class MachineError(ProviderError):
+    """The machine has no descriptor, process, thread or temporary space left. Neither the target nor a judge failed."""
+
+
+class InternalError(AgentvError):
+    """An unexpected exception, which is a bug in agentv. It is the cause of this error."""
+
+    def __init__(self, error: BaseException):
+        super().__init__(
+            f"internal error: {type(error).__name__}: {error}",
+            hint="this is a bug in agentv; --verbose prints the traceback",
+        )
+        self.__cause__ = error
+
+
 class OutputError(AgentvError):
     """An output of a command cannot be written."""
 
@@ -113,7 +135,7 @@ class SeveralProblems(AgentvError):
         self.problems = problems
 
     def __str__(self) -> str:
-        lines = [placed(problem.message, problem.file, problem.line) for problem in self.problems]
+        lines = [placed(problem.message, problem.file, problem.line, problem.column) for problem in self.problems]
         if len(lines) == 1:
             return lines[0]
         return "\n".join([f"{len(lines)} problems:", *lines])
@@ -135,24 +157,30 @@ class AttachmentError(AgentvError):
     """A file that a case refers to cannot be read. Only that case fails."""
 
 
-def placed(message: str, file: Path | None, line: int | None) -> str:
-    """Return the message prefixed with its location: `evals/a.jsonl: Line 5: message`."""
-    parts = []
-    if file:
-        parts.append(str(file))
-    if line:
-        parts.append(f"Line {line}")
-    parts.append(message)
-    return ": ".join(parts)
+def placed(message: str, file: Path | None, line: int | None, column: int | None = None) -> str:
+    """Return the message prefixed with its location, in the form `evals/a.yaml:5:3: message`."""
+    if file is None:
+        if line:
+            return f"Line {line}: {message}"
+        return message
+    if not line:
+        return f"{file}: {message}"
+    if column:
+        return f"{file}:{line}:{column}: {message}"
+    return f"{file}:{line}: {message}"
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a hint that suggests the known word closest to `word`, or lists all of them."""
+def nearest(word: str, known: Iterable[str], plural_noun: str = "") -> str:
+    """Return a hint that suggests the known word closest to `word`, or lists all of them.
+
+    `plural_noun` says what they are: "available targets: a, b".
+    """
     names = sorted(known)
     close = closest(word, names)
     if close:
         return f"did you mean {close!r}?"
-    return f"known are {', '.join(names)}"
+    available = f"available {plural_noun}".rstrip()
+    return f"{available}: {', '.join(names)}"
 
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:

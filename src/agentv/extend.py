@@ -1,4 +1,4 @@
-"""The API for packages that add a provider, an evaluator or an importer to agentv.
+"""The API for packages that add a provider, an evaluator, an importer or an extension of runs to agentv.
 
 These names are stable; the modules that define them may change.
 """
@@ -48,6 +48,10 @@ from agentv.records import (
     ToolCall,
     TraceEvent,
 )
+from agentv.run.extensions import Extension, Scope
+from agentv.run.features import Opening
+from agentv.run.jobs import Job
+from agentv.run.run import Run
 
 __all__ = [
     "IN_CACHE_KEY",
@@ -68,16 +72,19 @@ __all__ = [
     "EvaluatorContext",
     "EvaluatorSettings",
     "Exchange",
+    "Extension",
     "Flag",
     "ImportFailure",
     "ImportOptions",
     "Importer",
+    "Job",
     "JudgeTarget",
     "LanguageModelSettings",
     "Media",
     "Message",
     "NamedEvaluator",
     "Number",
+    "Opening",
     "Provider",
     "ProviderError",
     "ProviderRequest",
@@ -85,7 +92,9 @@ __all__ = [
     "Requests",
     "RetrySettings",
     "Row",
+    "Run",
     "Sample",
+    "Scope",
     "Score",
     "Seconds",
     "Secret",

@@ -61,7 +61,7 @@ def ask(
         url = os.environ["AGENTV_TARGET_PROXY_URL"]
         token = os.environ["AGENTV_TARGET_PROXY_TOKEN"]
     except KeyError:
-        raise RuntimeError("set this judge up with 'target: {max_calls: …}', so that it may ask") from None
+        raise RuntimeError("to let this judge call a target, set 'target: {max_calls: …}'") from None
     body = {"question": question}
     if system_prompt is not None:
         body["system_prompt"] = system_prompt

@@ -4,13 +4,14 @@ To add one, write a small class with these methods and register it. No other cod
 """
 
 import enum
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import msgspec
 
-from agentv.errors import ProviderError
+from agentv.errors import ProviderError, SettingError
+from agentv.placeholders import Steps
 from agentv.records import (
     EvalCase,
     EvalResult,
@@ -26,7 +27,8 @@ from agentv.records import (
 class Provider(Protocol):
     """Answer requests. One instance serves many cases concurrently.
 
-    A provider that is also an async context manager is entered once when a run starts, and exited when it ends.
+    A provider that is also an async context manager is entered once when a run starts, and exited when it ends. A
+    provider with an attribute `waits` that is False never waits for anything: it is called without a time limit.
     """
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
@@ -137,6 +139,9 @@ class EvaluatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     A subclass either has an `evaluate` method and is the evaluator itself, or overrides `open` to return one.
     """
 
+    templates: ClassVar[tuple[Steps, ...]] = ()
+    """The settings whose variables are not replaced before `open`: prompts, and settings of nested evaluators."""
+
     passes_on: ClassVar[str | None] = None
     """The field that collects unknown settings. If None, unknown settings are errors."""
 
@@ -157,9 +162,22 @@ class EvaluatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         """Return whether the evaluator can score only cases that have a reference answer."""
         return False
 
+    def unmet(self, case: EvalCase) -> Iterable[SettingError]:
+        """Return the settings that do not fit a case. `agentv validate` reports those that fit none of the cases."""
+        return ()
+
     def workspace_use(self) -> WorkspaceUse:
         """Return how the evaluator uses the folder that the agent worked in."""
         return WorkspaceUse.NONE
+
+    def uses_state(self) -> bool:
+        """Return whether the score may depend on what the hooks of the attempt returned."""
+        return False
+
+    @classmethod
+    def negated_miss(cls, hit: str) -> str:
+        """Return the miss of an evaluator with `negate` for a hit. Override it if hits are not free texts."""
+        return f"expected not to be met: {hit}"
 
     def check(self, context: "EvaluatorContext") -> None:
         """Raise `ConfigError` if `open` would, as far as can be determined without running the user's code."""
@@ -184,6 +202,10 @@ class EvaluatorContext(Protocol):
 
     def judge(self, name: str | None) -> "JudgeTarget":
         """Return the target with this name, or the judge of the case's target if the name is None."""
+        ...
+
+    def variable(self, name: str) -> Any:
+        """Return the value of a placeholder such as `vars.city`. Raise `UnknownName` if the case has none."""
         ...
 
     def warn(self, message: str, hint: str = "", at: tuple[str | int, ...] = ()) -> None:
@@ -249,6 +271,18 @@ class AnswersToGrade(Provider, Protocol):
 
     def answer(self, request: ProviderRequest) -> ProviderResponse:
         """Return what `invoke` returns, synchronously."""
+        ...
+
+    def compare_metadata(self, case: EvalCase, answer: ProviderResponse) -> None:
+        """Count an answer that is scored with other metadata than its case has now."""
+        ...
+
+    def why_unjudged(self, request: ProviderRequest) -> str:
+        """Return why the stored answer cannot be judged; empty if it can."""
+        ...
+
+    def merge(self, request: ProviderRequest, new: tuple[EvaluatorResult, ...]) -> tuple[EvaluatorResult, ...]:
+        """Return the stored results of evaluators, with new ones replacing those of the same name."""
         ...
 
     def finish(self, result: EvalResult) -> EvalResult:

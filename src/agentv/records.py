@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 import msgspec
 
 from agentv.errors import AgentvError
+from agentv.hook_settings import Hooks
+from agentv.stats.metrics import MetricSpec
 
 Role = Literal["system", "user", "assistant", "tool"]
 Severity = Literal["error", "warning"]
@@ -17,6 +19,15 @@ Json = dict[str, Any]
 Texts = tuple[str, ...]
 NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+Threshold = Annotated[float, msgspec.Meta(gt=0, le=1)]
+PassRule = Literal["all"] | Threshold
+"""When a case passes: `all` if every evaluator passes, or the lowest mean score that passes."""
+DEFAULT_TARGET = "default"
+"""The target of cases that name none."""
+PASS = 0.8
+"""The lowest score that passes, unless a case sets another."""
+BORDERLINE = 0.6
+"""The lowest score that is borderline instead of a failure."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,14 +53,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """Base of records that exist in large numbers.
-
-    There may be hundreds of thousands in memory, without reference cycles, so the garbage collector does not track
-    them (`gc=False`). This alone halves the time to load a file.
-    """
+    """Base of records that exist in large numbers. Not tracking them (`gc=False`) halves the time to load a file."""
 
 
-class FileRecord(Record, frozen=True, omit_defaults=True):
+class WrittenRecord(Record, frozen=True, omit_defaults=True):
     """Base of records that are written to files. Fields that have their default value are omitted."""
 
 
@@ -65,7 +72,7 @@ class FileBlock(Record, frozen=True, tag_field="type", tag="file"):
     value: NonEmptyText
 
 
-class ToolCall(FileRecord, frozen=True, kw_only=True):
+class ToolCall(WrittenRecord, frozen=True, kw_only=True):
     """One call of a tool by an assistant."""
 
     tool: str
@@ -77,8 +84,8 @@ class ToolCall(FileRecord, frozen=True, kw_only=True):
     """Additional data, such as the thought signature that Gemini expects to be sent back."""
 
 
-class Message(FileRecord, frozen=True, kw_only=True):
-    """One turn of a conversation. `content` may be left out by an assistant that calls tools."""
+class Message(WrittenRecord, frozen=True, kw_only=True):
+    """One turn of a conversation. `content` is optional for an assistant that calls tools."""
 
     role: Role
     content: str | Json | tuple[TextBlock | FileBlock, ...] | None = None
@@ -86,26 +93,28 @@ class Message(FileRecord, frozen=True, kw_only=True):
     tool_calls: tuple[ToolCall, ...] | None = None
 
 
-class Execution(FileRecord, frozen=True, kw_only=True):
+class Execution(WrittenRecord, frozen=True, kw_only=True):
     """How a case runs: which target answers it and which evaluators score the answer."""
 
     target: NonEmptyText | None = None
     evaluators: tuple[Json, ...] | None = None
 
 
-class EvalFile(msgspec.Struct, frozen=True, kw_only=True):
+class CaseFile(msgspec.Struct, frozen=True, kw_only=True):
     """The eval file of a case."""
 
     path: Path
     dataset: str
     root: Path | None = None
     """The root of the repository that the file is in, if there is one."""
+    metrics: tuple[MetricSpec, ...] = ()
+    hooks: Hooks | None = None
 
 
 class EvalCase(Record, frozen=True):
     """One task for the agent, with the defaults of its file applied.
 
-    Two cases are equal if their content is equal: `file` and `line` are not compared.
+    Two cases are equal if their content is equal: `file`, `line` and `position` are not compared.
     """
 
     id: str
@@ -113,18 +122,27 @@ class EvalCase(Record, frozen=True):
     input_messages: tuple[Message, ...]
     expected_messages: tuple[Message, ...] = ()
     conversation_id: str | None = None
-    execution: Execution = Execution(target="default", evaluators=())
+    execution: Execution = Execution(target=DEFAULT_TARGET, evaluators=())
     rubrics: tuple[str | Json, ...] = ()
     evaluator: str = "llm_judge"
     description: str = ""
     metadata: Mapping[str, Any] | None = None
-    file: EvalFile = EvalFile(path=Path(), dataset="")
+    file: CaseFile = CaseFile(path=Path(), dataset="")
     line: int = 0
+    pass_rule: PassRule = PASS
+    """When the case passes."""
+    vars: Mapping[str, Any] | None = None
+    """The variables of the case: its own, and those of its file."""
+    tags: Texts = ()
+    skip: str = ""
+    """Why the case is skipped; empty if it runs."""
+    position: int = 0
+    """The number of the case within its dataset, from 1; 0 outside of one."""
 
     @property
     def target(self) -> str:
         """The name of the target that answers this case."""
-        return self.execution.target or "default"
+        return self.execution.target or DEFAULT_TARGET
 
     @property
     def evaluators(self) -> tuple[Json, ...]:
@@ -140,7 +158,7 @@ class EvalCase(Record, frozen=True):
         if not isinstance(other, EvalCase):
             return NotImplemented
         for name in self.__struct_fields__:
-            if name in ("file", "line"):
+            if name in ("file", "line", "position"):
                 continue
             if getattr(self, name) != getattr(other, name):
                 return False
@@ -149,8 +167,8 @@ class EvalCase(Record, frozen=True):
     __hash__ = None  # type: ignore[assignment]  # content and metadata are mappings
 
 
-class TokenUsage(FileRecord, frozen=True, kw_only=True):
-    """Tokens that a target reported; `input` includes what the cache gave or took, `output` the reasoning."""
+class TokenUsage(WrittenRecord, frozen=True, kw_only=True):
+    """Token counts reported by a target. `input` includes cached tokens, `output` includes reasoning tokens."""
 
     input: int | None = None
     output: int | None = None
@@ -162,8 +180,17 @@ class TokenUsage(FileRecord, frozen=True, kw_only=True):
     """The part of the output that is reasoning."""
 
 
-class ExecutionMetrics(FileRecord, frozen=True, kw_only=True):
-    """What one answer cost."""
+class RetryMetrics(WrittenRecord, frozen=True, kw_only=True):
+    """The known cost of the failed attempts before the last one."""
+
+    attempts: int
+    """The number of these attempts."""
+    cost_usd: float | None = None
+    token_usage: TokenUsage | None = None
+
+
+class ExecutionMetrics(WrittenRecord, frozen=True, kw_only=True):
+    """The cost of one answer. All fields except `retries` describe the last attempt."""
 
     token_usage: TokenUsage | None = None
     cost_usd: float | None = None
@@ -174,10 +201,12 @@ class ExecutionMetrics(FileRecord, frozen=True, kw_only=True):
     """Whether the answer came from a vendor's batch API, at half the price."""
     cached: bool = False
     """Whether the answer came from the cache or another store, at no cost to this run."""
+    retries: RetryMetrics | None = None
+    """The attempts before the last one, if there were any."""
 
 
-class JudgeMetrics(FileRecord, frozen=True, kw_only=True):
-    """How often one judge was asked about an answer, and what that cost; what the cache gave is no call."""
+class JudgeMetrics(WrittenRecord, frozen=True, kw_only=True):
+    """The number and cost of the calls to one judge for an answer. Cached replies do not count as calls."""
 
     calls: int
     token_usage: TokenUsage | None = None
@@ -188,8 +217,8 @@ class JudgeMetrics(FileRecord, frozen=True, kw_only=True):
 TraceKind = Literal["model_step", "tool_call", "tool_result", "message", "error"]
 
 
-class TraceEvent(FileRecord, frozen=True, kw_only=True):
-    """One step of an agent on its way to the answer."""
+class TraceEvent(WrittenRecord, frozen=True, kw_only=True):
+    """One step of an agent, such as a tool call."""
 
     type: TraceKind
     timestamp: str | None = None
@@ -201,8 +230,8 @@ class TraceEvent(FileRecord, frozen=True, kw_only=True):
     metadata: Json | None = None
 
 
-class TraceSummary(FileRecord, frozen=True, kw_only=True, rename="camel"):
-    """A trace in a few figures; camelCase in files, as its readers know it."""
+class TraceSummary(WrittenRecord, frozen=True, kw_only=True, rename="camel"):
+    """A summary of a trace. Fields are camelCase in files."""
 
     event_count: int
     tool_names: Texts
@@ -252,6 +281,8 @@ class ProviderRequest(Record, frozen=True, kw_only=True):
     dataset: str = ""
     """The dataset of the case, used to look up stored answers. It is not sent."""
     guidelines: str = ""
+    question_with_guidelines: str = ""
+    """The guidelines followed by the question, for a target that has no other place for them. Empty for the others."""
     chat_prompt: tuple[Message, ...] = ()
     input_files: tuple[Path, ...] = ()
     guideline_files: tuple[Path, ...] = ()
@@ -267,9 +298,42 @@ class ProviderRequest(Record, frozen=True, kw_only=True):
     """Where to send spans, if they are collected."""
     fence: str = ""
     """In a request to a judge, the random delimiter around the judged text. Not part of cache keys."""
+    vars: Mapping[str, Any] | None = None
+    """The variables of the case, for targets whose settings or function name them."""
+    metadata: Mapping[str, Any] | None = None
+    """The metadata of the case, for targets whose function names it."""
+    state: Mapping[str, Any] | None = None
+    """What the hooks of this attempt returned. Never written to files, and not part of cache keys."""
+
+    @property
+    def prompt(self) -> str:
+        """The question as the target receives it."""
+        return self.question_with_guidelines or self.question
+
+    @property
+    def messages(self) -> list[Json]:
+        """The chat turns as JSON values: the chat prompt, or the question alone."""
+        turns = self.chat_prompt
+        if not turns:
+            turns = (Message(role="user", content=self.question),)
+        messages: list[Json] = [msgspec.to_builtins(turn) for turn in turns]
+        return messages
 
 
-class ProviderResponse(FileRecord, frozen=True, kw_only=True, rename="camel"):
+DroppedKind = Literal["tool_calls", "trace_events", "messages", "content", "figures", "metadata", "fields"]
+
+
+class Dropped(WrittenRecord, frozen=True, kw_only=True):
+    """Parts of an answer that could not be read."""
+
+    kind: DroppedKind
+    """What they are: tool calls without a readable name, parts of the content of messages, negative figures, ..."""
+    count: PositiveInt
+    example: str
+    """The first of them, as JSON."""
+
+
+class ProviderResponse(WrittenRecord, frozen=True, kw_only=True, rename="camel"):
     """The answer of a target. Fields are camelCase in JSON."""
 
     text: str
@@ -289,6 +353,12 @@ class ProviderResponse(FileRecord, frozen=True, kw_only=True, rename="camel"):
     """Whether the answer came from a vendor's batch API, at half the price."""
     trace_complete: bool | None = None
     """False if parts of the trace are missing, so that it cannot show that the agent did not do something."""
+    metadata: Json | None = None
+    """Additional data from the target, such as retrieved documents, for evaluators."""
+    case_metadata: Mapping[str, Any] | None = None
+    """The metadata that the case had when a stored answer was given. Evaluators get it instead of the current one."""
+    dropped: tuple[Dropped, ...] | None = None
+    """Parts of the answer that could not be read."""
 
 
 class Exchange(Record, frozen=True, kw_only=True):
@@ -299,6 +369,11 @@ class Exchange(Record, frozen=True, kw_only=True):
     response: ProviderResponse
     workspace: Path | None = None
     """The folder that the agent worked in, while it exists."""
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """What the hooks of the attempt returned."""
+        return self.request.state or {}
 
 
 Verdict = Literal["pass", "borderline", "fail"]
@@ -319,6 +394,10 @@ class Score(Record, frozen=True, kw_only=True):
     """The verdict, if it does not follow from the score."""
     missing_data: bool = False
     """Whether data such as a trace was missing. The score is then 0, and `negate` does not turn it into a pass."""
+    applicable: bool = True
+    """False if the evaluator does not apply to the case. The score is then ignored."""
+    off_scale: float | None = None
+    """A score outside the range from 0 to 1, which is the reason why the evaluator failed."""
 
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -326,22 +405,25 @@ Weight = Annotated[float, msgspec.Meta(ge=0)]
 
 
 def _no_points() -> Texts:
-    """Return no hits or misses.
-
-    `omit_defaults` omits default values but not the results of default factories: with this factory, empty hits and
-    misses are written to files.
-    """
+    """Return no hits or misses. `omit_defaults` omits default values, but not what a factory such as this returns."""
     return ()
 
 
-class EvaluatorResult(FileRecord, frozen=True, kw_only=True):
-    """What one evaluator made of one answer."""
+class EvaluatorResult(WrittenRecord, frozen=True, kw_only=True):
+    """The result of one evaluator for one answer."""
 
     name: str
     type: str
-    score: Fraction
+    score: Fraction | None
+    """Null if the evaluator does not apply to the case."""
     weight: Weight
-    verdict: Verdict
+    verdict: Verdict | None
+    """The evaluator's own verdict: the one that it gave, or else that of its score. Null if it does not apply."""
+    explicit_verdict: bool = False
+    """Whether the evaluator gave the verdict itself."""
+    required: bool | Threshold = False
+    """Whether the answer has to pass this evaluator, or the score that it has to reach."""
+    applicable: bool = True
     hits: Texts = msgspec.field(default_factory=_no_points)
     misses: Texts = msgspec.field(default_factory=_no_points)
     reasoning: str | None = None
@@ -350,15 +432,30 @@ class EvaluatorResult(FileRecord, frozen=True, kw_only=True):
     failed: bool = False
     missing_data: bool = False
     """Whether data that the evaluator needs, such as a trace, was missing."""
+    off_scale: float | None = None
+    """A score outside the range from 0 to 1, which is the reason why the evaluator failed."""
     error_details: str | None = None
     """The traceback of the user's own code."""
 
+    @property
+    def counts(self) -> bool:
+        """Whether the evaluator affects the score or the verdict: it applies, and is not merely informative."""
+        return self.applicable and (self.weight > 0 or self.required is not False)
 
-class Digests(FileRecord, frozen=True, kw_only=True):
-    """Short fingerprints of what produced a result, to tell a better agent from a changed question."""
+
+class Digests(WrittenRecord, frozen=True, kw_only=True):
+    """Digests of everything that determined a result, to distinguish a better agent from a changed case."""
 
     case: str
+    """The question and the expectations."""
+    request: str = ""
+    """What the target received."""
     target: str
+    """The version of the target."""
+    settings: str = ""
+    """The settings of the target alone."""
+    files: str = ""
+    """The files and variables that the version of the target covers."""
     evaluators: str
     """The whole scoring configuration: settings, judges, prompts and scripts."""
     judges: str = ""
@@ -366,12 +463,15 @@ class Digests(FileRecord, frozen=True, kw_only=True):
     prompts: str = ""
     """The content of prompts and scripts."""
     agentv: str
+    """The build that wrote the result. It is never compared."""
     scoring: int = 1
     """The scoring version, which increases when a change of agentv changes scores."""
+    format: int = 1
+    """The format of these digests, which increases when a change of agentv changes what they cover."""
 
 
 class ShardPlan(Record, frozen=True, kw_only=True):
-    """What a shard is a part of: stands in each of its results, so that a merge can tell whether it has all."""
+    """The run that a shard belongs to, stored in each of its results, so that a merge can detect missing results."""
 
     digest: str
     """Identifies all cases, targets and evaluators of the run. The same in all shards."""
@@ -381,10 +481,10 @@ class ShardPlan(Record, frozen=True, kw_only=True):
     """The expected number of results in this shard."""
 
 
-Failure = Literal["target", "timeout", "judge"]
+Failure = Literal["target", "timeout", "judge", "machine"]
 
 
-class GradedFrom(FileRecord, frozen=True, kw_only=True):
+class GradedFrom(WrittenRecord, frozen=True, kw_only=True):
     """The result whose answer was scored again."""
 
     run_id: str | None = None
@@ -393,21 +493,35 @@ class GradedFrom(FileRecord, frozen=True, kw_only=True):
     """The digest of the scoring configuration at that time."""
 
 
+class CaseKey(NamedTuple):
+    """Identifies a case within a run."""
+
+    dataset: str
+    eval_id: str
+
+
 class ResultKey(NamedTuple):
-    """What identifies a result within a run. The only trial of a case has the number 1."""
+    """Identifies a result within a run. The only trial of a case has the number 1."""
 
     dataset: str
     eval_id: str
     target: str
     trial: int
 
+    @classmethod
+    def of_any_target(cls, dataset: str, eval_id: str, trial: int) -> Self:
+        """Return a key without a target, for readers that do not distinguish targets."""
+        return cls(dataset, eval_id, "", trial)
 
-class EvalResult(FileRecord, frozen=True, kw_only=True):
-    """What became of one case: one line of a results file."""
+
+class EvalResult(WrittenRecord, frozen=True, kw_only=True):
+    """The result of one case: one line of a results file."""
 
     timestamp: str
     run_id: str | None = None
     """The id of the run that produced this result."""
+    commit: str | None = None
+    """The Git commit of the eval files, if they are in a repository."""
     shard: str | None = None
     """The shard of a divided run: `2/4` is the second of four."""
     plan: ShardPlan | None = None
@@ -417,6 +531,8 @@ class EvalResult(FileRecord, frozen=True, kw_only=True):
     file: str | None = None
     """The file of the case, relative to the root of the repository or to the folder where the run was started."""
     line: int | None = None
+    position: PositiveInt | None = None
+    """The number of the case within its dataset."""
     conversation_id: str | None = None
     target: str
     attempt: PositiveInt
@@ -424,6 +540,8 @@ class EvalResult(FileRecord, frozen=True, kw_only=True):
     """The number of the trial, if cases run several times."""
     score: Fraction
     verdict: Verdict
+    failed_required: Texts = ()
+    """The names of the required evaluators that the answer misses."""
     hits: Texts = msgspec.field(default_factory=_no_points)
     misses: Texts = msgspec.field(default_factory=_no_points)
     reasoning: str | None = None
@@ -432,6 +550,8 @@ class EvalResult(FileRecord, frozen=True, kw_only=True):
     expected_outcome: str | None = None
     reference_answer: str | None = None
     candidate_answer: str
+    answer_digest: str | None = None
+    """Identifies the answer for labels: its text, tool calls, conversation and file changes."""
     stop_reason: str | None = None
     note: str | None = None
     file_changes: str | None = None
@@ -451,11 +571,22 @@ class EvalResult(FileRecord, frozen=True, kw_only=True):
     trace: tuple[TraceEvent, ...] | None = None
     trace_complete: bool | None = None
     """False if parts of the trace are missing."""
+    output_messages: tuple[Message, ...] | None = None
+    """The messages of the agent. Long texts are shortened unless the trace is included."""
+    response_metadata: Json | None = None
+    """The metadata that the target returned."""
+    dropped: tuple[Dropped, ...] | None = None
+    """Parts of the answer that could not be read."""
     trace_id: str | None = None
     """The id of the case's OpenTelemetry trace, if there is one."""
     answered_at: str | None = None
     """When the target answered and scoring began. Set only if results are exported as traces."""
     description: str | None = None
+    masked: Texts = ()
+    """The variables, or settings of targets, whose values are masked in the answer, the metadata or the case's text."""
+    tags: Texts = ()
+    vars: Mapping[str, Any] | None = None
+    """The variables of the case."""
     metadata: Mapping[str, Any] | None = None
     digests: Digests | None = None
     graded_from: GradedFrom | None = None

@@ -7,11 +7,15 @@ import json
 import os
 import re
 from base64 import b64encode
+from bisect import insort
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 MASK = "***"
+UNNAMED = "unknown"
 MIN_LENGTH = 8
 """Shorter values are not masked: they occur in ordinary text too often."""
 _URL = re.compile(r"(?=\b([A-Za-z][A-Za-z0-9+.-]*://\S+))")
@@ -24,7 +28,28 @@ _SHORT_ESCAPES = {
     "\b": "b",
     "\f": "f",
 }
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"(?i:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)(?i:S)?"
+    # the end of a word: of the name, before a separator, or before a capital in camel case
+    r"(?=$|[^A-Za-z]|(?<=[a-z])[A-Z]|(?<=[A-Z])[A-Z][a-z])"
+)
+
+
+class NamedSecret(str):
+    """A secret value that knows the variable, or the setting of a target, that it comes from."""
+
+    name: str
+
+    def __new__(cls, value: str, name: str) -> "NamedSecret":
+        secret = super().__new__(cls, value)
+        secret.name = name
+        return secret
+
+
+class HeldSecrets(NamedTuple):
+    """Secrets that are masked for some time."""
+
+    forms: "tuple[_Form, ...]"
 
 
 class Redactor:
@@ -32,27 +57,67 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._forms: tuple[_Form, ...] = ()
+        self._names: dict[_Form, str] = {}
+        """The name of the secret that a form is of; empty if it is unknown."""
+        self._held: Counter[_Form] = Counter()
+        """How many holders mask a form for some time."""
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Mask these values too, from now on."""
-        forms = set(self._forms)
-        for secret in secrets:
-            # HTTP headers are sent without surrounding whitespace, so mask the stripped value too.
-            for value in {secret, secret.strip()}:
-                if len(value) >= MIN_LENGTH:
-                    forms.update(_forms(value))
-        self._forms = tuple(sorted(forms, key=_longest_first))
+        names = self._names
+        for form, name in _named_forms(secrets):
+            names[form] = names.get(form) or name
+            self._held.pop(form, None)
+        ordered = sorted(names, key=_longest_first)
+        self._forms = tuple(ordered)
+
+    def hold(self, secrets: Iterable[str]) -> "HeldSecrets":
+        """Mask these values too, until `release` is called with what is returned."""
+        held = []
+        forms = list(self._forms)
+        for form, name in _named_forms(secrets):
+            if form not in self._names:
+                self._names[form] = name
+                insort(forms, form, key=_longest_first)
+            elif form not in self._held:
+                continue  # masked for good
+            self._held[form] += 1
+            held.append(form)
+        self._forms = tuple(forms)
+        return HeldSecrets(tuple(held))
+
+    def release(self, held: "HeldSecrets") -> None:
+        """Mask the values no longer, unless there is another holder."""
+        gone = set()
+        for form in held.forms:
+            if form not in self._held:
+                continue  # learned for good meanwhile
+            self._held[form] -= 1
+            if not self._held[form]:
+                del self._held[form]
+                self._names.pop(form, None)
+                gone.add(form)
+        if gone:
+            self._forms = tuple(form for form in self._forms if form not in gone)
 
     def start_over(self, secrets: Iterable[str]) -> None:
         """Forget all secrets learned so far and mask these values instead."""
         self._forms = ()
+        self._names = {}
+        self._held = Counter()
         self.learn(secrets)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there are secrets to mask."""
+        return bool(self._forms)
 
     @property
     def longest(self) -> int:
         """The length in bytes of the longest secret, in JSON nested three levels deep."""
-        return max((form.max_length for form in self._forms), default=0)
+        lengths = [form.max_length for form in self._forms]
+        return max(lengths, default=0)
 
     def __call__(self, text: str) -> str:
         for form in self._forms:
@@ -61,15 +126,31 @@ class Redactor:
                 text = form.mask(text)
         return text
 
+    def names_in(self, text: str) -> set[str]:
+        """Return the names of the secrets that a text contains. A secret without a name is `UNNAMED`."""
+        names = set()
+        for form in self._forms:
+            if form.part in text:
+                masked = form.mask(text)
+                if masked != text:
+                    names.add(self._names[form] or UNNAMED)
+                text = masked
+        return names
+
     def values(self, value: Any) -> Any:
         """Return the JSON value with all strings and keys masked. A number that is a secret becomes the mask."""
         if isinstance(value, str):
             return self(value)
         if isinstance(value, dict):
-            return {self(key): self.values(inner) for key, inner in value.items()}
+            masked = {}
+            for key, inner in value.items():
+                masked_key = self(key)
+                masked[masked_key] = self.values(inner)
+            return masked
         if isinstance(value, list):
             return [self.values(inner) for inner in value]
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number:
             return value
         text = str(value)
         if self(text) != text:
@@ -79,14 +160,17 @@ class Redactor:
 
 def secrets_in(environment: Mapping[str, str]) -> list[str]:
     """Return the values of all variables with a secret name, and the credentials in URLs, such as those of proxies."""
-    found = [value for name, value in environment.items() if is_secret_name(name)]
-    for value in environment.values():
-        found.extend(secrets_in_urls(value))
+    found: list[str] = []
+    for name, value in environment.items():
+        if is_secret_name(name):
+            found.append(NamedSecret(value, name))
+        for credential in secrets_in_urls(value):
+            found.append(NamedSecret(credential, name))
     return found
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a variable or field of this name holds a secret."""
+    """Return whether a variable or field of this name is secret: one of its words ends with KEY, TOKEN or the like."""
     return _SECRET_NAME.search(name) is not None
 
 
@@ -96,7 +180,8 @@ def secrets_in_urls(text: str) -> list[str]:
     if "://" not in text:
         return found
     for url in _URL.findall(text):
-        found.extend(secrets_in_url(url))
+        credentials = secrets_in_url(url)
+        found.extend(credentials)
     return found
 
 
@@ -108,13 +193,19 @@ def secrets_in_url(url: str) -> list[str]:
         return []
     if "@" not in parts.netloc:
         return []
-    credentials = parts.netloc.rpartition("@")[0]
+    credentials, _, _ = parts.netloc.rpartition("@")
     user, _, password = credentials.partition(":")
     plain_user = unquote(user)
     plain_password = unquote(password)
     plain = f"{plain_user}:{plain_password}"
-    basic = b64encode(plain.encode()).decode()
-    return [user, password, plain_user, plain_password, plain, basic]
+    return [
+        user,
+        password,
+        plain_user,
+        plain_password,
+        plain,
+        _base64(plain.encode()),
+    ]
 
 
 class _Form(NamedTuple):
@@ -125,14 +216,32 @@ class _Form(NamedTuple):
     """The maximum number of characters that a match may have."""
     part: str
     """A part of the secret that no encoding changes. A text without it does not contain the secret."""
-    pattern: re.Pattern[str] | None = None
-    """Matches the whole secret. None if `part` is the whole secret."""
+    secret: str = ""
+    """The secret, if an encoding may change other parts of it. Empty if `part` is the whole secret."""
 
     def mask(self, text: str) -> str:
         """Return the text with all occurrences masked."""
-        if self.pattern is None:
+        if not self.secret:
             return text.replace(self.part, MASK)
-        return self.pattern.sub(MASK, text)
+        return _secret_pattern(self.secret).sub(MASK, text)
+
+
+@lru_cache(maxsize=4096)
+def _secret_pattern(secret: str) -> re.Pattern[str]:
+    """Return a pattern for a secret in any encoding. Made when a text contains a part of the secret, which is rare."""
+    return re.compile("".join(map(_pattern, secret)))
+
+
+def _named_forms(secrets: Iterable[str]) -> "Iterator[tuple[_Form, str]]":
+    """Yield the encodings of secrets that are long enough to be masked, each with the name of its secret."""
+    for secret in secrets:
+        name = getattr(secret, "name", "")
+        # HTTP headers are sent without surrounding whitespace, so mask the stripped value too.
+        for value in {str(secret), secret.strip()}:
+            if len(value) < MIN_LENGTH:
+                continue
+            for form in _forms(value):
+                yield form, name
 
 
 def _forms(secret: str) -> Iterator[_Form]:
@@ -142,12 +251,11 @@ def _forms(secret: str) -> Iterator[_Form]:
     else:
         nested = json.dumps(json.dumps(json.dumps(secret)))
         unchanged_parts = _UNRESERVED.findall(secret)
-        pattern = "".join(map(_pattern, secret))
         yield _Form(
             length=len(secret),
             max_length=len(nested),
             part=max(unchanged_parts, key=len, default=""),
-            pattern=re.compile(pattern),
+            secret=secret,
         )
     for text in _base64_forms(secret):
         yield _plain_form(text)
@@ -155,7 +263,11 @@ def _forms(secret: str) -> Iterator[_Form]:
 
 def _plain_form(text: str) -> _Form:
     """Return the form of a secret that no encoding changes."""
-    return _Form(length=len(text), max_length=len(text), part=text)
+    return _Form(
+        length=len(text),
+        max_length=len(text),
+        part=text,
+    )
 
 
 def _longest_first(form: _Form) -> tuple[int, str]:
@@ -180,30 +292,39 @@ def _pattern(character: str) -> str:
         escapes.append(re.escape(latin_1))
         escapes.append(rf"\\+x{ord(character):02x}")
     if character in _SHORT_ESCAPES:
-        escapes.append(rf"\\+{_SHORT_ESCAPES[character]}")
+        letter = _SHORT_ESCAPES[character]
+        escapes.append(rf"\\+{letter}")
     plain = rf"\\*{re.escape(character)}"
     if character == "\\":
         plain = r"\\+"
     plus = ""
     if character == " ":
         plus = r"|\+"  # a space in the query of a URL
-    return f"(?:{plain}|(?i:{'|'.join(escapes)}){plus})"
+    escaped = "|".join(escapes)
+    return f"(?:{plain}|(?i:{escaped}){plus})"
 
 
 def _base64_forms(secret: str) -> set[str]:
     """Return the secret in base64: alone, next to a colon, and inside longer data, as in Basic authorization."""
     data = secret.encode("utf-8", "surrogateescape")
     forms = set()
-    for text in (data, b":" + data, data + b":"):
-        forms.add(b64encode(text).decode())
+    before_colon = data + b":"
+    after_colon = b":" + data
+    for text in (data, before_colon, after_colon):
+        encoded = _base64(text)
+        forms.add(encoded)
     # Base64 encodes three bytes as four characters, so the result depends on how many bytes precede the secret.
     # Characters that also encode neighboring bytes are cut off at both ends.
     for shift in range(3):
         start = -(-shift * 8 // 6)
         end = (shift + len(data)) * 8 // 6
-        encoded = b64encode(bytes(shift) + data).decode()
+        encoded = _base64(bytes(shift) + data)
         forms.add(encoded[start:end])
     return forms
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()
 
 
 clean = Redactor(secrets_in(os.environ))

@@ -1,33 +1,151 @@
-"""Scores and weights -> their mean and a verdict."""
+"""Combine the results of evaluators into the score and the verdict of a case."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
-from agentv.records import EvaluatorResult, Verdict
+from agentv.records import BORDERLINE, PASS, EvaluatorResult, PassRule, Record, Texts, Verdict
 
-PASS, BORDERLINE = 0.8, 0.6
-SCORING = 2
-"""The version of scoring. It grows with each change of agentv that changes what equal answers score: 2 asks judges for
-their reasons before the score. Results without a version are of the first."""
+SCORING = 3
+"""The version of the scoring rules. Increase it when equal answers get another score or verdict.
+
+2: judges give their reasons before the score. 3: a judge failure never passes. Results without a version have 1.
+"""
 
 
-def verdict_of(score: float) -> Verdict:
-    """Return `pass` from 0.8 on, `borderline` from 0.6 on, else `fail`."""
-    if score >= PASS:
+def verdict_of(score: float, pass_at: float = PASS) -> Verdict:
+    """Return the verdict of a score: `pass` for at least `pass_at`, `borderline` for at least `BORDERLINE`."""
+    if score >= pass_at:
         return "pass"
-    return "borderline" if score >= BORDERLINE else "fail"
+    if score >= BORDERLINE:
+        return "borderline"
+    return "fail"
 
 
-def weighted_mean(scored: Iterable[EvaluatorResult]) -> float:
-    """Return the mean of the scores by weight; 0 if all weights are 0."""
-    parts = tuple(scored)
-    if len(parts) == 1:
-        return round(parts[0].score, 12) if parts[0].weight else 0.0
-    heaviest = max((part.weight for part in parts), default=0.0)
-    if not heaviest:
-        return 0.0
-    total = weighted = 0.0
+class CaseScore(Record, frozen=True):
+    """The combined outcome of the evaluators of a case."""
+
+    score: float
+    verdict: Verdict
+    hits: Texts = ()
+    misses: Texts = ()
+    reasoning: str = ""
+    is_judged: bool = True
+    """False if an evaluator could not judge the answer, or if none applies to the case."""
+    failed_required: Texts = ()
+    """The names of the required evaluators that the answer misses."""
+
+
+NOT_SCORED = CaseScore(score=0.0, verdict="fail")
+
+
+def score_case(parts: Sequence[EvaluatorResult], rule: PassRule) -> CaseScore:
+    """Return the score of a case, which is the weighted mean, and the verdict.
+
+    This is the only place that decides the verdict of a result. Everything else reads it.
+    """
+    hits: list[str] = []
+    misses: list[str] = []
+    reasons: list[str] = []
+    counted: list[EvaluatorResult] = []
+    failed_required: list[str] = []
+    is_judged = True
     for part in parts:
+        hits.extend(part.hits)
+        misses.extend(part.misses)
+        if part.reasoning:
+            reasons.append(part.reasoning)
+        if not part.counts:
+            continue
+        counted.append(part)
+        if part.failed:
+            is_judged = False
+        elif part.required is not False and _misses_requirement(part):
+            failed_required.append(part.name)
+    if not counted:
+        is_judged = False
+        misses.append(_why_not_judged(parts))
+    score = weighted_mean(counted)
+    if score is None:
+        # Only gates apply, which have no weight: the answer meets all of them, or it does not.
+        score = float(is_judged and not failed_required)
+    verdict: Verdict = "fail"
+    if is_judged and not failed_required and not has_explicit_fail(counted):
+        verdict = _verdict_by(rule, score, counted)
+        if rule == "all":
+            misses.extend(_unexplained(counted))
+    return CaseScore(
+        score=score,
+        verdict=verdict,
+        hits=tuple(hits),
+        misses=tuple(misses),
+        reasoning="\n".join(reasons),
+        is_judged=is_judged,
+        failed_required=tuple(failed_required),
+    )
+
+
+def _unexplained(counted: Sequence[EvaluatorResult]) -> Iterator[str]:
+    """Yield a miss for each evaluator that does not pass and reports no misses."""
+    for part in counted:
+        if part.verdict != "pass" and not part.misses:
+            yield f"{part.name} {state_of(part)}: 'pass: all' needs 'pass'"
+
+
+def state_of(part: EvaluatorResult) -> str:
+    """Return the verdict and the score of an evaluator, for a miss."""
+    return f"is {part.verdict!r} ({part.score:.2f})"
+
+
+def has_explicit_fail(parts: Iterable[EvaluatorResult]) -> bool:
+    """Return whether an evaluator itself fails the answer, whatever its score."""
+    return any(map(_fails_explicitly, parts))
+
+
+def _fails_explicitly(part: EvaluatorResult) -> bool:
+    """Return whether an evaluator itself gave the verdict `fail`. Older versions did not record who gave it."""
+    if part.verdict != "fail":
+        return False
+    if part.explicit_verdict or part.score is None:
+        return part.explicit_verdict
+    return part.verdict != verdict_of(part.score)
+
+
+def weighted_mean(parts: Sequence[EvaluatorResult]) -> float | None:
+    """Return the mean of the scores by weight, or None if no evaluator with a weight applies."""
+    heaviest = 0.0
+    for part in parts:
+        if part.score is not None and part.weight > heaviest:
+            heaviest = part.weight
+    if not heaviest:
+        return None
+    total = 0.0
+    weighted = 0.0
+    for part in parts:
+        if part.score is None:
+            continue
         weight = part.weight / heaviest  # so that huge weights do not overflow
         total += weight
         weighted += weight * part.score
-    return round(weighted / total, 12)  # 0.7, 0.8 and 0.9 are 0.8, not a little less
+    return round(weighted / total, 12)  # the mean of 0.7, 0.8 and 0.9 is 0.8, not slightly less
+
+
+def _why_not_judged(parts: Sequence[EvaluatorResult]) -> str:
+    if any(part.applicable for part in parts):
+        return "not judged: all evaluators that apply to this case have weight 0, and no evaluator is required"
+    return "not judged: no evaluator applies to this case"
+
+
+def _misses_requirement(part: EvaluatorResult) -> bool:
+    """Return whether an answer misses a required evaluator that could judge it."""
+    if part.score is None:
+        return False
+    if part.required is True:
+        return part.verdict != "pass"
+    return part.score < part.required
+
+
+def _verdict_by(rule: PassRule, score: float, counted: Sequence[EvaluatorResult]) -> Verdict:
+    if rule != "all":
+        return verdict_of(score, rule)
+    if all(part.verdict == "pass" for part in counted):
+        return "pass"
+    return "fail"

@@ -9,6 +9,12 @@ from typing import Any
 
 import pytest
 
+from agentv.calls.cache_key import cache_key, target_key
+from agentv.calls.format_1 import target_key_1
+from agentv.cases.read import read_eval_file
+from agentv.cases.request import Files, build_request
+from agentv.records import ProviderRequest
+from agentv.targets.read import read_targets
 from tests.kits.model_servers import VENDORS, Says, model_server
 from tests.kits.processes import PATIENCE_SECONDS, start_process
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case, agentv
@@ -39,7 +45,7 @@ def test_a_second_run_makes_no_call_and_gives_the_same(write: Write, vendor: str
         assert "came from the cache" not in said
         again, said = run("--workers", "3")
         assert len(server.asked) == 3
-    assert "3 answers came from the cache" in said
+    assert "3 answers served from the cache" in said
     for before, after in zip(first, again, strict=True):
         for result in (before, after):
             del result["timestamp"], result["run_id"]
@@ -95,7 +101,7 @@ def test_a_changed_function_or_command_is_asked_again(write: Write) -> None:
     for target in targets:
         calls = []
         project(write, target, cases=1)
-        for code in (source, source, source + "# changed\n"):
+        for code in (source, source + "# a comment\n", source + "changed = 1\n"):
             write("agent.py", code)
             write("calls", "")
             run()
@@ -168,7 +174,7 @@ def test_batches_are_asked_only_for_what_is_not_known(write: Write) -> None:
     results, said = run()
     assert [result["score"] for result in results] == [1.0] * 4
     assert Path("calls").read_text() == "c0 c1\nc2 c3\n"
-    assert "2 answers came from the cache" in said
+    assert "2 answers served from the cache" in said
     run()
     assert Path("calls").read_text() == "c0 c1\nc2 c3\n"
 
@@ -201,11 +207,11 @@ def test_cache_clear(write: Write) -> None:
         project(write, server.target("http"))
         run()
         ran = agentv("cache", "clear")
-        assert (ran.returncode, ran.stdout) == (0, "3 responses forgotten (0.0 MB)\n")
+        assert (ran.returncode, ran.stdout) == (0, "deleted 3 responses (0.0 MB)\n")
         assert not Path(".agentv/cache").exists()
         run()
         assert len(server.asked) == 6
-    assert agentv("cache", "clear", cwd=Path("/")).stdout == "0 responses forgotten (0.0 MB)\n"
+    assert agentv("cache", "clear", cwd=Path("/")).stdout == "deleted 0 responses (0.0 MB)\n"
     assert agentv("cache").returncode == 2
 
 
@@ -234,7 +240,38 @@ CODE = "def answer(question):\n    open('calls', 'a').write('x')\n    return 'fi
 def test_a_changed_module_is_asked_again(write: Write, function: str, file: str) -> None:
     write("pk/__init__.py", "")
     project(write, {"name": "default", "provider": "python", "function": function}, cases=1)
-    assert changed_answers((file, CODE), (file, CODE), (file, CODE + "# changed\n")) == [1, 0, 1]
+    assert changed_answers((file, CODE), (file, CODE + "# a comment\n"), (file, CODE + "changed = 1\n")) == [1, 0, 1]
+
+
+def test_answers_that_an_earlier_version_of_agentv_kept_are_used_until_the_target_changes(write: Write) -> None:
+    project(write, {"name": "default", "provider": "cli", "command_template": "sh agent.sh"}, cases=2)
+    write("agent.sh", "printf x >> calls; echo fine\n")
+    run()
+    settings = read_targets(Path("targets.yaml"), {}).targets["default"]
+    new = target_key(settings, Path.cwd())
+    old = target_key_1(settings, Path.cwd())
+    for number in range(2):
+        # as agentv 0.1 stored it
+        asked = request_of(Path("cases.jsonl"), number)
+        entry = Path(".agentv/cache", cache_key(new, asked)[:2], f"{cache_key(new, asked)}.json")
+        key = cache_key(old, asked)
+        Path(".agentv/cache", key[:2]).mkdir(exist_ok=True)
+        entry.rename(Path(".agentv/cache", key[:2], f"{key}.json"))
+    _, said = run()
+    assert "2 answers served from the cache, 2 of them stored in an older format\n" in said
+    _, said = run()
+    assert "2 answers served from the cache\n" in said
+    assert Path("calls").read_text() == "xx"
+    write("agent.sh", "printf y >> calls; echo fine\n")
+    run()
+    assert Path("calls").read_text() == "xxyy"
+    assert len(entries()) == 4
+
+
+def request_of(path: Path, number: int) -> ProviderRequest:
+    """The request of a case for a target that reads files itself."""
+    cases = list(read_eval_file(path, lambda problem: None))
+    return build_request(cases[number], (), Files.REFERENCE)
 
 
 def test_a_changed_script_in_the_folder_of_a_command_is_asked_again(write: Write) -> None:
@@ -279,7 +316,7 @@ def test_clear_goes_through_a_link(write: Write) -> None:
     write("elsewhere/ab/abc.json", "{}")
     write(".agentv/x", "")
     Path(".agentv/cache").symlink_to("../elsewhere")
-    assert agentv("cache", "clear").stdout.startswith("1 response forgotten")
+    assert agentv("cache", "clear").stdout.startswith("deleted 1 response (")
     assert list(Path("elsewhere").iterdir()) == []
     assert Path(".agentv/cache").is_symlink()
 

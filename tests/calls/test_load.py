@@ -49,10 +49,10 @@ PASSING = (
 WEIGHTS = (1, 1, 5, 5, 5)
 """Each 429 slows everybody down, as it should; with many of them nothing else would be seen."""
 LASTING = (
-    Fault(Reply(body=b'{"choices": ['), "the model's answer is no JSON: "),
+    Fault(Reply(body=b'{"choices": ['), "the model's answer is not valid JSON: "),
     Fault(Reply(body={"choices": []}), "its list of choices is empty"),
     Fault(Says(refusal="I will not."), "the model refused: I will not."),
-    Fault(Says(text=""), "the model gave an empty answer"),
+    Fault(Says(text=""), "the model returned an empty answer"),
     Fault(401, "status 401: no luck"),
 )
 

@@ -74,10 +74,10 @@ def test_what_may_pass_is_tried_again_and_every_retry_is_seen(write: Write, vend
         found, said = outcome()
     assert answer.asked == [3] * len(faults)
     assert [(result["score"], result["attempt"]) for result in found] == [(1.0, 3)] * len(faults)
-    assert said.count("failed, trying again") == 2 * len(faults)
+    assert said.count("failed, retrying") == 2 * len(faults)
     for number in range(len(faults)):
-        assert f"c{number}: attempt 1 failed, trying again: " in said
-        assert f"c{number}: attempt 2 failed, trying again: " in said
+        assert f"c{number}: attempt 1 failed, retrying: " in said
+        assert f"c{number}: attempt 2 failed, retrying: " in said
 
 
 def test_language_models_have_three_retries_unless_told_otherwise(write: Write) -> None:
@@ -114,7 +114,7 @@ def test_what_will_not_pass_is_not_tried_again(write: Write) -> None:
     errors = {result["eval_id"]: result["error"] for result in found}
     for number, status in enumerate(statuses):
         assert f"status {status}" in errors[f"c{number}"]
-    assert "trying again" not in said
+    assert "retrying" not in said
 
 
 def test_the_statuses_can_be_chosen(write: Write) -> None:
@@ -142,7 +142,7 @@ def test_a_retry_after_that_the_time_limit_does_not_allow_ends_the_case(write: W
         project(write, server.target("http", max_retries=3))
         (result,), _ = outcome("--agent-timeout", "100", code=1)
         assert len(server.asked) == 1
-    assert "to wait 3600 s more would take longer than the time limit of 100 s" in result["error"]
+    assert "waiting 3600 s more would take longer than the time limit of 100 s" in result["error"]
 
 
 def test_a_429_slows_the_whole_target(write: Write) -> None:
@@ -164,7 +164,7 @@ def test_a_429_slows_the_whole_target(write: Write) -> None:
         project(write, server.target("http", max_retries=3), cases=30)
         run = start("cases.jsonl", "--out", "out.jsonl", "--workers", "4")
         for line in run.stderr or ():
-            if "trying again" in line:
+            if "retrying" in line:
                 told.set()
         run.communicate()
     assert (run.returncode, len(results("out.jsonl"))) == (0, 30)
@@ -181,7 +181,7 @@ def test_judges_are_asked_again_as_well_and_that_is_seen(write: Write) -> None:
         write("cases.jsonl", [a_case()])
         (result,), said = outcome()
     assert result["score"] == 0.9
-    assert "judge judge: attempt 1 failed, trying again: status 500" in said
+    assert "judge judge: attempt 1 failed, retrying: status 500" in said
 
 
 def test_waits_grow_up_to_a_limit_and_differ() -> None:
@@ -285,7 +285,7 @@ def test_a_limit_of_nothing_is_an_error(write: Write, name: str) -> None:
         project(write, server.target("openai", **{name: 0}))
     ran = agentv("eval", "cases.jsonl", "--out", "out.jsonl")
     assert ran.returncode == 2
-    assert "_per_minute: must be more than 0, got 0" in ran.stderr
+    assert "_per_minute: must be greater than 0, got 0" in ran.stderr
 
 
 def test_odd_retry_afters_are_no_reason_to_break(write: Write) -> None:

@@ -38,14 +38,14 @@ MODEL = {"provider": "openai", "model": "gpt-5", "api_key": "k", "base_url": "ht
     [
         (
             HTTP,
-            "chart.png is an image or a PDF, which targets of the kind 'http' do not take",
+            "chart.png is an image or a PDF, which http targets do not support",
             "use a language model, or a 'python' or 'cli' target, which gets its path",
         ),
         *(
             (
                 cli,
-                "chart.png is an image or a PDF, and the command has no {FILES} that could name it",
-                "write {FILES} where the command takes the paths of files",
+                "chart.png is an image or a PDF, but the command has no {FILES} to pass it",
+                "add {FILES} where the command takes file paths",
             )
             for cli in (CLI, BATCH)
         ),
@@ -54,7 +54,7 @@ MODEL = {"provider": "openai", "model": "gpt-5", "api_key": "k", "base_url": "ht
 def test_a_target_that_cannot_take_it(target: Any, message: str, hint: str, write: Write) -> None:
     a_project(write, target)
     ran = evaluate("a.jsonl", "--out", "out.jsonl", expect=2)
-    assert flat(ran.stderr) == f"error: a.jsonl: Line 2: case 'shown': {message} hint: {hint}"
+    assert flat(ran.stderr) == f"error: a.jsonl:2:1: case 'shown': {message} hint: {hint}"
     assert not Path("ran").exists()
     assert not Path("out.jsonl").exists()
     checked = agentv("validate", "a.jsonl")
@@ -114,7 +114,7 @@ def test_a_pdf_of_100_mb(vendor: str, most: int, write: Write) -> None:
         file.truncate(100_000_000)  # a hole, which takes no room
     ran = evaluate("a.jsonl", "--dry-run", expect=2)
     assert flat(ran.stderr) == (
-        f"error: a.jsonl: Line 2: case 'shown': big.pdf has 100.0 MB, and {vendor} takes at most {most} MB in a request"
+        f"error: a.jsonl:2:1: case 'shown': big.pdf has 100.0 MB, but {vendor} accepts at most {most} MB in a request"
         " hint: make it smaller, or attach only the pages that matter"
     )
 
@@ -122,7 +122,7 @@ def test_a_pdf_of_100_mb(vendor: str, most: int, write: Write) -> None:
 def test_an_image_in_a_message_that_is_not_the_user_s(write: Write) -> None:
     a_project(write, MODEL, role="system")
     ran = evaluate("a.jsonl", expect=2)
-    assert "case 'shown': chart.png: language models take images and PDFs in messages of the user only" in ran.stderr
+    assert "case 'shown': chart.png: language models accept images and PDFs only in user messages" in ran.stderr
 
 
 def test_a_yaml_case_is_named_by_its_line(write: Write) -> None:
@@ -133,7 +133,7 @@ def test_a_yaml_case_is_named_by_its_line(write: Write) -> None:
         "        content: [{type: file, value: chart.png}]\n",
     )
     ran = evaluate("b.yaml", expect=2)
-    assert "b.yaml: Line 2: case 'one': chart.png is an image" in ran.stderr
+    assert "b.yaml:2:1: case 'one': chart.png is an image" in ran.stderr
 
 
 def test_validate_does_not_mind_images(write: Write) -> None:

@@ -24,6 +24,7 @@ class Dumper(yaml.SafeDumper):
 Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?$|0o[0-7]+$"), None)
 
 
+@pytest.mark.slow  # generated values take seconds, few or many
 @given(files, st.booleans())
 def test_the_same_content_in_both_formats_gives_equal_cases(
     tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, Any]], flow: bool
@@ -130,7 +131,7 @@ def test_what_is_left_out_does_not_count_as_a_duplicate(write: Write) -> None:
     with collect_warnings() as warnings:
         found = list(load_eval_cases(write("a.jsonl", [a_case("a"), {"id": "a"}])))
     assert len(found) == 1
-    assert [w.message for w in warnings] == ["missing expected_outcome, input_messages; case 'a' is left out"]
+    assert [w.message for w in warnings] == ["Line 2: missing expected_outcome, input_messages; case 'a' is skipped"]
 
 
 def test_warnings_are_logged_when_nobody_collects_them(write: Write, caplog: pytest.LogCaptureFixture) -> None:
@@ -138,7 +139,7 @@ def test_warnings_are_logged_when_nobody_collects_them(write: Write, caplog: pyt
     list(load_eval_cases(path))
     (record,) = caplog.records
     assert record.name == "agentv"
-    assert record.getMessage().startswith(f"{path}: Line 2: missing expected_outcome")
+    assert record.getMessage().startswith(f"{path}:2:1: Line 2: missing expected_outcome")
 
 
 MEASURE = f"""

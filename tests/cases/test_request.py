@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from agentv import AgentvError, EvalCase, Message, load_eval_cases
-from agentv.cases.guidelines import GUIDELINE_PATTERNS, guideline_patterns
 from agentv.cases.request import Files, build_request, is_guideline
-from agentv.records import EvalFile, ProviderRequest, ToolCall
+from agentv.config import GUIDELINE_PATTERNS, guideline_patterns
+from agentv.records import CaseFile, ProviderRequest, ToolCall
 from tests.kits.project import Write, a_case
 
 
@@ -147,10 +147,10 @@ def test_a_files_content_is_read_when_the_case_runs(write: Write) -> None:
         ("folder", "a folder, not a file: folder"),
         ("../../etc/hostname", "outside the repo: ../../etc/hostname"),
         ("link-out.txt", "outside the repo: link-out.txt"),
-        ("loop.txt", "not a file that can be read: loop.txt"),
-        ("dangling.txt", "not a file that can be read: dangling.txt"),
+        ("loop.txt", "cannot read the attached file: loop.txt"),
+        ("dangling.txt", "cannot read the attached file: dangling.txt"),
         ("binary.bin", "not a text file: binary.bin"),
-        ("nul\0.txt", "a file's path cannot hold a NUL character"),
+        ("nul\0.txt", "a path cannot contain a NUL character"),
     ],
 )
 def test_a_file_that_cannot_be_used(write: Write, tmp_path: Path, path: str, message: str) -> None:
@@ -196,7 +196,7 @@ def test_a_quote_in_a_path_does_not_break_out(write: Write) -> None:
     ],
 )
 def test_guideline_patterns(tmp_path: Path, path: str, pattern: str, matches: bool) -> None:
-    eval_file = EvalFile(path=tmp_path / "a.jsonl", dataset="a", root=tmp_path)
+    eval_file = CaseFile(path=tmp_path / "a.jsonl", dataset="a", root=tmp_path)
     assert is_guideline(path, Path(os.path.normpath(tmp_path / path)), eval_file, [pattern]) is matches
 
 

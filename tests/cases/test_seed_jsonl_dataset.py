@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agentv import AgentvError, EvalCase, Message, collect_warnings, load_eval_cases
-from agentv.cases.guidelines import guideline_patterns
 from agentv.cases.request import Files, build_request
+from agentv.config import guideline_patterns
 from agentv.records import Execution
 from tests.kits.cases import ONE_LINE, SAME_IN_YAML
 from tests.kits.project import Write, a_case, agentv
@@ -88,7 +88,7 @@ def test_error_on_malformed_json(write: Write) -> None:
 
     caught = error(path)
 
-    assert str(caught) == f"{path}: Line 5: Invalid JSON: Expecting ',' delimiter"
+    assert str(caught) == f"{path}:5:47: Line 5: Invalid JSON: Expecting ',' delimiter"
     assert (caught.file, caught.line, caught.column) == (path, 5, 47)
 
 
@@ -101,7 +101,7 @@ def test_error_on_missing_required_fields(write: Write) -> None:
 
     assert [case.id for case in found] == ["test-1", "test-2", "test-4"]
     assert [(w.severity, w.line, w.message) for w in warnings] == [
-        ("warning", 3, "missing expected_outcome; case 'test-3' is left out")
+        ("warning", 3, "Line 3: missing expected_outcome; case 'test-3' is skipped")
     ]
 
 

@@ -42,7 +42,7 @@ def test_where_nothing_was_submitted_that_is_said(write: Write, action: str) -> 
     write("targets.yaml", "targets: [{name: default, provider: mock}]")
     ran = agentv("batch", action)
     assert ran.returncode == 0
-    assert ran.stdout.startswith("no batches: nothing was sent through a batch API here")
+    assert ran.stdout == "no pending batches in .agentv/batches\n"
 
 
 def test_status_has_the_vendors_counts(project: BatchProject) -> None:
@@ -60,18 +60,18 @@ def test_status_has_the_vendors_counts(project: BatchProject) -> None:
 def test_collect_fetches_what_has_ended_and_resume_makes_results_of_it(project: BatchProject) -> None:
     ran = agentv("batch", "collect")
     assert "running" in ran.stdout
-    assert "what is still running can be collected later" in ran.stderr
+    assert "collect the batches that are still running later" in ran.stderr
     assert "running" in agentv("batch", "status").stdout
     ran = agentv("batch", "collect")
     (batch,) = project.server.state()["batches"]
     assert ran.returncode == 0
     assert ran.stdout.startswith(f"{batch['id']}: target default, 4 requests, collected, 4 answered")
-    assert "make results of the answers with: agentv eval cases.jsonl --out out.jsonl --resume" in ran.stderr
+    assert "to write the results, run: agentv eval cases.jsonl --out out.jsonl --resume" in ran.stderr
     project.server.set(batches_gone=True)  # nobody needs it any more
     found = project.run("--resume")
     assert all(map(is_batch, found.values()))
     assert (project.submitted, project.live) == (4, 0)
-    assert "no batches" in agentv("batch", "status").stdout
+    assert "no pending batches" in agentv("batch", "status").stdout
 
 
 def test_cancel_ends_a_batch_and_keeps_what_was_answered(project: BatchProject) -> None:
@@ -117,7 +117,7 @@ def test_a_batch_of_a_run_that_goes_on_is_left_to_it(project: BatchProject) -> N
     wait_until(lambda: project.server.state()["asked"]["poll"] > before)
     for action in ("collect", "cancel"):
         ran = agentv("batch", action)
-        assert "in the hands of another agentv process" in flat(ran.stdout)
+        assert "in use by another agentv process" in flat(ran.stdout)
     (batch,) = project.server.state()["batches"]
     assert not batch["is_cancelled"]
     run.kill()

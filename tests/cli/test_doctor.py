@@ -74,7 +74,7 @@ def test_the_extras_are_those_that_can_be_installed() -> None:
     declared = {
         name: tuple(re.split("[>=]", package)[0] for package in packages)
         for name, packages in project["optional-dependencies"].items()
-        if name not in ("all", "dev")
+        if name not in ("all", "dev", "docs")
     }
     assert declared == EXTRAS
 
@@ -94,8 +94,8 @@ def test_extras_are_told_with_their_versions_or_with_what_installs_them(write: W
 def test_without_any_file_it_says_where_it_looked(write: Write, tmp_path: Path) -> None:
     ran = agentv("doctor")
     assert ran.returncode == 1
-    assert f"  targets    none; looked in {tmp_path}\n             hint: 'agentv init' makes one\n" in ran.stdout
-    assert f"  .env       none; looked in {tmp_path}\n" in ran.stdout
+    assert f"  targets    none; searched {tmp_path}\n             hint: run 'agentv init' to create one\n" in ran.stdout
+    assert f"  .env       none; searched {tmp_path}\n" in ran.stdout
     assert ran.stdout.endswith("\n0 of 0 targets are ready\n")
 
 
@@ -135,7 +135,7 @@ def test_why_a_target_is_not_ready(write: Write, tmp_path: Path) -> None:
     write("targets.yaml", PROBLEMS)
     found = targets()
     assert [name for name, state in found.items() if state["ready"]] == ["fine"]
-    set_it = "set it, or put it into .env"
+    set_it = "set it, or add it to .env"
     assert why(found["variable"]) == [("api_key: the environment variable MISSING_KEY is not set", set_it)]
     assert "OPENAI_API_KEY" in why(found["key"])[0][0]
     assert "api_key" in why(found["key-of-anthropic"])[0][0]
@@ -145,7 +145,7 @@ def test_why_a_target_is_not_ready(write: Write, tmp_path: Path) -> None:
     assert why(found["agent"])[0][0] == "no such program: no-such-agent"
     assert why(found["command"])[0][0] == "no such program: no-such-program"
     assert why(found["folder"])[0][0] == f"cwd: no such folder: {tmp_path}/nowhere"
-    assert why(found["function"]) == [("nowhere.py cannot be loaded: no such file", f"looked in {tmp_path}")]
+    assert why(found["function"]) == [("nowhere.py cannot be loaded: no such file", f"searched {tmp_path}")]
     assert why(found["judged"])[0][0] == "judge_target: unknown target 'judge'"
     assert why(found[""])[0][0] == "missing name"
     assert (found["fine"]["judge"], found["key"]["judge"], found["command"]["judge"]) == ("key", "key", None)
@@ -163,7 +163,7 @@ def test_a_missing_sdk_is_told_with_what_installs_it(write: Write) -> None:
     write("without.py", hide + "from agentv.__main__ import main\nmain()\n")
     ran = subprocess.run([sys.executable, "without.py", "doctor"], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
-    assert "this target needs the 'openai' package\n             hint: pip install 'openai>=1.60'\n" in ran.stdout
+    assert "this target requires the 'openai' package\n             hint: pip install 'openai>=1.60'\n" in ran.stdout
 
 
 @pytest.mark.parametrize(
@@ -186,10 +186,10 @@ def test_healthchecks_run_only_when_asked_for(write: Write) -> None:
     check = "healthcheck: {type: command, command_template: 'touch checked; test -e healthy'}"
     write("targets.yaml", f"targets: [{{name: default, provider: cli, command_template: echo, {check}}}]")
     assert (targets()["default"]["ready"], Path("checked").exists()) == (True, False)
-    assert "its healthcheck was not run: --check runs it\n" in agentv("doctor").stdout
+    assert "health check not run (use --check)\n" in agentv("doctor").stdout
     state = targets("--check")["default"]
     assert (state["ready"], state["healthcheck"]) == (False, "failed")
-    assert why(state)[0][0].startswith("its healthcheck failed: the command failed with exit code 1")
+    assert why(state)[0][0].startswith("health check failed: the command failed with exit code 1")
     write("healthy", "")
     state = targets("--check")["default"]
     assert (state["ready"], state["healthcheck"], state["problems"]) == (True, "passed", [])
@@ -200,7 +200,7 @@ def test_healthchecks_run_only_when_asked_for(write: Write) -> None:
     [
         ("targets.yaml", "targets: [", "targets.yaml"),
         ("targets.yaml", "target: []", "target: unknown field"),
-        (".env", b"\xff\xfe\x00", "cannot be read: it is not UTF-8 text"),
+        (".env", b"\xff\xfe\x00", "cannot be read: not UTF-8 text"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_no_end(name: str, content: str, message: str, write: Write) -> None:
@@ -230,7 +230,7 @@ def test_no_secret_is_shown(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"), [(["--targets", "nowhere"], "no targets file there"), (["x"], "unexpected extra")]
+    ("args", "said"), [(["--targets", "nowhere"], "no targets file found"), (["x"], "unexpected extra")]
 )
 def test_bad_usage(args: list[str], said: str, write: Write) -> None:
     ran = agentv("doctor", *args)
@@ -262,7 +262,7 @@ def test_on_a_narrow_terminal_lines_are_folded_below_what_they_belong_to(write: 
     assert lines[at + 1 : at + 4] == [
         "             line 1: api_key: the environment variable",
         "             A_VARIABLE_THAT_IS_MISSING is not set",
-        "             hint: set it, or put it into .env",
+        "             hint: set it, or add it to .env",
     ]
 
 

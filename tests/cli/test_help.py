@@ -1,4 +1,4 @@
-"""Help teaches, on a terminal of any width, and every mistake is told what to do about it."""
+"""Help fits terminals of any width, and usage errors say what to do."""
 
 import os
 import re
@@ -48,7 +48,7 @@ def test_help_fits_into_the_terminal(path: list[str], columns: int) -> None:
     assert [line for line in lines if len(line) > columns] == []
 
 
-def test_the_options_of_eval_stand_in_groups() -> None:
+def test_eval_help_groups_options() -> None:
     sections = re.findall(r"^(\w[\w ]+):\n((?: +.*\n)+)", shown("eval"), re.MULTILINE)
     titles = {title: re.findall(r"^  (?:-h, )?(--[\w-]+)", body, re.MULTILINE) for title, body in sections}
     assert list(titles)[:4] == ["What runs", "Where results go", "How it runs", "Looking inside"]
@@ -71,16 +71,20 @@ def test_on_a_narrow_terminal_the_columns_of_all_groups_agree() -> None:
         (["evl"], "no such command 'evl'", "did you mean 'eval'?"),
         (["--versoin"], "no such option '--versoin'", "did you mean '--version'?"),
         (["eval", "--targt", "x"], "no such option '--targt'", "did you mean '--target'?"),
-        (["eval"], "missing argument 'PATHS...'", "for example: agentv eval evals/; 'agentv eval --help' tells all"),
+        (
+            ["eval"],
+            "name an eval file, a folder or a glob",
+            "for example: agentv eval evals/; 'agentv init' creates a project that runs immediately",
+        ),
         (
             ["eval", "x", "--limit"],
             "option '--limit' requires an argument",
-            "for example: agentv eval evals/; 'agentv eval --help' tells all",
+            "for example: agentv eval evals/; see 'agentv eval --help'",
         ),
         (
             ["eval", "x", "--qqq"],
             "no such option '--qqq'",
-            "for example: agentv eval evals/; 'agentv eval --help' tells all",
+            "for example: agentv eval evals/; see 'agentv eval --help'",
         ),
         (
             ["validate", "x", "--format", "jsn"],
@@ -89,18 +93,18 @@ def test_on_a_narrow_terminal_the_columns_of_all_groups_agree() -> None:
         ),
         (
             ["compare", "a"],
-            "two results files are needed: the one to compare with comes first",
-            "for example: agentv compare before.jsonl after.jsonl; 'agentv compare --help' tells all",
+            "expected two results files: the baseline, then the run to compare with it",
+            "for example: agentv compare before.jsonl after.jsonl; see 'agentv compare --help'",
         ),
         (
             ["cache", "clear", "all"],
             "got unexpected extra argument (all)",
-            "for example: agentv cache clear; 'agentv cache clear --help' tells all",
+            "for example: agentv cache clear; see 'agentv cache clear --help'",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_a_mistake_is_told_with_what_to_do(args: list[str], error: str, hint: str, write: Write) -> None:
+def test_usage_errors_have_a_hint(args: list[str], error: str, hint: str, write: Write) -> None:
     ran = agentv(*args)
     usage, *said = ran.stderr.splitlines()
     assert (ran.returncode, ran.stdout) == (2, "")
@@ -117,12 +121,13 @@ def test_a_function_that_is_not_there_names_the_nearest(write: Write) -> None:
     assert ran.stderr.endswith("agent.py has no function 'anwser'\nhint: did you mean 'answer'?\n")
 
 
-def test_somebody_who_begins_with_nothing_is_told_how_to_begin(write: Write) -> None:
+def test_a_missing_project_suggests_init(write: Write) -> None:
     nothing = agentv("eval", "evals/")
     assert nothing.returncode == 2
     assert (
-        "no file matches 'evals/'\nhint: check the path and the folder you are in; 'agentv init' makes"
+        "no file matches 'evals/'\nhint: check the path and the current folder, or run 'agentv init' to create a project"
         in nothing.stderr
     )
     write("evals/a.yaml", "evalcases: [{id: a, expected_outcome: b, input: c}]")
-    assert "hint: 'agentv init' makes one; or write .agentv/targets.yaml, such as:\n" in agentv("eval", "evals/").stderr
+    stderr = agentv("eval", "evals/").stderr
+    assert "hint: run 'agentv init' to create one, or write .agentv/targets.yaml, for example:\n" in stderr

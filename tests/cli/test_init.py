@@ -1,4 +1,4 @@
-"""A new project runs at once, and an old one loses nothing."""
+"""A new project runs immediately, and an existing one loses nothing."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import yaml
 from agentv.project.scaffold import TEMPLATES
 from agentv.project.validate import check_file
 from agentv.providers import BUILT_IN
-from agentv.system.dotenv import load_env
+from agentv.targets.dotenv import load_env
 from agentv.targets.read import VARIABLE
 from tests.kits.model_servers import openai_server
 from tests.kits.project import Write, agentv
@@ -76,7 +76,7 @@ def test_the_openai_template_says_what_to_set_and_runs_dry(write: Write, monkeyp
     assert sum(result["score"] for result in results(".agentv/dry.jsonl")) > 0
     refused = agentv("eval", "evals/")
     assert refused.returncode == 2
-    assert "the environment variable OPENAI_API_KEY is not set\nhint: set it, or put it into .env\n" in refused.stderr
+    assert "the environment variable OPENAI_API_KEY is not set\nhint: set it, or add it to .env\n" in refused.stderr
 
     write(".env", "OPENAI_API_KEY=sk-of-nobody-at-all\n")
     with openai_server(lambda _body: "It is Paris.") as server:
@@ -145,7 +145,7 @@ def test_what_is_there_is_kept_and_what_is_missing_is_added(write: Write, tmp_pa
     assert {name: after[name] for name in mine} == mine
     assert set(after) == FILES | {"evals/agent.py", "notes.txt"}
     assert told("kept", ran.stdout) == {".gitignore", "evals/judge.py"}
-    assert "Your .gitignore lacks: .agentv/batches/ .agentv/cache/" in ran.stdout
+    assert "Add to .gitignore: .agentv/batches/ .agentv/cache/" in ran.stdout
     again = agentv("init", "--template", "cli")
     assert files_in(tmp_path) == after
     assert (told("written", again.stdout), told("kept", again.stdout)) == (set(), FILES | {"evals/agent.py"})
@@ -172,7 +172,7 @@ def test_a_link_that_leads_nowhere_is_not_written_through(write: Write, tmp_path
 def test_a_new_folder_is_made_and_one_is_told_how_to_get_there(write: Write) -> None:
     ran = agentv("init", "some where/new")
     assert ran.returncode == 0
-    assert "\nGo there:  cd 'some where/new'\n" in ran.stdout
+    assert "\nChange to the folder:  cd 'some where/new'\n" in ran.stdout
     assert Path("some where/new/evals/capitals.yaml").is_file()
     assert "Go there" not in agentv("init", ".").stdout
 
@@ -180,9 +180,9 @@ def test_a_new_folder_is_made_and_one_is_told_how_to_get_there(write: Write) -> 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["a.txt"], "error: a.txt: a file, and no folder\nhint: name a folder, new or old\n"),
+        (["a.txt"], "error: a.txt: a file, not a folder\nhint: choose a new or existing folder\n"),
         (["a.txt/b"], "error: a.txt/b/.agentv/config.yaml: cannot be written: Not a directory\nhint: "),
-        (["/proc/nowhere"], "cannot be written: No such file or directory\nhint: see who may write there, or "),
+        (["/proc/nowhere"], "cannot be written: No such file or directory\nhint: check the permissions, or "),
         (
             ["--template", "cly"],
             "'cly' is not one of 'python', 'cli', 'openai', 'batch'\nhint: did you mean 'cli'?\n",

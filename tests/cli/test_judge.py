@@ -49,7 +49,7 @@ def test_the_section_for_people(write: Write) -> None:
     a_judged_run(write, CELLS, REST)
     printed = run("judge", "results.jsonl").stdout
     assert printed.startswith(
-        "JUDGE\n  40 labels of 40 answers, 40 drawn at random\n  agreement    0.900, 95% interval"
+        "JUDGE\n  40 labels for 40 answers, 40 sampled at random\n  agreement    0.900, 95% interval"
     )
     assert "  pass rate\n    by the judge   0.650, 95% interval 0.582 to 0.713\n" in printed
     assert "corrected by: prediction-powered" in flat(printed)
@@ -61,12 +61,12 @@ def test_only_labels_that_were_drawn_at_random_tell_the_pass_rate(write: Write) 
     found = judged("results.jsonl")
     assert found["agreement"]["value"] == 0.9
     assert found["labels"]["random"] == 0
-    nothing = "no label is of an answer that was drawn at random from this run"
+    nothing = "no label is for an answer that was sampled at random from this run"
     for figure in (found["pass_rate"]["labels"], found["pass_rate"]["corrected"]):
         assert values(figure) == [None, None, None]
         assert figure["note"] == nothing
     assert found["notes"] == [
-        "40 of 40 labelled answers were not drawn at random: no pass rate is made of them",
+        "40 of 40 labelled answers were not sampled at random and are not used for pass rates",
     ]
 
 
@@ -138,7 +138,7 @@ def test_labels_for_one_evaluator(write: Write) -> None:
     assert judged("results.jsonl", "--evaluator", "polite")["agreement"]["value"] == 1.0
     of_case = judged("results.jsonl", "--evaluator", "correct")
     assert of_case["labels"]["used"] == 2
-    assert of_case["notes"][0] == "no label is for the evaluator 'correct': those of the whole case are used"
+    assert of_case["notes"][0] == "no label is for evaluator 'correct': the labels of the whole case are used"
     assert judged("results.jsonl")["labels"]["used"] == 2
 
 
@@ -148,7 +148,7 @@ def test_labels_for_one_evaluator(write: Write) -> None:
 def test_a_bar_for_kappa(write: Write, bar: str, code: int, verdict: str) -> None:
     a_judged_run(write, CELLS, REST)
     assert judged("results.jsonl", "--min-kappa", bar, expect=code)["bar"]["verdict"] == verdict
-    said = {"reached": "yes", "missed": "no", "undecided": "cannot tell, more labels are needed"}[verdict]
+    said = {"reached": "yes", "missed": "no", "undecided": "undecided, more labels are needed"}[verdict]
     assert (
         f"kappa of at least {bar}: {said} (0.733"
         in run("judge", "results.jsonl", "--min-kappa", bar, expect=code).stderr
@@ -159,7 +159,7 @@ def test_a_judge_and_people_who_pass_everything_have_no_kappa(write: Write) -> N
     a_judged_run(write, {("pass", "pass"): 12}, {"pass": 5})
     found = judged("results.jsonl", "--min-kappa", "0.5", expect=3)
     assert found["kappa"]["value"] is None
-    assert found["kappa"]["note"].startswith("undefined: both say 'pass' every time")
+    assert found["kappa"]["note"].startswith("undefined: both always say 'pass', so agreement by chance is certain")
     assert found["specificity"]["note"] == "no label is 'fail'"
     assert found["pass_rate"]["corrected"]["ci_lower"] < 1
     assert "NaN" not in json.dumps(found)
@@ -177,7 +177,7 @@ def test_one_label_is_enough_for_wide_intervals(write: Write) -> None:
 def test_when_every_answer_has_a_label_nothing_is_corrected(write: Write) -> None:
     a_judged_run(write, CELLS, {})
     note = judged("results.jsonl")["pass_rate"]["corrected"]["note"]
-    assert note == "every answer has a label: the labels alone are the pass rate"
+    assert note == "every answer has a label: the pass rate is that of the labels"
 
 
 def test_trials_of_a_case_count_once(write: Write) -> None:
@@ -224,9 +224,9 @@ def test_labels_of_other_runs_give_rogan_gladen_and_are_named_so(write: Write) -
     assert (found["sensitivity"]["value"], found["specificity"]["value"]) == (0.9, 0.8)
     assert found["pass_rate"]["labels"]["value"] is None
     printed = flat(run("judge", "new.jsonl").stdout)
-    assert "80 labels of 80 answers of other runs, 0 drawn at random" in printed
+    assert "80 labels for 80 answers of other runs, 0 sampled at random" in printed
     assert "Rogan-Gladen, labels of other runs" in printed
-    assert "holds if the judge errs as often here as there" in printed
+    assert "is valid only if the judge errs as often in this run" in printed
 
 
 def test_labels_of_the_same_run_win_over_those_of_others(write: Write) -> None:
@@ -242,7 +242,7 @@ def test_labels_of_the_same_run_win_over_those_of_others(write: Write) -> None:
 def test_labels_of_what_another_judge_judged_are_left_out(write: Write) -> None:
     digests = {"case": "1", "target": "1", "evaluators": "1", "judges": "another", "prompts": "1", "agentv": "1"}
     judged_elsewhere(write, digests=digests)
-    assert "none of the 80 labels is of an answer of this run" in refused("judge", "new.jsonl")
+    assert "none of the 80 labels is for an answer of this run" in refused("judge", "new.jsonl")
 
 
 def test_a_random_sample_of_which_labels_are_stale_is_not_random_any_more(write: Write) -> None:
@@ -265,7 +265,7 @@ def test_answers_without_a_verdict_are_left_out(write: Write) -> None:
     found = judged("results.jsonl")
     assert (found["labels"]["used"], found["labels"]["unjudged"], found["labels"]["stale"]) == (1, 1, 1)
     assert found["pass_rate"]["judge"]["value"] == 1.0
-    assert found["notes"][-1] == "2 of 3 results have no verdict of the judge: they are in none of the pass rates"
+    assert found["notes"][-1] == "2 of 3 results have no verdict of the judge and are excluded from all pass rates"
 
 
 def test_results_of_a_run_in_yaml(write: Write) -> None:
@@ -280,24 +280,27 @@ def test_results_of_a_run_in_yaml(write: Write) -> None:
 def test_no_labels_file(write: Write) -> None:
     write("results.jsonl", [a_result()])
     said = refused("judge", "results.jsonl")
-    assert "error: .agentv/labels.jsonl: there are no labels: no such file\n" in said
+    assert "error: .agentv/labels.jsonl: no labels: the file does not exist\n" in said
     assert "agentv labels import FILE.csv" in said
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([a_result()], "x.jsonl: Line 1: this is no file of labels\nhint: a line of labels has eval_id, answer_digest"),
-        ("", "x.jsonl: there are no labels in this file\n"),
-        ("nonsense\n", "x.jsonl: Line 1: Invalid JSON: Expecting value\n"),
+        (
+            [a_result()],
+            "x.jsonl:1: not a labels file\nhint: each line of a labels file has eval_id, answer_digest",
+        ),
+        ("", "x.jsonl: the file contains no labels\n"),
+        ("nonsense\n", "x.jsonl:1:1: Invalid JSON: Expecting value\n"),
         (
             [a_label(label="maybe")],
-            "x.jsonl: Line 1: label: unknown label 'maybe'\nhint: one of fail, pass, retracted\n",
+            "x.jsonl:1:85: label: unknown label 'maybe'\nhint: one of fail, pass, retracted\n",
         ),
-        ([a_label(), a_label(trial=0)], "x.jsonl: Line 2: trial: must be 1 or more, got 0\n"),
-        ([a_label(sampling="all")], "x.jsonl: Line 1: sampling: unknown sampling 'all'\nhint: one of chosen, random\n"),
-        ([a_label(answer_digest="abc")], "x.jsonl: Line 1: answer_digest: 'abc' is no digest\n"),
-        ('{"eval_id": "a", "label"\n' + json.dumps(a_label()) + "\n", "x.jsonl: Line 1: Invalid JSON"),
+        ([a_label(), a_label(trial=0)], "x.jsonl:2:36: trial: must be at least 1, got 0\n"),
+        ([a_label(sampling="all")], "x.jsonl:1:102: sampling: unknown sampling 'all'\nhint: one of chosen, random\n"),
+        ([a_label(answer_digest="abc")], "x.jsonl:1: answer_digest: 'abc' is not a digest\n"),
+        ('{"eval_id": "a", "label"\n' + json.dumps(a_label()) + "\n", "x.jsonl:1:26: Invalid JSON"),
     ],
 )
 def test_a_labels_file_that_is_none(write: Write, content: Any, message: str) -> None:
@@ -310,7 +313,7 @@ def test_labels_of_no_answer_of_this_run(write: Write) -> None:
     write("results.jsonl", [a_result("a"), a_result("b")])
     write("stale.jsonl", [a_label("a", answer="Rome"), a_label("b", answer="Oslo")])
     said = refused("judge", "results.jsonl", "--labels", "stale.jsonl")
-    assert "none of the 2 labels is of an answer of this run: 2 of other answers to its cases (stale)\n" in said
+    assert "none of the 2 labels is for an answer of this run: 2 for other answers to its cases (stale)\n" in said
     assert "hint: label answers of this run" in said
 
 
@@ -318,26 +321,26 @@ def test_the_only_label_is_stale_or_of_no_case(write: Write) -> None:
     write("results.jsonl", [a_result("a")])
     write("x.jsonl", [a_label("a", answer="Rome")])
     said = refused("judge", "results.jsonl", "--labels", "x.jsonl")
-    assert "the only label is not of an answer of this run: 1 of other answers to its cases (stale)\n" in said
+    assert "the only label is not for an answer of this run: 1 for other answers to its cases (stale)\n" in said
     write("x.jsonl", [a_label("z")])
     said = refused("judge", "results.jsonl", "--labels", "x.jsonl")
-    assert "the only label is not of a case of this run: there is no 'z'\n" in said
+    assert "the only label is not for a case of this run: there is no case 'z'\n" in said
 
 
 def test_labelled_answers_that_nobody_can_use(write: Write) -> None:
     write("results.jsonl", [a_result("a"), a_result("b", "fail", failure="judge")])
     write("x.jsonl", [a_label("a", reviewer="ann"), a_label("a", "fail", reviewer="bob"), a_label("b")])
     said = refused("judge", "results.jsonl", "--labels", "x.jsonl")
-    assert "of 2 labelled answers none can be used" in said
-    assert "hint: 1 have no verdict of the judge, 1 as many labels 'pass' as 'fail'" in said
+    assert "of 2 labelled answers can be used" in said
+    assert "hint: 1 have no verdict of the judge, 1 have tied labels" in said
 
 
 def test_ids_that_match_no_case(write: Write) -> None:
     write("results.jsonl", [a_result("a")])
     write("x.jsonl", [a_label("berlin"), a_label("rome")])
     said = refused("judge", "results.jsonl", "--labels", "x.jsonl")
-    assert "none of the 2 labels is of a case of this run: there is no 'berlin'" in said
-    assert "an id, its dataset and its trial must be those of the results" in said
+    assert "none of the 2 labels is for a case of this run: there is no case 'berlin'" in said
+    assert "the id, dataset and trial must match those of the results" in said
 
 
 def test_labels_that_are_all_for_an_evaluator(write: Write) -> None:
@@ -350,7 +353,7 @@ def test_labels_that_are_all_for_an_evaluator(write: Write) -> None:
 def test_an_unknown_evaluator(write: Write) -> None:
     a_judged_run(write, CELLS, REST)
     said = refused("judge", "results.jsonl", "--evaluator", "polite")
-    assert "results.jsonl: no evaluator is called 'polite'\nhint: this run has 'correct'" in said
+    assert "results.jsonl: no evaluator is named 'polite'\nhint: evaluators of this run: 'correct'" in said
 
 
 @pytest.mark.parametrize("bar", ["2", "-1.5", "nan", "high"])
@@ -363,7 +366,7 @@ def test_results_without_answers(write: Write) -> None:
     write("results.jsonl", [a_result(answer=None)])
     write(".agentv/labels.jsonl", [a_label()])
     for command in (("judge",), ("labels", "status")):
-        assert "results.jsonl: no result has an answer\nhint: labels are of answers" in refused(
+        assert "results.jsonl: no result has an answer\nhint: labels refer to answers" in refused(
             *command, "results.jsonl"
         )
 
@@ -372,18 +375,18 @@ def test_results_that_are_none(write: Write) -> None:
     write(".agentv/labels.jsonl", [a_label()])
     assert "nowhere.jsonl: no such file" in refused("judge", "nowhere.jsonl")
     write("empty.jsonl", "")
-    assert "empty.jsonl: there are no results in this file" in refused("judge", "empty.jsonl")
+    assert "empty.jsonl: the file contains no results" in refused("judge", "empty.jsonl")
     write("bad.jsonl", "{}\n" + json.dumps(a_result()) + "\n")
-    assert "bad.jsonl: Line 1: missing eval_id" in refused("judge", "bad.jsonl")
+    assert "bad.jsonl:1:1: missing eval_id" in refused("judge", "bad.jsonl")
 
 
 def test_a_torn_last_line_is_a_warning(write: Write) -> None:
     write("results.jsonl", "".join(json.dumps(a_result(name)) + "\n" for name in "ab") + '{"timestamp":"2026')
     write(".agentv/labels.jsonl", json.dumps(a_label("a")) + "\n" + '{"eval_id": "b", "lab')
     ran = run("judge", "results.jsonl")
-    assert "warning: .agentv/labels.jsonl: Line 2: the last line is cut off" in ran.stderr
-    assert "warning: results.jsonl: Line 3: the last line is cut off" in ran.stderr
-    assert "1 label of 1 answer" in ran.stdout
+    assert "warning: .agentv/labels.jsonl:2: the last line is truncated" in ran.stderr
+    assert "warning: results.jsonl:3: the last line is truncated" in ran.stderr
+    assert "1 label for 1 answer" in ran.stdout
 
 
 def test_the_shards_of_a_run_are_judged_as_one(write: Write) -> None:
@@ -401,7 +404,7 @@ def test_the_shards_of_a_run_are_judged_as_one(write: Write) -> None:
     run("labels", "import", "labels.csv")
     for command in (("judge",), ("labels", "status")):
         whole = run(*command, "whole.jsonl")
-        assert "6 labels of 6 answers" in whole.stdout
+        assert "6 labels for 6 answers" in whole.stdout
         assert run(*command, "3.jsonl", "1.jsonl", "2.jsonl").stdout == whole.stdout
         assert "of this run is missing" in refused(*command, "1.jsonl", "2.jsonl")
     assert judged("1.jsonl", "2.jsonl", "3.jsonl")["results"] == "1.jsonl and 2 more"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentv.results.labels.file import answer_digest, read_labels
+from agentv.results.answer_digest import text_digest
+from agentv.trust.labels.file import read_labels
 from tests.kits.labels import a_label, a_result, judged, refused, run
 from tests.kits.project import Write, flat
 
@@ -16,11 +17,11 @@ def test_labels_of_a_spreadsheet(write: Write) -> None:
     text += 'a;geo;2;"Paris; ""la""\nville";Pass;0,5;ann;Random;red\r\n\r\nb;;;Rome;FAIL;;;;\r\nc;;;Oslo;;;;;\r\n'
     write("x.csv", text)
     ran = run("labels", "import", "x.csv")
-    assert ran.stdout == "2 labels added to .agentv/labels.jsonl\n1 row without a label left out\n"
+    assert ran.stdout == "2 labels added to .agentv/labels.jsonl\n1 row without a label skipped\n"
     rows = [json.loads(line) for line in Path(".agentv/labels.jsonl").read_text().splitlines()]
     first = {"eval_id": "a", "dataset": "geo", "trial": 2, "label": "pass", "score": 0.5, "reviewer": "ann"}
-    assert rows[0] == first | {"answer_digest": answer_digest('Paris; "la"\nville'), "sampling": "random"}
-    second = {"eval_id": "b", "dataset": "", "trial": 1, "label": "fail", "answer_digest": answer_digest("Rome")}
+    assert rows[0] == first | {"answer_digest": text_digest('Paris; "la"\nville'), "sampling": "random"}
+    second = {"eval_id": "b", "dataset": "", "trial": 1, "label": "fail", "answer_digest": text_digest("Rome")}
     assert rows[1] == second
 
 
@@ -30,7 +31,7 @@ def test_any_delimiter(write: Write, delimiter: str) -> None:
         "x.csv", delimiter.join(["eval_id", "answer_digest", "label"]) + "\n" + delimiter.join(["a", "0" * 16, "pass"])
     )
     assert run("labels", "import", "x.csv", "--labels", "y.jsonl").stdout == (
-        "1 label added to y.jsonl\nno label has 'random' for sampling: 'agentv judge' will make no pass rate of these\n"
+        "1 label added to y.jsonl\nno label has sampling 'random': 'agentv judge' cannot estimate a pass rate from these labels\n"
     )
     assert [label.eval_id for label in read_labels(Path("y.jsonl"))] == ["a"]
 
@@ -42,10 +43,10 @@ def test_an_export_of_agentv_with_a_column_of_labels(write: Write) -> None:
     run("export", "results.jsonl", "--to", "csv", "--out", "x.csv")
     with open("x.csv", newline="") as file:
         head, *rows = csv.reader(file)
-    assert dict(zip(head, rows[0], strict=True))["answer"] == "'- Paris"
+    assert dict(zip(head, rows[0], strict=True))["candidate_answer"] == "'- Paris"
     with open("x.csv", "w", newline="") as file:
         csv.writer(file).writerows([[*head, "label"], *([*row, "pass"] for row in rows)])
-    assert "scores are not taken over" in run("labels", "import", "x.csv").stdout
+    assert "scores not imported" in run("labels", "import", "x.csv").stdout
     labels = list(read_labels(Path(".agentv/labels.jsonl")))
     assert {label.score for label in labels} == {None}
     assert judged("results.jsonl")["labels"]["used"] == len(answers)
@@ -56,30 +57,30 @@ def test_an_export_of_agentv_with_a_column_of_labels(write: Write) -> None:
     [
         (
             "id,verdict\na,pass\n",
-            "Line 1: no column 'label', no column 'answer_digest' or 'answer'\nhint: there are 'id', 'verdict'",
+            ":1: no column 'label', no column 'answer_digest' or 'answer' or 'candidate_answer'\nhint: available columns: 'id', 'verdict'",
         ),
-        ("label,answer\npass,x\n", "Line 1: no column 'eval_id' or 'id'\nhint: there are 'label', 'answer'"),
-        ("eval_id,answer,label\na,x,maybe\n", "Line 2: label: unknown label 'maybe'\nhint: one of fail, pass"),
-        ("eval_id,answer,label\na,x,pass\n,y,fail\n", "Line 3: eval_id: must not be empty"),
-        ("eval_id,answer,label,trial\na,x,pass,two\n", "Line 2: trial: expected an integer, got a string"),
-        ("eval_id,answer,label,score\na,x,pass,7\n", "Line 2: score: must be 1 or less, got 7"),
-        ("eval_id,answer_digest,label\na,xyz,pass\n", "Line 2: answer_digest: 'xyz' is no digest"),
-        ("eval_id,label,label,answer\na,pass,fail,x\n", "Line 1: several columns have one name: 'label'"),
-        ("eval_id,label,LABEL,answer\na,pass,fail,x\n", "Line 1: several columns have one name: 'label'"),
-        ("eval_id,answer,label\na,x,\n", "no row has a label"),
-        ("eval_id,answer,label\n", "no row has a label"),
-        ("", "the file has no rows"),
-        ('{"eval_id": "a"}\n', "this is JSON, not a table\nhint: name a CSV file"),
+        ("label,answer\npass,x\n", ":1: no column 'eval_id' or 'id'\nhint: available columns: 'label', 'answer'"),
+        ("eval_id,answer,label\na,x,maybe\n", ":2:1: label: unknown label 'maybe'\nhint: one of fail, pass"),
+        ("eval_id,answer,label\na,x,pass\n,y,fail\n", ":3:1: eval_id: must not be empty"),
+        ("eval_id,answer,label,trial\na,x,pass,two\n", ":2:1: trial: expected an integer, got a string"),
+        ("eval_id,answer,label,score\na,x,pass,7\n", ":2:1: score: must be at most 1, got 7.0"),
+        ("eval_id,answer_digest,label\na,xyz,pass\n", ":2: answer_digest: 'xyz' is not a digest"),
+        ("eval_id,label,label,answer\na,pass,fail,x\n", ":1: duplicate columns: 'label'"),
+        ("eval_id,label,LABEL,answer\na,pass,fail,x\n", ":1: duplicate columns: 'label'"),
+        ("eval_id,answer,label\na,x,\n", ": no row has a label"),
+        ("eval_id,answer,label\n", ": no row has a label"),
+        ("", ": the file has no rows"),
+        ('{"eval_id": "a"}\n', ": this is JSON, not a table\nhint: pass a CSV file"),
         (
             'eval_id,answer,label\na,"x,pass\n',
-            "Line 2: the row that begins here cannot be read: a quote is opened and never closed",
+            ":2: the row that starts here cannot be read: unclosed quote",
         ),
-        (b"eval_id,answer,label\na,\xff,pass\n", "this text is not UTF-8\nhint: save it as UTF-8"),
+        (b"eval_id,answer,label\na,\xff,pass\n", ": not UTF-8 text\nhint: save the file as UTF-8"),
     ],
 )
 def test_a_table_that_has_no_labels(write: Write, text: str | bytes, message: str) -> None:
     write("x.csv", text)
-    assert f"error: x.csv: {message}" in refused("labels", "import", "x.csv")
+    assert f"error: x.csv{message}" in refused("labels", "import", "x.csv")
     assert not Path(".agentv").exists()
 
 
@@ -90,7 +91,7 @@ def test_a_table_that_is_not_there(write: Write) -> None:
 def test_all_rows_or_none(write: Write) -> None:
     write("x.csv", "eval_id,answer,label\na,x,pass\nb,y,good\nc,z,bad\n")
     said = refused("labels", "import", "x.csv")
-    assert "Line 3: label: unknown label 'good'" in said and "Line 4: label: unknown label 'bad'" in said
+    assert "x.csv:3:1: label: unknown label 'good'" in said and "x.csv:4:1: label: unknown label 'bad'" in said
     assert not Path(".agentv/labels.jsonl").exists()
 
 
@@ -135,10 +136,10 @@ def test_the_status_on_screen(write: Write) -> None:
     ]
     write(".agentv/labels.jsonl", labels)
     printed = run("labels", "status", "results.jsonl").stdout
-    assert printed.startswith("LABELS\n  4 labels of 2 answers of 2, 0 drawn at random\n")
+    assert printed.startswith("LABELS\n  4 labels for 2 answers in 2, 0 sampled at random\n")
     assert "  ann       2       1     1     0      0\n" in printed
     assert "  ann and bob, 2 answers\n    agreement  1.000, 95% interval 0.342 to 1.000\n" in printed
-    assert "alpha of all: 1.000, no interval: they always agree" in flat(printed)
+    assert "alpha, all reviewers: 1.000, no interval: all ratings agree" in flat(printed)
     assert max(map(len, printed.splitlines())) <= 60
 
 
@@ -152,7 +153,7 @@ def test_labels_that_were_taken_back_are_counted_and_not_used(write: Write) -> N
     write("x.jsonl", lines)
     status = json.loads(run("labels", "status", "results.jsonl", "--labels", "x.jsonl", "--format", "json").stdout)
     assert (status["lines"], status["superseded"], status["used"]) == (2, 1, 1)
-    assert "replaced or taken back" in run("labels", "status", "results.jsonl", "--labels", "x.jsonl").stdout
+    assert "replaced or retracted" in run("labels", "status", "results.jsonl", "--labels", "x.jsonl").stdout
     assert judged("results.jsonl", "--labels", "x.jsonl")["labels"]["used"] == 1
 
 
@@ -161,11 +162,11 @@ def test_the_status_of_labels_of_other_cases(write: Write) -> None:
     write("x.jsonl", [a_label("z")])
     status = json.loads(run("labels", "status", "results.jsonl", "--labels", "x.jsonl", "--format", "json").stdout)
     assert (status["used"], status["unmatched"]) == (0, 1)
-    assert status["alpha"]["note"] == "undefined: nothing was rated by two"
+    assert status["alpha"]["note"] == "undefined: no item was rated twice"
 
 
 def test_the_status_without_labels(write: Write) -> None:
     write("results.jsonl", [a_result("a")])
-    assert "there are no labels: no such file" in refused("labels", "status", "results.jsonl")
+    assert "no labels: the file does not exist" in refused("labels", "status", "results.jsonl")
     write("x.jsonl", [a_label()])
     assert "nowhere.jsonl: no such file" in refused("labels", "status", "nowhere.jsonl", "--labels", "x.jsonl")

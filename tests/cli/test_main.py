@@ -26,7 +26,7 @@ def test_importing_the_command_line_loads_nothing_heavy() -> None:
 
 def test_importing_the_package_loads_nothing_else_of_it() -> None:
     loaded = loaded_by("import agentv")
-    assert {name for name in loaded if name.startswith("agentv")} == {"agentv"}
+    assert {name for name in loaded if name.startswith("agentv")} <= {"agentv", "agentv._version"}
     assert loaded.isdisjoint([*HEAVY, "click"])
 
 
@@ -86,3 +86,16 @@ def test_dir_lists_the_public_names() -> None:
     code = "import agentv; print(set(agentv.__all__) <= set(dir(agentv)))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert ran.stdout == "True\n", ran.stderr
+
+
+def test_eval_without_a_project_names_init(write: Write) -> None:
+    ran = agentv("eval")
+    assert ran.returncode == 2
+    assert (
+        "error: name an eval file, a folder or a glob\nhint: for example: agentv eval evals/; 'agentv init'"
+        in ran.stderr
+    )
+    ran = agentv("eval", ".")
+    assert ran.returncode == 2
+    assert "error: no eval, targets or config file in '.'" in ran.stderr
+    assert "'agentv init' creates a project" in ran.stderr

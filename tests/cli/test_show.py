@@ -66,13 +66,21 @@ def test_show_prints_the_worst_first(project: Write) -> None:
     assert agentv("show").stdout == agentv("show", "o.jsonl").stdout  # the newest run
 
 
+def test_show_names_the_variables_that_are_masked(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GREETING_TOKEN", "second line")
+    evaluate("evals", "--out", "o.jsonl")
+    shown = agentv("show", "o.jsonl").stdout
+    assert "\n  masked      GREETING_TOKEN\n" in shown
+    assert "masked" not in agentv("show", "o.jsonl", "good").stdout
+
+
 def test_show_takes_ids_limits_and_json(project: Write) -> None:
     evaluate("evals", "--out", "o.yaml")
     ran = agentv("show", "o.yaml", "--eval-id", "f*", "--format", "json")
     assert [json.loads(line)["eval_id"] for line in ran.stdout.splitlines()] == ["fine"]
-    assert "and 2 more: show them with --limit 3" in agentv("show", "o.yaml", "--limit", "1").stdout
+    assert "2 more: use --limit 3 to show all" in agentv("show", "o.yaml", "--limit", "1").stdout
     ran = agentv("show", "o.yaml", "--eval-id", "nobody")
-    assert (ran.returncode, ran.stderr.splitlines()[0]) == (2, "error: o.yaml: no result has the id 'nobody'")
+    assert (ran.returncode, ran.stderr.splitlines()[0]) == (2, "error: o.yaml: no result with id 'nobody'")
     run_id = results_run_id()
     assert agentv("show", run_id).stdout == agentv("show", "o.yaml").stdout
 
@@ -83,7 +91,7 @@ def results_run_id() -> str:
 
 def test_show_says_what_is_wrong_with_a_file(project: Write) -> None:
     ran = agentv("show")
-    assert (ran.returncode, ran.stderr.splitlines()[0]) == (2, "error: there are no results in this folder yet")
+    assert (ran.returncode, ran.stderr.splitlines()[0]) == (2, "error: no results in this folder yet")
     ran = agentv("show", "nowhere.jsonl")
     assert (ran.returncode, "error: no such results file or run: nowhere.jsonl" in ran.stderr) == (2, True)
     evaluate("evals", "--out", "o.jsonl")
@@ -91,15 +99,15 @@ def test_show_says_what_is_wrong_with_a_file(project: Write) -> None:
     project("o.jsonl", whole[:-20])
     ran = agentv("show", "o.jsonl", "--format", "json")
     assert (ran.returncode, len(ran.stdout.splitlines())) == (0, 2)
-    assert "warning: o.jsonl: Line 3: the last line is cut off" in ran.stderr
+    assert "warning: o.jsonl:3: the last line is truncated" in ran.stderr
     for torn in (whole[:100], long_results(2) + long_results(1)[:-20]):  # nothing else in the file, or in its block
         project("o.jsonl", torn)
         ran = agentv("show", "o.jsonl", "--format", "json")
         assert (ran.returncode, len(ran.stdout.splitlines())) == (0, torn.count("\n"))
-        assert f"warning: o.jsonl: Line {torn.count(chr(10)) + 1}: the last line is cut off" in ran.stderr
+        assert f"warning: o.jsonl:{torn.count(chr(10)) + 1}: the last line is truncated" in ran.stderr
     project("o.jsonl", "nonsense\n" + whole)
     ran = agentv("show", "o.jsonl")
-    assert (ran.returncode, "error: o.jsonl: Line 1" in ran.stderr) == (2, True)
+    assert (ran.returncode, "error: o.jsonl:1:1: " in ran.stderr) == (2, True)
 
 
 def long_results(count: int) -> str:

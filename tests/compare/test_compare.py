@@ -141,21 +141,21 @@ def test_results_of_a_pipe_are_read(write: Write) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "b.jsonl: there are no results in this file"),
-        ("\n \n", "b.jsonl: there are no results in this file"),
-        (line("a", 1) + '{"eval_id": "b", "sco', "b.jsonl: Line 2: the last line is cut off"),
-        (line("a", 1) + "\n" + json.dumps({"score": 1}) + "\n", "b.jsonl: Line 3: missing eval_id"),
-        (line("a", "0.9"), "b.jsonl: Line 1: score: "),
-        ('{"eval_id": "a", "score": NaN}\n', "b.jsonl: Line 1: Invalid JSON: NaN is not a JSON value"),
-        ('{"eval_id": "a", "score": 1e999}\n', "b.jsonl: Line 1: "),
-        (line("a", 1.5), "b.jsonl: Line 1: score: "),
-        (line("a", -0.1), "b.jsonl: Line 1: score: "),
-        (line("a", None), "b.jsonl: Line 1: score: "),
-        (line("a", True), "b.jsonl: Line 1: score: "),
-        (line("", 1), "b.jsonl: Line 1: eval_id: "),
-        ('{"eval_id": "a"}\n', "b.jsonl: Line 1: missing score"),
-        ("[1]\n", "b.jsonl: Line 1: "),
-        ("not json\n", "b.jsonl: Line 1: Invalid JSON"),
+        ("", "b.jsonl: the file contains no results"),
+        ("\n \n", "b.jsonl: the file contains no results"),
+        (line("a", 1) + '{"eval_id": "b", "sco', "b.jsonl:2: the last line is truncated"),
+        (line("a", 1) + "\n" + json.dumps({"score": 1}) + "\n", "b.jsonl:3:1: missing eval_id"),
+        (line("a", "0.9"), "b.jsonl:1:18: score: "),
+        ('{"eval_id": "a", "score": NaN}\n', "b.jsonl:1:1: Invalid JSON: NaN is not a JSON value"),
+        ('{"eval_id": "a", "score": 1e999}\n', "b.jsonl:1:"),
+        (line("a", 1.5), "b.jsonl:1:18: score: "),
+        (line("a", -0.1), "b.jsonl:1:18: score: "),
+        (line("a", None), "b.jsonl:1:18: score: "),
+        (line("a", True), "b.jsonl:1:18: score: "),
+        (line("", 1), "b.jsonl:1:2: eval_id: "),
+        ('{"eval_id": "a"}\n', "b.jsonl:1:1: missing score"),
+        ("[1]\n", "b.jsonl:1:1: "),
+        ("not json\n", "b.jsonl:1:1: Invalid JSON"),
     ],
 )
 def test_bad_lines_are_told_with_their_numbers(write: Write, content: str, words: str) -> None:
@@ -172,17 +172,17 @@ def test_bad_lines_far_down_and_in_both_files_are_told_at_once(write: Write) -> 
     write("a.jsonl", good + line("x", 2) + line("y", "0.5"))
     write("b.jsonl", good + "\n\n" + line("z", 0.5)[:-8])
     said = refused("a.jsonl", "b.jsonl")
-    assert "a.jsonl: Line 20001: score" in said
-    assert "a.jsonl: Line 20002: score" in said
-    assert "b.jsonl: Line 20003: the last line is cut off" in said
+    assert "a.jsonl:20001:18: score" in said
+    assert "a.jsonl:20002:18: score" in said
+    assert "b.jsonl:20003: the last line is truncated" in said
 
 
 def test_bad_yaml_results_are_told_with_their_lines(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1})
     write("b.yaml", "---\neval_id: a\nscore: 1\n...\n---\neval_id: b\nscore: high\n...\n---\neval_id: [\n")
     said = refused("a.jsonl", "b.yaml")
-    assert "b.yaml: Line 7: score: " in said
-    assert "b.yaml: Line 1" in said.partition("Line 7")[2]
+    assert "b.yaml:7:1: score: " in said
+    assert "b.yaml:11:1: Invalid YAML: " in said.partition("b.yaml:7:1")[2]
 
 
 def test_files_that_cannot_be_read(write: Write) -> None:
@@ -203,7 +203,7 @@ def test_files_without_a_common_id(write: Write) -> None:
     save(write, "a.jsonl", {"apple": 1})
     save(write, "b.jsonl", {"pear": 1})
     said = refused("a.jsonl", "b.jsonl")
-    assert "no eval_id is in both a.jsonl and b.jsonl" in said
+    assert "no eval_id occurs in both a.jsonl and b.jsonl" in said
     assert "'apple' and 'pear'" in said
 
 
@@ -213,7 +213,7 @@ def test_the_same_file_twice_is_said_and_is_no_regression(write: Write) -> None:
     for name in ("a.jsonl", "link.jsonl"):
         ran = agentv("compare", "a.jsonl", name)
         assert ran.returncode == 0
-        assert "are the same file: a run compared with itself tells nothing" in ran.stderr
+        assert "are the same file: the comparison is meaningless" in ran.stderr
 
 
 @pytest.mark.parametrize("value", ["-1", "NaN", "abc", "inf", ""])
@@ -226,13 +226,13 @@ def test_thresholds_that_are_none(write: Write, option: str, value: str) -> None
 
 def test_one_file_alone_is_not_enough(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1})
-    assert "two results files are needed" in refused("a.jsonl")
+    assert "expected two results files" in refused("a.jsonl")
 
 
 def test_thresholds_from_python(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1})
     for value in (-1.0, float("nan"), float("inf")):
-        with pytest.raises(AgentvError, match="threshold must be a number from 0 on"):
+        with pytest.raises(AgentvError, match="threshold must be a number of at least 0"):
             compare_results("a.jsonl", "a.jsonl", threshold=value)
 
 
@@ -304,13 +304,13 @@ def test_a_torn_yaml_document_is_no_result(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1, "b": 1})
     whole = "---\ntimestamp: '2026'\neval_id: a\nscore: 0.9\n...\n"
     write("b.yaml", whole + "---\ntimestamp: '2026'\neval_id: b\nscore: 0")
-    assert "b.yaml: Line 6: the last document is cut off" in refused("a.jsonl", "b.yaml")
+    assert "b.yaml:6: the last document is truncated" in refused("a.jsonl", "b.yaml")
 
 
 def test_lines_nested_too_deep_are_told(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1})
     write("b.jsonl", '{"eval_id": "a", "score": 1, "x": ' + "[" * 5000 + "]" * 5000 + "}\n")
-    assert "b.jsonl: Line 1: " in refused("a.jsonl", "b.jsonl")
+    assert "b.jsonl:1:1: " in refused("a.jsonl", "b.jsonl")
 
 
 def test_file_names_that_are_no_text(write: Write) -> None:
@@ -361,9 +361,9 @@ def test_out_goes_through_links_and_into_pipes(write: Write) -> None:
 
 def test_python_says_what_is_wrong_with_its_arguments(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1})
-    with pytest.raises(AgentvError, match="threshold must be a number from 0 on, not 'abc'"):
+    with pytest.raises(AgentvError, match="threshold must be a number of at least 0, not 'abc'"):
         compare_results("a.jsonl", "a.jsonl", threshold="abc")  # type: ignore[arg-type]
-    with pytest.raises(AgentvError, match="by must be a key of the metadata, or one of evaluator, dataset, target"):
+    with pytest.raises(AgentvError, match="by must be a metadata key, or one of evaluator, dataset, target"):
         compare_results("a.jsonl", "a.jsonl", by="")
     found = compare_results("a.jsonl", "a.jsonl", by="evaluators")
     assert found.notes == ("no result has 'evaluators' (did you mean 'evaluator'?)",)

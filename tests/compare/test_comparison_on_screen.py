@@ -3,15 +3,17 @@
 import json
 import os
 import pty
+import random
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kits.comparisons import compared, line, save
-from tests.kits.project import Write, agentv
+from tests.kits.project import Write, agentv, flat
 from tests.kits.terminal import read_terminal
 
 MANY = {f"c{number}": 0.5 + number % 3 / 10 for number in range(20)}
@@ -24,22 +26,16 @@ def told(*args: str, code: int = 0) -> str:
     return ran.stderr
 
 
-@pytest.mark.parametrize(("gate", "full"), [("ci", 0), ("noninferior", 0), ("mean", 0)])
-def test_a_gate_by_interval_does_not_pass_if_cases_are_missing(write: Write, gate: str, full: int) -> None:
-    save(write, "a.jsonl", MANY)
-    save(write, "b.jsonl", BETTER)
-    assert told("--gate", gate, code=full).startswith("BETTER: Δ ")
+def test_the_verdict_says_that_cases_are_missing(write: Write) -> None:
     for missing, where in (("a", "b"), ("b", "a")):
         save(write, "a.jsonl", MANY if missing == "b" else dict(list(MANY.items())[2:]))
         save(write, "b.jsonl", BETTER if missing == "a" else dict(list(BETTER.items())[2:]))
-        text = told("--gate", gate, code=0 if gate == "mean" else 3)
-        assert text.startswith("BETTER, of the cases in both: Δ ")
-        only = f"2 cases are only in {where}.jsonl and not in {missing}.jsonl: the verdict is about the 18 in both"
+        text = told()
+        assert text.startswith("BETTER (for the cases in both runs): Δ ")
+        only = f"2 cases are only in {where}.jsonl and not in {missing}.jsonl: the verdict covers the 18 in both"
         assert f"warning: {only}\n" in text
-        why = f"gate {gate}: cannot tell for b.jsonl, as not all cases are in both files\n"
-        assert (why in text) == (gate != "mean")
     assert (
-        "verdict: BETTER, of the cases in both   ("
+        "verdict: BETTER (for the cases in both runs)   ("
         in agentv("compare", "a.jsonl", "b.jsonl", "--format", "table").stdout
     )
     found = compared("a.jsonl", "b.jsonl")
@@ -52,16 +48,111 @@ def test_a_regression_stays_one_if_cases_are_missing(write: Write) -> None:
     assert "1 case is only in a.jsonl and not in b.jsonl" in told("--gate", "ci", code=1)
 
 
-def test_help_tells_of_missing_cases() -> None:
-    assert (
-        "If one file lacks cases of the other, ci and noninferior do not pass: 3." in agentv("compare", "--help").stdout
+def test_help_describes_gates_and_missing_cases() -> None:
+    text = flat(agentv("compare", "--help").stdout)
+    assert "Every gate except mean fails (1) if B lacks a case of A that is still in the eval files" in text
+    assert "no-regressions 0: all cases that passed in A pass in B" in text
+
+
+def on_terminal(*args: str, columns: int = 80) -> list[str]:
+    """Run `agentv compare` with stdout on a terminal, and return the lines that it shows."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "agentv", "compare", "a.jsonl", "b.jsonl", *args]
+    subprocess.run(
+        command,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": str(columns)},
+        check=True,
+        timeout=120,
     )
+    os.close(theirs)
+    return read_terminal(ours).replace("\r", "").splitlines()
+
+
+def test_the_default_is_a_table_on_a_terminal_and_json_elsewhere(write: Write) -> None:
+    save(write, "a.jsonl", MANY)
+    save(write, "b.jsonl", BETTER)
+    lines = on_terminal()
+    assert lines[0] == "A = a.jsonl   B = b.jsonl"
+    assert len(lines) < 20
+    assert on_terminal("--format", "json")[0] == "{"
+    assert compared("a.jsonl", "b.jsonl")["summary"]["matched"] == 20
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "start"),
+    [
+        ("report.md", (), "### agentv: better"),
+        ("report.MD", (), "### agentv: better"),
+        ("report.json", (), "{"),
+        ("report.txt", (), "{"),
+        ("report.md", ("--format", "json"), "{"),
+        ("report.json", ("--format", "table"), "A = a.jsonl"),
+    ],
+)
+def test_the_format_of_a_file_follows_its_extension(
+    write: Write, name: str, options: tuple[str, ...], start: str
+) -> None:
+    save(write, "a.jsonl", MANY)
+    save(write, "b.jsonl", BETTER)
+    assert told("--out", name, *options).startswith("BETTER: ")
+    assert Path(name).read_text().startswith(start)
+
+
+@pytest.mark.parametrize(("pairs", "share"), [(2, "78%"), (10, "26%"), (100, "3%"), (1000, "0.3%"), (30000, "0.01%")])
+def test_what_identical_pairs_are_worth_is_said(write: Write, pairs: int, share: str) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        save(write, name, {f"c{number}": 0.5 for number in range(pairs)})
+    note = f"no pair differs: given {pairs} identical pairs, up to {share} of all cases could still differ"
+    code = 0
+    if pairs < 10:
+        code = 3
+    assert f"note: {note} (95% confidence)\n" in told("--gate", "noninferior", "--margin", "0.001", code=code)
+    for form in ("table", "markdown"):
+        ran = agentv("compare", "a.jsonl", "b.jsonl", "--format", form)
+        assert f"note: {note}" in ran.stdout
+        assert "no variation to estimate" not in ran.stdout
+
+
+def test_verdicts_of_groups_need_a_corrected_p_value_below_5_percent(write: Write) -> None:
+    """With many groups, some differences are significant by coincidence."""
+    pick = random.Random(4)
+    before = []
+    after = []
+    for group in range(12):
+        for number in range(15):
+            metadata = {"segment": f"s{group}"}
+            before.append(line(f"c{group}-{number}", 0.5, metadata=metadata))
+            shift = 0.02 if group == 0 else 0.0
+            shift += 0.3 if group == 1 else 0.0
+            score = round(0.5 + shift + pick.uniform(-0.06, 0.06), 3)
+            after.append(line(f"c{group}-{number}", score, metadata=metadata))
+    write("a.jsonl", "".join(before))
+    write("b.jsonl", "".join(after))
+    parts = compared("a.jsonl", "b.jsonl", "--by", "segment")["by"]["segment"]
+    for part in parts:
+        low, high = part["statistics"]["interval"]
+        assert part["p_holm"] == part["p_adjusted"]
+        is_significant = part["p_holm"] < 0.05
+        expected = "cannot tell"
+        if low > -0.02:
+            expected = "not worse"
+        if low > 0 and is_significant:
+            expected = "better"
+        if high < 0 and is_significant:
+            expected = "worse"
+        assert part["statistics"]["verdict"] == expected
+    by_name = {part["name"]: part["statistics"] for part in parts}
+    assert by_name["s1"]["verdict"] == "better"
+    corrected = [part for part in parts if part["statistics"]["interval"][0] > 0 and part["p_holm"] >= 0.05]
+    assert corrected, "no group shows the difference: choose another seed"
 
 
 def test_results_of_a_dry_run_are_said(write: Write) -> None:
     save(write, "a.jsonl", MANY)
     save(write, "b.jsonl", MANY, dry_run=True)
-    assert "warning: b.jsonl: 20 results are of a dry run: a mock answered, not the target\n" in told()
+    assert "warning: b.jsonl: 20 results are from a dry run: a mock answered instead of the target\n" in told()
     assert compared("a.jsonl", "b.jsonl")["files"][1]["dry_run"] == 20
 
 
@@ -71,9 +162,10 @@ def test_a_target_that_is_another_version_is_named(write: Write) -> None:
 
     save(write, "a.jsonl", MANY, target="default", digests=digests("one"))
     save(write, "b.jsonl", MANY, target="default", digests=digests("two"))
-    assert "\ntarget default is another version\n" in told()
+    assert "\ntarget 'default' has changed between the runs\n" in told()
     assert (
-        "\ntarget default is another version\n" in agentv("compare", "a.jsonl", "b.jsonl", "--format", "table").stdout
+        "\ntarget 'default' has changed between the runs\n"
+        in agentv("compare", "a.jsonl", "b.jsonl", "--format", "table").stdout
     )
     assert compared("a.jsonl", "b.jsonl")["changed"]["targets"] == ["default"]
     save(write, "b.jsonl", MANY, target="default", digests=digests("one"))
@@ -126,12 +218,40 @@ def test_groups_by_a_key_of_the_metadata(write: Write) -> None:
     assert "note: no result has 'topik' (did you mean 'topic'?)\n" in told("--by", "topik")
 
 
+def test_crossed_groups(write: Write) -> None:
+    """A run from before the metadata was there is grouped by the other one."""
+
+    def parts(score: float) -> list[dict[str, Any]]:
+        return [{"name": "contains", "score": score}, {"name": "judge", "score": 1.0}]
+
+    before = [line(name, score, evaluator_results=parts(score)) for name, score in MANY.items()]
+    write("a.jsonl", "".join(before))
+    after = []
+    for number, (name, score) in enumerate(BETTER.items()):
+        metadata = {"segment": "web"} if number < 12 else {}
+        after.append(line(name, score, evaluator_results=parts(score), metadata=metadata))
+    write("b.jsonl", "".join(after))
+    found = compared("a.jsonl", "b.jsonl", "--by", "segment", "--by", "evaluator")["by"]["segment,evaluator"]
+    assert [(part["name"], part["keys"], part["statistics"]["pairs"]) for part in found] == [
+        ("web / contains", {"segment": "web", "evaluator": "contains"}, 12),
+        ("(no segment) / contains", {"segment": None, "evaluator": "contains"}, 8),
+        ("web / judge", {"segment": "web", "evaluator": "judge"}, 12),
+        ("(no segment) / judge", {"segment": None, "evaluator": "judge"}, 8),
+    ]
+    found = compared("a.jsonl", "b.jsonl", "--by", "target", "--by", "segment")["by"]["target,segment"]
+    assert [part["keys"]["segment"] for part in found] == ["web", None]
+    table = agentv("compare", "a.jsonl", "b.jsonl", "--by", "evaluator", "--by", "segment", "--format", "table").stdout
+    assert "Holm over 4 groups of evaluator,segment: " in table
+    assert "keys" not in compared("a.jsonl", "b.jsonl", "--by", "segment")["by"]["segment"][0]
+    assert "note: no result has 'segmet'\n" in told("--by", "evaluator", "--by", "segmet")
+
+
 def test_groups_by_conversation_and_very_many_of_them(write: Write) -> None:
     cases = [json.dumps({"eval_id": f"c{n}", "score": 0.5, "conversation_id": str(n // 2)}) for n in range(120)]
     for name in ("a.jsonl", "b.jsonl"):
         write(name, "\n".join(cases) + "\n")
     assert len(compared("a.jsonl", "b.jsonl", "--by", "conversation_id")["by"]["conversation_id"]) == 50
-    left_out = "by conversation_id: 10 more groups, each as large as the last or smaller, are left out"
+    left_out = "by conversation_id: 10 smaller groups are not shown"
     assert f"note: {left_out}\n" in told("--by", "conversation_id")
 
 
@@ -139,7 +259,10 @@ def test_an_empty_key_is_refused(write: Write) -> None:
     save(write, "a.jsonl", MANY)
     ran = agentv("compare", "a.jsonl", "a.jsonl", "--by", "")
     assert ran.returncode == 2
-    assert "it is empty: name a key of metadata, or evaluator, dataset, target, conversation_id" in ran.stderr
+    assert (
+        "invalid value for '--by': empty: expected a metadata key, or evaluator, dataset, target or conversation_id"
+        in ran.stderr
+    )
 
 
 def test_equal_differences_have_no_interval(write: Write) -> None:
@@ -147,19 +270,15 @@ def test_equal_differences_have_no_interval(write: Write) -> None:
     save(write, "b.jsonl", {name: score + 0.1 for name, score in MANY.items()})
     text = told()
     assert text.startswith("BETTER: Δ +0.100, 95% CI none (no variation), 20 pairs")
-    assert "note: all the differences are the same: there is no variation to estimate an interval from\n" in text
+    assert "note: no confidence interval: all differences are equal\n" in text
 
 
 def test_a_narrow_terminal_breaks_no_number(write: Write) -> None:
     save(write, "a.jsonl", MANY, dataset="one")
     save(write, "b.jsonl", BETTER, dataset="one")
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "agentv", "compare", "a.jsonl", "b.jsonl", "--format", "table", "--by", "dataset"]
-    subprocess.run(command, stdout=theirs, env={**os.environ, "COLUMNS": "60"}, check=True, timeout=120)
-    os.close(theirs)
-    lines = read_terminal(ours).replace("\r", "").splitlines()
+    lines = on_terminal("--by", "dataset", columns=60)
     assert [text for text in lines if len(text) > 60] == []
-    at = lines.index("one")
+    at = lines.index("dataset: one")
     assert lines[at + 1].startswith("  pairs 20, mean A ")
 
 
@@ -174,3 +293,50 @@ def test_reasoning_tokens_are_compared_where_there_are_any(write: Write) -> None
     assert compared("a.jsonl", "b.jsonl")["files"][1]["per_answer"]["reasoning_tokens"] == 80
     save(write, "a.jsonl", MANY, execution_metrics=took(0))
     assert "reasoning" not in agentv("compare", "a.jsonl", "a.jsonl", "--format", "table").stdout
+
+
+def digests_of(**fields: Any) -> dict[str, Any]:
+    """Return digests of a result, with some of them replaced."""
+    return {"case": "c", "target": "t", "evaluators": "e", "prompts": "p", "agentv": "1", "format": 2, **fields}
+
+
+def test_another_build_of_agentv_is_not_a_change(write: Write) -> None:
+    save(write, "a.jsonl", MANY, target="default", digests=digests_of(agentv="0.1"))
+    save(write, "b.jsonl", MANY, target="default", digests=digests_of(agentv="0.2"))
+    assert "changed besides the target" not in told()
+    assert "agentv" not in compared("a.jsonl", "b.jsonl")["changed"]
+
+
+def test_digests_of_another_format_are_compared_only_where_they_cover_the_same(write: Write) -> None:
+    old = digests_of(format=1, target="t1", evaluators="e1", prompts="p1")
+    save(write, "a.jsonl", MANY, target="default", digests=old)
+    save(write, "b.jsonl", MANY, target="default", digests=digests_of(settings="s", files="f"))
+    changed = compared("a.jsonl", "b.jsonl")["changed"]
+    assert changed["formats"] == len(MANY)
+    assert (changed["evaluators"], changed["prompts"], changed["target"], changed["targets"]) == (0, 0, 0, [])
+    said = told()
+    assert said.count("different digest formats") == 1
+    assert "changed besides the target" not in said
+    assert "another version" not in said
+
+    # The digest of a case covers the same in all formats.
+    save(write, "b.jsonl", MANY, target="default", digests=digests_of(case="other"))
+    assert compared("a.jsonl", "b.jsonl")["changed"]["cases"] == len(MANY)
+
+
+def test_settings_and_files_are_compared_across_formats_that_have_them(write: Write) -> None:
+    save(write, "a.jsonl", MANY, target="default", digests=digests_of(target="t1", settings="s", files="f"))
+    newer = digests_of(format=3, target="t2", settings="s", files="f")
+    save(write, "b.jsonl", MANY, target="default", digests=newer)
+    assert compared("a.jsonl", "b.jsonl")["changed"]["targets"] == []
+    save(write, "b.jsonl", MANY, target="default", digests=newer | {"settings": "other"})
+    assert compared("a.jsonl", "b.jsonl")["changed"]["targets"] == ["default"]
+
+
+def test_trials_in_two_digest_formats_are_not_mixed(write: Write) -> None:
+    old = digests_of(format=1, target="t1", evaluators="e1", prompts="p1")
+    first = [line(eval_id, score, trial=1, digests=old) for eval_id, score in MANY.items()]
+    second = [line(eval_id, score, trial=2, digests=digests_of()) for eval_id, score in MANY.items()]
+    write("a.jsonl", "".join([*first, *second]))
+    write("b.jsonl", "".join([*first, *second]))
+    assert compared("a.jsonl", "b.jsonl")["changed"]["mixed"] == 0

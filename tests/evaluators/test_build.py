@@ -67,8 +67,8 @@ def result(given: Any, weight: float = 1.0) -> Any:
 
 def test_the_weighted_mean() -> None:
     assert weighted_mean([result(1.0, 3), result(0.0, 1)]) == 0.75
-    assert weighted_mean([result(1.0, 0), result(1.0, 0)]) == 0.0
-    assert weighted_mean([]) == 0.0
+    assert weighted_mean([result(1.0, 0), result(1.0, 0)]) is None
+    assert weighted_mean([]) is None
 
 
 @pytest.mark.parametrize("broken", [ValueError("oops"), float("nan"), float("inf")])
@@ -78,11 +78,16 @@ def test_an_evaluator_that_breaks_scores_zero_and_says_why(broken: Any) -> None:
     assert found.misses[0].startswith("the evaluator failed: ")
 
 
-@pytest.mark.parametrize(("given", "kept"), [(1.5, 1.0), (-2.0, 0.0)])
-def test_a_score_out_of_range_is_cut_and_said_so(given: float, kept: float) -> None:
+@pytest.mark.parametrize("given", [1.5, -2.0, 87])
+def test_a_score_outside_of_the_scale_is_a_judge_failure(given: float) -> None:
     found = result(given)
-    assert found.score == kept
-    assert found.misses == (f"the score {given} was cut to lie between 0 and 1",)
+    assert (found.score, found.failed, found.off_scale) == (0.0, True, given)
+    assert found.misses == (f"the evaluator failed: the score is {given:g}, which is not between 0 and 1",)
+
+
+@pytest.mark.parametrize(("given", "kept"), [(1 + 1e-10, 1.0), (-1e-10, 0.0)])
+def test_a_rounding_error_is_not_outside_of_the_scale(given: float, kept: float) -> None:
+    assert (result(given).score, result(given).failed) == (kept, False)
 
 
 def test_evaluators_that_are_set_up_alike_are_made_once() -> None:

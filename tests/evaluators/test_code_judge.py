@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from agentv import evaluate as run
 from tests.kits.model_servers import openai_server
 from tests.kits.processes import living, wait_until
 from tests.kits.project import Write, a_case, agentv
-from tests.kits.runs import evaluate, results
+from tests.kits.runs import evaluate, evaluate_judged, results
 
 PYTHON = sys.executable
 JUDGE_TARGET = """
@@ -29,13 +30,12 @@ TARGETS = """targets:
 """
 
 
-def judged(write: Write, evaluator: dict[str, Any], *args: str, expect: int = 0, **fields: Any) -> dict[str, Any]:
+def judged(write: Write, evaluator: dict[str, Any], *args: str, **fields: Any) -> dict[str, Any]:
     """What an evaluator made of the answer."""
     write("targets.yaml", TARGETS)
     write("targets.py", JUDGE_TARGET)
     write("cases.jsonl", [a_case("a", evaluators=[evaluator], **fields)])
-    evaluate("cases.jsonl", "--out", "out.jsonl", *args, expect=expect)
-    (result,) = results("out.jsonl")
+    (result,) = evaluate_judged("cases.jsonl", *args)
     found: dict[str, Any] = result["evaluator_results"][0]
     return found
 
@@ -46,7 +46,7 @@ def refused(write: Write, evaluator: dict[str, Any]) -> str:
     write("targets.py", JUDGE_TARGET)
     write("cases.jsonl", [a_case("a", evaluators=[evaluator])])
     error = evaluate("cases.jsonl", expect=2).stderr
-    assert error.startswith("error: cases.jsonl: Line 1: case 'a': evaluators[0]")
+    assert re.match(r"error: cases\.jsonl:1:\d+: case 'a': evaluators\[0\]", error)
     return error
 
 
@@ -77,9 +77,13 @@ def test_the_payload_of_a_code_judge(write: Write) -> None:
         "guideline_files": [],
         "input_files": [],
         "input_messages": [{"role": "user", "content": "Which?"}],
+        "trace": None,
+        "metadata": None,
+        "response_metadata": None,
         "trace_summary": None,
         "workspace_path": None,
         "file_changes": None,
+        "state": {},
         "config": {"x": 1, "strict": True},
     }
 
@@ -101,9 +105,9 @@ def test_a_shell_line_and_five_lines_of_python(write: Write) -> None:
     ("code", "miss"),
     [
         ("print('well')", "the script wrote no JSON object: well"),
-        ("print([1])", "the script wrote no JSON object but list"),
+        ("print([1])", "the script wrote no JSON object: [1]"),
         ("print('{}')", "no 'score' in {}"),
-        ('print(\'{"score": "high"}\')', "the score is 'high', which is no number"),
+        ('print(\'{"score": "high"}\')', "the score is 'high', which is not a number"),
         ("print('{\"score\": NaN}')", "the script wrote no JSON object: "),
         ("import sys; sys.exit('oh no')", "the command failed with exit code 1: oh no"),
         ("import os; os.kill(os.getpid(), 11)", "the command was killed by SIGSEGV"),
@@ -136,7 +140,7 @@ def test_a_script_that_takes_too_long_is_ended_with_all_its_own(write: Write, na
         ({}, "evaluators[0]: missing script"),
         (
             {"script": ["true"], "target": {"max_calls": -1}},
-            "evaluators[0].target.max_calls: must be 0 or more, got -1",
+            "evaluators[0].target.max_calls: must be at least 0, got -1",
         ),
     ],
 )
@@ -186,20 +190,20 @@ def test_a_script_may_ask_the_judge_target_through_a_proxy(write: Write) -> None
     assert details["no_token"][0] == 401
     info = {"targetName": "judge", "maxCalls": 2, "callCount": 0, "availableTargets": ["default", "judge", "plain"]}
     assert details["info"] == [200, info]
-    assert details["unknown"] == [400, {"error": "unknown target 'nobody': known are default, judge, plain"}]
+    assert details["unknown"] == [400, {"error": "unknown target 'nobody': available targets: default, judge, plain"}]
     assert details["bad"][0] == 400
     assert details["lost"][0] == 404
     text = "you asked s\n\nq"
     assert details["asked"] == [200, {"outputMessages": [{"role": "assistant", "content": text}], "rawText": text}]
     assert json.loads(details["helper"])["reasoning"] == "said: again"
-    assert details["too_many"] == [429, {"error": "no more than 2 calls are allowed"}]
+    assert details["too_many"] == [429, {"error": "the limit of 2 calls is reached"}]
     assert details["after"][1]["callCount"] == 2
 
 
 def test_without_a_target_there_is_no_proxy(write: Write) -> None:
     write("judge.py", "from agentv.judge import ask, main\nmain(lambda question: float(bool(ask('x'))))\n")
     found = judged(write, {"type": "code_judge", "script": [PYTHON, "judge.py"]})
-    assert "set this judge up with 'target: {max_calls: …}'" in found["misses"][0]
+    assert "to let this judge call a target, set 'target: {max_calls: …}'" in found["misses"][0]
 
 
 MINE = """
@@ -211,7 +215,7 @@ def mapping(question, config): return {"score": config["score"], "hits": [questi
 async def score(reference_answer, candidate_answer):
     await asyncio.sleep(0)
     return Score(score=1.0, hits=(reference_answer,))
-def nothing(answer): return None
+def text(answer): return "good"
 def crash(answer): raise ValueError("no luck")
 def nan(answer): return float("nan")
 def big(answer): return 5
@@ -221,7 +225,7 @@ def odd(one, two): return 1
 
 @pytest.mark.parametrize(
     ("name", "score", "hits"),
-    [("number", 0.75, []), ("flag", 1.0, []), ("mapping", 0.5, ["Query"]), ("score", 1.0, ["Paris"]), ("big", 1.0, [])],
+    [("number", 0.75, []), ("flag", 1.0, []), ("mapping", 0.5, ["Query"]), ("score", 1.0, ["Paris"])],
 )
 def test_a_python_function_scores_in_process(write: Write, name: str, score: float, hits: list[str]) -> None:
     write("mine.py", MINE)
@@ -233,9 +237,10 @@ def test_a_python_function_scores_in_process(write: Write, name: str, score: flo
 @pytest.mark.parametrize(
     ("name", "miss"),
     [
-        ("nothing", "the function returned NoneType: return a number, a bool, a mapping or a Score"),
+        ("text", "the function returned str: return a number, a bool, a mapping, a Score or None"),
+        ("big", "the score is 5, which is not between 0 and 1"),
         ("crash", "the evaluator failed: mine.py:11 in crash: ValueError: no luck"),
-        ("nan", "the score is nan, which is no number between 0 and 1"),
+        ("nan", "the score is nan, which is not between 0 and 1"),
     ],
 )
 def test_a_python_function_that_gives_no_score(write: Write, name: str, miss: str) -> None:
@@ -248,7 +253,7 @@ def test_a_python_function_that_gives_no_score(write: Write, name: str, miss: st
 def test_a_python_function_that_cannot_be_used(write: Write) -> None:
     write("mine.py", MINE)
     assert "mine.py has no function 'nope'" in refused(write, {"type": "python", "function": "mine.py:nope"})
-    assert "the function's parameters 'one', 'two' cannot be filled" in refused(
+    assert "the function's parameters 'one', 'two' cannot be supplied" in refused(
         write, {"type": "python", "function": "mine.py:odd"}
     )
 
@@ -305,10 +310,10 @@ def test_a_language_model_brings_the_scores_together(write: Write, variable: str
     ("settings", "error"),
     [
         ({"evaluators": []}, "evaluators[0].evaluators: must not be empty"),
-        ({"evaluators": [INNER[0], INNER[0]]}, "the name 'paris' stands twice"),
+        ({"evaluators": [INNER[0], INNER[0]]}, "duplicate evaluator name 'paris'"),
         (
             {"evaluators": INNER, "aggregator": {"type": "weighted_average", "weights": {"x": 1}}},
-            "no evaluator is called 'x'",
+            "no evaluator is named 'x'",
         ),
         ({"evaluators": INNER, "aggregator": {"type": "median"}}, "aggregator"),
         (
@@ -363,7 +368,7 @@ def test_all_that_is_wrong_with_the_evaluators_of_a_case_is_told_at_once(write: 
     write("cases.jsonl", [a_case("a", evaluators=wrong)])
     error = evaluate("cases.jsonl", expect=2).stderr
     assert "evaluators[0].mode: unknown mode 'sideways'\nhint: one of any_order, exact, in_order" in error
-    assert "evaluators[1].weight: must be 0 or more, got -1" in error
+    assert "evaluators[1].weight: must be at least 0, got -1" in error
     assert "evaluators[2]: unknown evaluator type 'x'" in error
 
 
@@ -388,7 +393,8 @@ def test_scripts_that_are_in_order(write: Write, script: str | list[str]) -> Non
 
 ODD = """
 from agentv.records import Score
-def lists(answer): return Score(score=1.0, hits=["a", 1], misses=["b"], verdict="great")
+def lists(answer): return Score(score=1.0, hits=["a", 1], misses=["b"], verdict="pass")
+def great(answer): return Score(score=1.0, verdict="great")
 def half(answer): return {"score": 1, "reasoning": "cut \\ud83d", "hits": ["\\ud83d"]}
 def circle(answer):
     details = []
@@ -407,11 +413,20 @@ def forever(answer):
     ("name", "expected"),
     [
         ("lists", {"score": 1.0, "hits": ["a", "1"], "misses": ["b"], "verdict": "pass"}),
+        (
+            "great",
+            {
+                "score": 0.0,
+                "verdict": "fail",
+                "failed": True,
+                "misses": ["the evaluator failed: the verdict is 'great', which is not 'pass', 'borderline' or 'fail'"],
+            },
+        ),
         ("half", {"score": 1.0, "hits": ["?"], "reasoning": "cut ?"}),
         ("circle", {"score": 1.0}),
         (
             "mute",
-            {"score": 0.0, "misses": ["the evaluator failed: odd.py:11 in mute: Mute: its message cannot be shown"]},
+            {"score": 0.0, "misses": ["the evaluator failed: odd.py:12 in mute: Mute: its message cannot be shown"]},
         ),
         ("forever", {"score": 0.0, "misses": ["the evaluator failed: the function timed out after 0.3 s"]}),
     ],
@@ -425,6 +440,7 @@ def test_whatever_a_function_returns_the_result_can_be_written(
     assert {key: found[key] for key in expected} == expected
 
 
+@pytest.mark.slow  # the script has to reach its time limit while calls are in flight
 def test_the_judge_calls_of_a_script_end_with_it(write: Write) -> None:
     slow = "import json, pathlib, time\ndef judge(question):\n    open('calls', 'a').write('x')\n    time.sleep(1.2)\n    return '{}'\n"
     script = (
@@ -442,7 +458,7 @@ def test_the_judge_calls_of_a_script_end_with_it(write: Write) -> None:
         "target": {"max_calls": 50},
     }
     write("cases.jsonl", [a_case("a", evaluators=[evaluator])])
-    ran = evaluate("cases.jsonl", "--out", "out.jsonl")
+    ran = evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
     assert "the script timed out after 4 s" in results("out.jsonl")[0]["misses"][0]
     assert len(Path("calls").read_text()) < 8
     assert "Traceback" not in ran.stderr

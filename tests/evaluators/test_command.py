@@ -38,7 +38,7 @@ def test_any_other_is_a_miss_with_the_end_of_both_streams(write: Write) -> None:
     found = score(write, "echo 2 failed; echo careful >&2; exit 4")
     message = "'echo 2 failed; echo careful >&2; exit 4' failed with exit code 4: 2 failed\ncareful"
     assert found == Score(score=0.0, misses=(message,))
-    assert score(write, "false").misses == ("'false' failed with exit code 1, and said nothing",)
+    assert score(write, "false").misses == ("'false' failed with exit code 1 without output",)
     assert "was killed by SIGKILL" in score(write, "kill -9 $$").misses[0]
 
 
@@ -52,18 +52,18 @@ def test_a_command_that_does_not_end_shows_the_end_of_what_it_said(write: Write,
     line = f"echo test_one passed; echo test_two hangs >&2; {reached}; sleep 60"
     found = score(write, line, timeout_seconds=5)
     (miss,) = found.misses
-    assert miss.endswith("did not end within 5 s: test_one passed\ntest_two hangs")
+    assert miss.endswith("timed out after 5 s: test_one passed\ntest_two hangs")
 
 
 def test_negate_turns_it_around(write: Write) -> None:
-    assert score(write, "false", negate=True).hits == ("'false' failed with exit code 1, and said nothing",)
+    assert score(write, "false", negate=True).hits == ("'false' failed with exit code 1 without output",)
     assert score(write, "true", negate=True) == Score(score=0.0, misses=("'true' succeeded",))
 
 
 def test_a_command_that_does_not_end_is_a_miss_and_leaves_no_child(write: Write, nap: str) -> None:
     found = score(write, f"{nap} & {nap}", timeout_seconds=0.5)
     assert (found.score, found.failed) == (0.0, False)
-    assert found.misses[0].endswith("did not end within 0.5 s")
+    assert found.misses[0].endswith("timed out after 0.5 s")
     wait_until(lambda: living(nap) == [])
 
 
@@ -102,18 +102,20 @@ def test_a_score_is_read_from_stdout(write: Write, written: str, expected: Score
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("echo well done", "the command wrote no number and no JSON object with a score: well done"),
-        ("true", "the command wrote no number and no JSON object with a score, and said nothing"),
+        ("echo well done", "the command wrote neither a number nor a JSON object with a score: well done"),
+        ("true", "the command wrote nothing to stdout: expected a number or a JSON object with a score"),
         ("echo '{\"points\": 1}'", "no 'score' in "),
-        ("echo NaN", "the command wrote no number"),
-        ("echo true", "the command wrote no number"),
+        ("echo NaN", "the command wrote neither a number"),
+        ("echo true", "the command wrote neither a number"),
         ("echo 1; exit 3", "the command failed with exit code 3: 1"),
     ],
 )
 def test_output_without_a_score_is_a_failure_of_the_evaluator(write: Write, line: str, words: str) -> None:
     project = Project(write)
     project.evaluators = [command(line, score_from="stdout")]
-    (part,) = project.one()["evaluator_results"]
+    result = project.one(expect=1)
+    assert (result["failure"], result["verdict"]) == ("judge", "fail")
+    (part,) = result["evaluator_results"]
     assert part["failed"] is True
     assert words in part["misses"][0]
 
@@ -121,11 +123,14 @@ def test_output_without_a_score_is_a_failure_of_the_evaluator(write: Write, line
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"command": "  "}, "command: it is empty"),
+        ({"command": "  "}, "'command' is empty"),
         ({"command": ["no-such-program-4711"]}, "command: no such command: no-such-program-4711"),
         ({"command": "no-such-program-4711 -q"}, "command: no such command: no-such-program-4711"),
         ({"command": "true", "cwd": "nowhere"}, "cwd: no such folder: "),
-        ({"command": "true", "negate": True, "score_from": "stdout"}, "negate: the score is read from stdout"),
+        (
+            {"command": "true", "negate": True, "score_from": "stdout"},
+            "'negate' cannot be combined with a score from stdout",
+        ),
     ],
 )
 def test_settings_that_cannot_be_used(write: Write, settings: dict[str, Any], words: str) -> None:
@@ -142,7 +147,7 @@ def test_settings_that_cannot_be_used(write: Write, settings: dict[str, Any], wo
         ({"command": ""}, "must not be empty"),
         ({"command": []}, "must not be empty"),
         ({"command": "x", "score_from": "stderr"}, "unknown score_from 'stderr'"),
-        ({"command": "x", "timeout_seconds": 0}, "more than 0"),
+        ({"command": "x", "timeout_seconds": 0}, "greater than 0"),
     ],
 )
 def test_settings_that_do_not_fit(settings: dict[str, Any], words: str) -> None:
@@ -153,7 +158,7 @@ def test_what_is_wrong_is_told_with_its_place_before_the_run(write: Write) -> No
     project = Project(write)
     project.evaluators = [command("pytset-4711 -q", name="tests")]
     said = project.refused()
-    assert "cases.jsonl: Line 1: case 'a': evaluators[0]: command: no such command: pytset-4711" in said
+    assert ": case 'a': evaluators[0]: command: no such command: pytset-4711" in said
     assert "0 errors, 1 warning" in agentv("validate", "cases.jsonl").stdout  # it may be on another machine
 
 
@@ -161,5 +166,5 @@ def test_a_dry_run_runs_no_command(write: Write) -> None:
     project = Project(write)
     project.evaluators = [command('touch ran; touch "$AGENTV_EVAL_DIR/ran"')]
     found = project.one("--dry-run")
-    assert found["misses"] == ["dry run: there is no workspace"]
+    assert found["misses"] == ["dry run: no workspace was created"]
     assert not Path("ran").exists()

@@ -8,7 +8,7 @@ import pytest
 
 from agentv.errors import ConfigError
 from agentv.evaluators.checks.field_accuracy import FieldAccuracy
-from agentv.formats.written_values import parse_number
+from agentv.files.written_values import parse_number
 from agentv.records import Score
 from tests.kits.evaluators import made, misfit, score
 from tests.kits.work import lines_run
@@ -163,7 +163,8 @@ def test_numeric_tolerance() -> None:
         ("2024-01-15", "2024-01-16", [], False),
         ("2024-01-15", "15/01/2024", [], False),
         ("2024-01-15", 20240115, [], False),
-        ("soon", "soon", [], False),
+        ("soon", "soon", [], True),  # equal values match under every `match`
+        ("soon", "later", [], False),
         ("2024-01-15", "2024-02-31", [], False),
         ("2024-01-15", "2" * 1_000_000, ["DD/MM/YYYY"], False),
     ],
@@ -174,22 +175,44 @@ def test_dates(expected: Any, given: Any, formats: list[str], same: bool) -> Non
 
 @pytest.mark.parametrize("written", ["MM/YYYY", "%Q", "%", "", "today", "%H:%M"])
 def test_a_format_that_makes_no_date_is_told_before_the_run(written: str) -> None:
-    with pytest.raises(ConfigError, match="is no format of a whole date"):
+    with pytest.raises(ConfigError, match="is not the format of a complete date"):
         made(FieldAccuracy, fields=[{"path": "a", "match": "date", "formats": [written]}])
 
 
 def test_what_is_missing_is_told() -> None:
-    found = compared({"a": 1}, {"b": 1}, "a", "b")
-    assert found.score == 0.0
-    assert found.misses == ("a: missing in the answer, expected 1", "b: missing in the expected answer")
-    assert found.details[1] == {"path": "b", "score": 0.0, "expected": None, "actual": 1}
+    found = compared({"a": 1}, {"b": 1}, "a")
+    assert (found.score, found.failed) == (0.0, False)
+    assert found.misses == ("a: missing in the answer, expected 1",)
+    assert found.details == [{"path": "a", "score": 0.0, "expected": 1, "actual": None}]
+
+
+ABSENT = "missing in the expected answer; if the field is optional, set 'required: false'"
+
+
+@pytest.mark.parametrize(
+    ("expected", "path"),
+    [({"a": 1}, "b"), ({"a": 1}, "a.b"), ({"l": [{"n": 1}, {}]}, "l[*].n"), ({"l": "text"}, "l[*].n"), (None, "a")],
+)
+def test_a_path_that_the_expected_answer_lacks_is_a_judge_failure(expected: Any, path: str) -> None:
+    found = compared(expected, {"a": 1, "b": 1}, path)
+    assert (found.score, found.failed, found.misses) == (0.0, True, (f"{path}: {ABSENT}",))
+
+
+@pytest.mark.parametrize("match", ["exact", "numeric_tolerance", "date"])
+@pytest.mark.parametrize("value", [None, "", "n/a", True, [], {"b": None}])
+def test_equal_values_match_under_every_match(match: str, value: Any) -> None:
+    assert met(value, value, match=match)
+    assert not met(value, "other", match=match)
 
 
 def test_fields_that_are_not_required_are_skipped_if_not_expected() -> None:
     optional = {"path": "b", "required": False}
     assert compared({"a": 1}, {"a": 1, "b": 2}, "a", optional).score == 1.0
     assert compared({"a": 1, "b": 3}, {"a": 1}, "a", optional).score == 0.5
-    assert compared({"a": 1}, {}, optional).misses == ("the expected answer has none of the fields",)
+    assert compared({"l": []}, {"l": []}, {"path": "l[*].n", "required": False}).score == 1.0
+    for answer in ({}, {"b": 2}, "not JSON"):
+        assert compared({"a": 1}, answer, optional).applicable is False
+    assert compared(None, {}, optional).applicable is False
 
 
 def test_all_or_nothing() -> None:
@@ -207,11 +230,10 @@ def test_the_expected_answer_may_be_text_and_the_answer_fenced() -> None:
 
 def test_no_json_on_either_side() -> None:
     assert compared({"a": 1}, "sorry", "a") == Score(
-        score=0.0, misses=("the answer is no JSON: expecting value, line 1, column 1",), missing_data=True
+        score=0.0, misses=("the answer is not valid JSON: expecting value, line 1, column 1",), missing_data=True
     )
     broken = compared("sorry", "{}", "a")
     assert (broken.score, broken.failed) == (0.0, True)
-    assert compared(None, "{}", "a").misses == ("the expected answer is no JSON: it is empty",)
 
 
 @pytest.mark.parametrize("answer", ["1", "null", '"text"', "[]", '{"a": {"b": 1}}'])
@@ -245,7 +267,7 @@ def test_weights_and_tolerances_are_finite_numbers(number: Any) -> None:
 def test_settings_that_do_not_fit_are_told() -> None:
     assert misfit(FieldAccuracy, fields=[]) == "must not be empty"
     assert misfit(FieldAccuracy, fields=[{"path": "a", "match": "fuzzy"}]) == "unknown match 'fuzzy'"
-    with pytest.raises(ConfigError, match="tolerance needs"):
+    with pytest.raises(ConfigError, match="'tolerance' requires"):
         made(FieldAccuracy, fields=[{"path": "a", "tolerance": 1}])
-    with pytest.raises(ConfigError, match="formats need"):
+    with pytest.raises(ConfigError, match="'formats' requires"):
         made(FieldAccuracy, fields=[{"path": "a", "formats": ["%Y"]}])

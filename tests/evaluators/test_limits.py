@@ -47,7 +47,7 @@ def test_tokens_that_were_not_reported_score_zero() -> None:
 
 
 def test_token_limits_without_a_limit_are_told_before_the_run() -> None:
-    with pytest.raises(ConfigError, match="no limit is set"):
+    with pytest.raises(ConfigError, match="token_usage has no limit"):
         made(TokenLimits)
 
 

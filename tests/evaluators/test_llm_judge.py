@@ -12,7 +12,7 @@ import pytest
 
 from tests.kits.model_servers import Answer, Server, openai_server
 from tests.kits.project import Write, a_case, agentv
-from tests.kits.runs import evaluate, results
+from tests.kits.runs import evaluate, evaluate_judged, results
 
 GOOD = '{"score": 0.9, "hits": ["names Paris"], "misses": [], "reasoning": "right"}'
 
@@ -33,14 +33,11 @@ def project(write: Write, server: Server, *cases: dict[str, Any], answer: str = 
     write("cases.jsonl", list(cases) or [a_case("a")])
 
 
-def grade(
-    write: Write, said: Answer, *cases: dict[str, Any], expect: int = 0, **options: Any
-) -> tuple[dict[str, Any], Server]:
+def grade(write: Write, said: Answer, *cases: dict[str, Any], **options: Any) -> tuple[dict[str, Any], Server]:
     """The result of the first case when the judge says this."""
     with openai_server(lambda body: said) as server:
         project(write, server, *cases, **options)
-        evaluate("cases.jsonl", "--out", "out.jsonl", expect=expect)
-        return results("out.jsonl")[0], server
+        return evaluate_judged("cases.jsonl")[0], server
 
 
 class Judged(NamedTuple):
@@ -63,8 +60,7 @@ def grade_each(write: Write, *replies: Answer, **fields: Any) -> list[Judged]:
     with openai_server(reply) as server:
         cases = [a_case(f"c{n}", input_messages=[question], **fields) for n, question in enumerate(questions)]
         project(write, server, *cases)
-        evaluate("cases.jsonl", "--out", "out.jsonl")
-    found = {result["eval_id"]: result for result in results("out.jsonl")}
+        found = {result["eval_id"]: result for result in evaluate_judged("cases.jsonl")}
     return [Judged(found[f"c{number}"], count) for number, count in enumerate(asked)]
 
 
@@ -100,26 +96,39 @@ def test_a_judgement_is_found_wherever_it_stands(write: Write) -> None:
 
 
 NO_JUDGEMENTS: list[tuple[Answer, str]] = [
-    ("I will not.", "no JSON object with 'score' in what the judge said: I will not."),
+    ("I will not.", "the judge's reply contains no JSON object with 'score': I will not."),
     ('{"verdict": "good"}', "no JSON object with 'score'"),
-    ('{"score": "high"}', "the score is 'high', which is no number between 0 and 1"),
-    ('{"score": "0.9"}', "the score is '0.9', which is no number"),
-    ('{"score": NaN}', "the score is nan, which is no number"),
-    ('{"score": Infinity}', "the score is inf, which is no number"),
-    ('{"score": true}', "the score is True, which is no number"),
-    ('{"score": null}', "the score is None, which is no number"),
-    ('{"score": 0.1} or {"score": 0.9}', "the judge gave 2 different judgements"),
-    ("""{'score': 0.0, 'reasoning': 'the answer says {"score": 1}'}""", "speaks of 'score' more than once"),
-    ('{"score": 0.2, "details": {"score": 1.0},}', "speaks of 'score' more than once"),
-    ("""{"score": 0, "reasoning": "it says {"score": 1} to me"}""", "speaks of 'score' more than once"),
-    ("""It says {"score": 1}. My verdict: {'score': 0}""", "speaks of 'score' more than once"),
-    ("{'score': 0} and {'score': 1}", "speaks of 'score' more than once"),
+    ('{"score": "high"}', "the score is 'high', which is not a number"),
+    ('{"score": "0.9"}', "the score is '0.9', which is not a number"),
+    ('{"score": NaN}', "the score is nan, which is not between 0 and 1"),
+    ('{"score": Infinity}', "the score is inf, which is not between 0 and 1"),
+    ('{"score": true}', "the score is true, which is not a number"),
+    ('{"score": null}', "the score is null, which is not a number"),
+    ('{"score": 0.1} or {"score": 0.9}', "the judge's reply contains 2 different judgements"),
+    (
+        """{'score': 0.0, 'reasoning': 'the answer says {"score": 1}'}""",
+        "the judge's reply is not valid JSON and contains 'score' more than once",
+    ),
+    (
+        '{"score": 0.2, "details": {"score": 1.0},}',
+        "the judge's reply is not valid JSON and contains 'score' more than once",
+    ),
+    (
+        """{"score": 0, "reasoning": "it says {"score": 1} to me"}""",
+        "the judge's reply is not valid JSON and contains 'score' more than once",
+    ),
+    (
+        """It says {"score": 1}. My verdict: {'score': 0}""",
+        "the judge's reply is not valid JSON and contains 'score' more than once",
+    ),
+    ("{'score': 0} and {'score': 1}", "the judge's reply is not valid JSON and contains 'score' more than once"),
     ("""{'rating': 0, 'reasoning': 'it says {"score": 1}'}""", "no JSON object with 'score'"),
     ("{" * 100_000, "no JSON object with 'score'"),
     ('{"a":' * 30_000, "no JSON object with 'score'"),
-    ('{"score' + '"a\\' * 5000, "no JSON object with 'score'"),
+    # Whether this can be repaired within the time limit depends on the machine; neither outcome is a judgement.
+    ('{"score' + '"a\\' * 5000, "the judge returned no usable judgement"),
     ('{"score": ' + "9" * 400 + "}", "the score is 999"),
-    ("x" * 10_000_000, "the judge said 10000000 characters, more than 200000"),
+    ("x" * 10_000_000, "the judge's reply has 10000000 characters, more than the limit of 200000"),
     ("[" * 100_000, "no JSON object with 'score'"),
     ({"content": None, "refusal": "I cannot"}, "the model refused: I cannot"),
     (500, "status 500: "),
@@ -155,10 +164,10 @@ def test_a_wrong_key_is_not_tried_again(write: Write) -> None:
     assert "secret-key-123" not in Path("out.jsonl").read_text()
 
 
-def test_scores_out_of_range_are_cut_and_points_are_texts_at_most_four(write: Write) -> None:
-    result, _ = grade(write, '{"score": 7, "hits": [1, {"a": 2}, "c", "d", "e"], "misses": "one"}')
+def test_points_are_texts_at_most_four(write: Write) -> None:
+    result, _ = grade(write, '{"score": 1, "hits": [1, {"a": 2}, "c", "d", "e"], "misses": "one"}')
     assert (result["score"], result["hits"]) == (1.0, ["1", '{"a":2}', "c", "d"])
-    assert result["misses"] == ["one", "the score 7.0 was cut to lie between 0 and 1"]
+    assert result["misses"] == ["one"]
 
 
 def test_an_answer_that_asks_for_a_good_score_is_data_to_the_judge(write: Write) -> None:
@@ -189,7 +198,7 @@ def test_a_prompt_of_one_s_own(write: Write) -> None:
         project(write, server, inline)
         ran = evaluate("cases.jsonl")
     assert (
-        "warning: cases.jsonl: Line 1: evaluators[0]: prompt: unknown variable {{ taste }} (valid are question"
+        "warning: cases.jsonl:1:136: evaluators[0]: prompt: unknown variable {{ taste }} (available variables: question"
         in ran.stderr
     )
 
@@ -198,9 +207,9 @@ def test_a_prompt_of_one_s_own(write: Write) -> None:
     ("settings", "error"),
     [
         ({"prompt": "prompts/none.md"}, "evaluators[0]: prompt: no such file: prompts/none.md"),
-        ({"prompt": "Is {{ question }} good?"}, "evaluators[0]: prompt: there is nothing in it to grade"),
+        ({"prompt": "Is {{ question }} good?"}, "evaluators[0]: the prompt contains no {{ candidate_answer }}"),
         ({"judge_target": "jugde"}, "judge_target: unknown target 'jugde'"),
-        ({"weight": -1}, "evaluators[0].weight: must be 0 or more, got -1"),
+        ({"weight": -1}, "evaluators[0].weight: must be at least 0, got -1"),
         ({"weight": "much"}, "evaluators[0].weight: expected a number, got a string"),
         ({"promt": "x"}, "evaluators[0].promt: unknown field"),
         ({"type": "llm_juge"}, "evaluators[0]: unknown evaluator type 'llm_juge'"),
@@ -210,7 +219,7 @@ def test_wrong_settings_are_told_before_anything_runs(write: Write, settings: di
     with openai_server(lambda body: GOOD) as server:
         project(write, server, a_case("a", evaluators=[{"type": "llm_judge", **settings}]))
         ran = evaluate("cases.jsonl", "--out", "out.jsonl", expect=2)
-    assert f"cases.jsonl: Line 1: case 'a': {error}" in ran.stderr
+    assert re.search(rf"cases\.jsonl:1:\d+: case 'a': {re.escape(error)}", ran.stderr)
     if "unknown target" not in error:  # which only the targets file tells
         column = Path("cases.jsonl").read_text().rindex(f'"{next(iter(settings))}"') + 1
         assert f"cases.jsonl:1:{column}: error: case 'a': {error}" in agentv("validate", "cases.jsonl").stdout
@@ -221,8 +230,11 @@ def test_nobody_to_judge_is_told_before_anything_runs(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: mock}]")
     write("cases.jsonl", [a_case("a")])
     ran = evaluate("cases.jsonl", expect=2)
-    assert "Line 1: case 'a': nobody is set up to judge the answers of target 'default'" in ran.stderr
-    assert "hint: name a target that judges with 'judge_target'" in ran.stderr
+    assert (
+        "cases.jsonl:1:1: case 'a': no evaluators are set, and the default evaluator, llm_judge, needs a judge"
+        in ran.stderr
+    )
+    assert "hint: add evaluators to the case" in ran.stderr
 
 
 def test_a_language_model_grades_itself_unless_told_otherwise(write: Write) -> None:
@@ -248,7 +260,7 @@ def test_judge_calls_count_against_the_workers(write: Write) -> None:
 def test_a_judge_that_takes_too_long(write: Write) -> None:
     with openai_server(lambda body: GOOD, seconds=1.5) as server:
         project(write, server)
-        evaluate("cases.jsonl", "--out", "out.jsonl", "--agent-timeout", "0.2")
+        evaluate("cases.jsonl", "--out", "out.jsonl", "--agent-timeout", "0.2", expect=1)
     assert "the judge timed out after 0.2 s" in results("out.jsonl")[0]["misses"][0]
 
 
@@ -264,14 +276,14 @@ def test_a_missing_sdk_stops_the_run_before_it_starts(write: Write) -> None:
             command, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True, check=False
         )
     assert ran.returncode == 2
-    assert "target 'judge': this target needs the 'openai' package\nhint: pip install 'openai>=1.60'" in ran.stderr
+    assert "target 'judge': this target requires the 'openai' package\nhint: pip install 'openai>=1.60'" in ran.stderr
 
 
 def test_a_dry_run_asks_no_judge(write: Write) -> None:
     with openai_server(lambda body: GOOD) as server:
         project(write, server)
         evaluate("cases.jsonl", "--out", "out.jsonl", "--dry-run")
-    assert results("out.jsonl")[0]["misses"] == ["dry run: no judge was asked"]
+    assert results("out.jsonl")[0]["misses"] == ["dry run: no judge was called"]
     assert server.asked == []
 
 
@@ -290,7 +302,7 @@ def test_a_rubric_is_scored_item_by_item(write: Write) -> None:
     items = [{"id": "polite", "description": "Is polite", "weight": 3}, {"id": "short", "description": "Is short"}]
     result = rubric(write, {"checks": CHECKS, "overall_reasoning": "too long"}, *items)
     assert (result["score"], result["verdict"], result["reasoning"]) == (0.75, "borderline", "too long")
-    assert (result["hits"], result["misses"]) == (["Is polite"], ["Is short (three pages)"])
+    assert (result["hits"], result["misses"]) == (["Is polite"], ["not met: Is short (three pages)"])
     (judged,) = result["evaluator_results"]
     assert [check["satisfied"] for check in judged["details"]["checks"]] == [True, False]
 
@@ -303,21 +315,21 @@ def test_a_required_item_that_is_missed_fails_the_rubric(write: Write) -> None:
     result = rubric(write, {"checks": CHECKS}, *items)
     (judged,) = result["evaluator_results"]
     assert (judged["score"], judged["verdict"], result["verdict"]) == (0.9, "fail", "fail")
-    assert judged["misses"] == ["required: Is short (three pages)"]
+    assert judged["misses"] == ["required, but not met: Is short (three pages)"]
 
 
 def test_an_item_that_the_judge_left_out_is_not_met(write: Write) -> None:
     result = rubric(
         write, {"checks": [{"id": "rubric-1", "satisfied": True, "reasoning": ""}]}, "Is polite", "Is short"
     )
-    assert (result["score"], result["misses"]) == (0.5, ["Is short (the judge left it out)"])
+    assert (result["score"], result["misses"]) == (0.5, ["not met: Is short (the judge did not check it)"])
 
 
 def test_a_rubric_without_a_judgement_scores_0(write: Write) -> None:
     replies = ('{"checks": "all"}', '{"checks": [{"id": "rubric-1", "satisfied": "yes"}]}', "no")
     for result, _ in grade_each(write, *replies, rubrics=["Is polite"]):
         assert result["score"] == 0.0
-        assert "the judge gave no judgement in 3 of 3 tries" in result["misses"][0]
+        assert "the judge returned no usable judgement in 3 of 3 attempts" in result["misses"][0]
 
 
 def test_rubrics_of_no_weight_score_0(write: Write) -> None:
@@ -329,7 +341,7 @@ def test_two_items_of_one_id_are_refused(write: Write) -> None:
     with openai_server(lambda body: GOOD) as server:
         item = {"id": "x", "description": "d"}
         project(write, server, a_case("a", rubrics=[item, item]))
-        assert "case 'a': rubrics: the id 'x' stands twice" in evaluate("cases.jsonl", expect=2).stderr
+        assert "case 'a': rubrics: duplicate id 'x'" in evaluate("cases.jsonl", expect=2).stderr
 
 
 def test_a_judge_that_is_not_ready_stops_the_run_before_it_starts(write: Write) -> None:
@@ -369,12 +381,12 @@ def test_two_files_of_a_folder_that_are_set_up_alike_both_have_a_judge(write: Wr
     [
         ("~nobodyxyz/p.md", "prompt: no such file: ~nobodyxyz/p.md"),
         ("my prompts/judge.md", "prompt: no such file: my prompts/judge.md"),
-        ("Grade it well, please. " * 30, "prompt: there is nothing in it to grade"),
+        ("Grade it well, please. " * 30, "the prompt contains no {{ candidate_answer }}"),
     ],
 )
 def test_prompts_that_cannot_be_used_even_in_a_dry_run(write: Write, prompt: str, error: str) -> None:
     with openai_server(lambda body: GOOD) as server:
         project(write, server, a_case("a", evaluators=[{"type": "llm_judge", "prompt": prompt}]))
         ran = evaluate("cases.jsonl", "--dry-run", expect=2)
-        assert f"Line 1: case 'a': evaluators[0]: {error}" in ran.stderr
+        assert f": case 'a': evaluators[0]: {error}" in ran.stderr
         assert "1 error" in agentv("validate", "cases.jsonl").stdout

@@ -5,17 +5,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from agentv.errors import ProviderError
 from agentv.evaluators import BUILT_IN
 from agentv.evaluators.build import EvaluatorBuilder
+from agentv.evaluators.judging.target import NoJudge
 from agentv.evaluators.score import negate_score
-from agentv.judges.target import NoJudge
 from agentv.protocols import JudgeTarget
 from agentv.records import (
+    CaseFile,
     EvalCase,
-    EvalFile,
     EvaluatorResult,
     Exchange,
     Execution,
@@ -23,7 +24,11 @@ from agentv.records import (
     ProviderRequest,
     ProviderResponse,
     Score,
+    TokenUsage,
+    TraceEvent,
 )
+
+ANSWER = '{"k": 7}'
 
 CRASH = ["sh", "-c", "echo broken >&2; exit 3"]
 BAD_PYTHON = "def judge(answer):\n    raise RuntimeError('broken')\n"
@@ -74,18 +79,24 @@ class BrokenJudges:
         return BrokenJudge(name or "")
 
 
-def result(folder: Path, answer: str = "an answer", **config: Any) -> EvaluatorResult:
+def result(folder: Path, answer: str | ProviderResponse = "an answer", **config: Any) -> EvaluatorResult:
     """What an evaluator that is set up like this makes of an answer that came without figures and without a trace."""
+    expected: tuple[Message, ...] = ()
+    if config["type"] == "field_accuracy":
+        expected = (Message(role="assistant", content={"k": 7}),)
     case = EvalCase(
         "id",
         "outcome",
         (Message(role="user", content="q"),),
-        (),
-        file=EvalFile(path=folder / "cases.jsonl", dataset="cases"),
+        expected,
+        file=CaseFile(path=folder / "cases.jsonl", dataset="cases"),
         execution=Execution(target="t", evaluators=(config,)),
     )
     request = ProviderRequest(eval_id="id", question="q")
-    exchange = Exchange(case=case, request=request, response=ProviderResponse(text=answer))
+    response = answer
+    if isinstance(response, str):
+        response = ProviderResponse(text=response)
+    exchange = Exchange(case=case, request=request, response=response)
     built = EvaluatorBuilder(BrokenJudges()).build(case, "t")
     (found,) = asyncio.run(built.results(exchange))
     return found
@@ -110,18 +121,83 @@ def test_every_type_has_a_row_here() -> None:
 
 
 def test_a_judgement_is_turned_around(tmp_path: Path) -> None:
-    assert negate_score(Score(score=0.25, hits=("a",), misses=("b",))) == Score(score=0.75, hits=("b",), misses=("a",))
+    assert negate_score(Score(score=0.25, hits=("a",), misses=("b",))) == Score(
+        score=0.75, hits=("not met, as expected: b",), misses=("expected not to be met: a",)
+    )
+    assert negate_score(Score(score=0.5)).misses == ("expected not to be met, but scored 0.5",)
+    assert negate_score(Score(score=0.0)).misses == ()
     (tmp_path / "good.py").write_text("def judge(answer):\n    return {'score': 1, 'hits': ['rude']}\n")
     rude = result(tmp_path, type="python", function="good.py:judge", negate=True)
-    assert (rude.score, rude.verdict, rude.hits, rude.misses, rude.failed) == (0.0, "fail", (), ("rude",), False)
+    assert (rude.score, rude.verdict, rude.hits, rude.misses, rude.failed) == (
+        0.0,
+        "fail",
+        (),
+        ("expected not to be met: rude",),
+        False,
+    )
     far = result(tmp_path, type="similarity", value="zzz", threshold=0.9, negate=True)
     assert (far.score, far.verdict, far.failed) == (1.0, "pass", False)
 
 
-def test_the_verdict_turns_with_the_score() -> None:
+CALLED_TWICE = [{"type": "tool_call", "name": "search"}, {"type": "tool_call", "name": "search"}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "miss"),
+    [
+        ({"type": "contains", "value": "7"}, "contains '7', which must not occur"),
+        ({"type": "contains", "value": ["7", "8"]}, "contains '7', which must not occur"),
+        ({"type": "icontains", "value": "K"}, "contains 'K', which must not occur"),
+        ({"type": "starts_with", "value": "{"}, "starts with '{', which must not occur"),
+        ({"type": "equals", "value": ANSWER}, f"equals {ANSWER!r}, which must not occur"),
+        ({"type": "regex", "value": "[0-9]"}, "matches '[0-9]', which must not occur"),
+        ({"type": "is_json"}, "is valid JSON, which must not occur"),
+        ({"type": "json_schema", "schema": {"type": "object"}}, "matches the schema, which must not occur"),
+        ({"type": "command", "command": "true"}, "'true' succeeded, which must not occur"),
+        ({"type": "field_accuracy", "fields": [{"path": "k"}]}, "k: 7, which must not occur"),
+        ({"type": "latency", "threshold": 20}, "took 12 ms, expected more than 20 ms"),
+        ({"type": "cost", "budget": 2}, "cost 0.5 USD, expected more than 2 USD"),
+        ({"type": "token_usage", "max_input": 9}, "5 input tokens, expected more than 9"),
+        ({"type": "similarity", "value": ANSWER, "threshold": 0.9}, "similarity 1.000, expected below 0.9"),
+        ({"type": "similarity", "value": ANSWER}, "similarity 1.000, which must not occur"),
+        (
+            {"type": "tool_trajectory", "mode": "any_order", "minimums": {"search": 1}},
+            "search called 2 times, expected 0 times",
+        ),
+        (
+            {"type": "tool_trajectory", "mode": "any_order", "minimums": {"search": 2}},
+            "search called 2 times, expected fewer than 2",
+        ),
+        (
+            {"type": "tool_trajectory", "mode": "in_order", "expected": [{"tool": "search"}]},
+            "search found at call 1, which must not occur",
+        ),
+        (
+            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "search"}, {"tool": "search"}]},
+            "call 1 is search, which must not occur",
+        ),
+    ],
+)
+def test_the_miss_of_a_negated_check_says_what_was_missed(tmp_path: Path, settings: dict[str, Any], miss: str) -> None:
+    response = ProviderResponse(
+        text=ANSWER,
+        duration_ms=12,
+        cost_usd=0.5,
+        token_usage=TokenUsage(input=5, output=5),
+        trace=msgspec.convert(CALLED_TWICE, tuple[TraceEvent, ...]),
+    )
+    found = result(tmp_path, response, negate=True, **settings)
+    assert (found.score, found.verdict, found.failed) == (0.0, "fail", False)
+    assert found.misses[0] == miss
+
+
+def test_negate_keeps_an_explicit_fail() -> None:
     missed_what_is_required = Score(score=0.9, verdict="fail")
-    assert negate_score(missed_what_is_required).verdict == "pass"
-    assert negate_score(negate_score(missed_what_is_required)) == missed_what_is_required
+    assert negate_score(missed_what_is_required).verdict == "fail"
+    with_reason = Score(score=0.9, verdict="fail", hits=("a",), misses=("b",))
+    assert negate_score(with_reason).hits == ()
+    assert negate_score(with_reason).misses == ("b", "expected not to be met: a")
+    assert negate_score(Score(score=0.9, verdict="pass")).verdict == "fail"
 
 
 def test_a_script_gets_no_negate_in_its_config(tmp_path: Path) -> None:
@@ -142,7 +218,7 @@ def test_a_dry_run_passes_nothing(tmp_path: Path) -> None:
         "id",
         "o",
         case.input_messages,
-        file=EvalFile(path=tmp_path / "c.jsonl", dataset="c"),
+        file=CaseFile(path=tmp_path / "c.jsonl", dataset="c"),
         execution=Execution(target="t", evaluators=settings),
     )
     exchange = Exchange(

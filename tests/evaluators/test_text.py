@@ -39,6 +39,10 @@ def test_without_a_value_the_reference_answer_counts(kind: type, answer: str) ->
 
 
 def test_with_neither_it_is_a_failure_and_no_score() -> None:
-    expected = Score(score=0.0, misses=("there is neither a value nor a reference answer",), failed=True)
+    expected = Score(
+        score=0.0,
+        misses=("nothing to compare with: no value and no reference answer",),
+        failed=True,
+    )
     assert score(made(Contains), "Paris") == expected
     assert score(made(Contains, negate=True), "Paris") == expected

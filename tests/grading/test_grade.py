@@ -94,7 +94,7 @@ def test_what_is_missing_on_either_side_is_counted_and_no_error(project: Write) 
     project("old.jsonl", [stored("one", "Oslo."), stored("four", "Oslo."), stored("five", "Oslo.")])
     told = grade()
     assert "3 planned = 1 scored + 2 no answer" in told
-    assert "2 answers are to no case of these eval files" in told
+    assert "2 answers do not match any case in these eval files" in told
     assert list(graded()) == ["one"]
     (record,) = (json.loads(path.read_text()) for path in Path(".agentv/runs").glob("*.json"))
     assert (record["ledger"]["no_answer"], record["ledger"]["no_case"]) == (2, 2)
@@ -113,7 +113,7 @@ def test_one_evaluator_is_replaced_and_the_others_stay(project: Write) -> None:
     assert [(part["name"], part["score"]) for part in one["evaluator_results"]] == [("contains", 0.0), ("dot", 1.0)]
     assert (one["score"], one["verdict"]) == (0.5, "fail")
     told = grade("--evaluator", "dott", code=2)
-    assert "no case has an evaluator 'dott'" in told
+    assert "no case has an evaluator named 'dott'" in told
     assert "did you mean 'dot'?" in told
 
 
@@ -121,7 +121,9 @@ def test_only_changes_what_it_names_and_writes_all(project: Write) -> None:
     failed = stored("two", "Oslo.", failure="judge", score=0)
     error = stored("three", "", error="the agent was killed", failure="timeout", score=0, evaluator_results=[])
     project("old.jsonl", [stored("one", "Oslo."), failed, error, stored("gone", "Oslo.")])
-    told = grade("--only", "judge-failed")
+    told = grade("--only", "judge-failed", code=1)  # the file still has an error
+    assert "error: 1 case ended in an error in the earlier run" in told
+    assert "not judged" not in told
     results = graded()
     assert {name: result["score"] for name, result in results.items()} == {
         "two": 1.0,
@@ -131,8 +133,9 @@ def test_only_changes_what_it_names_and_writes_all(project: Write) -> None:
     }
     assert [name for name, result in results.items() if "graded_from" in result] == ["two"]
     assert results["one"] | stored("one", "Oslo.") == results["one"]
-    assert "3 planned = 1 scored + 2 already done 1 answer is to no case" in told
-    grade("--only", "error", code=1)
+    assert "3 planned = 1 scored + 2 already done 1 answer does not match any case" in told
+    told = grade("--only", "error", code=1)
+    assert "error: 1 case was not judged; judge again with: agentv grade " in told
     three = graded()["three"]
     assert (three["error"], three["failure"], three["graded_from"]["score"]) == ("the agent was killed", "timeout", 0)
     assert graded()["two"] | failed == graded()["two"]
@@ -164,7 +167,7 @@ def test_errors_stay_errors(project: Write) -> None:
 def test_a_question_that_changed_is_told_and_graded(project: Write) -> None:
     project("old.jsonl", [stored("one", "Oslo.", question="Another?"), stored("two", "x"), stored("three", "x")])
     told = grade()
-    assert "warning: old.jsonl: 1 answer is to a question that the case does not ask any more" in told
+    assert "warning: old.jsonl: 1 answer belongs to an earlier version of the question" in told
     assert (graded()["one"]["score"], graded()["one"]["question"]) == (1.0, "Another?")
 
 
@@ -182,13 +185,14 @@ def test_a_trace_that_was_not_stored_is_not_taken_for_no_tools(project: Write) -
     trace = [{"type": "tool_call", "name": "search"}]
     with_trace = stored("two", "x", trace_summary=summary, trace=trace)
     project("old.jsonl", [stored("one", "x", trace_summary=summary), with_trace, stored("three", "x")])
-    told = grade()
+    told = grade(code=1)
     results = graded()
-    assert results["one"]["failure"] == "judge"
+    assert (results["one"]["failure"], results["one"]["verdict"]) == ("judge", "fail")
+    assert "error: 1 case was not judged" in told
     assert results["two"]["score"] == 1.0
     assert results["three"]["score"] == 0.0
     assert "failure" not in results["three"]
-    assert "1 answer was stored without the trace: evaluators that look at tool calls cannot judge them" in told
+    assert "1 answer was stored without a trace: evaluators of tool calls cannot judge them" in told
 
 
 def test_a_real_run_its_grading_and_their_comparison(project: Write) -> None:
@@ -203,7 +207,7 @@ def test_a_real_run_its_grading_and_their_comparison(project: Write) -> None:
     assert {result["score"] for result in graded().values()} == {1.0}
     compared = agentv("compare", "old.jsonl", "new.jsonl", "--format", "table")
     assert compared.returncode == 0, compared.stderr
-    assert "the answers are the same" in flat(compared.stdout)
+    assert "both runs have the same answers" in flat(compared.stdout)
     assert "evaluators" in compared.stdout
 
 
@@ -217,13 +221,13 @@ def test_yaml_results_are_graded_too(project: Write) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([], "there are no answers in this file"),
-        ([{"eval_id": "one", "score": 1}], "old.jsonl: Line 1: missing candidate_answer"),
-        ([{"id": "one", "text": "x"}], "old.jsonl: Line 1: missing eval_id"),
-        ([stored("one", "a"), stored("one", "b")], "there are two answers to 'one'"),
+        ([], "the file contains no answers"),
+        ([{"eval_id": "one", "score": 1}], "old.jsonl:1:1: missing candidate_answer"),
+        ([{"id": "one", "text": "x"}], "old.jsonl:1:1: missing eval_id"),
+        ([stored("one", "a"), stored("one", "b")], "duplicate answer for 'one'"),
         (
             [stored("one", "a"), stored("one", "b", target="other")],
-            "name the target whose answers are meant with --target",
+            "select the target with --target",
         ),
     ],
 )
@@ -236,12 +240,12 @@ def test_files_that_cannot_be_graded(project: Write, rows: list[Any], message: s
 def test_bad_usage(project: Write) -> None:
     assert "no such file" in grade(code=2, results="nowhere.jsonl")
     ran = agentv("grade", "old.jsonl", "evals", "--out", "old.jsonl")
-    assert (ran.returncode, "--out is the file that is graded" in ran.stderr) == (2, True)
+    assert (ran.returncode, "--out is the results file to grade" in ran.stderr) == (2, True)
     assert "--only" in grade("--only", "some", code=2)
     torn = Path("old.jsonl").read_text()[:-30]
     project("old.jsonl", torn)
     assert (
-        grade().count("the last line is cut off") == 1
+        grade().count("the last line is truncated") == 1
     )  # though the file is read again, for the case without an answer
     assert sorted(graded()) == ["one", "two"]
 
@@ -251,8 +255,8 @@ def test_the_answers_of_one_target_of_several(project: Write) -> None:
     grade("--target", "other")
     assert (graded()["one"]["target"], graded()["one"]["score"]) == ("other", 0.5)
     told = grade("--target", "othr", code=2)
-    assert "no answer in this file is of the target 'othr'" in told
-    assert "it has answers of" in told
+    assert "the file contains no answers of target 'othr'" in told
+    assert "it contains answers of 'default', 'other'" in told
     assert "'other'" in told
 
 
@@ -261,7 +265,7 @@ def test_the_ledger_adds_up_where_results_of_other_cases_are_written(project: Wr
     project("old.jsonl", [stored("one", "Oslo."), stored("gone", "Oslo.")])
     told = grade("--only", "error")
     assert "3 planned = 1 already done + 2 no answer" in told
-    assert "1 answer is to no case of these eval files" in told
+    assert "1 answer does not match any case in these eval files" in told
     assert "not run" not in told
     assert sorted(graded()) == ["gone", "one"]
     told = grade("--only", "error", "--eval-id", "one")

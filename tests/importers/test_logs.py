@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agentv.results.answer_digest import text_digest
 from tests.kits.foreign import a_document, a_log, a_sample, a_score
 from tests.kits.imported import imported, refused, run_import
 from tests.kits.project import Write, agentv
@@ -14,7 +15,7 @@ from tests.kits.project import Write, agentv
 def test_a_sample_becomes_a_result_with_the_mean_of_its_scorers(write: Write) -> None:
     write("log.json", a_log(a_sample("france", metadata={"topic": "geo"}), a_sample(2, epoch=2)))
     said = run_import("log.json")
-    assert said[:2] == ["format: inspect, by its content", "2 samples read, 2 results written, 0 skipped"]
+    assert said[:2] == ["detected format: inspect", "2 samples read, 2 results written, 0 skipped"]
     one, two = imported("log.json")
     evaluators = one.pop("evaluator_results")
     assert [(each["name"], each["score"], each["verdict"], each["reasoning"]) for each in evaluators] == [
@@ -36,6 +37,7 @@ def test_a_sample_becomes_a_result_with_the_mean_of_its_scorers(write: Write) ->
         "question": "Capital of France?",
         "reference_answer": "Paris",
         "candidate_answer": "Paris",
+        "answer_digest": text_digest("Paris"),
         "stop_reason": "stop",
         "execution_metrics": {"token_usage": {"input": 14, "output": 3, "cached": 4}, "duration_ms": 319.0},
         "metadata": {"topic": "geo"},
@@ -79,11 +81,11 @@ def test_what_is_no_score_between_0_and_1_is_left_out_and_told(write: Write) -> 
     scores = {"grade": a_score(7), "odd": a_score("seven"), "match": a_score("C")}
     write("log.json", a_log(a_sample("a", scores=scores), a_sample("b", scores={"grade": a_score(7)})))
     said = run_import("log.json")
-    assert "the scorer 'grade' gives 7, which is not between 0 and 1: it is left out" in said
-    assert "the scorer 'odd' gives seven, which is not between 0 and 1: it is left out" in said
+    assert "the scorer 'grade' gives 7, which is not between 0 and 1; skipped" in said
+    assert "the scorer 'odd' gives seven, which is not between 0 and 1; skipped" in said
     one, two = imported("log.json")
     assert (one["score"], len(one["evaluator_results"])) == (1.0, 1)
-    assert (two["score"], two["failure"], two["misses"]) == (0.0, "judge", ["there is no score between 0 and 1"])
+    assert (two["score"], two["failure"], two["misses"]) == (0.0, "judge", ["no score between 0 and 1"])
 
 
 def test_nan_which_inspect_writes_for_what_was_not_scored(write: Write) -> None:
@@ -127,17 +129,19 @@ def test_show_compare_report_and_export_read_what_was_imported(write: Write) -> 
     assert json.loads(compared.stdout)["summary"]["wins"] == 3
     assert agentv("report", "a.jsonl", "b.jsonl", "--out", "r.html").returncode == 0
     exported = agentv("export", "b.jsonl", "--to", "csv").stdout.splitlines()
-    assert exported[1] == "s0,capitals,mockllm/model,1,1.0,pass,1.0,,17,319.0,,Capital of France?,Paris"
+    assert exported[1] == (
+        "s0,capitals,mockllm/model,1,1.0,pass,,,Capital of France?,Paris,Paris,,319.0,14,3,1.0,5dd272b4f316b776"
+    )
 
 
 @pytest.mark.parametrize(
     ("content", "code", "message"),
     [
-        (a_log(), 1, "log.json: nothing in it could be imported"),
-        (a_log(a_sample("a"), a_sample("a")), 2, "log.json: the id 'a', trial 1, stands twice: sample 1 and sample 2"),
-        (a_log(a_sample("a"))[:-200], 2, "log.json: this is no log of Inspect in JSON: the document is cut off"),
-        ('{"eval_id": 1, "x": {}}', 2, "log.json: a log of Inspect has a field 'eval': here are 'eval_id', 'x'"),
-        ("[1]", 2, "log.json: this is no log of Inspect in JSON: it is no JSON object"),
+        (a_log(), 1, "log.json: nothing could be imported"),
+        (a_log(a_sample("a"), a_sample("a")), 2, "log.json: duplicate id 'a', trial 1: sample 1 and sample 2"),
+        (a_log(a_sample("a"))[:-200], 2, "log.json: not an Inspect log in JSON: the document is truncated"),
+        ('{"eval_id": 1, "x": {}}', 2, "log.json: missing 'eval': not an Inspect log (fields: 'eval_id', 'x')"),
+        ("[1]", 2, "log.json: not an Inspect log in JSON: not a JSON object"),
         (a_log(a_sample("a", epoch="one")), 2, "log.json: sample 1 cannot be read: Expected `int`, got `str` - at `$.epoch`"),
     ],
     ids=range(6),
@@ -157,7 +161,7 @@ def test_samples_of_lm_eval_become_results(write: Write) -> None:
         [a_document(0), flexible, a_document(1, filter="none")],
     )
     said = run_import(path, "--out", "o.jsonl")
-    assert said[:2] == ["format: lm-eval, by its content", "3 samples read, 3 results written, 0 skipped"]
+    assert said[:2] == ["detected format: lm-eval", "3 samples read, 3 results written, 0 skipped"]
     one, two, three = imported(path, "--out", "o.jsonl")
     assert [result["eval_id"] for result in (one, two, three)] == ["0-strict-match", "0-flexible-extract", "1"]
     assert (one["dataset"], one["target"], one["question"]) == ("gsm8k", "my__model", "Q: 6*7?\nA:")
@@ -178,7 +182,7 @@ def test_a_multiple_choice_is_answered_by_the_most_likely_text(write: Write) -> 
     }
     write("s.jsonl", [sample | {"acc": 1.0, "acc_norm": 0.0, "perplexity": 11.5}])
     said = run_import("s.jsonl")
-    assert "the metric 'perplexity' is not between 0 and 1, and is left out" in said
+    assert "the metric 'perplexity' is not between 0 and 1 and is skipped" in said
     (result,) = imported("s.jsonl")
     assert (result["candidate_answer"], result["reference_answer"], result["score"]) == ("Paris", "Paris", 0.5)
     assert (result["dataset"], result["target"]) == ("s", "lm-eval")
@@ -195,9 +199,9 @@ def test_older_samples_have_lists_of_arguments_and_name_no_metrics(write: Write)
 
 def test_samples_that_are_none(write: Write) -> None:
     write("s.jsonl", [a_document(0), {"doc": 1}])
-    assert refused("s.jsonl").startswith("error: s.jsonl: Line 2: a sample of lm-eval has a 'doc_id'")
+    assert refused("s.jsonl").startswith("error: s.jsonl:2: missing 'doc_id': not a sample of lm-eval")
     write("s.jsonl", [a_document(0), a_document(0)])
-    assert "the id '0-strict-match' stands twice: line 1 and line 2" in refused("s.jsonl")
+    assert "duplicate id '0-strict-match': line 1 and line 2" in refused("s.jsonl")
     write("s.jsonl", [{"a": 1}])
-    assert "a sample of lm-eval has a 'doc_id'" in refused("s.jsonl", "--from", "lm-eval")
+    assert "missing 'doc_id': not a sample of lm-eval" in refused("s.jsonl", "--from", "lm-eval")
     assert not Path("s-results.jsonl").exists()

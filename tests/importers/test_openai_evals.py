@@ -9,7 +9,7 @@ CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": 
 def test_samples_become_cases_that_validate(write: Write) -> None:
     write("s.jsonl", [{"input": CHAT, "ideal": "Paris"}, {"input": "2+2?", "ideal": ["4", "four"], "topic": "math"}])
     said = run_import("s.jsonl")
-    assert said[:2] == ["format: openai-evals, by its content", "2 samples read, 2 cases written, 0 skipped"]
+    assert said[:2] == ["detected format: openai-evals", "2 samples read, 2 cases written, 0 skipped"]
     assert imported("s.jsonl") == [
         {
             "id": "sample-1",
@@ -33,17 +33,17 @@ def test_samples_that_make_no_case(write: Write) -> None:
     said = run_import("s.jsonl", expect=1)
     assert said[1:4] == [
         "3 samples read, 0 cases written, 3 skipped",
-        "  2 skipped: there is no input (line 1, line 3)",
-        "  1 skipped: there is no ideal answer (line 2)",
+        "  2 skipped: 'input' is missing (line 1, line 3)",
+        "  1 skipped: 'ideal' is missing (line 2)",
     ]
-    assert said[-1] == "error: s.jsonl: nothing in it could be imported"
+    assert said[-1] == "error: s.jsonl: nothing could be imported"
 
 
 def test_lines_that_are_no_samples(write: Write) -> None:
     write("s.jsonl", [{"question": "a", "answer": "b"}])
     assert refused("s.jsonl", "--from", "openai-evals") == (
-        "error: s.jsonl: Line 1: a sample has the fields 'input' and 'ideal', and here are 'question', 'answer'\n"
-        "hint: other rows are read with --from jsonl"
+        "error: s.jsonl:1: expected the fields 'input' and 'ideal', got 'question', 'answer'\n"
+        "hint: use --from jsonl for other rows"
     )
     write("s.jsonl", [{"input": "a", "ideal": "b", "id": 7}, {"input": "a", "ideal": "b", "id": "7"}])
-    assert "the id '7' stands twice: line 1 and line 2" in refused("s.jsonl")
+    assert "duplicate id '7': line 1 and line 2" in refused("s.jsonl")

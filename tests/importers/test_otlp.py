@@ -128,22 +128,44 @@ def test_answers_of_traces_are_scored_by_their_tools_and_an_incomplete_trace_is_
     write("cases.jsonl", [a_case("a" * 32), a_case("b" * 32)])
     write("cases.yaml", "evaluators: [{type: tool_trajectory, mode: any_order, minimums: {search: 1}}]\n")
     ran = agentv("eval", "cases.jsonl", "--out", "out.jsonl")
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == 1, ran.stderr
+    assert "error: 1 case was not judged" in ran.stderr
     whole, torn = (json.loads(line) for line in Path("out.jsonl").read_text().splitlines())
     assert (whole["score"], "failure" in whole) == (1.0, False)
-    assert torn["failure"] == "judge"
-    assert "the trace is not complete" in torn["evaluator_results"][0]["misses"][0]
+    assert (torn["failure"], torn["verdict"]) == ("judge", "fail")
+    assert "the trace is incomplete" in torn["evaluator_results"][0]["misses"][0]
 
 
 def test_files_that_cannot_be_imported(write: Write) -> None:
     write("traces.json", json.dumps({"resourceSpans": []}))
-    assert "there are no spans in this file" in imported(code=2)
+    assert "the file contains no spans" in imported(code=2)
     write("traces.json", json.dumps(document(span("x", "", 0, 1, {"http.method": "GET"}))))
-    assert "no span is of a model, an agent or a tool" in imported(code=1)
+    assert "no span belongs to a model, an agent or a tool" in imported(code=1)
     write("traces.json", [GEN_AI, document(span("x", "", 0, 1, {}, trace="b" * 32))])
-    assert "--id names one answer, and there are 2 traces" in imported("--id", "x", code=2)
+    assert "--id is for a single answer, but the file has 2 traces" in imported("--id", "x", code=2)
     odd = {
         "resourceSpans": [None, {"scopeSpans": [3, {"spans": [{}, {"traceId": "c", "attributes": 5, "events": [1]}]}]}]
     }
     write("traces.json", json.dumps(odd))
     imported(code=1)
+
+
+def test_a_trace_without_its_root_is_not_complete(write: Write) -> None:
+    *rest, _root = GEN_AI["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    write("traces.json", [document(*rest)])
+    imported("--from", "otlp")
+    (answer,) = answers()
+    assert answer["trace_complete"] is False
+
+
+def test_a_requested_call_without_a_name_is_reported_and_the_trace_not_complete(write: Write) -> None:
+    parts = [{"type": "tool_call", "id": "c", "arguments": {"q": 1}}, {"type": "text", "content": "Hi"}]
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": parts}]),
+    }
+    write("traces.json", [document(span("x", "", 0, 1, attributes, trace="b" * 32))])
+    said = agentv("import", "traces.json", "--out", "answers.jsonl").stderr
+    assert "warning: 1 tool call without a readable name in 1 answer, such as " in said
+    (answer,) = answers()
+    assert answer["trace_complete"] is False

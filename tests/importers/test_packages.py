@@ -75,7 +75,7 @@ def package(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_format_of_a_package_is_found_by_content_and_its_rows_are_checked(write: Write) -> None:
     said = run_import("a.txt")
     assert said[-6:] == [
-        "format: notes, by its content",
+        "detected format: notes",
         "3 notes read, 1 case written, 2 skipped",
         "  1 skipped: there is no arrow (line 3)",
         "  1 skipped: input: expected a string or an array, got an integer (line 4)",
@@ -94,11 +94,11 @@ def test_answers_of_a_package_are_batch_records(write: Write) -> None:
 @pytest.mark.usefixtures("package")
 def test_what_is_wrong_with_a_package_is_told_in_its_name(write: Write) -> None:
     assert refused("a.txt", "--from", "breaks") == (
-        "error: a.txt: the importer of 'breaks' broke: ValueError: no idea\nhint: tell those who made it"
+        "error: a.txt: the importer of 'breaks' failed: ValueError: no idea\nhint: report this to its authors"
     )
-    assert "'plain', which comes with the package 'notes', cannot be used" in refused("a.txt", "--from", "plain")
+    assert "'plain' of the package 'notes' cannot be used" in refused("a.txt", "--from", "plain")
     said = run_import("a.txt")
-    assert any("whether this is of the format 'breaks' cannot be told: ValueError: no idea" in line for line in said)
+    assert any("cannot detect whether this is format 'breaks': ValueError: no idea" in line for line in said)
 
 
 @pytest.mark.usefixtures("package")
@@ -111,7 +111,7 @@ def test_a_package_cannot_take_the_place_of_a_format_of_ours(write: Write) -> No
 def test_without_the_package_its_format_is_unknown(write: Write) -> None:
     write("a.txt", "NOTES\n")
     assert refused("a.txt", "--from", "notes").startswith(
-        "error: unknown format 'notes'\nhint: known are claude-code, codex"
+        "error: unknown format 'notes'\nhint: available: claude-code, codex"
     )
 
 

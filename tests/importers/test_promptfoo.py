@@ -30,7 +30,7 @@ tests:
 
 
 def warnings(said: list[str]) -> list[str]:
-    return [line.removeprefix("warning: promptfooconfig.yaml: ") for line in said if line.startswith("warning: ")]
+    return [line.removeprefix("warning: promptfooconfig.yaml:") for line in said if line.startswith("warning: ")]
 
 
 def config(write: Write, tests: str, prompts: str = "['{{q}}']", rest: str = "") -> None:
@@ -40,11 +40,11 @@ def config(write: Write, tests: str, prompts: str = "['{{q}}']", rest: str = "")
 def test_each_test_with_each_prompt_is_a_case(write: Write) -> None:
     write("promptfooconfig.yaml", FIRST)
     said = run_import("promptfooconfig.yaml")
-    assert said[0] == "format: promptfoo, by its content"
+    assert said[0] == "detected format: promptfoo"
     assert warnings(said) == [
-        "Line 5: providers are not imported (write them into .agentv/targets.yaml)",
-        "Line 7: the test has no assertion that is imported: 'llm_judge' will judge its answers",
-        "Line 13: the assertion 'javascript' has no counterpart: it is code for promptfoo",
+        "5: providers are not imported (define them in .agentv/targets.yaml)",
+        "7: the test has no imported assertion: 'llm_judge' will judge its answers",
+        "13: the assertion 'javascript' has no counterpart: it runs code in promptfoo",
     ]
     assert said[-3:] == [
         "3 tests read, 6 cases written, 0 skipped",
@@ -106,12 +106,12 @@ def test_assertions_that_have_a_counterpart(write: Write) -> None:
 
 NO_COUNTERPARTS = [
         ("{type: similar, value: x}", "'similar' has no counterpart: agentv has no such evaluator"),
-        ("{type: python, value: 'len(output)'}", "'python' has no counterpart: it is code for promptfoo"),
+        ("{type: python, value: 'len(output)'}", "'python' has no counterpart: it runs code in promptfoo"),
         ("{type: contains, value: x, transform: y}", "'contains' has no counterpart: it has 'transform'"),
         ("{type: contains, value: file://x.js}", "'contains' has no counterpart: its value is a program: file://x.js"),
         ("{type: contains, value: file://gone.txt}", "'contains' has no counterpart: its value cannot be read: gone.txt: no such file"),
-        ("{type: equals, value: {a: 1}}", "'equals' has no counterpart: its value is no text"),
-        ("{type: contains-any, value: 5}", "'contains-any' has no counterpart: its value is no list"),
+        ("{type: equals, value: {a: 1}}", "'equals' has no counterpart: its value is not a string"),
+        ("{type: contains-any, value: 5}", "'contains-any' has no counterpart: its value is not a list"),
         ("{type: regex, value: '(?<n>x'}", "'regex' has no counterpart: invalid pattern '(?<n>x': "),
         ("{type: latency}", "'latency' has no counterpart: threshold: expected a number, got null"),
         ("{type: is-json, value: {type: thing}}", "'is-json' has no counterpart: schema.type: unknown type 'thing'"),
@@ -123,7 +123,7 @@ def test_assertions_that_have_none_are_listed_with_their_place(write: Write) -> 
     config(write, f"  - vars: {{q: a}}\n    assert:\n      - {{type: contains, value: a}}\n{others}")
     said = warnings(run_import("promptfooconfig.yaml"))
     for line, (warning, (_, reason)) in enumerate(zip(said, NO_COUNTERPARTS, strict=True), 6):
-        assert warning.startswith(f"Line {line}: the assertion {reason}")
+        assert warning.startswith(f"{line}: the assertion {reason}")
     (case,) = imported("promptfooconfig.yaml")
     assert case["evaluators"] == [{"type": "contains", "value": "a"}]
 
@@ -150,11 +150,11 @@ def test_templates_that_cannot_be_filled_in_stay_and_are_listed(write: Write) ->
         if "template" in line or "variable" in line
     ]
     assert said == [
-        "Line 1: the variable 'gone' has no value: '{{gone}}' is left as it stands",
-        "Line 1: the template '{{ q | wordcount }}' has no counterpart: it is left as it stands",
-        "Line 1: the template tag '{% if q %}' has no counterpart: it is left as it stands",
-        "Line 1: the template tag '{% endif %}' has no counterpart: it is left as it stands",
-        "Line 1: the variable 'env.HOME' has no value: '{{ env.HOME }}' is left as it stands",
+        "1: the variable 'gone' has no value: '{{gone}}' is kept unchanged",
+        "1: the template '{{ q | wordcount }}' has no counterpart and is kept unchanged",
+        "1: the template tag '{% if q %}' has no counterpart and is kept unchanged",
+        "1: the template tag '{% endif %}' has no counterpart and is kept unchanged",
+        "1: the variable 'env.HOME' has no value: '{{ env.HOME }}' is kept unchanged",
     ]
 
 
@@ -187,8 +187,8 @@ def test_what_tests_take_from_the_default_test(write: Write) -> None:
     assert "evaluators" not in two
     assert one["metadata"] == {"team": "a", "n": 1, "vars": {"q": "mine", "r": "also"}}
     said = warnings(run_import("promptfooconfig.yaml", "--dry-run"))
-    assert "Line 6: 'threshold' of a test has no counterpart" in said
-    assert "Line 9: the option 'transform' of a test has no counterpart" in said
+    assert "6: 'threshold' of a test has no counterpart" in said
+    assert "9: the option 'transform' of a test has no counterpart" in said
 
 
 def test_prompts_in_files_and_as_conversations(write: Write) -> None:
@@ -207,8 +207,8 @@ def test_prompts_in_files_and_as_conversations(write: Write) -> None:
         "raw kind",
     ]
     said = warnings(run_import("promptfooconfig.yaml", "--dry-run"))
-    assert said[0] == "Line 1: the prompt 'make.py' is made by a program, and is not imported"
-    assert said[1] == "Line 1: this prompt is not imported: gone.txt: no such file"
+    assert said[0] == "1: the prompt 'make.py' is generated by a program and is not imported"
+    assert said[1] == "1: this prompt is not imported: gone.txt: no such file"
 
 
 def test_a_test_that_is_for_one_prompt_only(write: Write) -> None:
@@ -240,8 +240,8 @@ def test_tests_in_other_files_and_in_scenarios(write: Write) -> None:
     assert cases[3]["evaluators"] == [{"type": "equals", "value": "plain"}]
     assert [case["evaluators"][0]["value"] for case in cases[4:]] == ["1", "2"]
     said = warnings(run_import("promptfooconfig.yaml", "--dry-run"))
-    assert "Line 9: the tests in 'file://t/gone.yaml' are not there, and are not imported" in said
-    assert "Line 10: the tests in 'https://x/sheet' are not there, and are not imported" in said
+    assert "9: the tests in 'file://t/gone.yaml' do not exist and are not imported" in said
+    assert "10: the tests in 'https://x/sheet' do not exist and are not imported" in said
     validates("promptfooconfig-cases.yaml")
 
 
@@ -255,16 +255,16 @@ def test_a_set_of_assertions_and_settings_that_are_lost(write: Write) -> None:
     (case,) = imported("promptfooconfig.yaml")
     assert [each["type"] for each in case["evaluators"]] == ["contains", "rubric"]
     assert warnings(run_import("promptfooconfig.yaml", "--dry-run")) == [
-        "Line 5: the threshold of an assert-set has no counterpart: each of its assertions counts",
-        "Line 7: 'provider' of the assertion 'llm-rubric' has no counterpart",
+        "5: the threshold of an assert-set has no counterpart: each of its assertions counts",
+        "7: 'provider' of the assertion 'llm-rubric' has no counterpart",
     ]
 
 
 def test_a_config_in_json_without_tests(write: Write) -> None:
     write("config.json", json.dumps({"providers": ["echo"], "prompts": ["say hi"], "nunjucksFilters": {}}))
     said = run_import("config.json")
-    assert said[0] == "format: promptfoo, by its content"
-    assert "warning: config.json: Line 1: 'nunjucksFilters' has no counterpart" in said
+    assert said[0] == "detected format: promptfoo"
+    assert "warning: config.json:1: 'nunjucksFilters' has no counterpart" in said
     assert [case["input"] for case in imported("config.json")] == ["say hi"]
 
 
@@ -287,11 +287,11 @@ def test_negated_checks_on_several_values_mean_what_promptfoo_means(write: Write
 @pytest.mark.parametrize(
     ("content", "code", "message"),
     [
-        ("- a\n", 2, "a.yaml: this is no config of promptfoo: expected an object at the top"),
-        ("evalcases: []\ndataset: x\n", 2, "a.yaml: a config of promptfoo has prompts and tests: the fields here are 'evalcases', 'dataset'"),
-        ("prompts: [a\n", 2, "a.yaml: Line 2: Invalid YAML"),
-        ("prompts: [file://x.py]\ntests: [{vars: {}}]\n", 1, "a.yaml: nothing in it could be imported"),
-        ("prompts: [a]\nprompts: [b]\n", 2, "a.yaml: Line 2: duplicate key 'prompts', first on line 1"),
+        ("- a\n", 2, "a.yaml: not a promptfoo config: expected an object at the top level"),
+        ("evalcases: []\ndataset: x\n", 2, "a.yaml: neither 'prompts' nor 'tests': not a promptfoo config (fields: 'evalcases', 'dataset')"),
+        ("prompts: [a\n", 2, "a.yaml:2:1: Invalid YAML: did not find expected ',' or ']'"),
+        ("prompts: [file://x.py]\ntests: [{vars: {}}]\n", 1, "a.yaml: nothing could be imported"),
+        ("prompts: [a]\nprompts: [b]\n", 2, "a.yaml:2:1: duplicate key 'prompts', first on line 1"),
     ],
     ids=range(5),
 )  # fmt: skip

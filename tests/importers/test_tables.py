@@ -24,7 +24,7 @@ def test_a_csv_becomes_an_eval_file_that_validates_and_says_what_was_done(write:
     write("capitals.csv", CAPITALS)
     said = run_import("capitals.csv")
     assert said == [
-        "format: csv, by its content",
+        "detected format: csv",
         "id from 'id', question from 'question', expected from 'answer'",
         "2 rows read, 2 cases written, 0 skipped",
         "written: capitals-cases.jsonl",
@@ -37,7 +37,7 @@ def test_a_csv_becomes_an_eval_file_that_validates_and_says_what_was_done(write:
 
 def test_the_hint_for_a_csv_given_to_eval_is_true_as_written(write: Write) -> None:
     write("capitals.csv", CAPITALS)
-    assert "hint: 'agentv import' makes an eval file of it" in agentv("eval", "capitals.csv").stderr
+    assert "hint: convert it with 'agentv import'" in agentv("eval", "capitals.csv").stderr
     assert run_import("capitals.csv")[2] == "2 rows read, 2 cases written, 0 skipped"
 
 
@@ -84,9 +84,9 @@ def test_a_row_that_makes_no_case_is_skipped_with_the_reason_and_its_place(write
     said = run_import("a.csv")
     assert said[2:6] == [
         "5 rows read, 2 cases written, 3 skipped",
-        "  1 skipped: there is no question (line 4)",
-        "  1 skipped: nothing is expected of the answer (line 5)",
-        "  1 skipped: it has more cells than there are columns (line 8)",
+        "  1 skipped: the question is missing (line 4)",
+        "  1 skipped: the expected outcome is missing (line 5)",
+        "  1 skipped: the row has more cells than there are columns (line 8)",
     ]
     rows = [json.loads(line) for line in Path("a-cases.jsonl").read_text().splitlines()]
     assert [(row["id"], row["input"]) for row in rows] == [("row-1", "two\nlines"), ("row-4", "fine")]
@@ -98,7 +98,7 @@ def test_a_cell_of_50_mb_is_read_and_is_too_long_for_a_line_of_an_eval_file(writ
     said = run_import("a.csv")
     assert said[2:4] == [
         "2 rows read, 1 case written, 1 skipped",
-        "  1 skipped: it is longer than 16 MiB, the most that a line may have (line 2)",
+        "  1 skipped: it is longer than 16 MiB, the maximum length of a line (line 2)",
     ]
     validates("a-cases.jsonl")
 
@@ -115,7 +115,7 @@ def test_rows_of_jsonl_may_hold_messages_numbers_and_objects(write: Write) -> No
         ],
     )
     said = run_import("a.jsonl", "--out", "b.jsonl")
-    assert "  1 skipped: the id is neither text nor a number (line 4)" in said
+    assert "  1 skipped: the id is neither a string nor a number (line 4)" in said
     one, two, three = [json.loads(line) for line in Path("b.jsonl").read_text().splitlines()]
     assert one == a_case("1", "", "4", metadata={"tags": ["math"]}) | {"input": messages}
     assert two == a_case("b", "2+3?", "5", metadata={"extra": {"a": None}})
@@ -163,9 +163,9 @@ def test_secrets_are_masked_in_what_is_written(write: Write) -> None:
 def test_two_rows_with_one_id_are_told_with_both_places_and_nothing_is_written(write: Write) -> None:
     write("a.csv", "id,question,answer\na,1,1\nb,2,2\na,3,3\n")
     assert refused("a.csv") == (
-        "error: a.csv: the id 'a' stands twice: line 2 and line 4\n"
-        "hint: give each row an id of its own; or take the ids from another column with --map id=COLUMN, "
-        "or make them up with --map id="
+        "error: a.csv: duplicate id 'a': line 2 and line 4\n"
+        "hint: give each row a unique id, take the ids from another column with --map id=COLUMN, "
+        "or generate them with --map id="
     )
     assert [row["id"] for row in imported("a.csv", "--map", "id=")] == ["row-1", "row-2", "row-3"]
 
@@ -173,19 +173,21 @@ def test_two_rows_with_one_id_are_told_with_both_places_and_nothing_is_written(w
 def test_missing_columns_are_told_with_those_that_exist(write: Write) -> None:
     write("a.csv", "id,text,answer\na,1,1\n")
     assert refused("a.csv") == (
-        "error: a.csv: no column holds the question: there are 'id', 'text', 'answer'\n"
-        "hint: the first line has to name the columns; usual names are question, input, prompt, query; "
-        "or say which: --map question=COLUMN"
+        "error: a.csv: no column for the question; the columns are 'id', 'text', 'answer'\n"
+        "hint: the first line must have the column names, such as question, input, prompt, query; "
+        "or set the column with --map question=COLUMN"
     )
     write("a.csv", "id,question,note\na,1,1\n")
-    assert refused("a.csv").startswith("error: a.csv: no column holds what is expected: there are 'id', 'question',")
+    assert refused("a.csv").startswith(
+        "error: a.csv: no column for the expected outcome; the columns are 'id', 'question',"
+    )
     write("a.jsonl", [{"text": "a"}, {"label": 1}])
-    assert "no column holds the question: there are 'text', 'label'" in refused("a.jsonl")
+    assert "no column for the question; the columns are 'text', 'label'" in refused("a.jsonl")
 
 
 def test_a_table_without_a_header_is_told_in_words(write: Write) -> None:
     write("a.csv", "1,What is the capital of France?,Paris\n2,And of Norway?,Oslo\n")
-    assert "there are '1', 'What is the capital of France?', 'Paris'\nhint: the first line has to name" in refused(
+    assert "the columns are '1', 'What is the capital of France?', 'Paris'\nhint: the first line must have" in refused(
         "a.csv"
     )
 
@@ -193,16 +195,16 @@ def test_a_table_without_a_header_is_told_in_words(write: Write) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--map", "qestion=text"], "error: --map: there is no field 'qestion'\nhint: fields are id, question, expected,"),
-        (["--map", "question=txt"], "error: a.csv: --map: there is no column 'txt': there are 'id', 'text', 'answer'\nhint: did you mean 'text'?"),
-        (["--map", "question"], "error: invalid value for '--map': 'question' is not of the form field=column"),
-        (["--map", "id=text", "--map", "id=id"], "error: invalid value for '--map': the field 'id' is given twice"),
-        (["--from", "exel"], "error: unknown format 'exel'\nhint: known are claude-code, codex, csv,"),
+        (["--map", "qestion=text"], "error: --map: unknown field 'qestion'\nhint: available fields: id, question, expected,"),
+        (["--map", "question=txt"], "error: a.csv: --map: no column 'txt'; the columns are 'id', 'text', 'answer'\nhint: did you mean 'text'?"),
+        (["--map", "question"], "error: invalid value for '--map': 'question' (expected FIELD=COLUMN, for example question=Prompt)"),
+        (["--map", "id=text", "--map", "id=id"], "error: invalid value for '--map': duplicate field 'id'"),
+        (["--from", "exel"], "error: unknown format 'exel'\nhint: available: claude-code, codex, csv,"),
         (["--from", "promptfo"], "error: unknown format 'promptfo'\nhint: did you mean 'promptfoo'?"),
-        (["--id", "x"], "error: --id is for transcripts, and csv has ids of its own"),
-        (["--from", "codex", "--map", "id=id"], "error: --map is for formats with columns, and codex has none"),
+        (["--id", "x"], "error: --id is for transcripts, but csv has its own ids"),
+        (["--from", "codex", "--map", "id=id"], "error: --map requires a format with columns, and codex has none"),
         (["--map", "question=text", "--out", "a.txt"], "error: a.txt: eval files end in .jsonl, .yaml or .yml"),
-        (["--map", "question=text", "--out", "a.csv"], "error: a.csv: --out is the source itself"),
+        (["--map", "question=text", "--out", "a.csv"], "error: a.csv: --out is the same file as the source"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )  # fmt: skip
@@ -215,21 +217,21 @@ def test_options_that_do_not_fit(write: Write, args: list[str], message: str) ->
     ("name", "content", "code", "message"),
     [
         ("a.csv", "", 2, "a.csv: the file is empty"),
-        ("a.csv", "question,answer\n", 1, "a.csv: nothing in it could be imported"),
-        ("a.csv", "question,answer\n,\n,x\n", 1, "a.csv: nothing in it could be imported"),
-        ("a.csv", "question,answer,answer\na,b,c\n", 2, "a.csv: Line 1: several columns have one name: 'answer'"),
-        ("a.csv", 'question,answer\na,b\nc,"d\n', 2, "a.csv: Line 3: the row that begins here cannot be read: a quote is"),
-        ("a.csv", "question,answer\nna\xefve,b\n".encode("latin-1"), 2, "a.csv: Line 2: this text is not UTF-8"),
-        ("a.csv", "question,answer\na,b\n".encode("utf-16"), 2, "a.csv: this text is UTF-16"),
-        ("a.csv", b"question\0\1\2", 2, "a.csv: this is a binary file, not a text"),
-        ("a.xlsx", b"PK\x03\x04xxxx", 2, "a.xlsx: this is a ZIP archive, not a text\nhint: save it as CSV (UTF-8)"),
-        ("a.eval", b"PK\x03\x04xxxx", 2, "a.eval: this is a ZIP archive, not a text\nhint: 'inspect log dump FILE"),
-        ("a.jsonl", '{"question": "a", "answer": "b"}\n{"question"\n', 2, "a.jsonl: Line 2: Invalid JSON: "),
-        ("b.jsonl", '{"question"\n', 2, "b.jsonl: Line 1: Invalid JSON: "),
-        ("a.jsonl", '{"question": "a", "answer": "b"}\n[1]\n', 2, "a.jsonl: Line 2: expected a JSON object"),
-        ("a.json", '[{"question": "a"}]', 2, "a.json: this is in none of the formats that can be imported\nhint: it begins like"),
-        ("a.txt", "just words\nand more\n", 2, "a.txt: this is in none of the formats that can be imported\nhint: name it with --from"),
-        ("a.yaml", "evalcases: [{id: a, outcome: b, input: c}]\n", 2, "a.yaml: this is in none of the formats that can be"),
+        ("a.csv", "question,answer\n", 1, "a.csv: nothing could be imported"),
+        ("a.csv", "question,answer\n,\n,x\n", 1, "a.csv: nothing could be imported"),
+        ("a.csv", "question,answer,answer\na,b,c\n", 2, "a.csv:1: duplicate columns: 'answer'"),
+        ("a.csv", 'question,answer\na,b\nc,"d\n', 2, "a.csv:3: the row that starts here cannot be read: unclosed quote"),
+        ("a.csv", "question,answer\nna\xefve,b\n".encode("latin-1"), 2, "a.csv:2: not UTF-8 text"),
+        ("a.csv", "question,answer\na,b\n".encode("utf-16"), 2, "a.csv: the file is encoded in UTF-16"),
+        ("a.csv", b"question\0\1\2", 2, "a.csv: this is a binary file, not a text file"),
+        ("a.xlsx", b"PK\x03\x04xxxx", 2, "a.xlsx: this is a ZIP archive, not a text file\nhint: save it as CSV (UTF-8)"),
+        ("a.eval", b"PK\x03\x04xxxx", 2, "a.eval: this is a ZIP archive, not a text file\nhint: 'inspect log dump FILE"),
+        ("a.jsonl", '{"question": "a", "answer": "b"}\n{"question"\n', 2, "a.jsonl:2:12: Invalid JSON: "),
+        ("b.jsonl", '{"question"\n', 2, "b.jsonl:1:12: Invalid JSON: "),
+        ("a.jsonl", '{"question": "a", "answer": "b"}\n[1]\n', 2, "a.jsonl:2: expected a JSON object"),
+        ("a.json", '[{"question": "a"}]', 2, "a.json: the format was not recognized\nhint: it looks like"),
+        ("a.txt", "just words\nand more\n", 2, "a.txt: the format was not recognized\nhint: set the format with --from"),
+        ("a.yaml", "evalcases: [{id: a, outcome: b, input: c}]\n", 2, "a.yaml: the format was not recognized"),
     ],
     ids=range(16),
 )  # fmt: skip
@@ -241,14 +243,14 @@ def test_sources_that_cannot_be_imported(write: Write, name: str, content: Any, 
 def test_a_source_that_does_not_exist_or_is_a_folder(write: Write) -> None:
     write("folder/a.txt", "")
     assert refused("a.csv").startswith("error: a.csv: no such file\nhint: check the path")
-    assert refused("folder").startswith("error: folder: this folder has no transcripts")
+    assert refused("folder").startswith("error: folder: the folder contains no transcripts")
 
 
 def test_nothing_is_overwritten_unless_asked(write: Write) -> None:
     write("a.csv", "question,answer\na,b\n")
     write("a-cases.jsonl", "mine")
     assert refused("a.csv") == (
-        "error: a-cases.jsonl: this file is there already\nhint: --overwrite replaces it; --out names another"
+        "error: a-cases.jsonl: the file already exists\nhint: use --overwrite to replace it, or choose another --out"
     )
     assert Path("a-cases.jsonl").read_text() == "mine"
     assert len(imported("a.csv")) == 1
@@ -266,3 +268,29 @@ def test_memory_stays_flat_with_the_number_of_rows(write: Write) -> None:
         assert f"{rows:,} cases written" in ran.stderr
         peaks.append(int(ran.stdout.split()[-1]))
     assert peaks[1] - peaks[0] < 20_000  # of 40 MB
+
+
+def test_messages_in_the_shape_of_a_vendor_are_read_and_unknown_ones_skipped_with_the_reason(write: Write) -> None:
+    parts = [{"type": "text", "text": "What is"}, {"type": "text", "text": " 2+2?"}]
+    vendor = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts}]
+    image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.org/a.png"}}]}]
+    write(
+        "a.jsonl",
+        [
+            {"id": "a", "input": vendor, "target": "4"},
+            {"id": "b", "input": [{"role": "wizard", "content": "Hi"}], "target": "4"},
+            {"id": "c", "input": image, "target": "4"},
+            {"id": "d", "input": ["1", "2"], "target": "4"},
+        ],
+    )
+    said = run_import("a.jsonl", "--from", "jsonl", "--out", "b.jsonl")
+    shown = '{"role":"wizard","content":"Hi"}'
+    assert f"  1 skipped: a message has an unknown role or shape: {shown} (line 2)" in said
+    assert "  1 skipped: an image is a URL or an id instead of a file: https://x.org/a.png (line 3)" in said
+    one, two = [json.loads(line) for line in Path("b.jsonl").read_text().splitlines()]
+    assert one["input"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is 2+2?"},
+    ]
+    assert two["input"] == '["1","2"]'
+    validates("b.jsonl")

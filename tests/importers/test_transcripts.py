@@ -2,6 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.kits.foreign import ROLLOUT, SESSION, Claude, a_session, at, text
 from tests.kits.imported import imported, refused, run_import
@@ -11,7 +14,7 @@ from tests.kits.project import Write, agentv
 def test_a_session_of_claude_code_becomes_one_answer(write: Write) -> None:
     write("s.jsonl", a_session().records)
     said = run_import("s.jsonl")
-    assert said[:2] == ["format: claude-code, by its content", "11 records read, 1 answer written, 0 skipped"]
+    assert said[:2] == ["detected format: claude-code", "11 records read, 1 answer written, 0 skipped"]
     (answer,) = imported("s.jsonl")
     assert answer["id"] == SESSION
     assert answer["text"] == "Done."
@@ -57,15 +60,15 @@ def test_unknown_types_of_records_are_counted_and_named(write: Write) -> None:
     write("s.jsonl", [*claude.records, "no record"])
     said = run_import("s.jsonl", "--dry-run")
     assert "  2 skipped: unknown record type 'telepathy' (line 12, line 13)" in said
-    assert "  1 skipped: it is no record (line 15)" in said
+    assert "  1 skipped: it is not a record (line 15)" in said
 
 
 def test_a_session_that_goes_on_has_a_last_line_that_is_cut_off(write: Write) -> None:
     lines = "".join(json.dumps(record) + "\n" for record in a_session().records)
     write("s.jsonl", lines + '{"type":"assistant","mess')
-    assert "  1 skipped: it is cut off (line 12)" in run_import("s.jsonl", "--dry-run")
+    assert "  1 skipped: it is truncated (line 12)" in run_import("s.jsonl", "--dry-run")
     write("s.jsonl", '{"type":"assistant","mess\n' + lines)
-    assert "s.jsonl: Line 1: Invalid JSON" in refused("s.jsonl", "--from", "claude-code")
+    assert "s.jsonl:1:21: Invalid JSON" in refused("s.jsonl", "--from", "claude-code")
 
 
 def test_a_fork_that_copies_another_session_is_not_counted_twice(write: Write) -> None:
@@ -78,7 +81,7 @@ def test_a_fork_that_copies_another_session_is_not_counted_twice(write: Write) -
     fork.says(43, "msg_9", text("Once more."))
     write("p/0000.jsonl", fork.records)  # whose name is the first
     said = run_import("p", "--out", "o.jsonl")
-    assert "  10 skipped: it is a copy of another session's (line 2, line 3, line 4, …)" in said
+    assert "  10 skipped: it is a copy from another session (line 2, line 3, line 4, …)" in said
     one, two = imported("p", "--out", "o.jsonl")
     assert (one["id"], one["text"], one["token_usage"]["output"]) == (SESSION, "Done.", 120)
     assert (two["id"], two["text"], two["token_usage"]["output"], two["duration_ms"]) == (
@@ -131,7 +134,7 @@ def test_a_rollout_of_codex_becomes_one_answer(write: Write) -> None:
     write("rollout.jsonl", [*ROLLOUT, {"type": "hologram", "timestamp": at(50), "payload": {"type": "x"}}])
     said = run_import("rollout.jsonl", "--dry-run")
     assert said[:3] == [
-        "format: codex, by its content",
+        "detected format: codex",
         "15 records read, 1 answer written, 1 skipped",
         "  1 skipped: unknown record type 'hologram.x' (line 15)",
     ]
@@ -185,7 +188,7 @@ def test_the_output_of_codex_exec_is_read_as_the_provider_reads_it(write: Write)
 def test_answers_are_records_that_a_target_gives_again(write: Write) -> None:
     write("s.jsonl", a_session().records)
     said = run_import("s.jsonl", "--id", "a")
-    assert said[-1] == "next: a target with 'provider: replay' and 'file: s-answers.jsonl' gives them again"
+    assert said[-1] == "next: add a target with 'provider: replay' and 'file: s-answers.jsonl' to replay them"
     write("targets.yaml", "targets: [{name: default, provider: replay, file: s-answers.jsonl}]")
     checks = [
         {"type": "contains", "value": "Done"},
@@ -204,7 +207,71 @@ def test_a_file_that_is_no_transcript(write: Write) -> None:
     assert said == [
         "1 record read, 0 answers written, 2 skipped",
         "  1 skipped: unknown record type 'none' (line 1)",
-        "  1 skipped: the agent says nothing in it (a.jsonl)",
-        "error: a.jsonl: nothing in it could be imported",
+        "  1 skipped: the agent wrote no answer (a.jsonl)",
+        "error: a.jsonl: nothing could be imported",
     ]
     assert "unknown record type 'none'" in run_import("a.jsonl", "--from", "codex", expect=1)[1]
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        '{"metadata": {"exit_code": 3}, "output": "no"}',
+        {"output": "no", "metadata": {"exit_code": 3}},
+        {"content": "no", "success": False},
+        "Exit code: 3\nWall time: 0.1 seconds\nOutput:\nno",
+        "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 3\nOutput:\nno",
+        [{"type": "input_text", "text": "Exit code: 3\nOutput:\nno"}],
+    ],
+)
+def test_failed_commands_of_codex_are_errors(write: Write, output: Any) -> None:
+    records = json.loads(json.dumps(ROLLOUT))
+    for record in records:
+        if record["payload"].get("type") == "function_call_output":
+            record["payload"]["output"] = output
+    write("rollout.jsonl", records)
+    (answer,) = imported("rollout.jsonl")
+    assert answer["trace"][2]["metadata"] == {"is_error": True}
+    assert answer["trace"][2]["output"].endswith("no")
+
+
+@pytest.mark.parametrize(
+    "output", ["Exit code: 0\nOutput:\nExit code: 3", "a\nb\nOutput:\nExit code: 3", '{"output": "hi"}']
+)
+def test_commands_of_codex_that_print_an_exit_code_have_not_failed(write: Write, output: str) -> None:
+    records = json.loads(json.dumps(ROLLOUT))
+    for record in records:
+        if record["payload"].get("type") == "function_call_output":
+            record["payload"]["output"] = output
+    write("rollout.jsonl", records)
+    (answer,) = imported("rollout.jsonl")
+    assert "metadata" not in answer["trace"][2]
+
+
+def test_an_event_of_codex_names_the_exit_code_of_a_command(write: Write) -> None:
+    records = json.loads(json.dumps(ROLLOUT))
+    for record in records:
+        if record["payload"].get("type") == "function_call_output":
+            record["payload"]["output"] = "no"
+    end = {"type": "exec_command_end", "call_id": "c1", "exit_code": 3}
+    event = {"type": "event_msg", "timestamp": at(3), "payload": end}
+    for place in (9, 10):
+        write("rollout.jsonl", [*records[:place], event, *records[place:]])
+        (answer,) = imported("rollout.jsonl")
+        assert answer["trace"][2]["metadata"] == {"is_error": True}
+
+
+def test_the_output_of_codex_exec_has_a_trace_with_failed_commands(write: Write) -> None:
+    command = {"id": "i3", "type": "command_execution", "command": "false", "aggregated_output": "", "exit_code": 3}
+    write(
+        "exec.jsonl",
+        [
+            {"type": "thread.started", "thread_id": "thread-2"},
+            {"type": "item.completed", "item": command},
+            {"type": "item.completed", "item": {"id": "i4", "type": "agent_message", "text": "Done."}},
+            {"type": "turn.completed", "usage": {}},
+        ],
+    )
+    (answer,) = imported("exec.jsonl")
+    (event,) = answer["trace"]
+    assert (event["name"], event["metadata"]["is_error"]) == ("command_execution", True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from agentv.errors import ProviderError
-from agentv.formats.conversion import convert
+from agentv.files.conversion import convert
 from agentv.providers import settings_type
 from agentv.providers.models.batches.api import BatchApi, BatchModel, BatchReply, BatchState, BatchStatus
 from tests.kits.model_servers import a_request

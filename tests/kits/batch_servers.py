@@ -56,7 +56,8 @@ class BatchServer(NamedTuple):
         }
         vendor, _, api = vendor.partition("-")
         more = {"api": api} if api else {}
-        return {"name": "default", "provider": vendor, "api_key": "secret-key-123", **own[vendor], **more, **settings}
+        shared = {"name": "default", "provider": vendor, "api_key": "secret-key-123", "batch_api": True}
+        return {**shared, **own[vendor], **more, **settings}
 
 
 @contextmanager

@@ -34,11 +34,14 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 
 def run_console(text: str) -> None:
-    """Commands must print what stands below them, errors first; a line of `…` stands for the rest of it."""
+    """Commands must print what stands below them, errors first.
+
+    A line of `…`, or a `…` that ends the last line, stands for the rest of the output.
+    """
     for line, expected in commands(text):
         ran = _run(line)
         printed = undated(ran.stderr + ran.stdout)
-        shown, rest, _ = undated(expected).partition("…\n")
+        shown, *rest = re.split(r"^…\n|…\n\Z", undated(expected), maxsplit=1, flags=re.MULTILINE)
         assert printed.startswith(shown) if rest else printed == shown
         into = re.search(r" > ([^\s;]+)", line)
         assert Path(into[1]).read_text() if into else printed

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from agentv.formats.conversion import convert
+from agentv.files.conversion import convert
 from agentv.protocols import NamedEvaluator, Provider
 from agentv.records import EvalCase, Exchange, Json, Message, ProviderRequest, ProviderResponse, Score
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentvError
-from agentv.formats.yaml import read_yaml
+from agentv.files.yaml import read_yaml
 from tests.kits.project import agentv
 
 

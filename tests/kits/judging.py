@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentv.stats.agreement import Figure
+from agentv.stats.agreement import Figure, rate
 from agentv.stats.correction import SplitCluster, prediction_powered, rogan_gladen
 
 RUNS = 2000
@@ -25,6 +25,10 @@ class Setting(NamedTuple):
     """Whether the method is told of the clusters."""
     alike: bool = False
     """Whether all answers of a cluster deserve the same, as trials of a case often do."""
+    alike_in_part: float = 0.0
+    """The correlation of what answers of a cluster deserve, if it is neither 0 nor 1."""
+    whole: bool = False
+    """Whether clusters are labelled as a whole, instead of single answers."""
     truth_elsewhere: float = 0.5
     """The pass rate of other runs, whose labels are used."""
 
@@ -32,7 +36,11 @@ class Setting(NamedTuple):
 def draw(dice: Any, setting: Setting, answers: int, truth: float) -> tuple[Any, Any, Any]:
     """Whether each answer deserves to pass, whether the judge passes it, and its cluster."""
     cluster = np.arange(answers) // setting.cluster
-    deserved = (dice.random(cluster[-1] + 1)[cluster] if setting.alike else dice.random(answers)) < truth
+    chance: Any = truth
+    if setting.alike_in_part:
+        spread = (1 - setting.alike_in_part) / setting.alike_in_part
+        chance = dice.beta(truth * spread, (1 - truth) * spread, cluster[-1] + 1)[cluster]
+    deserved = (dice.random(cluster[-1] + 1)[cluster] if setting.alike else dice.random(answers)) < chance
     luck = dice.random(cluster[-1] + 1)[cluster]
     passed = np.where(deserved, luck < setting.sensitivity, luck >= setting.specificity)
     return deserved, passed, cluster
@@ -56,10 +64,26 @@ def pairs_of(labels: Any, verdicts: Any, cluster: Any, told: bool) -> "Counter[t
     return Counter((int(n), float(y), float(f)) for n, y, f in zip(*sums, strict=True) if n)
 
 
-def corrected_by_own_labels(dice: Any, setting: Setting) -> Figure:
-    deserved, passed, cluster = draw(dice, setting, setting.answers, setting.truth)
+def choose(dice: Any, setting: Setting, cluster: Any) -> Any:
+    """Whether each answer has a label."""
+    if setting.whole:
+        clusters = dice.permutation(cluster[-1] + 1)[: setting.labels // setting.cluster]
+        return np.isin(cluster, clusters)
     chosen = np.zeros(setting.answers, bool)
     chosen[dice.permutation(setting.answers)[: setting.labels]] = True
+    return chosen
+
+
+def labels_alone(dice: Any, setting: Setting) -> Figure:
+    """The pass rate by the labels only, for the same draws as `corrected_by_own_labels`."""
+    deserved, _, cluster = draw(dice, setting, setting.answers, setting.truth)
+    chosen = choose(dice, setting, cluster)
+    return rate(clusters_of(deserved[chosen], cluster[chosen], setting.told))
+
+
+def corrected_by_own_labels(dice: Any, setting: Setting) -> Figure:
+    deserved, passed, cluster = draw(dice, setting, setting.answers, setting.truth)
+    chosen = choose(dice, setting, cluster)
     labelled = pairs_of(deserved[chosen], passed[chosen], cluster[chosen], setting.told)
     rest = clusters_of(passed[~chosen], cluster[~chosen], setting.told)
     return prediction_powered(

@@ -4,7 +4,7 @@ import json
 import subprocess
 from typing import Any
 
-from agentv.results.labels.file import answer_digest
+from agentv.results.answer_digest import text_digest
 from tests.kits.project import Write, agentv
 
 
@@ -18,7 +18,7 @@ def a_result(eval_id: str = "a", verdict: str = "pass", answer: str | None = "Pa
 
 
 def a_label(eval_id: str = "a", label: str = "pass", answer: str = "Paris", **more: Any) -> dict[str, Any]:
-    found = {"eval_id": eval_id, "dataset": "geo", "trial": 1, "answer_digest": answer_digest(answer), "label": label}
+    found = {"eval_id": eval_id, "dataset": "geo", "trial": 1, "answer_digest": text_digest(answer), "label": label}
     return found | more
 
 

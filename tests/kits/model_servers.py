@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentv.errors import ProviderError
-from agentv.formats.conversion import convert
+from agentv.files.conversion import convert
 from agentv.providers import settings_type
 from agentv.records import Message, ProviderRequest, ProviderResponse
 from tests.kits.model_streams import event_stream

@@ -1,7 +1,10 @@
 """Results for pages to show: some that are like real ones, and one of each kind that is hard to show."""
 
+import base64
 import json
 import random
+import re
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +184,18 @@ def save_results(path: Path, results: list[dict[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in results), encoding="utf-8")
     return path
+
+
+def meta_of(path: str) -> Any:
+    """Return the data that a page shows first."""
+    found = re.search(r'<script type="application/json" id="meta">(.*?)</script>', Path(path).read_text(), re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def page_content(path: str) -> bytes:
+    """Return a page with the content of its compressed blocks."""
+    page = Path(path).read_text()
+    blocks = re.findall(r'<script type="application/octet-stream" id="[^"]*">([^<]+)</script>', page)
+    assert blocks
+    return page.encode() + b"".join(zlib.decompress(base64.b64decode(block)) for block in blocks)

@@ -88,6 +88,10 @@ def test_few(agentv, evals):
     base = agentv(evals, target=answers(1), limit=4, out=None).path
     agentv(evals, target=answers(0), limit=4).not_worse_than(base)
 
+def test_missing(agentv, evals):
+    base = agentv(evals, target=answers(1)).path
+    agentv(evals, target=answers(1), limit=38).not_worse_than(base)
+
 async def run_inside(agentv, evals):
     return agentv(evals, target=answers(1), trials=2).summary.trials
 

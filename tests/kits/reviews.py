@@ -6,7 +6,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from agentv.view.review import ReviewDefaults, ReviewDesk
+from agentv.trust.review import ReviewDefaults
+from agentv.view.review import ReviewStore
 from agentv.view.serve import serving
 from tests.kits.browser import Browser, Page
 from tests.kits.pages import a_result, save_results
@@ -80,7 +81,7 @@ def reviews(browser: Browser, folder: Path) -> Iterator[Review]:
         def open_review(results: Results, *, width: int = 1400, **defaults: Any) -> Reviewing:
             file = save_results(folder / "results.jsonl", results)
             given: dict[str, Any] = {"labels": folder / "labels.jsonl", "reviewer": "ann"} | defaults
-            desk = ReviewDesk(ReviewDefaults(**given))
+            desk = ReviewStore(ReviewDefaults(**given))
             at = Address(stack.enter_context(serving([file], 0, desk, opens_review=True)))
             page = stack.enter_context(browser.page(width, 800))
             page.go_to(at.whole)

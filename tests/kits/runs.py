@@ -27,6 +27,16 @@ def evaluate(*args: str | Path, expect: int = 0) -> "subprocess.CompletedProcess
     return ran
 
 
+def evaluate_judged(*args: str | Path) -> list[dict[str, Any]]:
+    """Return the results in `out.jsonl` of a run whose exit code is 1 if a case was not judged, and else 0."""
+    ran = agentv("eval", *args, "--out", "out.jsonl")
+    assert "Traceback" not in ran.stderr, ran.stderr
+    found = results("out.jsonl")
+    is_judged = all("failure" not in result for result in found)
+    assert ran.returncode == (0 if is_judged else 1), ran.stdout + ran.stderr
+    return found
+
+
 def run_one(*args: str | Path, expect: int = 0) -> dict[str, Any]:
     evaluate(*args, "--out", "out.jsonl", expect=expect)
     (result,) = results("out.jsonl")

@@ -30,10 +30,6 @@ class Address(NamedTuple):
     def origin(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    @property
-    def cookie(self) -> str:
-        return f"agentv-{self.port}={self.token}"
-
 
 class Reply(NamedTuple):
     """What came back."""
@@ -61,9 +57,9 @@ def exchange(port: int, data: bytes) -> bytes:
 
 def request(at: Address, path: str = "/", method: str = "GET", body: bytes = b"", **headers: str | None) -> Reply:
     """What a viewer answers; the headers are those of a page of its own, unless a test says otherwise."""
-    own: dict[str, str | None] = {"Host": f"127.0.0.1:{at.port}", "Cookie": at.cookie}
+    own: dict[str, str | None] = {"Host": f"127.0.0.1:{at.port}", "X-Agentv-Token": at.token}
     if method == "POST":
-        own |= {"X-Agentv": "1", "Origin": at.origin, "Content-Length": str(len(body))}
+        own |= {"Origin": at.origin, "Content-Length": str(len(body))}
     own |= {name.replace("_", "-"): value for name, value in headers.items()}
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in own.items() if value is not None)]
     raw = exchange(at.port, "\r\n".join([*lines, "", ""]).encode() + body)
@@ -89,7 +85,7 @@ def viewer(*args: str | Path, **options: Any) -> Iterator[Viewer]:
     try:
         line = process.stdout.readline()
         assert line.startswith("Viewer: http://127.0.0.1:"), line + process.stderr.read()
-        assert process.stderr.readline() == "Ctrl-C ends it\n"
+        assert process.stderr.readline() == "press Ctrl-C to stop\n"
         yield Viewer(process, Address(line.split()[-1]))
         process.send_signal(2)
         _, complaints = process.communicate(timeout=PATIENCE_SECONDS)

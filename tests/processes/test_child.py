@@ -15,7 +15,7 @@ import pytest
 
 from agentv.processes import guardian
 from agentv.processes.child import ProcessResult, end_orphans, run_process
-from agentv.processes.streams import Capture, Output
+from agentv.processes.streams import Capture, StreamOutput
 from tests.kits.naps import sleeping
 from tests.kits.processes import PATIENCE_SECONDS, living, start_process, wait_until
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case
@@ -166,20 +166,20 @@ def test_half_a_json_object_is_an_answer_like_any_other(write: Write) -> None:
 @pytest.mark.parametrize(
     ("command", "error"),
     [
-        ("kill -SEGV $$", "the command was killed by SIGSEGV, and said nothing"),
+        ("kill -SEGV $$", "the command was killed by SIGSEGV, without any output"),
         ("echo help >&2; sh -c 'kill -9 $$'", "the command failed with exit code 137 (SIGKILL): "),
-        ("nosuchcommand {PROMPT}", "the command failed with exit code 127 (something that it names was not found): "),
-        ("./plain", "the command failed with exit code 126 (something that it names cannot be executed): "),
+        ("nosuchcommand {PROMPT}", "the command failed with exit code 127 (command not found): "),
+        ("./plain", "the command failed with exit code 126 (command not executable): "),
         ("echo out; exit 3", "the command failed with exit code 3: out"),
         ("echo out; echo err >&2; exit 3", "the command failed with exit code 3: err"),
         (
             "echo said > /dev/null # {OUTPUT_FILE}\n: {OUTPUT_FILE}",
-            "the command succeeded but wrote no {OUTPUT_FILE}, and",
+            "the command succeeded but wrote no {OUTPUT_FILE}, without",
         ),
         ("echo here it is; : {OUTPUT_FILE}", "the command succeeded but wrote no {OUTPUT_FILE}: here it is"),
-        ("mkdir {OUTPUT_FILE}", "the command made something of {OUTPUT_FILE} that is no file"),
-        ("mkfifo {OUTPUT_FILE}", "the command made something of {OUTPUT_FILE} that is no file"),
-        ('rm -rf "$PWD"; cd ..; exit 6', "the command failed with exit code 6, and said nothing"),
+        ("mkdir {OUTPUT_FILE}", "the command created {OUTPUT_FILE}, but it is not a regular file"),
+        ("mkfifo {OUTPUT_FILE}", "the command created {OUTPUT_FILE}, but it is not a regular file"),
+        ('rm -rf "$PWD"; cd ..; exit 6', "the command failed with exit code 6, without any output"),
     ],
 )
 def test_how_a_command_failed_is_said(write: Write, command: str, error: str) -> None:
@@ -289,7 +289,9 @@ def test_exit_codes_are_known_when_the_parent_ignores_its_children(write: Write)
 
 def test_it_works_without_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
-    assert run_shell("echo hello; exit 7") == ProcessResult(7, Output(tail=b"hello\n", is_complete=False), Output())
+    assert run_shell("echo hello; exit 7") == ProcessResult(
+        7, StreamOutput(tail=b"hello\n", is_complete=False), StreamOutput()
+    )
 
 
 def test_waiting_takes_no_threads(nap: str) -> None:
@@ -318,7 +320,7 @@ def test_no_descriptors_are_left_open() -> None:
 
 def test_what_is_kept_is_bounded() -> None:
     finished = run_shell("printf 0123456789; printf abc >&2", stdout=Capture(4))
-    assert finished == ProcessResult(0, Output(b"0123", b"0123456789", False), Output(b"", b"abc", False))
+    assert finished == ProcessResult(0, StreamOutput(b"0123", b"0123456789", False), StreamOutput(b"", b"abc", False))
 
 
 def test_the_limits_of_one_argument(write: Write) -> None:
@@ -333,9 +335,9 @@ def test_the_limits_of_one_argument(write: Write) -> None:
     )
     evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
     long, nul, fits = results("out.jsonl")
-    assert long["error"].startswith("the prompt has 200000 bytes, and an argument holds at most ")
+    assert long["error"].startswith("the prompt has 200000 bytes, more than the ")
     assert long["error"].endswith(": use {PROMPT_FILE} in command_template")
-    hint = "a NUL character, which an argument cannot hold: use {PROMPT_FILE} in command_template"
+    hint = "a NUL character, which a command-line argument cannot contain: use {PROMPT_FILE} in command_template"
     assert nul["error"] == f"the prompt has {hint}"
     assert fits["candidate_answer"].endswith(" 120000\n")
     write("targets.yaml", target("wc -c < {PROMPT_FILE}; cp {PROMPT_FILE} {EVAL_ID}"))

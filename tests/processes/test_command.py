@@ -204,7 +204,7 @@ def test_a_healthcheck_is_made_once_before_the_first_case(write: Write, server: 
         ),
         (
             {"type": "command", "command_template": "sleep 60", "timeout_seconds": 0.2},
-            "the command has not ended after 0.2 s",
+            "the command timed out after 0.2 s",
         ),
     ],
 )
@@ -227,10 +227,10 @@ def test_a_target_that_is_not_ready_stops_the_run_before_it_starts(
 
 def test_settings_that_cannot_be_are_refused(write: Write) -> None:
     two_files(write, timeout_seconds=0)
-    assert "timeout_seconds: must be more than 0, got 0" in evaluate("a.jsonl", expect=2).stderr
+    assert "timeout_seconds: must be greater than 0, got 0" in evaluate("a.jsonl", expect=2).stderr
     two_files(write, healthcheck={"type": "http", "url": "file:///etc/passwd"})
     ran = evaluate("a.jsonl", expect=2)
-    assert "healthcheck.url: no address of http or https" in ran.stderr
+    assert "healthcheck.url: not an http or https address" in ran.stderr
 
 
 def test_a_dry_run_starts_no_process(write: Write) -> None:
@@ -243,7 +243,7 @@ def test_a_batch_setting_that_has_no_effect_is_told(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: mock, provider_batching: true}]")
     write("cases.jsonl", [a_case("a", evaluators=[ANY])])
     ran = evaluate("cases.jsonl")
-    assert "target 'default': provider_batching: targets of the kind 'mock' answer no batches" in ran.stderr
+    assert "target 'default': provider_batching: mock targets do not answer in batches" in ran.stderr
 
 
 def test_evaluate_from_python_runs_commands_too(write: Write) -> None:

@@ -84,3 +84,22 @@ async def run():
 asyncio.run(run())
 """
     assert _run(script) == "True\n"
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_no_thread_receives_a_signal_once_the_exit_code_is_decided(number: str) -> None:
+    script = """
+import signal, threading
+from agentv.processes import interrupts
+
+interrupts.install()
+is_over = threading.Event()
+other = threading.Thread(target=is_over.wait)
+other.start()
+interrupts.disable()
+signal.pthread_kill(other.ident, signal.NUMBER)
+is_over.set()
+other.join()
+print("exited normally")
+"""
+    assert _run(script.replace("NUMBER", number)) == "exited normally\n"

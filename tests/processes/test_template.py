@@ -97,11 +97,11 @@ def test_templates_that_are_in_order(template: str) -> None:
     [
         ("agent {PROMT}", ("unknown placeholder {PROMT}", "did you mean '{PROMPT}'?")),
         ("agent {prompt}", ("unknown placeholder {prompt}", "did you mean '{PROMPT}'?")),
-        ("agent '{X}'", ("unknown placeholder {X}", "known are {EVAL_ID}, {OUTPUT_FILE}, {PROMPT_FILE}, {PROMPT}")),
-        ("agent {{PROMPT}}", ("{PROMPT} stands in double braces", "write {PROMPT}")),
+        ("agent '{X}'", ("unknown placeholder {X}", "available: {EVAL_ID}, {OUTPUT_FILE}, {PROMPT_FILE}, {PROMPT}")),
+        ("agent {{PROMPT}}", ("{PROMPT} is inside double braces", "use {PROMPT}")),
         (
             "cat <<END\n{PROMPT}\nEND",
-            ("{PROMPT} stands in a here-document", "hand it over as an argument, or use {PROMPT_FILE}"),
+            ("{PROMPT} is inside a here-document", "pass it as an argument, or use {PROMPT_FILE}"),
         ),
     ],
 )
@@ -140,7 +140,7 @@ def test_templates_that_are_not(template: str, problem: tuple[str, str]) -> None
 def test_a_value_that_would_be_run_as_code_is_refused(template: str) -> None:
     ((message, hint),) = find_problems(template, NAMES, FOREIGN)
     assert message.endswith("would be run as code here")
-    assert hint.startswith("hand it over as an argument: ")
+    assert hint.startswith("pass it as an argument: ")
 
 
 def test_validate_and_eval_tell_of_an_unknown_placeholder_with_its_line(write: Write) -> None:
@@ -155,7 +155,7 @@ def test_validate_and_eval_tell_of_an_unknown_placeholder_with_its_line(write: W
     ran = agentv("eval", "a.jsonl")
     assert ran.returncode == 2
     assert (
-        "Line 4: target 'default': command_template: unknown placeholder {FILE}\nhint: did you mean '{FILES}'?"
+        ":4:5: target 'default': command_template: unknown placeholder {FILE}\nhint: did you mean '{FILES}'?"
         in ran.stderr
     )
 
@@ -169,7 +169,7 @@ def test_files_in_quotes_and_odd_file_formats_are_refused(write: Write) -> None:
         "  - {name: d, provider: cli, command_template: x, healthcheck: {type: command, command_template: '{Y}'}}\n",
     )
     shown = agentv("validate", "targets.yaml").stdout
-    assert "target 'a': command_template: {FILES} stands in quotes" in shown
+    assert "target 'a': command_template: {FILES} is inside quotes" in shown
     assert "target 'a': files_format: unknown placeholder {file}" in shown
     assert "target 'b': command_template: {PROMPT} is empty in a batch" in shown
     assert "target 'c': command_template: unknown placeholder {BATCH_FILE}" in shown

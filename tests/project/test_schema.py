@@ -32,6 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("schema")
 
 
+@pytest.mark.slow  # generated values take seconds, few or many
 @given(spoiled())
 def test_a_line_of_jsonl_is_accepted_by_both_or_by_none(folder: Path, case: dict[str, Any]) -> None:
     path = folder / "lines.jsonl"
@@ -39,6 +40,7 @@ def test_a_line_of_jsonl_is_accepted_by_both_or_by_none(folder: Path, case: dict
     assert VALIDATORS["case"].is_valid(case) == loads(path)
 
 
+@pytest.mark.slow  # generated values take seconds, few or many
 @given(st.fixed_dictionaries({}, optional={"evalcases": files | junk, "execution": junk, "dataset": junk, "x": junk}))
 def test_a_yaml_file_is_accepted_by_both_or_by_none(folder: Path, value: dict[str, Any]) -> None:
     path = folder / "file.yaml"
@@ -57,6 +59,7 @@ good = st.sampled_from(["x", 1, 2.5, {}, ["a"], {"type": "http", "url": "u"}, {"
 BEYOND_A_SCHEMA = ("url: must begin with http://",)
 
 
+@pytest.mark.slow  # generated values take seconds, few or many
 @given(st.data())
 def test_a_target_is_accepted_by_both_or_by_none(folder: Path, data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(FIELDS), max_size=4, unique=True))

@@ -47,16 +47,16 @@ evalcases:
     assert ran.stdout.splitlines() == [
         "evals/.agentv/config.yaml:1:1: error: guidelines_patterns: unknown field (did you mean 'guideline_patterns'?)",
         "evals/.agentv/targets.yaml:2:21: error: target 'default': provider: unknown provider 'moc' (did you mean 'mock'?)",
-        "evals/bad.jsonl:2:1: error: missing expected_outcome, input_messages",
-        "evals/bad.jsonl:2:2: error: id: expected a string, got an integer (put quotes around it)",
-        "evals/bad.jsonl:3:1: error: Invalid JSON: Expecting value",
-        "evals/bad.jsonl:4:2: error: duplicate id 'x', first on line 1 (give each case an id of its own)",
-        "evals/bad.yaml:1:1: error: description: expected a string, got an integer (put quotes around it)",
-        "evals/bad.yaml:3:5: error: id: expected a string, got an integer (put quotes around it)",
+        "evals/bad.jsonl:2:1: error: Line 2: missing expected_outcome, input_messages",
+        "evals/bad.jsonl:2:2: error: Line 2: id: expected a string, got an integer (quote it)",
+        "evals/bad.jsonl:3:1: error: Line 3: Invalid JSON: Expecting value",
+        "evals/bad.jsonl:4:2: error: duplicate id 'x', first on line 1 (use unique ids)",
+        "evals/bad.yaml:1:1: error: description: expected a string, got an integer (quote it)",
+        "evals/bad.yaml:3:5: error: id: expected a string, got an integer (quote it)",
         "evals/bad.yaml:4:5: error: expected_outcome: expected a string, got an array",
         "evals/bad.yaml:6:9: error: input[0].role: unknown role 'usr' (did you mean 'user'? one of assistant, system, tool, user)",
-        "evals/bad.yaml:8:5: error: missing expected_outcome; case 'b' is left out",
-        f"evals/bad.yaml:15:26: error: no such file: nowhere.md (looked in {Path.cwd()}/evals, {Path.cwd()})",
+        "evals/bad.yaml:8:5: error: missing expected_outcome; case 'b' is skipped",
+        f"evals/bad.yaml:15:26: error: no such file: nowhere.md (searched {Path.cwd()}/evals, {Path.cwd()})",
         "evals/bad.yaml:16:26: warning: empty file: empty.md",
         "evals/bad.yaml:17:5: error: metdata: unknown field (did you mean 'metadata'?)",
         "4 files, 3 cases: 13 errors, 1 warning",
@@ -80,8 +80,10 @@ def test_warnings_alone_are_no_failure(write: Write) -> None:
 
 def test_a_slip_is_told_once_in_a_file(write: Write) -> None:
     path = write("a.jsonl", [a_case("a", inputs=1, notes=2), a_case("b", inputs=1)])
+    own = "put custom data under 'metadata', which is copied to the result"
     assert [(p.line, p.message, p.hint) for p in check_file(path).problems] == [
-        (1, "inputs: unknown field", "did you mean 'input'?")
+        (1, "inputs: unknown field (in 2 cases)", "did you mean 'input'?"),
+        (1, "notes: unknown field", own),
     ]
 
 
@@ -96,7 +98,7 @@ def test_json_for_tools(write: Write) -> None:
                 "file": "a.yaml",
                 "line": 2,
                 "column": 5,
-                "hint": "put quotes around it",
+                "hint": "quote it",
             }
         ],
         "summary": {"files": 1, "cases": 0, "errors": 1, "warnings": 0},
@@ -116,7 +118,7 @@ def test_an_empty_folder(write: Write) -> None:
     write("folder/x.txt", "")
     ran = agentv("validate", "folder")
     assert ran.returncode == 2
-    assert "no eval, targets or config file under 'folder'" in ran.stderr
+    assert "no eval, targets or config file in 'folder'" in ran.stderr
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.txt", "a"])
@@ -130,6 +132,7 @@ def test_an_extension_that_is_not_ours(write: Write, name: str) -> None:
 def test_globs_and_files_named_twice(write: Write) -> None:
     write("evals/a.yaml", yaml_case())
     write("evals/deep/b.yaml", yaml_case())
+    write(".agentv/targets.yaml", MOCKS.replace("response: x", "response: x, judge_target: judge"))
     ran = agentv("validate", "evals/**/*.yaml", "evals/a.yaml", "evals")
     assert ran.stdout == "2 files, 2 cases: 0 errors, 0 warnings\n"
 
@@ -142,7 +145,7 @@ def test_a_sidecar_alone_and_with_its_dataset(write: Write) -> None:
         "a.yaml:2:1: error: evaluatr: unknown field (did you mean 'evaluator'?)\n"
     )
     assert agentv("validate", "a.yaml").stdout == expected + "1 file, 0 cases: 2 errors, 0 warnings\n"
-    both = agentv("validate", ".").stdout
+    both = agentv("validate", "a.jsonl", "a.yaml").stdout
     assert both == expected + "2 files, 1 case: 2 errors, 0 warnings\n"
 
 
@@ -182,7 +185,7 @@ def test_a_line_with_very_many_problems(write: Write) -> None:
     path = write("a.jsonl", [a_case(input_messages=[1] * 20_000)])
     problems = check_file(path).problems
     assert len(problems) == 51
-    assert problems[0].message == "more than 50 things are wrong here"
+    assert problems[0].message == "Line 1: more than 50 problems here"
 
 
 def test_a_file_with_very_many_problems(write: Write) -> None:
@@ -260,7 +263,7 @@ def test_a_reader_who_has_seen_enough(write: Write) -> None:
     write("a.jsonl", "x\n" * 900)
     line = f"{sys.executable} -m agentv validate a.jsonl 2>err.txt | head -n 1; exit ${{PIPESTATUS[0]}}"
     run = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
-    assert run.stdout == "a.jsonl:1:1: error: Invalid JSON: Expecting value\n"
+    assert run.stdout == "a.jsonl:1:1: error: Line 1: Invalid JSON: Expecting value\n"
     assert run.returncode == 1
     assert Path("err.txt").read_text() == ""
 
@@ -277,16 +280,14 @@ def test_secrets_are_masked(write: Write) -> None:
 MOCKS = "targets:\n  - {name: default, provider: mock, response: x}\n  - {name: judge, provider: mock, response: x}\n"
 
 
-def test_nobody_to_judge(write: Write) -> None:
+def test_a_case_without_evaluators_and_judge(write: Write) -> None:
     write(".agentv/targets.yaml", MOCKS)
     write("a.jsonl", [a_case()])
-    message = (
-        "nobody is set up to judge the answers of target 'default'; 'llm_judge' is meant when no evaluators are set up"
-    )
+    message = "no evaluators are set, and the default evaluator, llm_judge, needs a judge"
     ran = agentv("validate", "a.jsonl")
     assert ran.stdout == (
         f"a.jsonl:1:1: error: case 'test-1': {message} "
-        "(name a target that judges with 'judge_target', in the target or in the evaluator)\n"
+        "(add evaluators to the case, such as {type: contains, value: TEXT}, or set judge_target in the target)\n"
         "1 file, 1 case: 1 error, 0 warnings\n"
     )
     assert ran.returncode == 1
@@ -304,7 +305,7 @@ def test_a_missing_judge_and_a_missing_target(write: Write) -> None:
     ran = agentv("validate", "a.jsonl", "targets.yaml")
     assert ran.stdout.splitlines() == [
         "a.jsonl:1:1: error: case 'a': judge_target: unknown target 'jugde' (did you mean 'judge'?)",
-        "a.jsonl:2:1: error: unknown target 'gone': targets.yaml has none of that name (known are default, judge)",
+        "a.jsonl:2:1: error: unknown target 'gone': not in targets.yaml (available targets: default, judge)",
         "2 files, 2 cases: 2 errors, 0 warnings",
     ]
 
@@ -324,10 +325,10 @@ def test_what_is_wrong_with_a_target_that_is_used_is_told_once(write: Write) -> 
     write("b.jsonl", [a_case("a", evaluators=[{"type": "python", "function": "agent.py:answer"}])])
     ran = agentv("validate", ".")
     assert ran.stdout.splitlines() == [
-        "a.jsonl:1:133: error: case 'a': evaluators[0]: agent.py has no function 'chek' (write the name of one that it has, behind the colon)",
-        "a.jsonl:2:133: error: case 'b': evaluators[0]: agent.py has no function 'chek' (write the name of one that it has, behind the colon)",
+        "a.jsonl:1:133: error: case 'a': evaluators[0]: agent.py has no function 'chek' (put the name of one of its functions after the colon)",
+        "a.jsonl:2:133: error: case 'b': evaluators[0]: agent.py has no function 'chek' (put the name of one of its functions after the colon)",
         "targets.yaml:2:39: error: target 'default': functon: unknown field (did you mean 'function'?)",
-        f"targets.yaml:2:51: error: target 'default': function: gone.py cannot be loaded: no such file (looked in {Path.cwd()})",
+        f"targets.yaml:2:51: error: target 'default': function: gone.py cannot be loaded: no such file (searched {Path.cwd()})",
         "targets.yaml:3:36: error: target 'mine': function: agent.py has no function 'anser' (did you mean 'answer'?)",
         "3 files, 3 cases: 5 errors, 0 warnings",
     ]
@@ -350,13 +351,13 @@ def test_several_errors_of_one_case(write: Write) -> None:
         "    evaluators: [{type: contans, value: x}, {type: equals, value: 5}]\n",
     )
     expected = [
-        "a.yaml:2:5: error: id: expected a string, got an integer (put quotes around it)",
+        "a.yaml:2:5: error: id: expected a string, got an integer (quote it)",
         "a.yaml:2:5: error: missing expected_outcome (did you mean 'expected_outcome' by 'expected_outcom'?)",
         "a.yaml:3:5: error: expected_outcom: unknown field (did you mean 'expected_outcome'?)",
         "a.yaml:4:28: error: input[1].role: unknown role 'usr' (did you mean 'user'? one of assistant, system, tool, user)",
         "a.yaml:5:17: error: execution.targt: unknown field (did you mean 'target'?)",
         "a.yaml:6:19: error: evaluators[0]: unknown evaluator type 'contans' (did you mean 'contains'?)",
-        "a.yaml:6:60: error: evaluators[1].value: expected a string or an array, got an integer (put quotes around it)",
+        "a.yaml:6:60: error: evaluators[1].value: expected a string or an array, got an integer (quote it)",
     ]
     ran = agentv("validate", "a.yaml")
     assert sorted(ran.stdout.splitlines()[:-1]) == sorted(expected)
@@ -374,10 +375,10 @@ def test_a_run_warns_of_a_slip_and_goes_on(write: Write) -> None:
     write("b.yaml", "evaluatrs: []\n")
     ran = agentv("eval", "a.yaml", "b.jsonl")
     assert ran.stderr.splitlines()[:4] == [
-        "warning: a.yaml: Line 7: evaluatr: unknown field, ignored (did you mean 'evaluator'?)",
-        "warning: a.yaml: Line 5: metdata: unknown field, ignored (did you mean 'metadata'?)",
-        "warning: b.yaml: Line 1: evaluatrs: unknown field, ignored (did you mean 'evaluators'?)",
-        "warning: b.jsonl: Line 2: missing expected_outcome; case 'c' is left out (did you mean 'expected_outcome' by 'expected_outcom'?)",
+        "warning: a.yaml:7:1: evaluatr: unknown field, ignored (did you mean 'evaluator'?)",
+        "warning: a.yaml:5:5: metdata: unknown field, ignored (did you mean 'metadata'?)",
+        "warning: b.yaml:1:1: evaluatrs: unknown field, ignored (did you mean 'evaluators'?)",
+        "warning: b.jsonl:2:1: Line 2: missing expected_outcome; case 'c' is skipped (did you mean 'expected_outcome' by 'expected_outcom'?)",
     ]
     assert ran.returncode == 0
     assert "1 skipped as invalid" in ran.stdout
@@ -387,10 +388,10 @@ def test_a_run_warns_of_a_slip_and_goes_on(write: Write) -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("a.csv", "'agentv import' makes an eval file of it"),
-        ("a.tsv", "'agentv import' makes an eval file of it"),
-        ("a.xlsx", "save it as .csv; 'agentv import' makes an eval file of that"),
-        ("a.txt", "rename the file, or name another"),
+        ("a.csv", "convert it with 'agentv import'"),
+        ("a.tsv", "convert it with 'agentv import'"),
+        ("a.xlsx", "save it as .csv and convert that with 'agentv import'"),
+        ("a.txt", "rename the file, or pass another one"),
     ],
 )
 def test_tables_are_imported(write: Write, command: str, name: str, hint: str) -> None:
@@ -405,7 +406,7 @@ def test_tables_are_imported(write: Write, command: str, name: str, hint: str) -
     [
         (
             "targets:\n  name: default\n  provider: mock\n",
-            "targets.yaml:1:1: error: targets: expected an array, got an object "
+            "targets.yaml:1:1: error: 'targets' must be a list "
             "(put a dash before the first setting of each target: '- name: default')",
         ),
         (
@@ -436,11 +437,11 @@ def test_a_program_that_is_not_installed(write: Write) -> None:
     )
     assert checked.returncode == 0
     dry = agentv("eval", "a.jsonl", "--dry-run", "--out", "out.jsonl")
-    assert (dry.returncode, f"warning: a.jsonl: Line 1: {words}" in dry.stderr) == (0, True)
+    assert (dry.returncode, f"warning: a.jsonl:1:142: {words}" in dry.stderr) == (0, True)
     assert json.loads(Path("out.jsonl").read_text())["misses"] == ["dry run: script: no such command: no-such-bun"]
     real = agentv("eval", "a.jsonl")
     assert (real.returncode, real.stdout) == (2, "")
-    assert f"error: a.jsonl: Line 1: case 'test-1': {words}\nhint: install it" in real.stderr
+    assert f"error: a.jsonl:1:142: case 'test-1': {words}\nhint: install it" in real.stderr
 
 
 def test_no_reference_answer_to_compare_with(write: Write) -> None:
@@ -448,7 +449,7 @@ def test_no_reference_answer_to_compare_with(write: Write) -> None:
     write("a.jsonl", [a_case("a", expected_output="x"), a_case("b")])
     write("a.yaml", "evaluators:\n  - {type: equals, name: same}\n")
     message = "case 'b': evaluator 'same' has no 'value', and the case has no reference answer"
-    hint = "write 'value' in the evaluator, or 'expected_output' in the case"
+    hint = "set 'value' in the evaluator, or 'expected_output' in the case"
     assert f"a.jsonl:2:1: error: {message} ({hint})\n" in agentv("validate", "a.jsonl").stdout
     ran = agentv("eval", "a.jsonl")
-    assert (ran.returncode, ran.stderr) == (2, f"error: a.jsonl: Line 2: {message}\nhint: {hint}\n")
+    assert (ran.returncode, ran.stderr) == (2, f"error: a.jsonl:2:1: {message}\nhint: {hint}\n")

@@ -58,7 +58,7 @@ def test_env_and_config_are_found_up_to_the_root(project: Write) -> None:
     project("project/.env", "WHO_ANSWERS=the .env\n")
     project("project/.agentv/config.yaml", "guideline_patterns: 5\n")
     ran = agentv("eval", "a.jsonl", cwd=Path("project/evals"))
-    assert "config.yaml: Line 1: guideline_patterns: expected an array, got an integer" in ran.stderr
+    assert "config.yaml:1:1: guideline_patterns: expected an array, got an integer" in ran.stderr
     project("project/.agentv/config.yaml", "guideline_patterns: []\n")
     assert answer_of("a.jsonl", cwd="project/evals") == "the .env"
 
@@ -128,14 +128,14 @@ def test_an_error_names_all_the_places(write: Write, tmp_path: Path) -> None:
     places = f"{tmp_path}/project/evals, {tmp_path}/project/.agentv, {tmp_path}/project, {tmp_path}/here"
     ran = agentv("eval", "../project/evals", cwd=Path("here"))
     assert ran.stderr == (
-        "error: ../project/evals/a.jsonl: Line 1: case 'test-1': evaluators[0]: nowhere cannot be loaded: no such module\n"
-        f"hint: looked in {places}, and among the installed packages\n"
+        "error: ../project/evals/a.jsonl:1:138: case 'test-1': evaluators[0]: nowhere cannot be loaded: no such module\n"
+        f"hint: searched {places}, and among the installed packages\n"
     )
     write("project/evals/a.jsonl", [a_case(evaluators=[HELLO])])
     ran = agentv("eval", "../project/evals", cwd=Path("here"))
     assert ran.stderr == (
-        f"error: {tmp_path}/project/.agentv/targets.yaml: Line 2: target 'default': function: "
-        f"agent.py cannot be loaded: no such file\nhint: looked in {places}\n"
+        f"error: {tmp_path}/project/.agentv/targets.yaml:2:39: target 'default': function: "
+        f"agent.py cannot be loaded: no such file\nhint: searched {places}\n"
     )
 
 
@@ -150,16 +150,16 @@ def test_all_errors_of_python_targets_at_once(write: Write, tmp_path: Path) -> N
     write("agent.py", "def answer(q): return q\ndef odd(one, two): return one\n")
     write("a.jsonl", [a_case(name, evaluators=[HELLO], execution={"target": name}) for name in "abc"])
     ran = evaluate("a.jsonl", expect=2)
-    file = tmp_path / "targets.yaml"
     assert ran.stderr.splitlines() == [
-        f"error: {file}: Line 2: target 'a': functon: unknown field",
+        "error: targets.yaml:2:33: target 'a': functon: unknown field",
         "hint: did you mean 'function'?",
-        f"error: {file}: Line 2: target 'a': function: nowhere.py cannot be loaded: no such file",
-        f"hint: looked in {tmp_path}",
-        f"error: {file}: Line 4: target 'b': function: agent.py has no function 'anser'",
+        "error: targets.yaml:2:45: target 'a': function: nowhere.py cannot be loaded: no such file",
+        f"hint: searched {tmp_path}",
+        "error: targets.yaml:4:6: target 'b': function: agent.py has no function 'anser'",
         "hint: did you mean 'answer'?",
-        f"error: {file}: Line 5: target 'c': function: the function's parameters 'one', 'two' cannot be filled",
-        "hint: it may name question, guidelines, chat_prompt, eval_id, files, request",
+        "error: targets.yaml:5:33: target 'c': function: the function's parameters 'one', 'two' cannot be supplied",
+        "hint: available parameters: question, guidelines, chat_prompt, messages, eval_id, files, request, config, "
+        "vars, metadata, trial, attempt, session, state, workspace_path",
     ]
 
 
@@ -171,13 +171,13 @@ def test_results_among_eval_files_are_left_out(project: Write, name: str) -> Non
     out = Path("project", name)
     evaluate("project", "--out", out)
     ran = evaluate("project", "--out", out)
-    assert f"note: left out, as this is a results file of agentv: {out}\n" in ran.stderr
+    assert f"note: skipped, because this is a results file of agentv: {out}\n" in ran.stderr
     assert "1 planned" in ran.stdout
     ran = evaluate(f"{out}*", "project/evals", expect=2)  # the backup, too
-    assert f"there are only results of agentv, such as {out}\n" in ran.stderr
+    assert f"it contains only results of agentv, such as {out}\n" in ran.stderr
     checked = agentv("validate", "project")
     assert (checked.stdout, checked.returncode) == ("2 files, 1 case: 0 errors, 0 warnings\n", 0)
-    assert checked.stderr == f"note: left out, as this is a results file of agentv: {out}\n"
+    assert checked.stderr == f"note: skipped, because this is a results file of agentv: {out}\n"
 
 
 def test_several_results_are_one_note(project: Write) -> None:
@@ -185,8 +185,8 @@ def test_several_results_are_one_note(project: Write) -> None:
         evaluate("project/evals/a.jsonl", "--out", f"project/{name}.jsonl")
     ran = evaluate("project/*", "project/evals", "--out", "project/3.jsonl")
     left_out = "project/1.jsonl, project/2.jsonl, project/3.jsonl"
-    assert ran.stderr.count("left out") == 1
-    assert f"note: left out, as these are results of agentv: {left_out}\n" in ran.stderr
+    assert ran.stderr.count("note: skipped") == 1
+    assert f"note: skipped, because these are results of agentv: {left_out}\n" in ran.stderr
 
 
 @pytest.mark.parametrize("command", ["eval", "validate"])
@@ -195,8 +195,8 @@ def test_results_that_are_named_are_an_error(project: Write, command: str) -> No
     ran = agentv(command, "results.jsonl")
     assert (ran.stdout, ran.returncode) == ("", 2)
     assert ran.stderr == (
-        "error: results.jsonl: these are results of agentv, and no eval cases\n"
-        "hint: name an eval file; 'agentv compare' reads results\n"
+        "error: results.jsonl: this is a results file of agentv, not an eval file\n"
+        "hint: pass an eval file; to read results, use 'agentv show' or 'agentv compare'\n"
     )
 
 
@@ -275,8 +275,9 @@ def test_an_evaluator_that_crashes_has_its_traceback_without_secrets(write: Writ
     write("targets.yaml", ANSWERS % "x")
     write(".env", "MY_TOKEN=s3cr3t-t0k3n\n")
     write("a.jsonl", [a_case(evaluators=[{"type": "python", "function": "agent.py:check"}])])
-    evaluate("a.jsonl", "--out", "out.jsonl")
+    evaluate("a.jsonl", "--out", "out.jsonl", expect=1)
     (result,) = results("out.jsonl")
+    assert (result["failure"], result["verdict"]) == ("judge", "fail")
     (part,) = result["evaluator_results"]
     assert part["misses"] == ["the evaluator failed: agent.py:15 in check: ValueError: ***"]
     assert part["error_details"].endswith('line 15, in check\n    raise ValueError("***")\nValueError: ***')

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from agentv.project.validate import check_file
-from agentv.records import Message
+from agentv.records import Message, ProviderResponse, TokenUsage, ToolCall
 from tests.kits.model_servers import Asked, Reply, a_request, ask, asked, failing, model_server
 from tests.kits.project import Write, a_case
-from tests.kits.runs import evaluate, results
+from tests.kits.runs import evaluate, results, run_one
 
 NASTY = 'Say "hi"\n\\ {{ eval_id }} ${{ HOME }} &a=b#c/../d?é \u2028 \x00 </script> %41 {0}'
 
@@ -125,7 +125,7 @@ def test_a_path_into_the_answer(path: str, text: str) -> None:
         ("choices[0].message.content", "no 'message' in choices[0], which is an object with 'text'"),
         ("choices[0].text.more", "no 'more' in choices[0].text, which is \"Paris\""),
         ("choices.text", "no 'text' in choices, which is an array of 1"),
-        ("usage[0]", "no [0] in usage, which is an object with nothing in it"),
+        ("usage[0]", "no [0] in usage, which is an object with no fields"),
     ],
 )
 def test_a_path_that_leads_nowhere_says_how_far_it_got(path: str, words: str) -> None:
@@ -137,7 +137,7 @@ def test_a_path_that_leads_nowhere_says_how_far_it_got(path: str, words: str) ->
 def test_an_answer_that_is_no_json_though_there_is_a_path() -> None:
     with model_server(lambda _: Reply(body=b"<html>\n Hello")) as server:
         error = failing(server.target("http", response_path="a"))
-    assert error.message == "the answer is no JSON: <html> Hello"
+    assert error.message == "the answer is not valid JSON: <html> Hello"
 
 
 def test_no_case_knows_of_another_by_a_cookie() -> None:
@@ -153,7 +153,8 @@ def test_placeholders_may_follow_the_server_s_name_at_once() -> None:
 def test_redirections_are_not_followed() -> None:
     with model_server(lambda _: Reply(302, b"over there", {"Location": "/elsewhere"})) as server:
         error = failing(server.target("http"))
-    assert (error.message, error.status, error.may_pass) == ("status 302: over there", 302, False)
+    message = "status 302: redirects to /elsewhere, which is not followed"
+    assert (error.message, error.status, error.may_pass) == (message, 302, False)
     assert len(server.asked) == 1
 
 
@@ -195,7 +196,7 @@ def test_a_server_that_speaks_no_http() -> None:
             "body.a[0]: unknown placeholder {{ qestion }}",
             "did you mean 'question'?",
         ),
-        ({"url": "http://a/{{ id }}"}, "url: unknown placeholder {{ id }}", "known are eval_id, guidelines, question"),
+        ({"url": "http://a/{{ id }}"}, "url: unknown placeholder {{ id }}", "available: eval_id, guidelines, question"),
         ({"headers": {"X": "{{ evalid }}"}}, "headers.X: unknown placeholder {{ evalid }}", "did you mean 'eval_id'?"),
         (
             {"body": {"a": "So: {{ messages }}"}},
@@ -209,15 +210,15 @@ def test_a_server_that_speaks_no_http() -> None:
         ),
         (
             {"url": "http://{{ question }}.example.com/"},
-            "url: a case must not choose the server",
-            "placeholders go behind the server's name",
+            "url: the server must not depend on the case",
+            "put placeholders after the host name",
         ),
-        ({"url": "ftp://a/"}, "url: must begin with http:// or https:// and the name of a server", ""),
-        ({"method": "GET", "body": {}}, "body: GET sends no body", "leave it out, or set another 'method'"),
+        ({"url": "ftp://a/"}, "url: must start with http:// or https:// and a host name", ""),
+        ({"method": "GET", "body": {}}, "body: GET sends no body", "remove it, or set another 'method'"),
         (
             {"response_path": "a[x]"},
             "response_path: invalid path 'a[x]'",
-            """paths look like choices[0].message.content or a["odd key"]""",
+            """valid paths: choices[0].message.content or a["odd key"]""",
         ),
     ],
 )
@@ -225,6 +226,28 @@ def test_settings_that_do_not_fit(write: Write, settings: dict[str, Any], messag
     target = {"name": "a", "provider": "http", "url": "http://127.0.0.1/", **settings}
     found = check_file(write("targets.yaml", json.dumps({"targets": [target]}))).problems
     assert (f"target 'a': {message}", hint) in [(problem.message, problem.hint) for problem in found]
+
+
+@pytest.mark.parametrize(
+    ("url", "state", "path"),
+    [
+        ("http://127.0.0.1:{{ state.port }}/chat", '{"port": PORT}', "/chat"),
+        ("{{ state.url }}/a/{{ state.id }}", '{"url": "SERVER", "id": "x/y"}', "/a/x%2Fy"),
+        ("{{state.url}}?q={{ eval_id }}", '{"url": "SERVER/b"}', "/b?q=x%26y"),
+    ],
+)
+def test_hooks_may_decide_the_server(write: Write, url: str, state: str, path: str) -> None:
+    with model_server(lambda _: "Paris") as server:
+        port = server.url.rpartition(":")[2]
+        state = state.replace("SERVER", server.url).replace("PORT", port)
+        write("hooks.py", f"def start():\n    return {state}\n")
+        hooks = {"before_all": {"function": "hooks.py:start"}}
+        target = {"name": "default", "provider": "http", "url": url, "hooks": hooks}
+        write("targets.yaml", json.dumps({"targets": [target]}))
+        write("a.jsonl", [a_case(id="x&y", evaluators=[{"type": "equals", "value": "Paris"}])])
+        result = run_one("a.jsonl")
+    assert result["candidate_answer"] == "Paris"
+    assert server.requests[0].path == path
 
 
 def test_variables_are_no_placeholders(write: Write) -> None:
@@ -259,3 +282,22 @@ def test_a_run_through_the_command_line_shows_no_secret(write: Write) -> None:
     assert {asked.headers["x-key"] for asked in server.requests} == {"secret-word-2"}
     assert all(asked.headers["authorization"].startswith("Basic ") for asked in server.requests)
     assert "secret-word" not in ran.stdout + ran.stderr + json.dumps([first, second])
+
+
+def test_usage_messages_and_metadata_beside_the_answer_are_kept() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "find", "arguments": '{"q": 1}'}}
+    reply = {
+        "answer": "Paris",
+        "output_messages": [{"role": "assistant", "content": "Paris", "tool_calls": [call]}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4},
+        "metadata": {"documents": ["a.pdf"]},
+    }
+    with model_server(lambda _: reply) as server:
+        response = ask(server.target("http", response_path="answer"))
+    assert response.text == "Paris"
+    assert response.token_usage == TokenUsage(input=3, output=4)
+    assert response.metadata == {"documents": ["a.pdf"]}
+    calls = (ToolCall(tool="find", input={"q": 1}, id="1"),)
+    assert response.output_messages == (Message(role="assistant", content="Paris", tool_calls=calls),)
+    with model_server(lambda _: {"answer": "Paris", "usage": "much", "metadata": 7}) as server:
+        assert ask(server.target("http", response_path="answer")) == ProviderResponse(text="Paris")

@@ -157,7 +157,7 @@ def test_a_target_may_leave_the_folder(write: Write) -> None:
 
 
 def test_parameters_that_cannot_be_filled() -> None:
-    with pytest.raises(ConfigError, match="the function's parameter 'b' cannot be filled"):
+    with pytest.raises(ConfigError, match="the function's parameter 'b' cannot be supplied"):
         PythonFunction(lambda question, b: question)
 
 
@@ -204,7 +204,7 @@ def test_retries_are_counted(write: Write) -> None:
     assert {id_: result["attempt"] for id_, result in found.items()} == {"0": 1, "1": 2, "2": 3, "3": 3}
     assert found["2"]["candidate_answer"] == "hello after 3"
     assert found["3"]["error"] == "agent.py:7 in answer: ConnectionError: try again"
-    assert "2: attempt 2 failed, trying again: agent.py:7 in answer: ConnectionError: try again" in ran.stderr
+    assert "2: attempt 2 failed, retrying: agent.py:7 in answer: ConnectionError: try again" in ran.stderr
     assert sorted(path.name for path in Path(".agentv/traces").glob("2_*")) == [
         f"2_attempt-{n}.json" for n in (1, 2, 3)
     ]

@@ -100,20 +100,23 @@ def test_answers_are_found_by_dataset_and_else_by_an_id_that_only_one_has(projec
     assert [result["score"] for result in evaluate().values()] == [1.0, 1.0]
     project("evals/answers.jsonl", [*answers, stored("third", "two", "Rome")])
     error = evaluate(code=1)["two/1"]["error"]
-    assert error == "answers.jsonl has answers to 'two' of several datasets, and none of 'some'"
+    assert error == "answers.jsonl has answers to 'two' from several datasets, but not from 'some'"
 
 
 def test_what_is_wrong_with_the_file_is_told_before_anything_is_run(project: Write) -> None:
     assert "default': no such file: " in refused()
     project("evals/answers.jsonl", "")
     assert "target 'default' is not ready: " in refused()
-    assert "there are no answers in this file (a file of answers has results of agentv, or JSON objects" in refused()
+    assert (
+        "the file contains no answers (an answers file contains agentv results, or one JSON object with 'id' and 'text' per line)"
+        in refused()
+    )
     project("evals/answers.jsonl", [{"id": "one", "text": "a"}, {"id": "one", "text": "b"}])
-    assert "answers.jsonl: there are two answers to 'one'" in refused()
+    assert "answers.jsonl: duplicate answer for 'one'" in refused()
     project("evals/answers.jsonl", [{"id": "one", "text": "a"}, {"text": "b"}, {"id": 3}])
-    assert "answers.jsonl: Line 2: no 'id' that is a text" in refused()
+    assert "answers.jsonl:2: 'id' is missing or not a string: " in refused()
     project("evals/answers.jsonl", '{"id": "one", "text": "a"}\nnonsense\n')
-    assert "answers.jsonl: Line 2: Invalid JSON" in refused()
+    assert "answers.jsonl:2:1: Invalid JSON" in refused()
 
 
 def test_many_answers_are_found_by_an_index_that_grows(project: Write) -> None:

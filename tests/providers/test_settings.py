@@ -80,7 +80,7 @@ def test_all_else_is_part_of_a_digest() -> None:
 
 def test_a_cache_key_has_what_makes_a_difference() -> None:
     fields = cache_key_fields(settings(auth_token="one", cookies={"a": "b"}, region="x", color="y", workers=3))
-    assert fields == {"provider": "b", "cookies": {"a": "b"}, "region": "x", "login": None, "logins": []}
+    assert fields == {"provider": "b", "cookies": {"a": "b"}, "region": "x", "login": None, "logins": [], "hooks": None}
 
 
 class WithVariables(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Connections to targets on the network: no more than are used at once, and through the proxies that are set."""
+"""Connections to targets on the network: the limit of are used at once, and through the proxies that are set."""
 
 import asyncio
 import json
@@ -14,11 +14,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from agentv.formats.conversion import convert
+from agentv.files.conversion import convert
 from agentv.providers import settings_type
 from agentv.providers.transport import make_transport
 from tests.kits.model_servers import a_request, asked, model_server
-from tests.kits.project import Write, a_case, agentv
+from tests.kits.project import Write, a_case, agentv, flat
 
 KINDS = ("openai", "azure", "anthropic", "gemini", "http")
 
@@ -159,18 +159,6 @@ def test_a_connection_that_the_server_has_closed_is_not_used_again() -> None:
     assert len(connections) == 3
 
 
-def test_a_request_is_sent_in_one_piece() -> None:
-    pieces = []
-
-    def serve(connection: socket.socket) -> None:
-        pieces.append(connection.recv(65536))
-        connection.sendall(REPLY)
-
-    with server(serve) as url:
-        asyncio.run(ask(url, b"the body"))
-    assert pieces[0].endswith(b"\r\n\r\nthe body")
-
-
 def test_a_large_answer_that_is_read_slowly() -> None:
     size = 20_000_000
 
@@ -250,3 +238,110 @@ def test_a_provider_can_be_used_again_in_another_event_loop(kind: str) -> None:
         asyncio.run(once())
         asyncio.run(once())
         assert (len(server.asked), server.connections) == (2, 2)
+
+
+def test_a_request_on_a_reused_connection_that_the_server_closes_is_sent_once_more() -> None:
+    requests: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        """Answer the first request of a connection, and close it when the second has arrived."""
+        requests.append(receive(connection))
+        connection.sendall(REPLY)
+        requests.append(receive(connection))
+
+    with server(serve) as url:
+        assert asyncio.run(ask(url, b"one", b"two", b"three")) == [b"ok", b"ok", b"ok"]
+    bodies = [request.partition(b"\r\n\r\n")[2] for request in requests]
+    assert bodies[:5] == [b"one", b"two", b"two", b"three", b"three"]
+
+
+def test_a_request_on_a_new_connection_is_sent_once() -> None:
+    requests: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        requests.append(receive(connection))
+
+    async def ask_twice(url: str) -> None:
+        async with httpx2.AsyncClient(timeout=None, transport=make_transport(httpx2)) as client:
+            for _ in range(2):
+                with pytest.raises(httpx2.RemoteProtocolError):
+                    await client.post(url, content=b"one")
+
+    with server(serve) as url:
+        asyncio.run(ask_twice(url))
+    assert len(requests) == 2
+
+
+def test_a_malformed_answer_on_a_reused_connection_is_not_asked_for_again() -> None:
+    requests: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        requests.append(receive(connection))
+        connection.sendall(REPLY)
+        requests.append(receive(connection))
+        connection.sendall(b"220 mail.example ESMTP\r\n\r\n")
+
+    with server(serve) as url, pytest.raises(httpx2.RemoteProtocolError):
+        asyncio.run(ask(url, b"one", b"two"))
+    assert len(requests) == 2
+
+
+def run_with(write: Write, url: str, *args: str, **variables: str) -> Any:
+    """Run a case on an `http` target with these variables."""
+    write("targets.yaml", json.dumps({"targets": [{"name": "default", "provider": "http", "url": url}]}))
+    write("cases.jsonl", [a_case(evaluators=[{"type": "contains", "value": ""}])])
+    environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    return agentv("eval", "cases.jsonl", "--out", "out.jsonl", *args, env=environment | variables)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "problem"),
+    [
+        ("HTTPS_PROXY", "foo://proxy:3128", "'foo://proxy:3128' has the scheme 'foo' (expected http, https or socks5)"),
+        ("http_proxy", "http://", "'http://' has no host"),
+        ("ALL_PROXY", "http://me:secret@proxy:port", "'http://proxy:port' cannot be read"),
+        ("ALL_PROXY", "socks5://proxy", "'socks5://proxy' needs the 'socksio' package"),
+    ],
+)
+def test_an_invalid_proxy_is_an_error_before_the_run(write: Write, variable: str, value: str, problem: str) -> None:
+    ran = run_with(write, "https://far.away.invalid/", **{variable: value})
+    assert ran.returncode == 2
+    assert f"target 'default' is not ready: {variable} is not a valid proxy: {problem}" in flat(ran.stderr)
+    assert "secret" not in ran.stderr
+    assert not Path("out.jsonl").exists()
+
+
+def test_an_error_names_the_proxy_in_use(write: Write) -> None:
+    ran = run_with(write, "https://far.away.invalid/", https_proxy="http://me:secret@127.0.0.1:9")
+    assert ran.returncode == 1
+    (result,) = map(json.loads, Path("out.jsonl").read_text().splitlines())
+    assert "(through the proxy http://127.0.0.1:9)" in result["error"]
+    assert "secret" not in result["error"]
+
+
+def test_a_missing_ca_file_is_named_before_the_run(write: Write) -> None:
+    ran = run_with(write, "https://far.away.invalid/", SSL_CERT_FILE="/nonexistent/ca.pem")
+    assert ran.returncode == 2
+    message = "SSL_CERT_FILE: /nonexistent/ca.pem cannot be read: No such file or directory"
+    assert f"target 'default' is not ready: {message}" in flat(ran.stderr)
+    path = write("empty.pem", "nothing")
+    ran = run_with(write, "https://far.away.invalid/", SSL_CERT_FILE=str(path))
+    assert "has no certificates in PEM format" in flat(ran.stderr)
+
+
+def test_a_ca_file_is_not_needed_without_tls(write: Write) -> None:
+    with model_server(lambda _: "fine") as running:
+        ran = run_with(write, running.url, SSL_CERT_FILE="/nonexistent/ca.pem")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_failed_certificate_check_names_the_setting_and_is_not_repeated(certificate: Path, write: Write) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    with server(lambda _: None, context) as url:
+        ran = run_with(write, url, "--max-retries", "3")
+    assert ran.returncode == 1
+    (result,) = map(json.loads, Path("out.jsonl").read_text().splitlines())
+    assert "CERTIFICATE_VERIFY_FAILED" in result["error"]
+    assert result["error"].endswith("set SSL_CERT_FILE to a file with the certificate of its CA")
+    assert result["attempt"] == 1

@@ -27,7 +27,7 @@ def test_cases_are_tests_that_pass_fail_or_end_in_an_error(project: PytestProjec
     assert "_pytest/runner.py" not in printed  # no traceback of pytest, nor of ours
     assert calls() == ["broken/1", "france/1", "norway/1"]
     assert results() == ["broken", "france", "norway"]
-    assert re.search(r"agentv: results are in \S+/\.agentv/results/eval_\S+\.jsonl", printed)
+    assert re.search(r"agentv: results written to \S+/\.agentv/results/eval_\S+\.jsonl", printed)
     assert not Path(".agentv/pytest").exists()
 
 
@@ -52,6 +52,16 @@ def test_only_selected_cases_run(project: PytestProject) -> None:
     assert calls() == ["france/1", "norway/1"]
     assert outcomes(project.run("-v", "tests")) == {"tests/test_plain.py::test_plain": "PASSED"}
     assert calls() == ["france/1", "norway/1"]
+
+
+def test_a_case_marked_with_skip_is_a_skipped_test(project: PytestProject) -> None:
+    project("evals/capitals.yaml", EVALS.replace("{id: norway,", "{id: norway, skip: the ferry is late,"))
+    printed = project.run("-v", "-rs", "evals", "-k", "not broken")
+    assert outcomes(printed)["evals/capitals.yaml::france"] == "PASSED"
+    assert "evals/capitals.yaml::norway SKIPPED (the ferry is late)" in printed
+    assert calls() == ["france/1"]
+    project.run("evals/capitals.yaml::norway")
+    assert calls() == ["france/1"]
 
 
 NAMES = ["geo::france", "geo::v1.2", "poems", "geo::a::b[x::y]", "geo", "::odd", "end::"]
@@ -118,6 +128,16 @@ def test_each_trial_is_a_test_and_junit_has_them_all(project: PytestProject) -> 
     }
 
 
+def test_only_the_selected_trials_run(project: PytestProject) -> None:
+    project("pytest.ini", "[pytest]\nagentv_files = evals/*.yaml\nagentv_trials = 3\n")
+    project.run("evals/capitals.yaml::france[trial-2]")
+    assert calls() == ["france/2"]
+    (results,) = Path(".agentv/results").glob("*.jsonl")
+    assert [json.loads(line)["trial"] for line in results.read_text().splitlines()] == [2]
+    project.run("evals", "-k", "france and not trial-2")
+    assert calls() == ["france/1", "france/2", "france/3"]
+
+
 def test_tests_have_the_place_of_their_case(project: PytestProject) -> None:
     project(
         "conftest.py", "def pytest_collection_finish(session):\n    print([item.location for item in session.items])\n"
@@ -142,26 +162,29 @@ def test_the_fixture_passes_fails_or_says_that_it_cannot_tell(project: PytestPro
         "test_no_base": "FAILED",
         "test_errors": "FAILED",
         "test_few": "FAILED",
+        "test_missing": "FAILED",
         "test_in_a_running_loop": "PASSED",
     }
-    assert "mean 0.500 (95%: 0.338 to 0.662) of 40 cases, bar 0.8: it is under the bar" in printed
+    assert "mean 0.500 (95%: 0.338 to 0.662) of 40 cases, threshold 0.8: below the threshold" in printed
     assert (
-        "undecided: pass rate 0.850 (95%: 0.709 to 0.929) of 40 cases, bar 0.8: the cases are too few to tell"
+        "undecided: pass rate 0.850 (95%: 0.709 to 0.929) of 40 cases, threshold 0.8: too few cases to decide"
         in printed
     )
-    assert re.search(r"about \d+ cases would probably tell", printed)
-    assert "bar 0.851: the cases are too few to tell; more than 10,000 cases would probably tell" in printed
-    assert "the bar for the mean is 80" in printed
+    assert re.search(r"about \d+ cases would probably decide it", printed)
+    assert "threshold 0.851: too few cases to decide; more than 10,000 cases would probably decide it" in printed
+    assert "invalid threshold for the mean: 80" in printed
     assert "worse: the mean changed by -0.700 (95%: " in flat(printed)
     assert "unknown target 'nobody'" in printed
-    assert "the bar for the mean is '0.8'" in printed
+    assert "invalid threshold for the mean: '0.8'" in printed
     assert "base.jsonl: no such file" in printed
-    assert "of 40 cases (results that are errors: 40), bar 0.8: it is under the bar" in printed
-    assert "4 cases: 4 pairs cannot support a claim: at least 10 are needed" in flat(printed)
+    assert "of 40 cases (results that are errors: 40), threshold 0.8: below the threshold" in printed
+    assert "4 cases: too few cases to decide: 4 pairs, at least 10 needed" in flat(printed)
+    assert "B has no result for 2 cases of A: 38, 39: the mean changed by +0.000" in flat(printed)
     assert "During handling" not in printed
     assert "agentv/run/" not in printed  # what is shown is the line of the test
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "verdict"), [("warn", "PASSED"), ("pass", "PASSED"), ("fail", "FAILED")])
 def test_what_an_undecided_check_does_is_a_setting(project: PytestProject, setting: str, verdict: str) -> None:
     project("pytest.ini", f"[pytest]\nagentv_undecided = {setting}\n")
@@ -176,16 +199,16 @@ def test_what_an_undecided_check_does_is_a_setting(project: PytestProject, setti
     ("ini", "message"),
     [
         ("agentv_files = evals/none.yaml", "agentv_files: no such eval file: evals/none.yaml (in "),
-        ("agentv_files = none/*.yaml", "agentv_files: no eval file fits none/*.yaml (in "),
+        ("agentv_files = none/*.yaml", "agentv_files: no eval file matches none/*.yaml (in "),
         (
             "agentv_files = evals/*.yaml\nagentv_trials = many",
-            "agentv_trials = many: it must be a whole number from 1 on",
+            "agentv_trials = many: expected an integer 1 or greater",
         ),
         (
             "agentv_files = evals/*.yaml\nagentv_workers = 99",
-            "agentv_workers = 99: it must be a whole number from 1 to 50",
+            "agentv_workers = 99: expected an integer from 1 to 50",
         ),
-        ("agentv_undecided = maybe", "agentv_undecided = maybe: it must be one of fail, warn, pass"),
+        ("agentv_undecided = maybe", "agentv_undecided = maybe: expected one of fail, warn, pass"),
         ("agentv_files = empty", "agentv_files: no eval file in the folder empty (in "),
     ],
 )
@@ -200,7 +223,7 @@ def test_errors_of_eval_files_are_told_with_file_and_line(project: PytestProject
     project("evals/wrong.yaml", "evalcases:\n  - {id: a, expected_outcome: x, input: [}\n")
     printed = project.run("evals/wrong.yaml", code=2)
     assert "ERROR collecting evals/wrong.yaml" in printed
-    assert re.search(r"evals/wrong\.yaml: Line 2: ", printed)
+    assert re.search(r"evals/wrong\.yaml:2:\d+: ", printed)
     assert "Traceback" not in printed
     project("evals/wrong.yaml", EVALS.replace("Paris}]", "Paris}]\n  target: nobody"))
     printed = project.run("-v", "evals/wrong.yaml::france", code=1)
@@ -213,7 +236,7 @@ def test_evaluators_that_cannot_be_used_are_errors_of_the_collection(project: Py
     project("evals/wrong.yaml", EVALS.replace("contains", "contans"))
     printed = project.run("evals/wrong.yaml", code=2)
     assert "ERROR collecting evals/wrong.yaml" in printed
-    assert re.search(r"evals/wrong\.yaml: Line 3: .*unknown evaluator type 'contans'", printed)
+    assert re.search(r"evals/wrong\.yaml:3:\d+: .*unknown evaluator type 'contans'", printed)
     assert printed.count("unknown evaluator type") == 1
     assert "did you mean 'contains'?" in printed
 
@@ -255,4 +278,4 @@ def test_two_plugins_that_want_the_same_file_are_told_of(project: PytestProject)
         "        return Other.from_parent(parent, path=file_path)\n",
     )
     printed = project.run("-k", "france")
-    assert "capitals.yaml: agentv collects it, and another plugin as conftest.Other" in printed
+    assert "capitals.yaml: collected by agentv and, as conftest.Other, by another plugin" in printed

@@ -49,8 +49,8 @@ def test_a_project_that_does_not_use_it_imports_nothing_of_agentv_but_the_plugin
         "tests/test_plain.py",
         "import sys\n"
         "def test_plain():\n"
-        "    found = sorted(name for name in sys.modules if name.partition('.')[0] in ('agentv', 'msgspec', 'click', 'yaml'))\n"
-        "    print('imported', found)\n",
+        "    found = {name for name in sys.modules if name.partition('.')[0] in ('agentv', 'msgspec', 'click', 'yaml')}\n"
+        "    print('imported', sorted(found - {'agentv._version'}))\n",
     )
     assert "imported ['agentv', 'agentv.pytest_plugin', 'agentv.pytest_plugin.keys']\n" in project.run_apart(
         "tests", "-s"

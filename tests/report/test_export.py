@@ -11,7 +11,10 @@ import pytest
 
 from tests.kits.project import PRINT_PEAK_KB, Write, agentv
 
-COLUMNS = "id,dataset,target,trial,score,verdict,contains,judge,cost,tokens,duration,error,question,answer"
+FIRST = (
+    "eval_id,dataset,target,trial,score,verdict,error,failure,question,reference_answer,candidate_answer,cost_usd,"
+    "duration_ms,input_tokens,output_tokens"
+)
 
 
 def a_result(id_: str, **fields: Any) -> dict[str, Any]:
@@ -29,41 +32,64 @@ def export(path: str, form: str, *args: str) -> str:
     return ran.stdout
 
 
-def test_one_row_a_result_and_one_column_an_evaluator(write: Write) -> None:
+def test_a_machine_failure_has_no_score_and_no_verdict(write: Write) -> None:
+    write("r.jsonl", [a_result("a", score=0, verdict="fail", candidate_answer="", error="no room", failure="machine")])
+    (row,) = csv.DictReader(export("r.jsonl", "csv").splitlines())
+    assert (row["score"], row["verdict"], row["error"]) == ("", "", "no room")
+
+
+def test_one_row_per_result_with_the_columns_of_all_results(write: Write) -> None:
     metrics = {"token_usage": {"input": 10, "output": 5}, "cost_usd": 0.25, "duration_ms": 120.5}
     write(
         "r.jsonl",
         [
-            a_result("a", evaluator_results=[part("contains", 1)], execution_metrics=metrics, question="why?"),
-            a_result("b", trial=2, evaluator_results=[part("judge", 0, failed=True), part("contains", 0.5)]),
-            a_result("c", score=0, verdict="fail", candidate_answer="", error="it broke"),
+            a_result(
+                "a",
+                evaluator_results=[part("contains", 1)],
+                execution_metrics=metrics,
+                question="why?",
+                reference_answer="so",
+                metadata={"level": 2, "gold": ["x", "y"]},
+            ),
+            a_result(
+                "b",
+                trial=2,
+                failure="judge",
+                evaluator_results=[part("judge", 0, failed=True), part("contains", 0.5)],
+                vars={"order": "A1"},
+                metadata={"level": None, "known": True},
+            ),
+            a_result("c", score=0, verdict="fail", candidate_answer="", error="it broke", failure="target"),
         ],
     )
     text = export("r.jsonl", "csv")
     assert text.splitlines() == [
-        COLUMNS,
-        "a,d,x,,1.0,pass,1.0,,0.25,15,120.5,,why?,hi",
-        "b,d,x,2,1.0,pass,0.5,failed,,,,,,hi",
-        "c,d,x,,0.0,fail,,,,,,it broke,,",
+        f"{FIRST},evaluator.contains,evaluator.judge,metadata.level,metadata.gold,metadata.known,vars.order,answer_digest",
+        'a,d,x,,1.0,pass,,,why?,so,hi,0.25,120.5,10,5,1.0,,2,"[""x"",""y""]",,,8f434346648f6b96',
+        "b,d,x,2,1.0,fail,,judge,,,hi,,,,,0.5,,,,true,A1,8f434346648f6b96",
+        "c,d,x,,0.0,fail,it broke,target,,,,,,,,,,,,,,",
     ]
     assert agentv("export", "r.jsonl", "--to", "csv", "--out", "r.csv").stdout == ""
     assert Path("r.csv").read_bytes().decode().splitlines() == text.splitlines()
     first = json.loads(export("r.jsonl", "jsonl").splitlines()[0])
-    assert list(first) == COLUMNS.split(",")
-    assert (first["contains"], first["judge"], first["tokens"], first["answer"]) == (1.0, None, 15, "hi")
+    assert list(first) == text.splitlines()[0].split(",")
+    assert (first["evaluator.contains"], first["evaluator.judge"], first["input_tokens"]) == (1.0, None, 10)
+    assert (first["metadata.gold"], first["candidate_answer"]) == (["x", "y"], "hi")
 
 
 def test_no_cell_is_a_formula(write: Write) -> None:
     texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =HYPERLINK(1)", "＝1"]
     names = ("eval_id", "dataset", "target", "question", "candidate_answer", "error")
-    results = [dict.fromkeys(names, text) | {"evaluator_results": [part(text, 1)]} for text in texts]
+    results = [dict.fromkeys(names, text) | {"metadata": {"note": text}} for text in texts]
     write("r.jsonl", [a_result("", **fields) for fields in results])
     export("r.jsonl", "csv", "--out", "r.csv")
     with Path("r.csv").open(newline="", encoding="utf-8") as file:
-        header, *rows = csv.reader(file)
-    assert header[6:-6] == [f"'{text}" for text in texts]
-    assert [[*row[:3], *row[-3:]] for row in rows] == [[f"'{text}"] * 6 for text in texts]
-    assert [json.loads(line)["answer"] for line in export("r.jsonl", "jsonl", "--out", "-").splitlines()] == texts
+        rows = list(csv.DictReader(file))
+    columns = ("eval_id", "dataset", "target", "question", "candidate_answer", "error", "metadata.note")
+    assert [[row[name] for name in columns] for row in rows] == [[f"'{text}"] * 7 for text in texts]
+    assert [
+        json.loads(line)["candidate_answer"] for line in export("r.jsonl", "jsonl", "--out", "-").splitlines()
+    ] == texts
 
 
 def test_cells_of_csv_may_hold_anything(write: Write) -> None:
@@ -71,7 +97,8 @@ def test_cells_of_csv_may_hold_anything(write: Write) -> None:
     write("r.jsonl", [a_result("a", candidate_answer=answer)])
     agentv("export", "r.jsonl", "--to", "csv", "--out", "r.csv")
     with Path("r.csv").open(newline="", encoding="utf-8") as file:
-        assert list(csv.reader(file))[1][-1] == answer
+        (row,) = csv.DictReader(file)
+    assert row["candidate_answer"] == answer
 
 
 def test_markdown_is_escaped(write: Write) -> None:
@@ -79,15 +106,16 @@ def test_markdown_is_escaped(write: Write) -> None:
     write("r.jsonl", [a_result("a|b", candidate_answer=answer)])
     lines = export("r.jsonl", "markdown").splitlines()
     assert len(lines) == 3
-    assert lines[1] == "| " + " | ".join(["---"] * 12) + " |"
+    assert lines[1] == "| " + " | ".join(["---"] * 16) + " |"
     assert lines[2].startswith("| a\\|b | d | x |  | 1.0 | pass |")
-    assert lines[2].endswith(r"a \| b<br>\<script\>alert\(1\)\</script\> \[x\]\(http\://y\) \`z\` \*w\* &#64;ann \\ |")
+    assert (r" | a \| b<br>\<script\>alert\(1\)\</script\> \[x\]\(http\://y\) \`z\` \*w\* &#64;ann \\ | ") in lines[2]
 
 
-def test_evaluators_with_names_that_are_taken(write: Write) -> None:
+def test_evaluators_of_the_same_name_are_numbered(write: Write) -> None:
     write("r.jsonl", [a_result("a", evaluator_results=[part("score", 0.1), part("x", 0.2), part("x", 0.3)])])
     row = json.loads(export("r.jsonl", "jsonl"))
-    assert (row["score"], row["evaluator score"], row["x"], row["x (2)"]) == (1.0, 0.1, 0.2, 0.3)
+    assert (row["score"], row["evaluator.score"]) == (1.0, 0.1)
+    assert (row["evaluator.x"], row["evaluator.x (2)"]) == (0.2, 0.3)
 
 
 def test_yaml_results_are_read_too(write: Write) -> None:
@@ -100,15 +128,15 @@ def test_a_torn_last_line_is_a_warning_once(write: Write) -> None:
     ran = agentv("export", "r.jsonl", "--to", "csv")
     assert (ran.returncode, len(ran.stdout.splitlines())) == (0, 2)
     assert ran.stderr.count("warning: ") == 1
-    assert "r.jsonl: Line 2: the last line is cut off" in ran.stderr
+    assert "r.jsonl:2: the last line is truncated" in ran.stderr
 
 
 @pytest.mark.parametrize(
     ("content", "args", "message"),
     [
-        ("", ["--to", "csv"], "error: r.jsonl: the file has no results\nhint: name a results file of 'agentv eval'"),
-        ('{"a": 1}\n', ["--to", "csv"], "error: r.jsonl: Line 1: missing eval_id"),
-        ('nonsense\n{"eval_id": "a", "score": 1}\n', ["--to", "csv"], "error: r.jsonl: Line 1: Invalid JSON"),
+        ("", ["--to", "csv"], "error: r.jsonl: the file contains no results\nhint: pass a results file written by 'agentv eval'"),
+        ('{"a": 1}\n', ["--to", "csv"], "error: r.jsonl:1:1: missing eval_id"),
+        ('nonsense\n{"eval_id": "a", "score": 1}\n', ["--to", "csv"], "error: r.jsonl:1:1: Invalid JSON"),
         ('{"eval_id": "a", "score": 1}\n', ["--to", "xlsx"], "error: invalid value for '--to': 'xlsx' is not one of 'csv',"),
         ('{"eval_id": "a", "score": 1}\n', [], "error: missing option '--to'"),
         ('{"eval_id": "a", "score": 1}\n', ["--to", "csv", "--out", "r.jsonl"], "error: r.jsonl: --out is the results file"),

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from agentv.report.junit import junit_blocks
 from tests.kits.project import Write, agentv_process
 from tests.kits.reports import evaluate, project
 
@@ -25,6 +26,14 @@ def test_junit_tells_what_passed_failed_and_broke(write: Write, form: str) -> No
     (error,) = cases["broken"]
     assert (error.tag, error.get("type")) == ("error", "target")
     assert 'no <answer> & "no" \ufffd idea' in (error.get("message") or "")
+
+
+def test_a_machine_failure_is_an_error(write: Write) -> None:
+    write("r.jsonl", [{"eval_id": "a", "score": 0.0, "error": "no room", "failure": "machine", "verdict": "fail"}])
+    root = ElementTree.fromstring(b"".join(junit_blocks(Path("r.jsonl"))))
+    assert (root.get("failures"), root.get("errors")) == ("0", "1")
+    (error,) = root.iter("error")
+    assert (error.get("type"), error.get("message")) == ("machine", "no room")
 
 
 def test_junit_has_what_an_earlier_run_has_done_and_every_trial(write: Write) -> None:

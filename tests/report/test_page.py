@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 
 from agentv.errors import OutputError
-from agentv.notices import collect_warnings
-from agentv.report.page.document import MODULES, asset, script
+from agentv.log import collect_warnings
+from agentv.report.page.bundle import ENTRY, STYLES, asset, module_names, script, style
 from agentv.report.page.write import PageOptions, write_report
 from agentv.results.formats import YAML
 from tests.kits.browser import require_chromium
-from tests.kits.pages import a_result, a_run, a_trace, an_error, save_results
+from tests.kits.pages import a_result, a_run, a_trace, an_error, meta_of, save_results
 from tests.kits.project import PRINT_PEAK_KB, Write, agentv
 
 ASSETS = Path(__file__).parent.parent.parent / "src" / "agentv" / "report" / "page" / "assets"
+MODULES = module_names(ENTRY, asset)
 
 
 def report(*args: str, code: int = 0) -> str:
@@ -30,12 +31,6 @@ def report(*args: str, code: int = 0) -> str:
     assert ran.returncode == code, ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr
     return ran.stderr + ran.stdout
-
-
-def meta_of(path: str) -> Any:
-    found = re.search(r'<script type="application/json" id="meta">(.*?)</script>', Path(path).read_text(), re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])
 
 
 def block_of(path: str, name: str) -> bytes:
@@ -50,6 +45,18 @@ def test_a_report_has_the_name_of_its_results(write: Write) -> None:
     assert Path("out.html").read_text().startswith("<!doctype html>")
 
 
+def test_cases_of_different_datasets_with_one_id_are_rows_of_their_own_in_a_comparison(write: Write) -> None:
+    def rows(scores: dict[str, float]) -> list[dict[str, Any]]:
+        return [a_result("c", score, dataset=dataset) for dataset, score in scores.items()]
+
+    write("old.jsonl", [*rows({"geo": 1.0, "math": 0.0}), a_result("x", 1.0, dataset="old")])
+    write("new.jsonl", [*rows({"math": 1.0, "geo": 0.0}), a_result("x", 1.0, dataset="new")])
+    report("old.jsonl", "new.jsonl")
+    meta = meta_of("old-vs-new.html")
+    assert meta["rows"] == 3
+    assert meta["headline"].endswith("1 case fixed, 1 broken.")
+
+
 def test_a_report_of_two_files_has_both_names_and_begins_with_the_verdict(write: Write) -> None:
     write("old.jsonl", a_run(40))
     write("new.jsonl", a_run(40, 1, 0.3))
@@ -57,7 +64,7 @@ def test_a_report_of_two_files_has_both_names_and_begins_with_the_verdict(write:
     meta = meta_of("old-vs-new.html")
     assert meta["comparison"]["verdict"] == "better"
     assert re.fullmatch(
-        r"Better: \+0\.\d\d \(95%: \+0\.\d\d to \+0\.\d\d\), \d+ cases fixed, \d+ broken\.", meta["headline"]
+        r"Better: \+0\.\d\d \(95%: \+0\.\d\d to \+0\.\d\d\), \d+ cases fixed, \d+ errored\.", meta["headline"]
     )
     report("old.jsonl", "new.jsonl", "--out", "deep/er/page.html")
     assert Path("deep/er/page.html").exists()
@@ -68,10 +75,32 @@ def test_the_sentences_of_a_run(write: Write) -> None:
     write("out.jsonl", [*results, an_error("e", failure="timeout"), a_result("f", failure="judge")])
     report("out.jsonl")
     (run,) = meta_of("out.html")["runs"]
-    assert run["headline"] == "33% passed (95%: 10 to 70%), mean 0.48."
+    assert run["headline"] == "17% passed (95%: 3 to 56%), mean 0.48."
     assert run["facts"] == "6 cases, default, $0.0084"
     assert run["troubles"] == "1 target error, 1 timeout, 1 judge failure, 1 answer cut off"
     assert run["figures"]["histogram"] == [2, 1, 0, 1, 2]
+
+
+def test_machine_failures_are_counted_and_not_scored(write: Write) -> None:
+    failures = [an_error("x", failure="machine"), an_error("y", failure="machine")]
+    write("out.jsonl", [a_result("a"), a_result("b", 0.0), *failures])
+    report("out.jsonl")
+    (run,) = meta_of("out.html")["runs"]
+    assert run["headline"] == "50% passed (95%: 9 to 91%), mean 0.50."
+    assert run["facts"].startswith("2 cases, ")
+    assert run["troubles"] == "2 machine failures"
+    assert run["figures"]["machine_failures"] == 2
+    assert run["figures"]["target_errors"] == 0
+
+
+def test_a_run_of_machine_failures_has_no_score(write: Write) -> None:
+    write("out.jsonl", [an_error("x", failure="machine")])
+    report("out.jsonl")
+    (run,) = meta_of("out.html")["runs"]
+    assert run["headline"] == "No case has a score."
+    assert run["troubles"] == "1 machine failure"
+    assert run["figures"]["mean"] is None
+    assert run["figures"]["pass_rate"] is None
 
 
 def test_trials_of_a_case_share_a_row_and_figures_are_per_case(write: Write) -> None:
@@ -101,7 +130,7 @@ def test_a_run_record_tells_the_commit_and_the_model(write: Write) -> None:
     assert run["figures"]["commit"] == "0123456789 with changes"
     assert run["facts"].startswith("3 cases, gpt-x, $")
     assert run["facts"].endswith("3 min")
-    assert run["troubles"] == "1 case skipped, 5 cases not run"
+    assert run["troubles"] == "1 invalid case, 5 cases not run"
 
 
 @pytest.mark.parametrize("run_id", ["../../etc/passwd", "20261116-030000-zzzz", "", "x" * 400])
@@ -116,17 +145,17 @@ def test_a_run_without_a_record_has_a_report_all_the_same(write: Write, run_id: 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "out.jsonl: there are no results in this file"),
-        ("\n\n", "out.jsonl: there are no results in this file"),
+        ("", "out.jsonl: the file contains no results"),
+        ("\n\n", "out.jsonl: the file contains no results"),
         (
             '{"eval_id": "a", "score": 1}\n{"eval_id": "b"\n{"eval_id": "c", "score": 1}\n',
-            "out.jsonl: Line 2: Invalid JSON",
+            "out.jsonl:2:16: Invalid JSON",
         ),
-        ('{"id": "a", "passed": true}\n', "out.jsonl: Line 1: missing eval_id"),
-        ('{"eval_id": "a", "score": "high"}\n', "out.jsonl: Line 1: score"),
-        ('{"eval_id": "a", "score": 7}\n', "out.jsonl: Line 1: score"),
-        ("a,b\n1,2\n", "out.jsonl: Line 1: Invalid JSON"),
-        ("\x00\x01\x02\n", "out.jsonl: Line 1: Invalid JSON"),
+        ('{"id": "a", "passed": true}\n', "out.jsonl:1:1: missing eval_id"),
+        ('{"eval_id": "a", "score": "high"}\n', "out.jsonl:1:18: score"),
+        ('{"eval_id": "a", "score": 7}\n', "out.jsonl:1:18: score"),
+        ("a,b\n1,2\n", "out.jsonl:1:1: Invalid JSON"),
+        ("\x00\x01\x02\n", "out.jsonl:1:1: Invalid JSON"),
     ],
 )
 def test_results_that_cannot_be_shown_are_refused(write: Write, content: str, said: str) -> None:
@@ -137,7 +166,7 @@ def test_results_that_cannot_be_shown_are_refused(write: Write, content: str, sa
 
 def test_results_of_another_tool_are_refused_with_the_command_that_reads_them(write: Write) -> None:
     write("out.jsonl", '{"id": "a", "passed": true}\n')
-    assert "hint: this is no result of agentv; 'agentv import' reads what other tools write" in report(
+    assert "hint: this is not a result of agentv; use 'agentv import' to read files of other tools" in report(
         "out.jsonl", code=2
     )
 
@@ -147,22 +176,22 @@ def test_a_file_that_is_not_there_and_a_folder(write: Write) -> None:
     write("folder/eval_1.jsonl", a_run(1))
     said = report("folder", code=2)
     assert "error: folder: this is a folder, not a results file" in said
-    assert "hint: name a results file in it, such as folder/eval_1.jsonl" in said
+    assert "hint: pass a results file in it, such as folder/eval_1.jsonl" in said
     said = report("folder/eval_1.jsonl", "--out", "folder", code=2)
-    assert said == "error: folder: this is a folder\nhint: name a file in it\n"
+    assert said == "error: folder: this is a folder\nhint: pass a file in it\n"
 
 
 def test_a_torn_last_line_is_a_warning(write: Write) -> None:
     whole = "".join(json.dumps(each) + "\n" for each in a_run(3))
     write("out.jsonl", whole + '{"timestamp":"2026-11-16T03:00:00.000Z","eval_id":"torn","sco')
     said = report("out.jsonl")
-    assert "warning: out.jsonl: Line 4: the last line is cut off" in said
-    assert "it is left out" in said
+    assert "warning: out.jsonl:4: the last line is truncated" in said
+    assert "; skipped" in said
     assert "(3 cases" in said
     write("other.jsonl", a_run(3))
     assert "(3 cases" in report("out.jsonl", "other.jsonl")
     assert "(3 cases" in report("other.jsonl", "out.jsonl")
-    assert report("out.jsonl", "--failed-only").count("cut off") == 1
+    assert report("out.jsonl", "--failed-only").count("the last line is truncated") == 1
 
 
 def test_a_last_line_without_a_line_feed_is_not_lost(write: Write) -> None:
@@ -176,7 +205,7 @@ def test_results_in_yaml_and_a_torn_document(write: Write) -> None:
     assert "(3 cases" in report("out.yaml")
     write("torn.yaml", documents + b"---\ntimestamp: 2026\neval")
     said = report("torn.yaml")
-    assert "the last document is cut off" in said
+    assert "the last document is truncated" in said
     assert "(3 cases" in said
 
 
@@ -189,7 +218,7 @@ def test_results_of_other_tools_need_an_id_and_a_score_only(write: Write) -> Non
 def test_two_files_without_a_case_in_common(write: Write) -> None:
     write("a.jsonl", [a_result("one")])
     write("b.jsonl", [a_result("two")])
-    assert "no eval_id is in both a.jsonl and b.jsonl" in report("a.jsonl", "b.jsonl", code=2)
+    assert "no eval_id occurs in both a.jsonl and b.jsonl" in report("a.jsonl", "b.jsonl", code=2)
 
 
 def test_results_are_never_overwritten_and_a_folder_is_no_file(write: Write) -> None:
@@ -233,7 +262,7 @@ def test_large_reports_are_warned_of_and_larger_ones_refused(write: Write) -> No
     with collect_warnings() as warnings:
         write_report([results], out, PageOptions(large_bytes=1000))
     (warning,) = warnings
-    assert "the report has 0 MB: it is slow to send and to open" in warning.message
+    assert "the report is 0 MB: it will be slow to send and to open" in warning.message
     assert "--failed-only" in warning.hint and "--no-traces" in warning.hint
     out.unlink()
     with pytest.raises(OutputError, match="the report would be larger than 0 MB") as refused:
@@ -275,15 +304,50 @@ def test_the_policy_names_the_script_and_the_style_by_their_hashes(write: Write)
     assert re.findall(r'(?:src|href)="[^"]*"', page.replace(code[1], "")) == []
 
 
+def test_fields_for_filters_are_stored_only_if_there_are_any(write: Write) -> None:
+    write("plain.jsonl", [a_result("a"), a_result("b")])
+    write("tagged.jsonl", [a_result("a"), a_result("b", tags=["smoke"], vars={"n": 1}, metadata={"level": 2})])
+    report("plain.jsonl")
+    assert meta_of("plain.html")["runs"][0]["blocks"]["fields"] == []
+    assert 'id="f0-0"' not in Path("plain.html").read_text()
+    report("tagged.jsonl")
+    assert meta_of("tagged.html")["runs"][0]["blocks"]["fields"] == [0]
+    first, second = block_of("tagged.html", "f0-0").split(b"\n")
+    assert first == b""
+    assert json.loads(second) == {"tag": ["smoke"], "metadata": {"level": 2}, "vars": {"n": 1}}
+
+
 def test_the_front_end_is_small_and_parses_no_markup() -> None:
-    assert sum(path.stat().st_size for path in ASSETS.iterdir()) <= 200_000
+    assert len(script().encode()) + len(style().encode()) <= 160_000
     assert sorted(path.name for path in ASSETS.glob("*.js")) == sorted(MODULES)
+    assert sorted(path.name for path in ASSETS.glob("*.css")) == sorted(STYLES)
     for name in MODULES:
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser", asset(name)
         )
         assert not re.search(r"\bfetch\(|XMLHttpRequest|WebSocket|https?://(?!www\.w3\.org)", asset(name)), name
     assert not re.search(r"^(import|export)\s", script(), re.MULTILINE)
+
+
+def test_modules_are_wrapped_so_that_their_names_are_their_own() -> None:
+    declared = re.findall(r"^(?:async function|function|class|const|let) (\w+)", asset("plots.js"), re.MULTILINE)
+    elsewhere = re.findall(r"^(?:async function|function|class|const|let) (\w+)", asset("table.js"), re.MULTILINE)
+    assert "SHOWN_EVALUATORS" in set(declared) & set(elsewhere)
+    top_level, depth = [], 0
+    for line in script().splitlines():
+        if depth == 0 and line:
+            top_level.append(line)
+        depth += len(re.findall(r"^modules\[.*=> \{$", line)) - line.count("})();") * (line == "})();")
+    assert [line for line in top_level if not line.startswith("modules[")] == ["const modules = {};"]
+
+
+def test_no_text_of_a_module_spans_lines() -> None:
+    # the bundle has no indentation, so that such a text would become another one
+    quoted = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|/(?:[^/\\*]|\\.)(?:[^/\\]|\\.)*/[a-z]*""")
+    for name in MODULES:
+        code = re.sub(r"^ *(?:/\*\*|\*|//).*", "", asset(name), flags=re.MULTILINE)
+        for line in code.splitlines():
+            assert quoted.sub("", line).count("`") % 2 == 0, (name, line)
 
 
 PEAK = f"""

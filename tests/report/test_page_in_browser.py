@@ -40,8 +40,8 @@ def few() -> Results:
     slow = {"duration_ms": 5000, "cost_usd": 0.5}
     return [
         a_result("good", 1.0, question="What flows through Paris?", candidate_answer="The Seine."),
-        a_result("middling", 0.7, dataset="rivers", candidate_answer="Perhaps the Elbe"),
-        a_result("bad", 0.1, target="other", execution_metrics=slow),
+        a_result("middling", 0.7, dataset="rivers", candidate_answer="Perhaps the Elbe", metadata={"level": 3}),
+        a_result("bad", 0.1, target="other", execution_metrics=slow, tags=["smoke"], vars={"city": "Bonn"}),
         an_error("broken", "HTTP 500: sorry"),
         a_result("judged", 0.9, evaluator_results=[extra], note="the agent did not exit after its answer"),
     ]
@@ -52,7 +52,7 @@ def test_the_health_of_the_judges_is_in_the_page(show: Open, tmp_path: Path) -> 
     canaries = {"planted": 5, "right": 3, "unjudged": 0, "accuracy": {"value": 0.6}}
     health = {
         "verdict": "untrusted",
-        "reasons": ["canaries: 2 of 5 planted answers were judged wrongly"],
+        "reasons": ["canaries: 2 of 5 planted answers were misjudged"],
         "canaries": {**canaries, "failed": [{**failed, "eval_id": "good"}, {**failed, "eval_id": "<b>bad</b>"}]},
         "cost": {"calls": 7, "cost_usd": 0.25},
     }
@@ -67,8 +67,8 @@ def test_the_health_of_the_judges_is_in_the_page(show: Open, tmp_path: Path) -> 
     assert "the judge is untrusted" in page.text(".troubles")
     shown = " ".join(page.text(".judge").split())
     assert shown == (
-        "Judge: untrusted why canaries: 2 of 5 planted answers were judged wrongly canaries 3 of 5 judged rightly"
-        " failed canaries an injection to good (1.00), <b>bad</b> (1.00): pass, says grader"
+        "Judge: untrusted why canaries: 2 of 5 planted answers were misjudged canaries 3 of 5 judged correctly"
+        " failed canaries an injection for good (1.00), <b>bad</b> (1.00): judged pass by grader"
         " cost of checks 7 judge calls, $0.2500"
     )
 
@@ -93,6 +93,17 @@ def test_a_run_at_a_glance(show: Open) -> None:
     assert page.text(".status") == "5 cases"
 
 
+def test_a_machine_failure_is_an_error_without_a_score(show: Open) -> None:
+    page = show([a_result("good"), an_error("no room", "the machine has reached a limit", failure="machine")])
+    assert page.text("h1") == "Passed, score 1.00."
+    assert page.text(".troubles") == "! 1 machine failure."
+    assert page.ids == ["no room", "good"]
+    assert page.texts(".rows .c-worst") == ["! error", "✓ pass"]
+    assert page.texts(".rows .score-number") == ["–", "1.00"]
+    assert page.texts(".score-fill.error") == [""]
+    assert "1 scored + 1 machine failure" in page.text(".about")
+
+
 @pytest.mark.parametrize(
     ("query", "ids"),
     [
@@ -104,7 +115,7 @@ def test_a_run_at_a_glance(show: Open) -> None:
         ("score>=0.7 score<=0.9", ["middling", "judged"]),
         ("score=0.7", ["middling"]),
         ("target:other", ["bad"]),
-        ("TARGET:Other", ["bad"]),
+        ("target:Other", []),
         ("dataset:riv*", ["middling"]),
         ("evaluator:style", ["judged"]),
         ("evaluator:nobody", []),
@@ -113,7 +124,11 @@ def test_a_run_at_a_glance(show: Open) -> None:
         ("duration>1000", ["bad"]),
         ("cost<0.1", ["middling", "judged", "good"]),
         ("note:yes", ["judged"]),
-        ("id:o", ["broken", "good"]),
+        ("id:*o*", ["broken", "good"]),
+        ("tag:smoke", ["bad"]),
+        ("-tag:smoke", ["broken", "middling", "judged", "good"]),
+        ("metadata.level>=3 -vars.city:B*", ["middling"]),
+        ("evaluator.style:fail", ["judged"]),
         ("seine", ["good"]),
         ("SEINE", ["good"]),
         ("paris", ["good"]),
@@ -140,8 +155,8 @@ def test_the_filter_says_what_it_understood(show: Open) -> None:
     page = show(few(), fragment="#q=verdict:fail%20score%3C%20verdict:bda%20seine")
     assert page.texts(".chip") == [
         "verdict is fail × , remove",
-        "score< (a number is missing) × , remove",
-        "verdict:bda (one of pass, borderline, fail, error) × , remove",
+        "score< (a value is missing after 'score<') × , remove",
+        "verdict:bda ('bda' is not one of pass, borderline, fail, error) × , remove",
         "“seine” in id, question or answer × , remove",
     ]
     page.click(".chip:last-child")
@@ -235,6 +250,26 @@ def test_keys(show: Open) -> None:
     is_open("judged")
 
 
+def test_a_case_names_its_failed_required_checks(show: Open) -> None:
+    part = {"type": "contains", "score": 0.0, "weight": 1.0, "verdict": "fail"}
+    parts = [{**part, "name": "cites", "required": True}, {**part, "name": "brief", "required": 0.6}]
+    parts.append({"name": "tables", "type": "python", "score": None, "weight": 1.0, "applicable": False})
+    result = a_result("gated", 0.9, verdict="fail", failed_required=["cites", "brief"], evaluator_results=parts)
+    page = show([result], fragment="#case=gated")
+    page.wait("document.querySelector('.judgements')")
+    assert page.text(".judgements p") == "Failed required checks: cites, brief"
+    notes = page.texts(".judgement h3 .quiet")
+    assert "contains, required" in notes
+    assert "contains, at least 0.6 required" in notes
+    assert "does not apply" in notes
+
+
+def test_a_case_names_the_variables_that_are_masked(show: Open) -> None:
+    page = show([a_result("hidden", 0.9, masked=["DB_TOKEN", "GH_KEY"])], fragment="#case=hidden")
+    page.wait("document.querySelector('.judgements')")
+    assert page.texts(".case .notice") == ["Masked in this result: DB_TOKEN, GH_KEY"]
+
+
 @pytest.mark.smoke
 def test_permalinks(show: Open) -> None:
     odd = "a b&c=d#e/%20ü?"
@@ -262,7 +297,7 @@ def test_permalinks(show: Open) -> None:
     page.click(f'.rows .id[title="{odd}"]')
     page.wait(f"document.querySelector('.case h1')?.innerText === {json.dumps(odd)}")
     page.js("location.hash = '#case=nobody'")
-    page.wait("document.querySelector('.status').innerText === 'there is no case nobody here'")
+    page.wait("document.querySelector('.status').innerText === 'no such case: nobody'")
 
 
 def test_trials_share_a_row(show: Open) -> None:
@@ -292,7 +327,7 @@ def test_two_runs_begin_with_the_verdict_and_what_flipped(show: Open) -> None:
     page = show(before, after)
     assert page.text("h1").startswith("Better: +0.")
     assert page.text("h1").endswith("20 cases fixed, 1 broken.")
-    assert "Changed besides the target: the texts or files of 1 case" in page.text(".notes")
+    assert "Other changes: the content of 1 case" in page.text(".notes")
     assert "only in A" in page.text(".notes") and "only in B" in page.text(".notes")
     assert page.text(".flip.broken").startswith("▼ 1 broken pass → fail\nlost\n1.00 → 0.10")
     assert page.text(".flip.fixed").startswith("▲ 20 fixed fail → pass")
@@ -316,6 +351,32 @@ def test_two_runs_begin_with_the_verdict_and_what_flipped(show: Open) -> None:
     assert page.texts(".answers .sides > div") == ["A I do not know that", "B I do know that well"]
     page.js("location.hash = '#case=only-before'")
     page.wait("document.querySelector('.case').innerText.includes('Only run A has this case.')")
+
+
+def test_trials_of_two_runs_are_paired_by_their_number(show: Open) -> None:
+    """Trials are defined in the order in which they end."""
+
+    def tried(side: str, trials: tuple[int, ...]) -> list[dict[str, Any]]:
+        return [a_result("tried", 0.5, trial=trial, candidate_answer=f"{side}{trial}") for trial in trials]
+
+    page = show([*tried("before", (2, 1)), a_result("x")], [*tried("after", (1, 2, 3)), a_result("x")])
+    for trial in (1, 2):
+        page.js(f"location.hash = '#case=tried&trial={trial}'")
+        page.wait(f"document.querySelector('.diff ins')?.innerText.includes('after{trial}')")
+        assert page.texts(".diff del") == [f"only in A: before{trial}"]
+    page.js("location.hash = '#case=tried&trial=3'")
+    page.wait("document.querySelector('.case').innerText.includes('Only run B has trial 3 of this case.')")
+
+
+def test_errored_cases_are_a_group_of_their_own_in_a_comparison(show: Open) -> None:
+    before = [a_result("fine", 1.0), a_result("errors now", 1.0), a_result("lost", 1.0)]
+    after = [a_result("fine", 1.0), a_result("errors now", 0.0, error="HTTP 500"), a_result("lost", 0.0)]
+    page = show(before, after)
+    assert page.text("h1").endswith("1 case broken, 1 errored.")
+    assert page.text(".flip.broken").startswith("▼ 1 broken pass → fail\nlost\n1.00 → 0.00")
+    assert page.text(".flip.errored").startswith("! 1 errored error or not judged in A or B\nerrors now\n1.00 → 0.00")
+    page.filter("flip:errored")
+    assert page.ids == ["errors now"]
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
@@ -386,7 +447,7 @@ def test_a_trace_is_a_timeline_whose_steps_open(show: Open) -> None:
     page = show([a_result("steps", trace_summary=summary)], fragment="#case=steps&")
     page.wait("document.querySelector('.trace')?.innerText.includes('run with --include-trace')")
     page = show([a_result("steps", trace_summary=summary, trace=a_trace(3))], fragment="#case=steps", traces=False)
-    page.wait("document.querySelector('.trace')?.innerText.includes('left out of this report (--no-traces)')")
+    page.wait("document.querySelector('.trace')?.innerText.includes('written without traces (--no-traces)')")
 
 
 def test_old_results_and_those_of_other_tools(show: Open) -> None:
@@ -394,7 +455,7 @@ def test_old_results_and_those_of_other_tools(show: Open) -> None:
     assert page.ids == ["a", "b"]
     page.press("j")
     page.wait("document.querySelector('.case').innerText.includes('The question is not in these results.')")
-    assert "There is no answer." in page.text(".case")
+    assert "No answer." in page.text(".case")
 
 
 def test_a_run_of_errors_and_a_run_without_any(show: Open) -> None:
@@ -406,7 +467,7 @@ def test_a_run_of_errors_and_a_run_without_any(show: Open) -> None:
     assert page.text(".all-passed") == "✓ Every case passed.\n\nSlowest: c8 800 ms, c7 700 ms, c6 600 ms"
     page = show([a_result("a")], failed_only=True)
     assert "✓ Every case passed." in page.text("body")
-    assert "No case is in this report." in page.text("main")
+    assert "This report contains no cases." in page.text("main")
 
 
 def test_plots_filter(show: Open) -> None:
@@ -514,7 +575,7 @@ def test_a_search_says_that_it_is_searching_and_finds_one_answer_in_many(show: O
     )
     page.filter("needle häystack")
     assert page.ids == [results[3210]["eval_id"]]
-    assert "searching texts" in page.js("window.said")
+    assert "searching, " in page.js("window.said")
 
 
 def test_printing_gives_the_summary_and_what_did_not_pass(show: Open) -> None:
@@ -594,3 +655,60 @@ def test_a_case_names_its_kept_workspace_and_a_long_note_stays_in_sight(show: Op
 def test_the_ledger_counts_in_words_as_the_summary_does(show: Open) -> None:
     page = show([*few(), an_error("late", "timed out", failure="timeout")])
     assert "ledger 6 planned = 4 scored + 1 target error + 1 timeout" in page.texts(".about div")
+
+
+def test_the_metrics_and_the_skipped_cases_of_a_run(show: Open, tmp_path: Path) -> None:
+    run_id = "20261116-030000-ab12"
+    metrics = {
+        "escalations": {"value": 2 / 3, "ci_lower": 0.25, "ci_upper": 1.0},
+        "latency.p99": {"value": 12345.6, "ci_lower": None, "ci_upper": None},
+    }
+    ledger = {"planned": 6, "scored": 4, "target_errors": 1, "invalid": 1, "skipped": 2}
+    folder = tmp_path / ".agentv" / "runs"
+    folder.mkdir(parents=True)
+    record = {"run_id": run_id, "status": "done", "ledger": ledger, "metrics": metrics}
+    (folder / f"{run_id}.json").write_text(json.dumps(record))
+    page = show([each | {"run_id": run_id} for each in few()])
+    assert page.texts(".run-metrics tr") == [
+        "value 95% interval",
+        "escalations 0.667 0.250 to 1.000",
+        "latency.p99 12,346",
+    ]
+    assert page.text(".facts").startswith("5 cases, 2 skipped, ")
+    assert "1 invalid case" in page.text(".troubles")
+    assert "ledger 6 planned = 4 scored + 1 target error + 1 invalid; 2 skipped" in page.texts(".about div")
+
+
+def test_the_metrics_of_a_comparison_are_those_of_compare(
+    show: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "metrics.py").write_text("def mean(results): return sum(r['score'] for r in results) / len(results)\n")
+    (tmp_path / "e.yaml").write_text(
+        "metrics: [{name: mean, function: 'metrics.py:mean'}]\nevalcases: [{id: a, input: x, expected_outcome: x}]\n"
+    )
+    before = [a_result(name, 0.0, file="e.yaml") for name in "abc"]
+    after = [a_result(name, 1.0, file="e.yaml") for name in "abc"]
+    page = show(before, after)
+    assert page.texts(".run-metrics tr") == [
+        "A B change 95% interval of the change",
+        "mean 0.000 1.000 +1.000 +1.000 to +1.000",
+    ]
+
+
+def test_a_case_lists_its_tags_and_variables(show: Open) -> None:
+    page = show(few(), fragment="#case=bad")
+    page.wait("document.querySelector('.metrics')")
+    rows = page.texts(".metrics dl div")
+    assert "tags smoke" in rows
+    assert "variables city: Bonn" in rows
+
+
+def test_the_help_fits_a_narrow_screen(show: Open) -> None:
+    page = show(few())
+    page.resize(420, 900)
+    page.press("?")
+    page.wait("document.querySelector('dialog').open")
+    overlap = """[...document.querySelectorAll('.keys div')].some((row) =>
+      row.querySelector('kbd').getBoundingClientRect().right > row.querySelector('dd').getBoundingClientRect().left)"""
+    assert page.js(overlap) is False

@@ -1,10 +1,17 @@
 """What a person sees while a run goes on: in a terminal, and in a pipe."""
 
+import io
 import re
+import sys
+import threading
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
+from agentv.redact import Redactor
+from agentv.report.progress import PlainProgress
+from tests.kits.processes import PATIENCE_SECONDS
 from tests.kits.project import Write, a_case
 from tests.kits.runs import HELLO, evaluate
 from tests.kits.terminal import in_terminal
@@ -57,3 +64,70 @@ def test_in_a_pipe_there_are_plain_lines(cases: Path) -> None:
 def test_quiet_is_quiet(cases: Path) -> None:
     assert evaluate(cases, "--workers", "6", "--quiet").stderr == ""
     assert in_terminal(cases, "--workers", "6", "--quiet") == ""
+
+
+def test_a_signal_in_the_middle_of_ending_the_plain_view_does_not_deadlock() -> None:
+    progress = PlainProgress(Redactor(), io.StringIO())
+    progress.begin(total=1, done=0)
+
+    def end_again(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code.co_name == "notify_all":
+            progress.end()  # what the handler of a signal does; the lock of the event is held
+
+    def end() -> None:
+        sys.settrace(end_again)
+        progress.end()
+
+    thread = threading.Thread(target=end, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_SECONDS)
+
+    assert not thread.is_alive()
+
+
+def test_repeated_retries_are_summarized_in_plain_lines() -> None:
+    said = io.StringIO()
+    progress = PlainProgress(Redactor([]), said)
+    for number in range(5000):
+        progress.retried(f"case-{number}", 1, "status 503: overloaded")
+    progress.retried("case-1", 1, "timed out\nafter 5 s")
+    progress.end()
+    lines = said.getvalue().splitlines()
+    assert lines == [
+        "case-0: attempt 1 failed, retrying: status 503: overloaded",
+        "case-1: attempt 1 failed, retrying: status 503: overloaded",
+        "case-2: attempt 1 failed, retrying: status 503: overloaded",
+        "case-1: attempt 1 failed, retrying: timed out after 5 s",
+        "4,997 more retries: status 503: overloaded (4997)",
+    ]
+
+
+def test_retries_for_many_different_reasons_are_summarized() -> None:
+    said = io.StringIO()
+    progress = PlainProgress(Redactor([]), said)
+    for number in range(1000):
+        progress.retried(f"case-{number}", 1, f"request {number} failed")
+    progress.end()
+    lines = said.getvalue().splitlines()
+    assert len(lines) == 21
+    assert lines[-1].startswith("980 more retries: request 20 failed (1), request 21 failed (1), request 22 failed (1)")
+    assert lines[-1].endswith(" and 977 other reasons")
+
+
+def test_summaries_of_retries_come_with_the_regular_lines(write: Write) -> None:
+    write(
+        "agent.py",
+        "import json\ndef answer(request):\n    if request.attempt == 1:\n        raise OSError('down')\n    return 'hello'\n",
+    )
+    write("targets.yaml", "targets: [{name: default, provider: python, function: 'agent.py:answer'}]")
+    path = write("many.jsonl", [a_case(f"c{number}", evaluators=[HELLO]) for number in range(200)])
+    ran = evaluate(path, "--max-retries", "1")
+    assert ran.stderr.count("attempt 1 failed, retrying: ") == 3
+    counts = re.findall(r"^(\d+) more retr(?:y|ies): ", ran.stderr, re.MULTILINE)
+    assert sum(map(int, counts)) == 197
+
+
+def test_lines_break_between_words_in_a_narrow_terminal(cases: Path) -> None:
+    first, second, *_ = in_terminal(cases, "--workers", "6").splitlines()
+    assert first == "running 6 cases from 1 file on default (mock), targets from"
+    assert second == "    targets.yaml, 6 workers"

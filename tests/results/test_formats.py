@@ -9,7 +9,7 @@ from agentv.records import Digests, EvalResult
 from agentv.redact import Redactor
 from agentv.results.formats import JSONL, YAML, ResultFormat, format_for, format_of, sniff
 from agentv.results.read import read_records
-from agentv.results.views import ReportView, TrialView
+from agentv.results.views import ReportView, ResultRow
 from agentv.results.write import create, create_new
 
 FORMATS = pytest.mark.parametrize("form", [JSONL, YAML], ids=lambda form: form.name)
@@ -64,11 +64,11 @@ def test_what_is_written_is_read_again(tmp_path: Path, form: ResultFormat) -> No
     digests = Digests(case="c", target="t", evaluators="e", agentv="1")
     more = {"trial": 2, "misses": ("no\nmore",), "error": "broken", "failure": "target", "digests": digests}
     path = save(tmp_path / "results", form, a_result("a"), a_result("b", **more))
-    assert [record.view.eval_id for record in read_records(path, TrialView)] == ["a", "b"]
-    assert b"".join(record.raw for record in read_records(path, TrialView)) == path.read_bytes()
+    assert [record.view.eval_id for record in read_records(path, ResultRow)] == ["a", "b"]
+    assert b"".join(record.raw for record in read_records(path, ResultRow)) == path.read_bytes()
     first, second = (record.view for record in read_records(path, ReportView))
-    assert (first.trial_key, first.content_key, first.is_unscored) == (("d", "a", 1), ("d", "a", ""), False)
-    assert (second.trial_key, second.content_key, second.is_unscored) == (("d", "b", 2), ("d", "b", "c"), True)
+    assert (first.trial_key, first.case_key, first.is_unscored) == (("d", "a", "", 1), ("d", "a"), False)
+    assert (second.trial_key, second.case_key, second.is_unscored) == (("d", "b", "", 2), ("d", "b"), True)
     assert (second.title, second.outcome, second.message, second.details) == (
         "b, trial 2",
         "error",
@@ -84,15 +84,15 @@ def test_a_record_cut_off_anywhere_is_skipped_and_the_one_before_it_is_not(tmp_p
     path = tmp_path / "torn"
     for size in range(len(whole), len(both)):
         path.write_bytes(both[:size])
-        assert [record.view.eval_id for record in read_records(path, TrialView)] == ["a"]
+        assert [record.view.eval_id for record in read_records(path, ResultRow)] == ["a"]
 
 
 @FORMATS
 def test_a_record_that_is_no_result_is_told_with_its_number(tmp_path: Path, form: ResultFormat) -> None:
     path = save(tmp_path / "results", form, a_result("a"))
     path.write_bytes(path.read_bytes() + form.encode(b'{"score":1}'))
-    with pytest.raises(OutputError, match=f"{form.record} 2 is no result of agentv"):
-        list(read_records(path, TrialView))
+    with pytest.raises(OutputError, match=f"{form.record} 2 is not a result of agentv"):
+        list(read_records(path, ResultRow))
 
 
 @FORMATS

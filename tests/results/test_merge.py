@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from agentv import compare_results
 from agentv.results.merging.merge_index import MergeIndex
-from agentv.results.views import PlacedView
-from tests.kits.project import PRINT_PEAK_KB, Write, a_case, agentv
+from agentv.results.views import ResultRow
+from tests.kits.project import PRINT_PEAK_KB, Write, a_case, agentv, flat
 from tests.kits.shards import CHECK, ids, merged, project, refused, rows, run_shards, save_rows
 
 TIMES = ("timestamp", "run_id", "execution_metrics")
@@ -74,7 +74,7 @@ def test_results_are_in_order_of_dataset_id_target_and_trial(write: Write) -> No
 @given(st.lists(st.tuples(st.text(), st.text(), st.text(), st.integers(1, 1000)), unique=True))
 def test_the_index_sorts_as_python_does(names: list[tuple[str, str, str, int]]) -> None:
     index = MergeIndex()
-    views = [PlacedView(eval_id=i, score=1, dataset=d, target=t, trial=n) for d, i, t, n in names]
+    views = [ResultRow(eval_id=i, score=1, dataset=d, target=t, trial=n) for d, i, t, n in names]
     index.add(0, [(view, number, 1) for number, view in enumerate(views)])
     found = [names[group[0][1]] for group in index.groups()]
     assert found == sorted(
@@ -141,7 +141,7 @@ def test_an_empty_shard_may_be_named_or_not(write: Write) -> None:
     whole = Path("merged.jsonl").read_bytes()
     merged(*(file for file in files if file not in empty), out="other.jsonl")
     assert Path("other.jsonl").read_bytes() == whole
-    assert "there are no results in " in refused("merge", *empty, "--out", "out.jsonl")
+    assert ": no results" in refused("merge", *empty, "--out", "out.jsonl")
 
 
 def test_a_missing_shard(write: Write) -> None:
@@ -150,7 +150,7 @@ def test_a_missing_shard(write: Write) -> None:
     missing = len(rows(third))
     said = refused("merge", first, second, "--out", "out.jsonl")
     assert f"error: {first}: shard 3/3 of this run is missing, with {missing} of 12 results" in said
-    assert "'agentv merge --partial' takes what is there" in said
+    assert "to merge incomplete results, use 'agentv merge --partial'" in said
     said = refused("merge", first, "--out", "out.jsonl")
     assert f"shards 2/3, 3/3 of this run are missing, with {12 - len(rows(first))} of 12 results in all" in said
     ran = agentv("merge", first, second, "--partial", "--out", "out.jsonl")
@@ -185,7 +185,7 @@ def test_the_same_shard_twice(write: Write) -> None:
     assert rows(again) != rows(first)  # other times, another run
     said = merged(first, second, again, first, out="other.jsonl")
     count = 2 * len(rows(first))
-    assert f"{count} results are the same in two files, and counted once" in said
+    assert f"{count} duplicate results found in several files, counted once" in said
     assert "10 planned = 10 scored" in said
     assert Path("other.jsonl").read_bytes() == Path("merged.jsonl").read_bytes()
     merged(again, first, second, out="third.jsonl")
@@ -201,7 +201,7 @@ def test_the_same_shard_twice_with_other_answers(write: Write) -> None:
     expected = f"case {found[0]!r} of 'some' on 'default' is in other.jsonl and in {first}, with different content"
     assert expected in said
     assert f"and {len(found) - 10} more such cases" in said
-    assert "if a shard was run twice, name one of its files only" in said
+    assert "if a shard was run twice, pass only one of its files" in said
     assert "with different content" in refused("merge", first, second, other, "--partial", "--out", "out.jsonl")
 
 
@@ -216,7 +216,7 @@ def test_shards_of_different_plans(write: Write) -> None:
         f"{first}: shard 1/2 is of plan {digests[0]} (10 results), and {second}: shard 2/2 is of plan {digests[1]}"
         in said
     )
-    assert "the cases, targets, evaluators or trials were not the same: run the shards again" in said
+    assert "the cases, targets, evaluators or trials were not the same: re-run the shards" in said
     assert "of plan" in refused("merge", first, second, "--partial", "--out", "out.jsonl")
 
 
@@ -232,7 +232,7 @@ def test_shards_with_results_of_a_run_that_was_not_divided(write: Write) -> None
     first, second = run_shards(2)
     agentv("eval", "evals", "--out", "whole.jsonl")
     said = refused("merge", first, second, "whole.jsonl", "--out", "out.jsonl")
-    assert "whole.jsonl: it has results of a run without --shard, and other files have shards" in said
+    assert "whole.jsonl: the file is not a shard, but other files are" in said
 
 
 def test_more_results_than_planned(write: Write) -> None:
@@ -241,7 +241,7 @@ def test_more_results_than_planned(write: Write) -> None:
     found = rows(first)
     save_rows(first, [*found, {**found[0], "eval_id": "another"}])
     said = refused("merge", first, second, "--out", "out.jsonl")
-    assert f"{first}: shard 1/2 has {len(found) + 1} results, and {len(found)} were planned" in said
+    assert f"{first}: shard 1/2 has {len(found) + 1} results, but {len(found)} were planned" in said
 
 
 def test_files_of_runs_that_were_not_divided(write: Write) -> None:
@@ -260,18 +260,18 @@ def test_a_torn_shard(form: str, write: Write) -> None:
     Path(f"torn.{form}").write_bytes(data[:-20])
     for more in ((), ("--partial",)):
         said = refused("merge", first, f"torn.{form}", "--out", "out.jsonl", *more)
-        assert "cut off" in said
-        assert "left out" not in said
-        assert "go on with 'agentv eval --resume'" in said
+        assert "truncated" in said
+        assert "skipped" not in said
+        assert "continue with 'agentv eval --resume'" in said
     for command in (("compare", first, f"torn.{form}", "--vs", first), ("report", first, f"torn.{form}")):
-        assert "cut off" in refused(*command)
+        assert "truncated" in refused(*command)
 
 
 def test_a_file_that_is_none(write: Write) -> None:
     project(write, 4)
     first, second = run_shards(2)
     write("bad.jsonl", Path(second).read_text() + "no\n")
-    assert f"bad.jsonl: Line {len(rows(second)) + 1}: Invalid JSON" in refused(
+    assert f"bad.jsonl:{len(rows(second)) + 1}:1: Invalid JSON" in refused(
         "merge", first, "bad.jsonl", "--out", "out.jsonl"
     )
     said = refused("merge", first, "none.jsonl", "gone.jsonl", "--out", "out.jsonl")
@@ -294,7 +294,7 @@ def test_a_file_that_is_there_already_is_kept(write: Write) -> None:
     write("out.jsonl", "mine")
     refused("merge", files[0], "--out", "out.jsonl")
     assert Path("out.jsonl").read_text() == "mine"
-    assert "out.jsonl was there already: it is now out.jsonl.bak" in merged(*files, out="out.jsonl")
+    assert "out.jsonl already existed: moved it to out.jsonl.bak" in merged(*files, out="out.jsonl")
     assert Path("out.jsonl.bak").read_text() == "mine"
     assert len(rows("out.jsonl")) == 4
 
@@ -340,7 +340,7 @@ def test_compare_refuses_what_merge_refuses(write: Write) -> None:
     assert f"{second}: shard 1/2 of this run is missing" in said
     other = save_rows("other.jsonl", [{**row, "candidate_answer": "x"} for row in rows(first)])
     assert "with different content" in refused("compare", first, second, other, "--vs", first, second)
-    assert "--vs needs a results file behind it" in refused("compare", first, "--vs")
+    assert "--vs must be followed by a results file" in refused("compare", first, "--vs")
     assert "missing argument 'FILES...'" in refused("compare", "--vs", first)
     assert compared(first, first)["summary"]["matched"] == len(rows(first))  # a shard with itself, as any file
 
@@ -355,10 +355,26 @@ def test_report_takes_several_files_for_a_run(write: Write) -> None:
     assert ran.stdout.startswith("Report: both.html (14 cases, ")
     ran = agentv("report", first, first, "--out", "self.html")  # the same shard: two runs
     assert ran.stdout.startswith(f"Report: self.html ({len(rows(first))} cases, ")
-    assert "--vs can be given once" in refused("report", first, "--vs", second, "--vs", second)
+    assert "use --vs only once" in refused("report", first, "--vs", second, "--vs", second)
     assert "--out is one of the results files" in refused("report", first, second, "--out", second)
     run_shards(3, name="three")
     assert "shard 3/3 of this run is missing" in refused("report", "three-1.jsonl", "three-2.jsonl")
+
+
+def test_report_rejects_several_files_that_are_not_shards_of_one_run(write: Write) -> None:
+    project(write, 6)
+    versions = [f"v{number}.jsonl" for number in (1, 2, 3)]
+    for name in versions:
+        assert agentv("eval", "evals", "--out", name).returncode in (0, 1)
+    said = refused("report", *versions)
+    assert "error: v1.jsonl, v2.jsonl, v3.jsonl are not shards of one run" in said
+    assert "hint: compare two runs with 'agentv report A --vs B', or with 'agentv compare A B'" in flat(said)
+    assert "are not shards of one run" in refused("report", "v1.jsonl", "--vs", "v2.jsonl", "v3.jsonl")
+    assert not Path("v1.html").exists()
+    assert "absent.jsonl" in refused("report", "v1.jsonl", "absent.jsonl", "v2.jsonl")
+    first, second = run_shards(2)
+    assert "are not shards of one run" in refused("report", first, second, second)
+    assert agentv("report", "v1.jsonl", "v2.jsonl").returncode == 0
 
 
 PEAK = f"""

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from agentv.records import EvalResult
 from agentv.report.summary import summary_lines
 from agentv.results.summary import Summary
+from agentv.results.usage import quantile
 from agentv.stats.distributions import t_quantile
-from agentv.stats.quantiles import quantiles
 
 
 def a_result(eval_id: str, score: float, error: str | None = None) -> EvalResult:
@@ -52,7 +52,28 @@ def test_ties_go_by_id_whatever_the_order() -> None:
         for name in names:
             summary.add(a_result(name, 0.5))
         assert [name for name, _ in summary.top] == ["case-0", "case-1", "case-2"]
-        assert [name for name, _ in summary.bottom] == ["case-0", "case-1", "case-2"]
+        assert [name for name, _ in summary.bottom] == ["case-3", "case-4", "case-5"]
+
+
+def test_top_and_bottom_are_different_cases() -> None:
+    summary = a_summary([1, 0, 0, 0, 0, 0, 0])
+    names = [name for name, _ in [*summary.top, *summary.bottom]]
+    assert sorted(names) == [f"case-00{n}" for n in range(6)]
+    assert [score for _, score in summary.bottom] == [0, 0, 0]
+    assert summary.ranking is None
+
+
+def test_ranks_all_of_up_to_six_cases() -> None:
+    summary = a_summary([0, 1, 0.5, 0.5, 1, 0.25])
+    expected = [
+        ("case-001", 1.0),
+        ("case-004", 1.0),
+        ("case-002", 0.5),
+        ("case-003", 0.5),
+        ("case-005", 0.25),
+        ("case-000", 0.0),
+    ]
+    assert summary.ranking == expected
 
 
 @pytest.mark.parametrize(
@@ -77,7 +98,7 @@ def test_the_ledger_adds_up() -> None:
     summary = Summary(10, invalid=2)
     summary.add(a_result("a", 1))
     summary.add(a_result("b", 0, error="broken"))
-    summary.add_earlier(("d", "c"), a_result("c", 0.5))
+    summary.add_earlier(a_result("c", 0.5))
     assert sum(summary.ledger.values()) == summary.planned == 12
     assert summary.ledger["not run"] == 7
 
@@ -89,8 +110,8 @@ def test_very_many_errors_are_not_all_shown() -> None:
     lines = list(summary_lines(summary))
     assert lines[0] == "ERRORS (1000)"
     assert lines[1] == "  0: broken badly by 0"
-    assert "  and 950 more, in the results" in lines
+    assert "  and 950 more, see the results file" in lines
 
 
 def test_the_smallest_numbers_there_are_have_quantiles() -> None:
-    assert quantiles([5e-324, 0.0], [0.0, 1.0]) == [0.0, 5e-324]
+    assert [quantile([0.0, 5e-324], share) for share in (0.0, 1.0)] == [0.0, 5e-324]

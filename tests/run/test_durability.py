@@ -93,15 +93,15 @@ def test_resume_runs_exactly_the_rest_and_says_what_it_skipped(write: Write) -> 
     before = {result["eval_id"]: result for result in results("o.jsonl")}
 
     write("agent.py", "def answer(question):\n    return 'hello again'\n")
-    entries[2]["expected_outcome"] = "Something else"
+    entries[2]["input_messages"] = [{"role": "user", "content": "Something else"}]
     ran = evaluate(write("a.jsonl", entries), "--out", "o.jsonl", "--resume")
 
     after = results("o.jsonl")
     assert sorted(result["eval_id"] for result in after) == ["changed", "done", "failed", "new"]
     assert next(result for result in after if result["eval_id"] == "done") == before["done"]
-    assert "1 done already, 1 that ended in an error run again, 1 changed since run again" in ran.stderr
+    assert "1 already done, 1 to re-run after an error, 1 to re-run because the case has changed" in ran.stderr
     assert "4 planned = 3 scored + 1 already done" in ran.stdout
-    assert not Path("o.jsonl.bak").exists()
+    assert len(results("o.jsonl.bak")) == 3
 
 
 def test_a_changed_file_is_a_changed_case(write: Write) -> None:
@@ -110,9 +110,9 @@ def test_a_changed_file_is_a_changed_case(write: Write) -> None:
     block = {"type": "file", "value": "data.txt"}
     path = write("a.jsonl", [a_case(input_messages=[{"role": "user", "content": [block]}], evaluators=[HELLO])])
     evaluate(path, "--out", "o.jsonl")
-    assert "1 done already" in evaluate(path, "--out", "o.jsonl", "--resume").stderr
+    assert "1 already done" in evaluate(path, "--out", "o.jsonl", "--resume").stderr
     write("data.txt", "two")
-    assert "1 changed since run again" in evaluate(path, "--out", "o.jsonl", "--resume").stderr
+    assert "1 to re-run because the case has changed" in evaluate(path, "--out", "o.jsonl", "--resume").stderr
     assert len(results("o.jsonl")) == 1
 
 
@@ -145,7 +145,7 @@ def test_resume_leaves_files_alone_that_are_not_its_own(write: Write) -> None:
         write("diary.txt", diary)
         ran = evaluate(path, "--out", "diary.txt", "--resume", expect=0 if diary == "{" else 2)
         if diary != "{":  # which is how a result begins
-            assert "1 is no result of agentv" in ran.stderr
+            assert "1 is not a result of agentv" in ran.stderr
             assert Path("diary.txt").read_text() == diary
 
 
@@ -154,7 +154,7 @@ def test_resume_goes_by_what_is_in_the_file_not_by_its_name(write: Write) -> Non
     path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
     evaluate(path, "--out", "odd.jsonl", "--output-format", "yaml", "--limit", "2")
     ran = evaluate(path, "--out", "odd.jsonl", "--resume")
-    assert "2 done already" in ran.stderr
+    assert "2 already done" in ran.stderr
     assert Path("odd.jsonl").read_text().count("\n...\n") == 3
 
 
@@ -179,10 +179,10 @@ def test_resume_says_when_results_came_from_another_target(write: Write) -> None
     evaluate(path, "--out", "o.jsonl")
     write("targets.yaml", MOCK.replace("from default", "from another"))
     ran = evaluate(path, "--out", "o.jsonl", "--resume", "--keep-stale")
-    assert "3 done already, 3 of those done are of another version of the target, and are kept" in ran.stderr
+    assert "3 already done, 3 kept although the target has changed" in ran.stderr
     write("a.jsonl", [a_case(str(n), evaluators=[HELLO, HELLO]) for n in range(3)])
     ran = evaluate(path, "--out", "o.jsonl", "--resume", "--keep-stale")
-    assert "3 of those done were scored by other evaluators, and are kept" in ran.stderr
+    assert "3 kept although the evaluators have changed" in ran.stderr
 
 
 def test_resume_says_when_results_came_from_a_dry_run(write: Write) -> None:
@@ -190,7 +190,7 @@ def test_resume_says_when_results_came_from_a_dry_run(write: Write) -> None:
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     evaluate(path, "--out", "o.jsonl", "--dry-run")
     ran = evaluate(path, "--out", "o.jsonl", "--resume")
-    assert "0 done already, 1 that a mock answered in a dry run run again" in ran.stderr
+    assert "0 already done, 1 to re-run because a mock answered in a dry run" in ran.stderr
 
 
 def test_of_several_results_the_one_of_the_case_as_it_is_stands(write: Write) -> None:
@@ -201,7 +201,7 @@ def test_of_several_results_the_one_of_the_case_as_it_is_stands(write: Write) ->
     old, new = Path("old.jsonl").read_text(), Path("new.jsonl").read_text()
     write("both.jsonl", old + new + new)
     ran = evaluate(path, "--out", "both.jsonl", "--resume")
-    assert "1 done already\n" in ran.stderr
+    assert "1 already done, previous answers saved in both.jsonl.bak\n" in ran.stderr
     assert Path("both.jsonl").read_text() == new
 
 
@@ -241,11 +241,11 @@ def test_a_torn_last_line_is_repaired(write: Write) -> None:
 def test_resume_without_an_earlier_run_starts_afresh(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
-    assert "nothing to resume at o.jsonl: starting afresh" in evaluate(path, "--out", "o.jsonl", "--resume").stderr
-    assert "nothing to resume: starting afresh" in evaluate(path, "--resume").stderr
+    assert "no earlier run of these eval files and targets: starting a new run" in evaluate(path, "--resume").stderr
     ran = evaluate(path, "--resume")
-    assert "1 done already" in ran.stderr
+    assert "1 already done" in ran.stderr
     assert len(list(Path(".agentv/results").iterdir())) == 1
+    assert "o.jsonl does not exist: starting a new run" in evaluate(path, "--out", "o.jsonl", "--resume").stderr
 
 
 def test_an_out_file_that_exists_is_kept(write: Write) -> None:
@@ -253,7 +253,7 @@ def test_an_out_file_that_exists_is_kept(write: Write) -> None:
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     write("o.jsonl", "precious\n")
     ran = evaluate(path, "--out", "o.jsonl")
-    assert "o.jsonl was there already: it is now o.jsonl.bak" in ran.stderr
+    assert "o.jsonl already existed: moved it to o.jsonl.bak" in ran.stderr
     assert Path("o.jsonl.bak").read_text() == "precious\n"
     assert len(results("o.jsonl")) == 1
 
@@ -266,7 +266,7 @@ def test_an_interruption_stops_cleanly(some: Path, number: signal.Signals) -> No
     out, err = run.communicate(timeout=PATIENCE_SECONDS)
     assert run.returncode == 130
     assert "Traceback" not in err
-    assert "interrupted: what was done is in the results; go on with --resume" in err
+    assert "interrupted: finished cases are saved; continue with --resume" in err
     done = len(results("o.jsonl"))
     assert 10 <= done <= 30
     assert f"300 planned = {done} scored" in out
@@ -401,7 +401,7 @@ def test_a_full_disk_stops_the_run_cleanly(write: Write) -> None:
     out, err = run.communicate(timeout=PATIENCE_SECONDS)
     assert run.returncode == 1
     assert "o.jsonl: results cannot be written: File too large" in err
-    assert "go on with --resume" in err
+    assert "continue with --resume" in err
     found = results("o.jsonl")
     assert 0 < len(found) < 100
     assert f"100 planned = {len(found)} scored" in out
@@ -418,7 +418,7 @@ def test_places_that_cannot_be_written_to(write: Write) -> None:
     ran = evaluate(path, "--out", "folder/x/y.jsonl", expect=2)
     assert "results cannot be written there: " in ran.stderr
     ran = evaluate(path, "--dump-prompts=folder/x", expect=2)
-    assert "this folder cannot be made: File exists" in ran.stderr
+    assert "the folder cannot be created: File exists" in ran.stderr
 
 
 @pytest.mark.slow

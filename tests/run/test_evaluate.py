@@ -13,13 +13,14 @@ import pytest
 import agentv
 from agentv import AgentvError, EvalResult, evaluate
 from agentv.evaluators.build import EvaluatorBuilder
-from agentv.run.case import CaseRunner
-from agentv.run.evaluate import EvalOptions, plan_evaluation
-from agentv.run.executors.local import LocalExecutor
-from agentv.run.extensions import Results
-from agentv.run.plan import Plan, RunOptions
-from agentv.run.targets import OpenTargets, RunJudges
-from agentv.run.watching.watcher import Silence
+from agentv.run.evaluate import plan_evaluation
+from agentv.run.judges import RunJudges
+from agentv.run.local import LocalExecutor
+from agentv.run.options import EvalOptions, RunOptions
+from agentv.run.planning.plan import Plan
+from agentv.run.progress import Progress
+from agentv.run.run import Results, Run
+from agentv.run.targets import OpenTargets
 from tests.kits.model_servers import Reply, model_server
 from tests.kits.project import Write, a_case
 from tests.kits.project import agentv as command_line
@@ -85,11 +86,11 @@ class _Collected:
 
 
 async def _run(plan: Plan) -> list[EvalResult]:
-    sink, watcher = _Collected(), Silence()
+    sink, progress = _Collected(), Progress()
     async with OpenTargets(plan, RunOptions(workers=2)) as targets:
-        evaluators = EvaluatorBuilder(RunJudges(plan, targets, watcher))
-        cases = CaseRunner(plan, targets, evaluators, watcher)
-        await LocalExecutor(plan, targets).run_jobs(cases, results=Results(sink), watcher=watcher)
+        evaluators = EvaluatorBuilder(RunJudges(plan, targets, progress))
+        run = Run(plan=plan, targets=targets, evaluators=evaluators, progress=progress, results=Results(sink))
+        await LocalExecutor(targets).run_jobs(run)
     return sink.results
 
 

@@ -9,7 +9,9 @@ from urllib.parse import quote
 import pytest
 
 from agentv.redact import Redactor, secrets_in, secrets_in_url
+from tests.kits.pages import page_content
 from tests.kits.project import Write, a_case, agentv
+from tests.kits.runs import results
 
 CANARY = 'canary "with" quotes\\and/slash é'
 AGENT = """
@@ -120,7 +122,7 @@ def test_a_secret_in_an_id(write: Write, tmp_path: Path) -> None:
         ran = agentv("eval", path, "--out", "o.jsonl", "--dump-prompts", "--dump-traces", "--verbose", *flags, env=env)
         assert ran.returncode == 0
         assert TOKEN not in seen_in(tmp_path, ran.stdout, ran.stderr)
-    assert "1 done already" in ran.stderr
+    assert "1 already done" in ran.stderr
     assert "1 planned = 1 already done" in ran.stdout
     assert len(Path("o.jsonl").read_text().splitlines()) == 1
 
@@ -176,3 +178,120 @@ def test_messages_about_bad_usage_are_masked(write: Write) -> None:
         ran = agentv("eval", *args, env=env)
         assert ran.returncode == 2
         assert TOKEN not in ran.stdout + ran.stderr
+
+
+FAILING = """
+import os
+
+def fail(question):
+    raise ValueError("x" * int(question) + os.environ["SOME_SECRET"])
+"""
+
+
+@pytest.mark.parametrize("secret", ["first-line-x\nsecond-line-y", "first-line-x-second-line-y"])
+@pytest.mark.parametrize("length", [5, 9_880])
+def test_a_secret_in_a_traceback_is_masked_before_it_is_cut(write: Write, secret: str, length: int) -> None:
+    write("agent.py", FAILING)
+    write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:fail'}\n")
+    check = {"type": "python", "function": "agent.py:fail"}
+    message = {"role": "user", "content": str(length)}
+    path = write("a.jsonl", [a_case(input_messages=[message], evaluators=[check])])
+    env = {**os.environ, "SOME_SECRET": secret}
+    # The traceback has two cuts of its own: around the middle of a long one, and at each end of a line.
+    for shift in range(0, 30, 3):
+        message["content"] = str(length + shift)
+        write("a.jsonl", [a_case(input_messages=[message], evaluators=[check])])
+        for flags in ([], ["--dry-run"]):
+            ran = agentv("eval", path, "--out", "o.jsonl", "--verbose", *flags, env=env)
+            shown = ran.stdout + ran.stderr + Path("o.jsonl").read_text()
+            assert "first-line" not in shown
+            assert "second-line" not in shown
+
+
+def test_a_secret_in_a_judgement_is_masked_before_it_is_cut(write: Write) -> None:
+    secret = "first-half-x-second-half-y"
+    answer = {"name": "n" * 60 + secret}
+    write(
+        "targets.yaml",
+        json.dumps({"targets": [{"name": "default", "provider": "mock", "response": json.dumps(answer)}]}),
+    )
+    fields = [{"path": "name", "match": "exact"}]
+    check = {"type": "field_accuracy", "fields": fields}
+    expected = [{"role": "assistant", "content": {"name": "other"}}]
+    path = write("a.jsonl", [a_case(expected_messages=expected, evaluators=[check])])
+    agentv("eval", path, "--out", "o.jsonl", env={**os.environ, "SOME_SECRET": secret})
+    assert "first-half" not in Path("o.jsonl").read_text()
+
+
+def test_a_secret_in_the_path_of_a_prompt_is_masked_before_it_is_cut(write: Write) -> None:
+    secret = "first-half-x-second-half-y"
+    write("targets.yaml", json.dumps({"targets": [{"name": "default", "provider": "mock"}]}))
+    for length in range(175, 205, 5):
+        check = {"type": "llm_judge", "prompt": "p" * length + secret}
+        path = write("a.jsonl", [a_case(evaluators=[check])])
+        ran = agentv("eval", path, "--out", "o.jsonl", env={**os.environ, "SOME_SECRET": secret})
+        assert "prompt: no such file: ppp" in ran.stderr
+        assert "first" not in ran.stderr
+
+
+def test_validate_masks_the_variables_of_env_files(write: Write) -> None:
+    write(".env", f"SERVICE_TOKEN={TOKEN}\n")
+    settings = {"provider": "cli", "command_template": "cat {PROMPT_FILE}", "cwd": "nowhere/${{ SERVICE_TOKEN }}"}
+    write("targets.yaml", json.dumps({"targets": [{"name": "default", **settings}]}))
+    write("a.jsonl", [a_case(evaluators=[{"type": "contains", "value": "x"}])])
+    for args in (["."], ["a.jsonl", "--format", "json"], ["targets.yaml"]):
+        ran = agentv("validate", *args)
+        assert TOKEN not in ran.stdout + ran.stderr
+    assert "nowhere/***" in agentv("validate", ".").stdout
+
+
+def test_commands_about_results_mask_the_variables_of_env_files(write: Write) -> None:
+    write("targets.yaml", json.dumps({"targets": [{"name": "default", "provider": "mock", "response": TOKEN}]}))
+    write("a.jsonl", [a_case(evaluators=[{"type": "contains", "value": "x"}])])
+    agentv("eval", "a.jsonl", "--out", "results.jsonl")
+    assert TOKEN in Path("results.jsonl").read_text()
+    write("table.csv", f"question,answer\nWhat is it?,{TOKEN}\n")
+    write(".env", f"SERVICE_TOKEN={TOKEN}\n")
+    for args in (
+        ["show", "results.jsonl"],
+        ["show", "results.jsonl", "--format", "json"],
+        ["export", "results.jsonl", "--to", "csv"],
+        ["import", "table.csv", "--out", "-"],
+    ):
+        ran = agentv(*args)
+        assert ran.returncode == 0, ran.stderr
+        assert TOKEN not in ran.stdout + ran.stderr, args
+        assert "***" in ran.stdout
+    Path(".env").write_bytes(b"\xff")
+    assert agentv("show", "results.jsonl").returncode == 0
+
+
+def test_commands_about_results_mask_the_variables_that_the_config_names(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALERTS_WEBHOOK", TOKEN)
+    write("targets.yaml", json.dumps({"targets": [{"name": "default", "provider": "mock", "response": TOKEN}]}))
+    write("a.jsonl", [a_case(evaluators=[{"type": "contains", "value": "x"}])])
+    agentv("eval", "a.jsonl", "--out", "results.jsonl")
+    (result,) = results("results.jsonl")
+    assert result["candidate_answer"] == TOKEN
+    label = {"eval_id": result["eval_id"], "dataset": result["dataset"], "label": "pass", "note": TOKEN}
+    write("labels.jsonl", [{**label, "answer_digest": result["answer_digest"]}])
+    write("table.csv", f"question,answer\nWhat is it?,{TOKEN}\n")
+    write(".agentv/config.yaml", 'secrets: ["*_WEBHOOK"]\n')
+    for args in (
+        ["show", "results.jsonl"],
+        ["show", "results.jsonl", "--format", "json"],
+        ["export", "results.jsonl", "--to", "csv"],
+        ["import", "table.csv", "--out", "-"],
+    ):
+        ran = agentv(*args)
+        assert ran.returncode == 0, ran.stderr
+        assert TOKEN not in ran.stdout + ran.stderr, args
+        assert "***" in ran.stdout
+    assert agentv("report", "results.jsonl", "--out", "page.html").returncode == 0
+    assert TOKEN.encode() not in page_content("page.html")
+    ran = agentv("judge", "results.jsonl", "--labels", "labels.jsonl")
+    assert TOKEN not in ran.stdout + ran.stderr
+    write(".agentv/config.yaml", "secrets: 5\n")
+    assert agentv("show", "results.jsonl").returncode == 0

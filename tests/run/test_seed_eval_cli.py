@@ -108,7 +108,7 @@ def test_targets_validation_with_warnings(project: Write) -> None:
 
     project("targets.yaml", MOCK + "  - {name: bad, provider: mock, respnse: x}\n")
     ran = evaluate(path, "--out", "none.jsonl", expect=2)
-    assert "Line 3: target 'bad': respnse: unknown field" in ran.stderr
+    assert "targets.yaml:3:33: target 'bad': respnse: unknown field" in ran.stderr
     assert "did you mean 'response'?" in ran.stderr
     assert not Path("none.jsonl").exists()
 
@@ -160,7 +160,7 @@ def test_dry_run_mode(project: Write) -> None:
     )
     one, two = results("o.jsonl")
     assert one["candidate_answer"] == two["candidate_answer"] == "Mock dry-run response"
-    assert one["misses"] == ["dry run: no judge was asked"]
+    assert one["misses"] == ["dry run: no judge was called"]
     assert (one["score"], two["score"]) == (0.0, 1.0)
     assert one["execution_metrics"]["duration_ms"] >= 5
     evaluate(path, "--dry-run", "--dry-run-delay", "30", "--out", "o.jsonl")
@@ -263,7 +263,7 @@ def test_dump_prompts_enabled(project: Write) -> None:
     dumped = json.loads(Path(".agentv/prompts/x.json").read_text())
     assert dumped == {
         "eval_id": "x",
-        "question": "<Attached: rules.instructions.md>\nSay hello",
+        "question": "[[ ## Guidelines ## ]]\n\nBe brief.\n\n[[ ## Request ## ]]\n\n<Attached: rules.instructions.md>\nSay hello",
         "guidelines": "Be brief.",
         "guideline_paths": [str(path.parent / "rules.instructions.md")],
     }
@@ -319,32 +319,30 @@ DISTRIBUTION
 
 FAILURES (4)
   0.000  case-0
-         - does not contain 'y'
-         - does not contain 'y'
+         - 0: does not contain 'y'
+         - 1: does not contain 'y'
          answer: x
   0.200  case-1
-         - does not contain 'y'
-         - does not contain 'y'
+         - 1: does not contain 'y'
+         - 2: does not contain 'y'
          answer: x
   0.400  case-2
-         - does not contain 'y'
-         - does not contain 'y'
+         - 2: does not contain 'y'
+         - 3: does not contain 'y'
          answer: x
   0.600  case-3
-         - does not contain 'y'
-         - does not contain 'y'
+         - 3: does not contain 'y'
+         - 4: does not contain 'y'
          answer: x
   show all: agentv show o.jsonl --failed
 
-TOP
+TOP AND BOTTOM (all 6 cases)
   1.000  case-5
   0.800  case-4
   0.600  case-3
-
-BOTTOM
-  0.000  case-0
-  0.200  case-1
   0.400  case-2
+  0.200  case-1
+  0.000  case-0
 
 Results: o.jsonl
 """
@@ -359,7 +357,7 @@ def test_error_surfacing(project: Write) -> None:
     ran = evaluate(project("a.jsonl", entries), "--out", "o.jsonl", expect=1)
     assert ran.stdout.startswith("ERRORS (1)\n  bad: agent.py:19 in crash: ValueError: no such luck\n\nSUMMARY\n")
     assert "2 planned = 1 scored + 1 target error" in ran.stdout
-    assert "1 without a score; had they run, the mean could be 0.500 to 1.000" in flat(ran.stdout)
+    assert "1 result without a score counts as 0 (the mean could be up to 1.000)" in flat(ran.stdout)
     bad = next(result for result in results("o.jsonl") if result["eval_id"] == "bad")
     error = "agent.py:19 in crash: ValueError: no such luck"
     assert (bad["error"], bad["score"], bad["verdict"]) == (error, 0.0, "fail")

@@ -200,9 +200,9 @@ def test_an_empty_shard_writes_an_empty_file_and_says_so(write: Write) -> None:
     ran = agentv("eval", "evals", "--shard", shard, "--out", "out.jsonl", "--fail-under", "0.9", "--junit", "out.xml")
     assert ran.returncode == 0
     assert Path("out.jsonl").read_bytes() == b""
-    assert f"shard {shard}: none of the cases is in it" in ran.stderr.splitlines()[0]
+    assert f"shard {shard}: no cases" in ran.stderr.splitlines()[0]
     assert ran.stdout.startswith(f"SHARD {shard}: 0 of 1 result (plan ")
-    assert "it has no cases, and the results are empty" in ran.stdout
+    assert "this shard has no cases, so the results file is empty" in ran.stdout
     ran = agentv("eval", "evals", "--shard", shard, "--out", "out.jsonl", "--resume")
     assert ran.returncode == 0, ran.stderr
 
@@ -227,7 +227,7 @@ def test_a_shard_is_resumed_and_gets_the_plan_as_it_is_now(write: Write) -> None
     write("evals/some.jsonl", more)
     ran = agentv("eval", "evals", "--shard", "1/2", "--out", file, "--resume")
     assert ran.returncode == 0, ran.stderr
-    assert "2 done already" in ran.stderr
+    assert "2 already done" in ran.stderr
     found = rows(file)
     assert sorted(row["eval_id"] for row in found if row in found) == sorted(
         f"case-{number}" for number in range(14) if shard_of("some", f"case-{number}", 2) == 1
@@ -243,12 +243,12 @@ def test_a_file_of_another_shard_is_not_gone_on_with(write: Write) -> None:
     agentv("eval", "evals", "--out", "whole.jsonl")
     args = ("eval", "evals", "--quiet", "--resume", "--out")
     said = refused(*args, second, "--shard", "1/2")
-    assert f"{second}: cannot resume: it has results of shard 2/2, and this is shard 1/2" in said
-    assert "give each shard an --out of its own" in said
-    assert "of a run without --shard, and this is shard 1/2" in refused(*args, "whole.jsonl", "--shard", "1/2")
-    assert "of shard 1/2, and this is a run without --shard" in refused(*args, first)
+    assert f"{second}: cannot resume: the file has results of shard 2/2, but this is shard 1/2" in said
+    assert "use a separate --out for each shard" in said
+    assert "of a run without --shard, but this is shard 1/2" in refused(*args, "whole.jsonl", "--shard", "1/2")
+    assert "of shard 1/2, but this is a run without --shard" in refused(*args, first)
     said = refused(*args, first, "--shard", "1/2", "--eval-id", ids(first)[0])
-    assert "cannot resume shard 1/2: " in said and "is not planned any more" in said
+    assert "cannot resume shard 1/2: " in said and "is no longer selected" in said
 
 
 def test_equal_names_in_two_files_cannot_be_told_apart(write: Write) -> None:
@@ -262,22 +262,22 @@ def test_equal_names_in_two_files_cannot_be_told_apart(write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0/4", "--shard: '0/4': the first number must be from 1 to 4"),
-        ("5/4", "--shard: '5/4': the first number must be from 1 to 4"),
-        ("1/0", "--shard: '1/0': there must be at least one shard"),
-        ("a/b", "--shard: 'a/b' is no shard"),
-        ("-1/4", "--shard: '-1/4' is no shard"),
-        ("2", "--shard: '2' is no shard"),
-        ("", "--shard: '' is no shard"),
-        ("1/4/", "--shard: '1/4/' is no shard"),
-        ("٣/٤", "--shard: '٣/٤' is no shard"),
+        ("0/4", "invalid value for --shard: '0/4' (I must be between 1 and 4)"),
+        ("5/4", "invalid value for --shard: '5/4' (I must be between 1 and 4)"),
+        ("1/0", "invalid value for --shard: '1/0' (N must be at least 1)"),
+        ("a/b", "invalid value for --shard: 'a/b' (expected I/N, for example 2/4)"),
+        ("-1/4", "invalid value for --shard: '-1/4' (expected I/N, for example 2/4)"),
+        ("2", "invalid value for --shard: '2' (expected I/N, for example 2/4)"),
+        ("", "invalid value for --shard: '' (expected I/N, for example 2/4)"),
+        ("1/4/", "invalid value for --shard: '1/4/' (expected I/N, for example 2/4)"),
+        ("٣/٤", "invalid value for --shard: '٣/٤' (expected I/N, for example 2/4)"),
     ],
 )
 def test_a_shard_that_is_none_is_told(text: str, said: str, write: Write) -> None:
     project(write)
     found = refused("eval", "evals", "--shard", text)
     assert f"error: {said}" in found
-    assert "--shard takes I/N with 1 ≤ I ≤ N, as 2/4, or auto" in found
+    assert "pass I/N, for example 2/4 for the second of four shards, or auto" in found
 
 
 @pytest.mark.parametrize(
@@ -316,16 +316,16 @@ def test_auto_asks_the_scheduler(variables: dict[str, str], shard: str) -> None:
     [
         ({"CI_NODE_INDEX": "0", "CI_NODE_TOTAL": "4"}, "CI_NODE_INDEX is 0, CI_NODE_TOTAL is 4"),
         ({"CIRCLE_NODE_INDEX": "4", "CIRCLE_NODE_TOTAL": "4"}, "CIRCLE_NODE_INDEX is 4, CIRCLE_NODE_TOTAL is 4"),
-        ({"CI_NODE_INDEX": "2"}, "CI_NODE_INDEX is set, and CI_NODE_TOTAL is not"),
-        ({"JOB_COMPLETION_INDEX": "2"}, "JOB_COMPLETION_INDEX is set, and JOB_COMPLETIONS is not"),
-        ({"CI_NODE_INDEX": "x", "CI_NODE_TOTAL": "4"}, "CI_NODE_INDEX is no number: 'x'"),
+        ({"CI_NODE_INDEX": "2"}, "CI_NODE_INDEX is set, but CI_NODE_TOTAL is not"),
+        ({"JOB_COMPLETION_INDEX": "2"}, "JOB_COMPLETION_INDEX is set, but JOB_COMPLETIONS is not"),
+        ({"CI_NODE_INDEX": "x", "CI_NODE_TOTAL": "4"}, "CI_NODE_INDEX is not a number: 'x'"),
         (
             {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_COUNT": "3", "SLURM_ARRAY_TASK_MIN": "1"},
             "SLURM_ARRAY_TASK_ID is 7, SLURM_ARRAY_TASK_COUNT is 3, the first is 1, the step 1",
         ),
         (
             {"CI_NODE_INDEX": "1", "CI_NODE_TOTAL": "2", "CIRCLE_NODE_INDEX": "1", "CIRCLE_NODE_TOTAL": "2"},
-            "CI_NODE_INDEX says 1/2 and CIRCLE_NODE_INDEX says 2/2",
+            "CI_NODE_INDEX and CI_NODE_TOTAL give 1/2, CIRCLE_NODE_INDEX and CIRCLE_NODE_TOTAL give 2/2",
         ),
     ],
 )
@@ -338,7 +338,7 @@ def test_variables_that_do_not_fit_together_are_told(variables: dict[str, str], 
 def test_auto_without_variables_names_those_that_it_reads(write: Write) -> None:
     project(write)
     said = refused("eval", "evals", "--shard", "auto")
-    assert "error: --shard auto: no variable of a scheduler is set" in said
+    assert "error: --shard auto: no CI or scheduler variables are set" in said
     for name in set(SCHEDULERS) - {"SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP"}:
         assert name in said
 
@@ -360,5 +360,5 @@ def test_from_python(write: Write) -> None:
     first = reports[0].results[0]
     assert first.shard == "1/2"
     assert first.plan is not None and first.plan.cases == 9
-    with pytest.raises(ConfigError, match="is no shard"):
+    with pytest.raises(ConfigError, match="invalid value for shard"):
         asyncio.run(evaluate("evals", shard="x"))

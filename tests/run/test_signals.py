@@ -1,5 +1,6 @@
 """A signal at any moment, from the first line of Python on, gives exit code 130 and no traceback."""
 
+import os
 import random
 import signal
 import subprocess
@@ -9,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kits.processes import start_process
+from tests.kits.processes import start_process, wait_until
 from tests.kits.project import Write, a_case
-from tests.kits.runs import HELLO
+from tests.kits.runs import HELLO, run_one
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -56,3 +57,26 @@ def _seconds(command: list[str]) -> float:
     start = time.monotonic()
     subprocess.run(command, capture_output=True, check=True)
     return time.monotonic() - start
+
+
+def test_a_signal_to_the_whole_process_tree_records_no_errors_of_targets(write: Write) -> None:
+    """A service manager signals the agents first, and agentv only after them."""
+    command_template = "echo $$ >> pids; exec sleep 60"
+    write("targets.yaml", f"targets:\n  - {{name: default, provider: cli, command_template: '{command_template}'}}\n")
+    write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
+    command = [sys.executable, "-m", "agentv", "eval", "a.jsonl", "--out", "o.jsonl", "--workers", "3"]
+    process = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: Path("pids").exists() and Path("pids").read_text().count("\n") == 3)
+    for pid in map(int, Path("pids").read_text().split()):
+        os.kill(pid, signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert Path("o.jsonl").read_text() == ""
+
+
+def test_a_child_that_another_process_stops_is_an_error_of_its_case(write: Write) -> None:
+    write("targets.yaml", "targets: [{name: default, provider: cli, command_template: 'kill -TERM $$; sleep 60'}]")
+    write("a.jsonl", [a_case("a", evaluators=[HELLO])])
+    result = run_one("a.jsonl", expect=1)
+    assert result["error"].startswith("the command was killed by SIGTERM")

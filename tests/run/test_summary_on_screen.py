@@ -55,7 +55,7 @@ def test_the_worst_failures_are_shown_and_how_to_see_all(write: Write) -> None:
     assert section(text, "FAILURES")[:4] == [
         "FAILURES (the worst of 7 cases)",
         "  0.000  case-0",
-        "         - does not contain 'good'",
+        "         - contains: does not contain 'good'",
         "         answer: bad 0",
     ]
     assert [line for line in section(text, "FAILURES") if line.startswith("  0.")] == [
@@ -64,7 +64,15 @@ def test_the_worst_failures_are_shown_and_how_to_see_all(write: Write) -> None:
     assert section(text, "FAILURES")[-1] == "  show all: agentv show 'my results.jsonl' --failed"
 
 
-def test_errors_and_passes_are_no_failures(write: Write) -> None:
+def test_breaks_a_long_command_so_that_it_can_be_pasted(write: Write) -> None:
+    path = project(write, [asked("a", "bad")])
+    file = "results/of/a/very/deep/folder/with/long/names.jsonl"
+    text = shown(path, "--out", file)
+    assert section(text, "FAILURES")[-2:] == ["  show all: agentv show --failed \\", f"    {file}"]
+    assert all(len(line) <= 60 for line in section(text, "FAILURES"))
+
+
+def test_errors_and_passes_are_not_failures(write: Write) -> None:
     path = project(write, [asked("broken", "crash"), asked("fine", "good")])
     assert "FAILURES" not in shown(path, expect=1)
 
@@ -99,16 +107,16 @@ def test_a_resumed_run_tells_of_earlier_results_too(write: Write) -> None:
 def test_results_with_a_note_are_counted_besides_those_that_were_cut_off(write: Write) -> None:
     path = project(write, [asked("a", "noted"), asked("b", "cut"), asked("c", "good")])
     text = shown(path, "--out", "o.jsonl")
-    assert "  1 answer was cut off at the token limit\n  1 result has a note: 'agentv show' tells it\n" in text
+    assert "  1 answer was cut off at the token limit\n  1 result has a note: see 'agentv show'\n" in text
     again = shown(path, "--out", "o.jsonl", "--resume")
-    assert "  1 result has a note: 'agentv show' tells it\n" in again
+    assert "  1 result has a note: see 'agentv show'\n" in again
 
 
 def test_what_answers_took(write: Write) -> None:
     path = project(write, [asked("a", "good"), asked("b", "cut"), asked("c", "good too"), asked("d", "empty")])
     text = shown(path, "--out", "o.jsonl")
-    assert "  tokens 12,020 input, 44 output (known of 3 of 4 answers)\n" in text
-    assert "  cost $1.0000 (known of 3 of 4 answers)\n" in text
+    assert "tokens 12,020 input, 44 output (reported for 3 of 4 answers)" in flat(text)
+    assert "  cost $1.0000 (reported for 3 of 4 answers)\n" in text
     assert re.search(r"  duration p50 2\.0 s, p95 76\.8 s\n", text)
     assert "  1 answer is empty\n  1 answer was cut off at the token limit\n" in text
     cut = json.loads(Path("o.jsonl").read_text().splitlines()[1])
@@ -125,7 +133,7 @@ def test_each_evaluator_has_its_figures(write: Write) -> None:
     checks = [{"type": "contains", "value": "good"}, {"type": "contains", "value": "b", "name": "has a b"}]
     broken = {"type": "code_judge", "name": "broken", "script": "false"}
     path = project(write, [asked("a", "bad", evaluators=checks), asked("b", "good", evaluators=[*checks, broken])])
-    assert section(shown(path), "EVALUATORS") == [
+    assert section(shown(path, expect=1), "EVALUATORS") == [
         "EVALUATORS",
         "  name      n  mean   pass  failed",
         "  contains  2  0.500  1/2   0",
@@ -140,15 +148,31 @@ def test_figures_by_group(write: Write) -> None:
     path = project(write, [*cases, asked("none", "good")])
     assert section(shown(path, "--by", "topic"), "BY") == [
         "BY topic",
-        "  name                        n  mean   95% interval    pass",
-        "  geo                         4  0.750  0.000 to 1.000  3/4",
+        "  name        n  mean   95% interval    pass  95% interval",
+        "  geo         4  0.750  0.000 to 1.000  3/4   0.301 to 0.954",
         "  a topic with a name that takes a line of its own",
-        "                              1  0.000  one case        0/1",
-        "  (no topic)                  1  1.000  one case        1/1",
+        "              1  0.000  one case        0/1   0.000 to 0.793",
+        "  (no topic)  1  1.000  one case        1/1   0.207 to 1.000",
     ]
     assert section(shown(path, "--by", "dataset"), "BY")[2].split()[:3] == ["a", "6", "0.667"]
     assert section(shown(path, "--by", "target", "--trials", "2"), "BY")[2].split()[:3] == ["default", "6", "0.667"]
-    assert "\n  1           4  0.750" in shown(path, "--by", "level")
+    assert section(shown(path, "--by", "level"), "BY")[2].split()[:3] == ["1", "4", "0.750"]
+
+
+def test_keys_are_crossed(write: Write) -> None:
+    checks = [{"type": "contains", "value": "good"}, {"type": "contains", "value": "o", "name": "has an o"}]
+    metadata = {"segment": "web"}
+    cases = [asked(f"w{n}", "good", metadata=metadata, vars={"tone": "rude"}, evaluators=checks) for n in range(2)]
+    path = project(write, [*cases, asked("x", "bo", vars={"tone": "polite"}, evaluators=checks)])
+    table = section(shown(path, "--by", "segment", "--by", "evaluator"), "BY")
+    assert table[0] == "BY segment, evaluator"
+    assert [line.split("  ")[1] for line in table[2:] if line.startswith(("  web", "  ("))] == [
+        "web / contains",
+        "web / has an o",
+        "(no segment) / contains",
+        "(no segment) / has an o",
+    ]
+    assert section(shown(path, "--by", "vars.tone"), "BY")[2].split()[:3] == ["rude", "2", "1.000"]
 
 
 def test_a_key_that_no_result_has(write: Write) -> None:
@@ -157,18 +181,21 @@ def test_a_key_that_no_result_has(write: Write) -> None:
         "BY topik",
         "  no result has 'topik' (did you mean 'topic'?)",
     ]
+    crossed = section(shown(path, "--by", "topic", "--by", "topik"), "BY")
+    assert crossed[1] == "  no result has 'topik' (did you mean 'topic'?)"
+    assert crossed[3].startswith("  geo / (no topik)")
 
 
 def test_very_many_groups_are_not_all_shown(write: Write) -> None:
     path = project(write, [asked(f"c{n}", "good", conversation_id=str(n)) for n in range(60)])
     lines = section(shown(path, "--by", "conversation_id"), "BY")
     assert len(lines) == 53
-    assert lines[-1] == "  and 10 more groups, each as large or smaller"
+    assert lines[-1] == "  and 10 more groups of the same size or smaller"
 
 
 def test_equal_scores_have_no_interval(write: Write) -> None:
     text = shown(project(write, [asked("a", "good"), asked("b", "good")]))
-    assert "  mean 1.000 (no interval: no variation to estimate it from)\n" in text
+    assert "  mean 1.000 (no interval: all scores are equal)\n" in text
 
 
 def test_everything_fits_sixty_columns(write: Write) -> None:
@@ -198,3 +225,11 @@ def answer(question):
     result = json.loads(Path("o.jsonl").read_text())
     assert result["execution_metrics"]["ttft_ms"] == 12.5
     assert (result["stop_reason"], result["note"]) == ("length", "the answer was cut off at the token limit")
+
+
+def test_omits_rankings_when_no_case_was_scored(write: Write) -> None:
+    path = project(write, [asked("a", "crash"), asked("b", "crash")])
+    text = shown(path, expect=1)
+    assert "ERRORS (2)" in text
+    assert "2 planned = 2 target errors" in text
+    assert not any(title in text for title in ("DISTRIBUTION", "TOP", "BOTTOM", "FAILURES"))

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from agentv import AgentvError, ProviderRequest
 from agentv import evaluate as evaluate_here
-from agentv.records import EvalResult
+from agentv.records import CaseKey, EvalResult
 from agentv.report.summary import summary_lines
 from agentv.results.summary import Summary
-from agentv.results.tally import Tally
+from agentv.results.tally import ScoreTally
 from agentv.stats.pass_rates import bootstrap_interval, pass_all, pass_at, wilson
 from tests.kits.batches import COUNTED, project, runs
 from tests.kits.processes import PATIENCE_SECONDS
@@ -169,7 +169,7 @@ def test_one_process_for_each_trial_of_a_batch(write: Write) -> None:
     assert not Path("together").exists()
     assert [request["id"] for request in results("asked")] == [f"c{n}" for n in range(5)]
     assert [(id_, trial) for id_, trial, _ in done()] == [(f"c{n}", trial) for trial in (1, 2, 3) for n in range(5)]
-    assert "target default, trial 2 is answering its cases in one batch" in ran.stderr
+    assert "target default, trial 2 answers its cases in one batch" in ran.stderr
     assert "pass@3 1.000" in ran.stdout
     assert not Path(".agentv/batches").exists()
 
@@ -187,7 +187,7 @@ def test_a_trial_of_a_batch_that_fails_takes_no_other_with_it(write: Write) -> N
     assert Counter(result["trial"] for result in results("o.jsonl") if "error" in result) == {2: 5}
     assert "15 runs planned (5 cases, 3 trials each) = 10 scored + 5 target errors" in flat(ran.stdout)
     ran = evaluate("cases.jsonl", "--trials", "3", "--out", "o.jsonl", "--resume")
-    assert "10 done already, 5 that ended in an error run again" in ran.stderr
+    assert "10 already done, 5 to re-run after an error" in ran.stderr
     assert runs() == 4
     assert len(done()) == 15
 
@@ -204,7 +204,7 @@ def test_dumps_of_trials(write: Write) -> None:
 def test_retries_and_the_live_view_name_the_trial(write: Write) -> None:
     path = flaky(write, a="+!+")
     ran = evaluate(path, "--trials", "3", "--max-retries", "1", expect=1)
-    assert "a, trial 2: attempt 1 failed, trying again: agent.py:12 in answer: ValueError: not today" in ran.stderr
+    assert "a, trial 2: attempt 1 failed, retrying: agent.py:12 in answer: ValueError: not today" in ran.stderr
     write("agent.py", SEEN)
 
     def go_on(shown: str) -> None:
@@ -262,7 +262,7 @@ def test_just_the_trials_that_are_missing_or_failed_are_run(write: Write) -> Non
     flaky(write, a="+++", b="+++")
     ran = evaluate(path, "--trials", "3", "--out", "o.jsonl", "--resume", "--keep-stale")
     assert calls() == ["a 2", "b 3"]
-    assert "4 done already, 1 that ended in an error run again, 4 of those done are of another version" in ran.stderr
+    assert "4 already done, 1 to re-run after an error, 4 kept although the target has changed" in ran.stderr
     assert sorted(done()) == [(name, trial, 1.0) for name in "ab" for trial in (1, 2, 3)]
     assert "= 2 scored + 4 already done" in flat(ran.stdout)
     assert "4 already done" in ran.stdout
@@ -322,7 +322,7 @@ def test_results_of_a_case_with_a_secret_in_its_name_find_each_other(
 def test_a_trial_that_is_no_number_of_one_is_no_result_of_ours(write: Write) -> None:
     path = flaky(write, a="+")
     write("o.jsonl", '{"timestamp":"","eval_id":"a","score":1.0,"trial":0}\n')
-    assert "line 1 is no result of agentv" in evaluate(path, "--out", "o.jsonl", "--resume", expect=2).stderr
+    assert "line 1 is not a result of agentv" in evaluate(path, "--out", "o.jsonl", "--resume", expect=2).stderr
 
 
 # What it comes to
@@ -338,14 +338,15 @@ def test_the_figures_of_a_worked_example(write: Write) -> None:
     values = [line.split(" (")[0].strip() for line in lines[5:10]]
     assert values == ["pass@1 0.500", "pass@2 0.667", "pass^2 0.333", "pass@3 0.750", "pass^3 0.250"]
     noise = "variance 0.1296 between cases, 0.1667 within (0.0556 over 3 trials)"
-    assert flat("\n".join(lines[10:13])) == f"noise: {noise}; more trials buy little: add cases"
+    assert flat("\n".join(lines[10:13])) == f"noise: {noise}; add cases to reduce it; more trials would help little"
     assert [line for line in lines if "█" in line] == [
         "  [0,0.2)   ████████████████████████████████████████ 1",
         "  [0.2,0.4) ████████████████████████████████████████ 1",
         "  [0.6,0.8) ████████████████████████████████████████ 1",
         "  [0.8,1.0] ████████████████████████████████████████ 1",
     ]
-    assert lines[lines.index("BOTTOM") + 1 :][:3] == ["  0.000  d", "  0.333  c", "  0.667  b"]
+    ranking = ["  1.000  a", "  0.667  b", "  0.333  c", "  0.000  d"]
+    assert lines[lines.index("TOP AND BOTTOM (all 4 cases)") + 1 :][:4] == ranking
 
 
 def test_trials_are_no_cases(write: Write) -> None:
@@ -376,12 +377,12 @@ def test_errors_count_as_failed_trials_and_the_mean_is_what_must_not_be_low(writ
     ran = evaluate(path, "--trials", "2", expect=1)
     assert ran.stdout.startswith("ERRORS (1)\n  a: agent.py:12 in answer: ValueError: not today\n")
     assert "4 runs planned (2 cases, 2 trials each) = 3 scored + 1 target error mean" in flat(ran.stdout)
-    assert "1 without a score; had they run, the mean could be 0.750 to 1.000" in flat(ran.stdout)
-    assert "pass@2 1.000 (alike in every case) pass^2 0.500" in flat(ran.stdout)
+    assert "1 result without a score counts as 0 (the mean could be up to 1.000)" in flat(ran.stdout)
+    assert "pass@2 1.000 (no interval: all cases are alike) pass^2 0.500" in flat(ran.stdout)
     path = flaky(write, a="+-", b="++")
     evaluate(path, "--trials", "2", "--fail-under", "0.75")
     ran = evaluate(path, "--trials", "2", "--fail-under", "0.76", expect=1)
-    assert "the mean 0.750 is under 0.76" in ran.stderr
+    assert "error: --fail-under 0.76: the mean is 0.750; lowest: a 0.500\n" in ran.stderr
 
 
 def test_a_case_without_all_its_trials_is_left_out_and_that_is_said(write: Write) -> None:
@@ -394,10 +395,12 @@ def test_a_case_without_all_its_trials_is_left_out_and_that_is_said(write: Write
     assert "9 runs planned (3 cases, 3 trials each) = 4 scored" in out
     assert "5 not run" in out
     assert "mean 0.333" in out
-    assert "left out of pass@k and pass^k: 2 cases with fewer than 3 trials" in flat(out)
-    assert "pass@2 1.000 (alike in every case) pass^2 0.333 (alike in every case)" in flat(out)
+    assert "excluded from pass@k and pass^k: 2 cases with fewer than 3 trials" in flat(out)
+    assert "pass@2 1.000 (no interval: all cases are alike) pass^2 0.333 (no interval: all cases are alike)" in flat(
+        out
+    )
     assert "noise" not in out
-    assert out.partition("BOTTOM\n")[2].startswith("  0.000  b\n  0.667  a\n")
+    assert "\nTOP AND BOTTOM (all 2 cases)\n  0.667  a\n  0.000  b\n" in out
 
 
 @pytest.mark.parametrize(
@@ -411,7 +414,7 @@ def test_of_many_trials_not_every_number_is_shown(trials: int, shown: list[int])
 
 def test_more_trials_than_anyone_will_wait_for_take_no_room() -> None:
     lines = list(summary_lines(a_summary([[1.0, 0.0]], 10**9)))
-    assert "left out of pass@k and pass^k: 1 case with fewer than 1000000000 trials" in flat("\n".join(lines))
+    assert "excluded from pass@k and pass^k: 1 case with fewer than 1000000000 trials" in flat("\n".join(lines))
 
 
 def a_result(eval_id: str, trial: int, score: float) -> EvalResult:
@@ -463,10 +466,10 @@ def test_what_is_held_of_a_case_is_a_number_once_its_trials_are_in() -> None:
     def held(runs_of_cases: list[tuple[int, int]]) -> int:
         """Bytes for each of 20,000 cases."""
         tracemalloc.start()
-        tally = Tally(3)
+        tally = ScoreTally(3)
         for number, trials in runs_of_cases:
             for _ in range(trials):
-                tally.add(("dataset", f"case-{number}"), 0.5, 0.0, passed=False)
+                tally.add(CaseKey("dataset", f"case-{number}"), 0.5, 0.0, passed=False)
         size = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
         assert len(tally.means) == 20_000
@@ -537,7 +540,7 @@ def test_a_resume_remembers_whose_judge_had_failed(write: Write) -> None:
     first = agentv("eval", "evals.jsonl", "--out", "out.jsonl").stdout
     again = agentv("eval", "evals.jsonl", "--out", "out.jsonl", "--resume").stdout
     for printed in (first, again):
-        assert "2 without a score; had they run, the mean could be 0.000 to 1.000" in flat(printed)
+        assert "2 results not judged count as 0 (the mean could be up to 1.000)" in flat(printed)
 
 
 def test_the_mean_of_those_with_a_score_is_told(write: Write) -> None:
@@ -546,5 +549,5 @@ def test_the_mean_of_those_with_a_score_is_told(write: Write) -> None:
     write("evals.jsonl", [a_case("one"), a_case("two", input_messages=[{"role": "user", "content": "bad"}])])
     write("evals.yaml", "evaluators: [{type: contains, value: hello}]\n")
     printed = agentv("eval", "evals.jsonl", "--out", "out.jsonl").stdout
-    assert "1 without a score; had they run, the mean could be 0.500 to 1.000" in flat(printed)
-    assert "the mean of those with a score is 1.000" in printed
+    assert "1 result without a score counts as 0 (the mean could be up to 1.000)" in flat(printed)
+    assert "the mean of the scored results is 1.000" in printed

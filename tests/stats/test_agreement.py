@@ -128,13 +128,13 @@ def test_a_rater_who_always_says_the_same_leaves_room_for_as_much_as_few_cases_d
 
 @pytest.mark.parametrize("label", ["pass", "fail"])
 def test_kappa_of_raters_who_give_one_label_is_undefined_in_words(label: str) -> None:
-    words = f"undefined: both say '{label}' every time, so that chance alone would agree as well"
+    words = f"undefined: both always say '{label}', so agreement by chance is certain"
     assert kappa([{(label, label): 1}] * 7) == Figure(note=words)
     assert kappa_large_sample({(label, label): 7}) == Figure(note=words)
 
 
 def test_kappa_of_nothing_is_undefined_in_words() -> None:
-    assert kappa([]) == kappa_large_sample({}) == Figure(note="undefined: nothing was rated by both")
+    assert kappa([]) == kappa_large_sample({}) == Figure(note="undefined: no item was rated by both")
 
 
 def test_perfect_agreement_on_few_cases_is_not_certain() -> None:
@@ -149,7 +149,7 @@ def test_perfect_agreement_on_few_cases_is_not_certain() -> None:
 @pytest.mark.parametrize("clusters", [1, 5])
 def test_clusters_that_are_all_alike_give_no_interval(clusters: int) -> None:
     found = kappa([{("pass", "pass"): 2, ("pass", "fail"): 1, ("fail", "fail"): 1}] * clusters)
-    assert found == Figure(value=0.5, note="no interval: all that belongs together is alike")
+    assert found == Figure(value=0.5, note="no interval: all clusters are alike")
 
 
 def test_raters_who_never_agree() -> None:
@@ -158,6 +158,7 @@ def test_raters_who_never_agree() -> None:
     assert found.ci_upper is not None and found.ci_upper < 0
 
 
+@pytest.mark.slow  # generated values take seconds, few or many
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from("ab")), st.integers(1, 9), max_size=4))
 def test_kappa_is_a_number_in_an_interval_or_words(table: dict[tuple[str, str], int]) -> None:
     for found in (kappa(one_by_one(table)), kappa_large_sample(table)):
@@ -189,12 +190,12 @@ def test_alpha_of_verdicts_is_the_same_by_both_metrics() -> None:
 
 
 def test_alpha_in_words_where_it_is_undefined() -> None:
-    assert alpha([]).note == alpha([["pass"]]).note == "undefined: nothing was rated by two"
-    assert alpha([["pass", "pass"], ["pass", "pass"]]).note == "undefined: everybody says 'pass' every time"
-    assert alpha([[0.5, 0.5], [0.5, 0.5]], "interval").note == "undefined: everybody gives the same value every time"
+    assert alpha([]).note == alpha([["pass"]]).note == "undefined: no item was rated twice"
+    assert alpha([["pass", "pass"], ["pass", "pass"]]).note == "undefined: all ratings are 'pass'"
+    assert alpha([[0.5, 0.5], [0.5, 0.5]], "interval").note == "undefined: all ratings are equal"
     one = alpha([["pass", "fail"]])
     assert one.value == pytest.approx(0.0)
-    assert (one.ci_lower, one.note) == (None, "no interval: one unit alone")
+    assert (one.ci_lower, one.note) == (None, "no interval: only one unit")
 
 
 def test_perfect_agreement_of_several_is_alpha_one() -> None:
@@ -206,7 +207,7 @@ def test_spearman_is_that_of_scipy(pairs: list[tuple[int, int]]) -> None:
     first, second = zip(*pairs, strict=True)
     found = spearman(first, second)
     if len(set(first)) == 1 or len(set(second)) == 1:
-        assert found == Figure(note="undefined: one of the two is always the same")
+        assert found == Figure(note="undefined: one of the two variables is constant")
         return
     assert found.value == pytest.approx(stats.spearmanr(first, second).statistic, abs=1e-9)
     if found.ci_lower is not None and found.ci_upper is not None and found.value is not None:
@@ -222,8 +223,8 @@ def test_the_interval_of_spearman_is_a_little_wider_than_fishers() -> None:
 
 
 def test_spearman_in_words_where_it_is_undefined() -> None:
-    assert spearman([], []).note == spearman([1.0], [2.0]).note == "undefined: it takes two or more"
-    assert spearman([1, 2, 3, 4, 5], [2, 4, 6, 8, 10]).note == "no interval: too few, or in perfect order"
+    assert spearman([], []).note == spearman([1.0], [2.0]).note == "undefined: at least two values are needed"
+    assert spearman([1, 2, 3, 4, 5], [2, 4, 6, 8, 10]).note == "no interval: too few values, or a perfect correlation"
 
 
 def test_a_rate_is_wilsons() -> None:

@@ -8,7 +8,7 @@ from scipy import stats
 from agentv.stats.agreement import Figure
 from agentv.stats.correction import prediction_powered, rogan_gladen
 from agentv.stats.pass_rates import wilson
-from tests.kits.judging import Setting, corrected_by_other_labels, corrected_by_own_labels, coverage
+from tests.kits.judging import Setting, corrected_by_other_labels, corrected_by_own_labels, coverage, labels_alone
 
 USELESS, POOR, GOOD, EXCELLENT = (0.5, 0.5), (0.7, 0.7), (0.9, 0.8), (0.98, 0.95)
 OWN_LABELS = [
@@ -23,6 +23,14 @@ OWN_LABELS = [
     Setting(0.9, *POOR, 1000, 200, cluster=10, told=True),
     Setting(0.5, *EXCELLENT, 500, 100, cluster=5, told=True, alike=True),
     Setting(0.9, *EXCELLENT, 500, 200, cluster=10, told=True, alike=True),
+    Setting(0.9, *GOOD, 400, 200, cluster=20, told=True, alike=True),
+    Setting(0.9, *GOOD, 400, 200, cluster=20, told=True, alike=True, whole=True),
+    Setting(0.95, *EXCELLENT, 500, 100, cluster=5, told=True, alike=True, whole=True),
+    Setting(0.5, *GOOD, 500, 100, cluster=5, told=True, whole=True),
+    Setting(0.9, *POOR, 1000, 200, cluster=10, told=True, whole=True),
+    Setting(0.9, *GOOD, 400, 200, cluster=20, told=True, whole=True),
+    Setting(0.9, *GOOD, 400, 200, cluster=20, told=True, alike_in_part=0.3),
+    Setting(0.9, *GOOD, 400, 200, cluster=20, told=True, alike_in_part=0.3, whole=True),
 ]
 OTHER_LABELS = [
     *(Setting(truth, *judge, 200, 100) for truth in (0.3, 0.7, 0.98) for judge in (POOR, EXCELLENT)),
@@ -59,6 +67,43 @@ def test_a_good_judge_narrows_the_interval_and_a_useless_one_hardly_widens_it() 
     good, useless = (coverage(corrected_by_own_labels, Setting(0.5, *j, 1000, 200)) for j in (EXCELLENT, USELESS))
     assert good.width < 0.65 * (alone[1] - alone[0])
     assert useless.width < 1.05 * (alone[1] - alone[0])
+
+
+GROUPED = [
+    Setting(0.9, *GOOD, 500, 100, cluster=5, told=True, whole=True),
+    Setting(0.9, *POOR, 1000, 200, cluster=10, told=True, whole=True),
+    Setting(0.9, *GOOD, 400, 200, cluster=20, told=True),
+    Setting(0.5, *GOOD, 500, 100, cluster=5, told=True),
+    Setting(0.9, *EXCELLENT, 500, 200, cluster=10, told=True, alike=True),
+]
+
+
+@pytest.mark.parametrize("setting", GROUPED, ids=str)
+def test_grouped_answers_do_not_widen_the_interval(setting: Setting) -> None:
+    corrected = coverage(corrected_by_own_labels, setting, runs=100)
+    alone = coverage(labels_alone, setting, runs=100)
+    assert corrected.width < 1.15 * alone.width
+
+
+def test_groups_of_equal_answers_are_as_certain_as_single_answers() -> None:
+    """Ten answers of a conversation that always come out the same tell as much as one."""
+    pairs = {(1.0, 1.0): 12, (1.0, 0.0): 2, (0.0, 1.0): 1, (0.0, 0.0): 9}
+    rest = {1.0: 60, 0.0: 40}
+    single = prediction_powered(
+        {(1, y, f): times for (y, f), times in pairs.items()},
+        {(1, f): times for f, times in rest.items()},
+    )
+    grouped = prediction_powered(
+        {(10, 10 * y, 10 * f): times for (y, f), times in pairs.items()},
+        {(10, 10 * f): times for f, times in rest.items()},
+    )
+    assert single.value is not None and grouped.value == pytest.approx(single.value, abs=0.002)
+    assert _width(grouped) == pytest.approx(_width(single), rel=0.03)
+
+
+def _width(found: Figure) -> float:
+    assert found.ci_lower is not None and found.ci_upper is not None
+    return found.ci_upper - found.ci_lower
 
 
 def test_the_prediction_powered_rate_by_hand() -> None:
@@ -101,10 +146,10 @@ def test_labels_that_are_all_alike_are_not_certain(verdict: float, labels: int) 
 def test_a_corrected_rate_that_cannot_be_given_says_why() -> None:
     rest = {(1, 1.0): 9}
     assert prediction_powered({}, rest) == Figure(
-        note="no label is of an answer that was drawn at random from this run"
+        note="no label is for an answer that was sampled at random from this run"
     )
     assert prediction_powered({(1, 1.0, 1.0): 9}, {}) == Figure(
-        note="every answer has a label: the labels alone are the pass rate"
+        note="every answer has a label: the pass rate is that of the labels"
     )
 
 
@@ -130,6 +175,6 @@ def test_rogan_and_gladens_estimate() -> None:
 
 def test_rogan_and_gladens_estimate_is_refused_where_it_would_mislead() -> None:
     judged, good = {(1, 1.0): 70, (1, 0.0): 30}, {(1, 1.0): 90, (1, 0.0): 10}
-    assert "no better than chance" in rogan_gladen(judged, good, {(1, 1.0): 10, (1, 0.0): 90}).note
+    assert "not better than chance" in rogan_gladen(judged, good, {(1, 1.0): 10, (1, 0.0): 90}).note
     assert rogan_gladen(judged, good, {}).note.startswith("too few: 100 labels 'pass' and 0 'fail' of other runs")
     assert rogan_gladen({(1, 1.0): 9}, good, good).note.startswith("too few: 9 judged answers")

@@ -41,7 +41,7 @@ LEAST = 0.94
 """What coverage must reach."""
 
 
-FEW = "no case has labels of both runs, drawn at random, of answers that differ"
+FEW = "no case has randomly sampled labels in both runs for answers that differ"
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -135,7 +135,7 @@ def test_a_difference_that_cannot_be_given_says_why() -> None:
     unlabelled = {PairedCases(1, 1, 0, 0, 0, 1.0): 9, PairedCases(1, 0, 0, 0, 0, 0): 3}
     assert labelled_difference(unlabelled) == powered_difference(unlabelled) == Figure(note=FEW)
     all_labelled = {PairedCases(1, 1, 1, 1.0, 1.0, 0): 9, PairedCases(1, 0, 0, 0, 0, 0): 3}
-    note = "every case that can differ has labels: the labels alone are the difference"
+    note = "every case that can differ has labels: the difference is that of the labels"
     assert powered_difference(all_labelled) == Figure(note=note)
     assert labelled_difference(all_labelled).value == 0.75
 

@@ -11,7 +11,7 @@ from agentv.stats.decimals import difference, mean
 from agentv.stats.distributions import fair_coin_cdf, normal_two_sided, t_quantile
 from agentv.stats.inference import (
     POWER_Z,
-    Sample,
+    ClusterSums,
     bootstrap_mean,
     cluster_sums,
     estimate_mean,
@@ -27,7 +27,7 @@ RUNS = 2000
 
 
 def test_darwins_maize_by_students_t() -> None:
-    found = estimate_mean(Sample(MAIZE))
+    found = estimate_mean(ClusterSums(MAIZE))
     assert [found.mean, found.df] == pytest.approx([20.933, 14], abs=1e-3)
     assert found.error is not None
     assert found.mean / found.error == pytest.approx(2.148, abs=1e-3)
@@ -36,8 +36,8 @@ def test_darwins_maize_by_students_t() -> None:
 
 def test_darwins_maize_by_flipping_signs() -> None:
     """Fisher counted 1,726 of the 32,768 ways to choose signs."""
-    found = sign_flip(Sample(MAIZE))
-    assert (found.method, found.resamples) == ("signs chosen at random", 10_000)
+    found = sign_flip(ClusterSums(MAIZE))
+    assert (found.method, found.resamples) == ("Monte Carlo", 10_000)
     assert found.p_value == pytest.approx(1726 / 32768, abs=0.006)
 
 
@@ -48,9 +48,9 @@ def test_a_sign_flip_test_of_few_pairs_goes_through_all_of_them() -> None:
         sum(value if number >> bit & 1 else -value for bit, value in enumerate(differences)) for number in range(64)
     ]
     count = sum(abs(value) >= total - 1e-9 for value in flipped)
-    found = sign_flip(Sample(differences))
-    assert (found.p_value, found.method) == (count / 64, "all choices of signs")
-    assert sign_flip(Sample([1.0] * 10)).p_value == 2 / 2**10
+    found = sign_flip(ClusterSums(differences))
+    assert (found.p_value, found.method) == (count / 64, "exact")
+    assert sign_flip(ClusterSums([1.0] * 10)).p_value == 2 / 2**10
 
 
 def test_the_sign_flip_test_agrees_with_scipy() -> None:
@@ -65,12 +65,12 @@ def test_the_sign_flip_test_agrees_with_scipy() -> None:
             batch=512,
             rng=5,
         )
-        assert sign_flip(Sample(values)).p_value == pytest.approx(result.pvalue, abs=tolerance)
+        assert sign_flip(ClusterSums(values)).p_value == pytest.approx(result.pvalue, abs=tolerance)
 
 
 def test_nothing_changed_is_no_evidence() -> None:
-    assert sign_flip(Sample([0.0] * 50)).p_value == 1
-    assert sign_flip(Sample([])).p_value == 1
+    assert sign_flip(ClusterSums([0.0] * 50)).p_value == 1
+    assert sign_flip(ClusterSums([])).p_value == 1
     assert mcnemar(0, 0) == 1
 
 
@@ -101,7 +101,7 @@ def test_the_interval_agrees_with_scipys_paired_t_test() -> None:
     before = [pick.random() for _ in range(40)]
     after = [min(1.0, value + pick.gauss(0.05, 0.2)) for value in before]
     theirs = stats.ttest_rel(after, before).confidence_interval(0.95)
-    ours = estimate_mean(Sample([new - old for new, old in zip(after, before, strict=True)]))
+    ours = estimate_mean(ClusterSums([new - old for new, old in zip(after, before, strict=True)]))
     assert [ours.low, ours.high] == pytest.approx([theirs.low, theirs.high])
 
 
@@ -118,14 +118,14 @@ def test_clusters_by_the_formula() -> None:
 
 def test_cases_that_each_stand_alone_are_no_clusters() -> None:
     values = [0.1, 0.4, -0.2, 0.3]
-    assert estimate_mean(cluster_sums(values, [1, 2, 3, 4])) == pytest.approx(estimate_mean(Sample(values)))
-    assert estimate_mean(cluster_sums(values, [0, 0, 0, 0])) == pytest.approx(estimate_mean(Sample(values)))
+    assert estimate_mean(cluster_sums(values, [1, 2, 3, 4])) == pytest.approx(estimate_mean(ClusterSums(values)))
+    assert estimate_mean(cluster_sums(values, [0, 0, 0, 0])) == pytest.approx(estimate_mean(ClusterSums(values)))
     assert estimate_mean(cluster_sums(values, [5, 5, 5, 5])).low is None
 
 
 def test_one_pair_and_no_variance_are_not_divided_by() -> None:
-    assert estimate_mean(Sample([0.3])) == (0.3, None, 0, None, None)
-    same = estimate_mean(Sample([0.1] * 5))
+    assert estimate_mean(ClusterSums([0.3])) == (0.3, None, 0, None, None)
+    same = estimate_mean(ClusterSums([0.1] * 5))
     assert (same.error, same.low, same.high) == (0.0, same.mean, same.mean)
 
 
@@ -133,10 +133,10 @@ def test_the_bootstrap_agrees_with_scipy() -> None:
     pick = random.Random(3)
     values = [pick.betavariate(1, 3) - 0.2 for _ in range(60)]
     theirs = stats.bootstrap((values,), lambda data, axis: data.mean(axis=axis), method="percentile", rng=4)
-    low, high = bootstrap_mean(Sample(values))
+    low, high = bootstrap_mean(ClusterSums(values))
     assert low == pytest.approx(theirs.confidence_interval.low, abs=0.005)
     assert high == pytest.approx(theirs.confidence_interval.high, abs=0.005)
-    assert bootstrap_mean(Sample(values, [1] * 60)) == (low, high)
+    assert bootstrap_mean(ClusterSums(values, [1] * 60)) == (low, high)
 
 
 def test_holm_by_the_book() -> None:
@@ -159,7 +159,7 @@ def test_the_95_percent_interval_covers_the_truth_in_93_to_97_percent() -> None:
 
 
 def test_the_clustered_interval_covers_the_truth_in_93_to_97_percent() -> None:
-    def conversations(pick: random.Random) -> Sample:
+    def conversations(pick: random.Random) -> ClusterSums:
         values, keys = [], []
         for key in range(1, 31):
             shared = pick.gauss(0, 0.2)
@@ -187,7 +187,7 @@ def test_mcnemar_rejects_a_true_null_in_at_most_6_percent() -> None:
     assert 0.01 <= rejected / RUNS <= 0.06
 
 
-def simulated(draw: Callable[[random.Random], Sample], truth: float) -> int:
+def simulated(draw: Callable[[random.Random], ClusterSums], truth: float) -> int:
     """In how many experiments the interval has the truth in it."""
     pick = random.Random(6)
     covered = 0
@@ -199,7 +199,7 @@ def simulated(draw: Callable[[random.Random], Sample], truth: float) -> int:
     return covered
 
 
-def graded(pick: random.Random, cases: int, power: float) -> Sample:
+def graded(pick: random.Random, cases: int, power: float) -> ClusterSums:
     """The differences of two agents; with a power of 1 they are equally good."""
     differences = []
     for _ in range(cases):
@@ -207,7 +207,7 @@ def graded(pick: random.Random, cases: int, power: float) -> Sample:
         before = sum(pick.random() < easy for _ in range(5)) / 5
         after = sum(pick.random() < easy**power for _ in range(5)) / 5
         differences.append(difference(before, after))
-    return Sample(differences)
+    return ClusterSums(differences)
 
 
 def test_differences_and_means_as_a_person_would_work_them_out() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentv.errors import ConfigError
-from agentv.formats.conversion import convert
+from agentv.files.conversion import convert
 from agentv.providers import settings_type
 from agentv.providers.pricing import Pricing
 from agentv.records import TokenUsage
@@ -100,9 +100,9 @@ def test_the_name_as_written_comes_first(tmp_path: Path) -> None:
     ("prices", "message"),
     [
         ({"m": {**GPT, "input_cost_per_token": -1e-06}}, "'m': input_cost_per_token is -1e-06, which is negative"),
-        ({"m": {**GPT, "output_cost_per_token": "2"}}, "'m': output_cost_per_token is '2', and no number"),
+        ({"m": {**GPT, "output_cost_per_token": "2"}}, "'m': output_cost_per_token is '2', not a number"),
         ({"m": {"input_cost_per_token": 1}}, "the entry of 'm' has no output_cost_per_token"),
-        ({"m": [1]}, "the entry of 'm' is no object"),
+        ({"m": [1]}, "the entry of 'm' must be an object"),
     ],
 )
 def test_prices_that_cannot_be_used(tmp_path: Path, prices: dict[str, Any], message: str) -> None:
@@ -178,8 +178,10 @@ def test_answers_that_are_none_are_paid_for(write: Write, vendor: str, said: Say
 def test_judgements_that_are_none_are_paid_for(write: Write) -> None:
     with model_server(lambda asked: Says(text="" if asked["model"] == "judge-1" else "Paris")) as server:
         project(write, server, cases=1)
-        evaluate("a.jsonl", "--target", "mine", "--prices", "prices.json", "--out", "out.jsonl")
-    judged = results("out.jsonl")[0]["judge_metrics"]["judge"]
+        evaluate("a.jsonl", "--target", "mine", "--prices", "prices.json", "--out", "out.jsonl", expect=1)
+    (result,) = results("out.jsonl")
+    assert (result["failure"], result["verdict"]) == ("judge", "fail")
+    judged = result["judge_metrics"]["judge"]
     assert judged["cost_usd"] == pytest.approx(judged["calls"] * JUDGEMENT)
 
 
@@ -201,7 +203,7 @@ def test_a_model_that_is_not_in_the_list_is_unknown_and_not_free(write: Write, s
     project(write, server)
     write("prices.json", json.dumps({"openai/gpt-x2": GPT, "judge-1": JUDGE, "other": GPT}))
     ran = evaluate("a.jsonl", "--target", "mine", "--prices", "prices.json", "--out", "out.jsonl")
-    warning = "target 'mine': what its tokens cost is not known: prices.json has no model 'gpt-x'"
+    warning = "target 'mine': unknown token prices: prices.json has no model 'gpt-x'"
     assert ran.stderr.count(warning) == 1
     assert "it has 'openai/gpt-x2'" in ran.stderr
     assert all("cost_usd" not in result["execution_metrics"] for result in results("out.jsonl"))
@@ -212,8 +214,8 @@ def test_a_model_that_is_not_in_the_list_is_unknown_and_not_free(write: Write, s
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "prices.json: the price list is no JSON"),
-        ("[1]", "prices.json: the price list is no JSON object"),
+        ("{", "prices.json: the price list is not valid JSON"),
+        ("[1]", "prices.json: the price list must be a JSON object"),
         (None, "prices.json: the price list cannot be read: No such file or directory"),
         (
             '{"gpt-x": {"input_cost_per_token": -1, "output_cost_per_token": 1}}',
@@ -251,6 +253,6 @@ def test_compare_tells_which_run_is_cheaper(write: Write, server: Server) -> Non
     del second["execution_metrics"]["cost_usd"]
     Path("b.out.jsonl").write_text("\n".join([lines[0], json.dumps(second)]) + "\n")
     cheaper = agentv("compare", "a.out.jsonl", "b.out.jsonl").stderr
-    known = "(cost known of 2 of 2 answers of A and 1 of 2 answers of B)"
-    assert f"an answer of B is 77% cheaper than A {known}\n" in cheaper
-    assert "an answer of B is 333% dearer than A" in agentv("compare", "b.out.jsonl", "a.out.jsonl").stderr
+    known = "(cost reported for 2 of 2 answers in A and 1 of 2 answers in B)"
+    assert f"an answer in B is 77% cheaper than in A {known}\n" in cheaper
+    assert "an answer in B is 333% more expensive than in A" in agentv("compare", "b.out.jsonl", "a.out.jsonl").stderr

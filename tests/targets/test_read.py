@@ -71,20 +71,20 @@ def test_all_errors_of_a_file_at_once(write: Write) -> None:
         (6, "error", "target 'two': modle: unknown field", "did you mean 'model'?"),
         (7, "error", "target 'two': workers: expected an integer, got a string", WORKERS_HINT),
         (8, "warning", "target 'two': api_key: the environment variable MISSING_KEY is not set", ENV_HINT),
-        (9, "error", "target 'two': name: the name stands twice, first on line 4", "rename one of them"),
-        (11, "error", "target 'two': delay_ms: must be 0 or more, got -1", ""),
-        (12, "error", "a target without a name: missing name", ""),
-        (12, "error", "a target without a name: missing command_template", ""),
-        (13, "error", "a target without a name: workers: must be 1 or more, got 0", ""),
-        (14, "error", "a target without a name: headers: unknown field", HEADERS_HINT),
+        (9, "error", "target 'two': name: duplicate name, first used on line 4", "rename one of them"),
+        (11, "error", "target 'two': delay_ms: must be at least 0, got -1", ""),
+        (12, "error", "unnamed target: missing name", ""),
+        (12, "error", "unnamed target: missing command_template", ""),
+        (13, "error", "unnamed target: workers: must be at least 1, got 0", ""),
+        (14, "error", "unnamed target: headers: unknown field", HEADERS_HINT),
     ]
 
 
-WORKERS_HINT = "write it without quotes, or as ${{ VARIABLE }}"
-ENV_HINT = "set it, or put it into .env"
+WORKERS_HINT = "remove the quotes, or use ${{ VARIABLE }}"
+ENV_HINT = "set it, or add it to .env"
 HEADERS_HINT = (
-    "known are after_each, batch_api, before_each, command_template, cwd, env, files_format, healthcheck, judge_target, "
-    "keep_temp_files, keep_workspaces, name, provider, provider_batching, timeout_seconds, verbose, workers, "
+    "available: after_each, batch_api, batch_on_missing, before_each, command_template, cwd, depends_on, env, files_format, healthcheck, hooks, judge_target, "
+    "keep_temp_files, keep_workspaces, name, output_format, provider, provider_batching, timeout_seconds, verbose, workers, "
     "workspace_template"
 )
 
@@ -108,7 +108,7 @@ def test_aliases_of_providers(write: Write, provider: str) -> None:
         ("- name: a\n", "expected an object, got an array"),
         ("target: []\n", "missing targets"),
         ("targets: []\n", "targets: must not be empty"),
-        ("targets: {}\n", "targets: expected an array, got an object"),
+        ("targets: {}\n", "'targets' must be a list"),
         ("targets: [a]\n", "targets[0]: expected an object, got a string"),
     ],
 )

@@ -22,11 +22,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from agentv.notices import collect_warnings
+from agentv.log import collect_warnings
 from agentv.records import ProviderRequest, ProviderResponse, TraceContext
-from agentv.telemetry.collector import MAX_BODY_BYTES, CaseTraces, Collector
+from agentv.run.options import CollectOptions
+from agentv.telemetry.collector import MAX_BODY_BYTES, CaseTraces, Collector, CollectorServer
 from agentv.telemetry.inbox import BadTelemetry, read_telemetry
-from agentv.telemetry.options import CollectOptions
 from tests.kits.processes import wait_until
 
 JSON, PROTOBUF = "application/json", "application/x-protobuf"
@@ -38,7 +38,7 @@ def collect(
     """The answer to one case, during which something is sent."""
 
     async def main() -> ProviderResponse:
-        with Collector(CollectOptions(grace=grace)) as collector, collector.case(is_late=False) as traces:
+        with Collector(CollectOptions(collect_grace=grace)) as collector, collector.case(is_late=False) as traces:
             request = await traces.prepare(ProviderRequest(eval_id="one", question="?", dataset="d"))
             assert request.telemetry is not None
             await asyncio.to_thread(use, request.telemetry)
@@ -201,7 +201,7 @@ def test_what_is_no_attempt_s_is_refused_and_told() -> None:
         status, answer = post(context.collector, stray)
         reply = ExportTraceServiceResponse.FromString(answer)
         assert (status, reply.partial_success.rejected_spans) == (200, 3)
-        assert "no case that is under way" in reply.partial_success.error_message
+        assert "no running case" in reply.partial_success.error_message
         document = {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "ab" * 16}]}]}]}
         status, answer = post(context.collector, json.dumps(document).encode(), JSON)
         assert json.loads(answer)["partialSuccess"]["rejectedSpans"] == "1"
@@ -210,12 +210,12 @@ def test_what_is_no_attempt_s_is_refused_and_told() -> None:
     with collect_warnings() as warnings:
         response = collect(send)
     assert response.trace is None
-    assert [warning.message for warning in warnings] == ["5 spans and events belonged to no case that was under way"]
+    assert [warning.message for warning in warnings] == ["5 spans and events did not belong to a running case"]
 
 
 def test_a_trace_that_is_another_s_goes_there_whatever_the_endpoint() -> None:
     async def main() -> None:
-        with Collector(CollectOptions(grace=0.2)) as collector:
+        with Collector(CollectOptions(collect_grace=0.2)) as collector:
             with collector.case(is_late=False) as first, collector.case(is_late=False) as second:
                 requests = [await each.prepare(ProviderRequest(eval_id="c", question="?")) for each in (first, second)]
                 one, two = (request.telemetry for request in requests)
@@ -230,11 +230,11 @@ def test_a_trace_that_is_another_s_goes_there_whatever_the_endpoint() -> None:
 
     with collect_warnings() as warnings:
         asyncio.run(main())
-    assert warnings[0].message == "1 span belonged to no case that was under way"
+    assert warnings[0].message == "1 span did not belong to a running case"
 
 
 def test_too_many_spans_are_not_kept_and_the_trace_is_not_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentv.telemetry.inbox.MOST_SPANS", 10)
+    monkeypatch.setattr("agentv.telemetry.inbox.MAX_SPANS", 10)
 
     def send(context: TraceContext) -> None:
         _, answer = post(context.endpoint, tool_spans(context, 15).SerializeToString())
@@ -247,26 +247,26 @@ def test_too_many_spans_are_not_kept_and_the_trace_is_not_complete(monkeypatch: 
 @pytest.mark.parametrize(
     ("data", "kind", "headers", "status", "message"),
     [
-        (b"\x00\xff\xfe garbage", PROTOBUF, {}, 400, "this is no OTLP"),
-        (b"\x0a\x7f\x01", PROTOBUF, {}, 400, "it is cut off"),
+        (b"\x00\xff\xfe garbage", PROTOBUF, {}, 400, "invalid OTLP: unknown wire type 7"),
+        (b"\x0a\x7f\x01", PROTOBUF, {}, 400, "it is truncated"),
         (b"\xff" * 20, PROTOBUF, {}, 400, "a number has more than ten bytes"),
-        (b"\x0b", PROTOBUF, {}, 400, "there is no field of kind 3"),
-        (b"\x08\x01", PROTOBUF, {}, 400, "resourceSpans is no message"),
-        (b"{not json", JSON, {}, 400, "this is no OTLP"),
-        (b"[" * 100_000, JSON, {}, 400, "this is no OTLP"),
-        (b"[]", JSON, {}, 400, "it is no JSON object"),
-        (b"no gzip", PROTOBUF, {"Content-Encoding": "gzip"}, 400, "it is no gzip"),
-        (gzip.compress(b"abc", mtime=0)[:-4], PROTOBUF, {"Content-Encoding": "gzip"}, 400, "it is cut off"),
+        (b"\x0b", PROTOBUF, {}, 400, "unknown wire type 3"),
+        (b"\x08\x01", PROTOBUF, {}, 400, "resourceSpans is not a message"),
+        (b"{not json", JSON, {}, 400, "invalid OTLP: JSON is malformed: "),
+        (b"[" * 100_000, JSON, {}, 400, "invalid OTLP: maximum recursion depth exceeded"),
+        (b"[]", JSON, {}, 400, "not a JSON object"),
+        (b"no gzip", PROTOBUF, {"Content-Encoding": "gzip"}, 400, "invalid OTLP: invalid gzip: "),
+        (gzip.compress(b"abc", mtime=0)[:-4], PROTOBUF, {"Content-Encoding": "gzip"}, 400, "the body is truncated"),
         (
             gzip.compress(bytes(MAX_BODY_BYTES + 1), mtime=0),
             PROTOBUF,
             {"Content-Encoding": "gzip"},
             413,
-            "at most 64 MiB",
+            "the body exceeds 64 MiB",
         ),
-        (b"", PROTOBUF, {"Content-Length": str(MAX_BODY_BYTES + 1)}, 413, "at most 64 MiB"),
-        (b"", PROTOBUF, {"Content-Length": "-5"}, 411, "say how long it is"),
-        (b"x", PROTOBUF, {"Content-Encoding": "br"}, 415, "compressed by gzip"),
+        (b"", PROTOBUF, {"Content-Length": str(MAX_BODY_BYTES + 1)}, 413, "the body exceeds 64 MiB"),
+        (b"", PROTOBUF, {"Content-Length": "-5"}, 411, "Content-Length is missing"),
+        (b"x", PROTOBUF, {"Content-Encoding": "br"}, 415, "send the body uncompressed or with gzip"),
         (b"hello", "text/plain", {}, 415, "send application/x-protobuf or application/json"),
     ],
 )
@@ -297,7 +297,7 @@ def test_what_is_no_http(data: bytes) -> None:
 
 
 def test_many_connections_that_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentv.telemetry.collector.MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(CollectorServer, "max_threads", 5)
 
     def send(context: TraceContext) -> None:
         parts = urlsplit(context.endpoint)
@@ -349,7 +349,7 @@ def _varint(value: int) -> bytes:
 
 def test_the_wait_ends_with_the_last_span_and_not_before() -> None:
     async def main() -> ProviderResponse:
-        with Collector(CollectOptions(grace=60)) as collector, collector.case(is_late=False) as traces:
+        with Collector(CollectOptions(collect_grace=60)) as collector, collector.case(is_late=False) as traces:
             return await _send_in_pieces(traces)
 
     response = asyncio.run(main())

@@ -171,7 +171,7 @@ def test_a_target_that_fails_and_an_evaluator_that_breaks(write: Write) -> None:
         write, a_case("one", execution={"evaluators": [broken]}), answer=ANSWER | {"trace_complete": False}
     )
     with otlp_server() as server:
-        run(server, path)
+        run(server, path, expect=1)
         write("answer.json", "")
         Path("answer.json").unlink()
         run(server, path, expect=1)
@@ -398,7 +398,7 @@ def test_without_the_extra_the_command_that_installs_it_is_told(write: Write) ->
     write("hidden/opentelemetry/__init__.py", "")
     path = a_project(write)
     said = run("http://127.0.0.1:9", path, expect=2, PYTHONPATH=str(Path("hidden").absolute()))
-    assert "error: --otel needs OpenTelemetry's SDK and its OTLP exporter" in said
+    assert "error: --otel requires the OpenTelemetry SDK and its OTLP exporter" in said
     assert "hint: install it with: pip install 'opentelemetry-" in said
     assert "'opentelemetry-sdk>=" in said
     assert "'opentelemetry-exporter-otlp-proto-http>=" in said

@@ -16,11 +16,11 @@ import msgspec
 import pytest
 
 from agentv.errors import AgentvError
+from agentv.results.answer_digest import text_digest
 from agentv.results.formats import YAML
-from agentv.results.labels.file import answer_digest
-from agentv.view.answers import Answers
-from agentv.view.files import id_of
-from agentv.view.review import KEPT_REVIEWS, MAX_NOTE, check_labels
+from agentv.trust.review import MAX_NOTE, check_labels
+from agentv.view.files import file_id
+from agentv.view.review import KEPT_REVIEWS, read_answers
 from agentv.view.serve import serving
 from tests.kits.pages import a_result, an_error, save_results
 from tests.kits.project import PRINT_PEAK_KB, agentv
@@ -61,17 +61,16 @@ def refused(*args: str) -> str:
     return ran.stderr
 
 
-def test_a_label_needs_the_cookie_the_header_and_a_page_of_ours(at: Address) -> None:
+def test_a_label_needs_the_token_and_a_page_of_ours(at: Address) -> None:
     review = begin(at, reviewer="ann")["id"]
-    assert label(at, review, 0, Cookie=None).status == 403
-    assert label(at, review, 0, X_Agentv=None).text == "a change needs the header X-Agentv\n"
-    assert label(at, review, 0, Origin="https://evil.example").text == "another site asked\n"
+    assert label(at, review, 0, X_Agentv_Token=None).status == 403
+    assert label(at, review, 0, Origin="https://evil.example").text == "requests from other sites are not allowed\n"
     assert label(at, review, 0, Origin="null").status == 403
     assert label(at, review, 0, Sec_Fetch_Site="cross-site").status == 403
     assert label(at, review, 0, Host="evil.example").status == 403
     body = json.dumps({"label": "pass"}).encode()
-    assert request(at, f"/api/review/{review}/0?token={at.token}", "POST", body, Cookie=None).status == 403
-    for headers in ({"Cookie": None}, {"X_Agentv": None}, {"Origin": "https://evil.example"}):
+    assert request(at, f"/api/review/{review}/0?token={at.token}", "POST", body, X_Agentv_Token=None).status == 403
+    for headers in ({"X_Agentv_Token": None}, {"Origin": "https://evil.example"}):
         assert request(at, "/api/review", "POST", b"{}", **headers).status == 403
     assert not LABELS.exists()
     assert label(at, review, 0).status == 200
@@ -96,16 +95,16 @@ def test_what_is_no_label_is_not_written(at: Address, said: Any) -> None:
 
 
 def test_a_request_cannot_name_a_file_or_an_answer_that_is_not_in_its_review(at: Address) -> None:
-    review = begin(at, labels="/tmp/elsewhere.jsonl", run=id_of(Path("r.jsonl").resolve()))["id"]
+    review = begin(at, labels="/tmp/elsewhere.jsonl", run=file_id(Path("r.jsonl").resolve()))["id"]
     assert label(at, review, 0, {"label": "pass", "labels": "x.jsonl", "eval_id": "other"}).status == 200
     (written,) = labels_in(LABELS)
     assert written["eval_id"].startswith("c") and sorted(path.name for path in Path().iterdir()) == [
         ".agentv",
         "r.jsonl",
     ]
-    assert label(at, review, 6).text == "there is no such answer in this review\n"
-    assert label(at, "0" * 16, 0).text == "this review is over: begin anew\n"
-    assert label(at, review, 1, {"label": "retracted"}).text == "there is nothing to take back\n"
+    assert label(at, review, 6).text == "no such answer in this review\n"
+    assert label(at, "0" * 16, 0).text == "this review has ended: reload the page\n"
+    assert label(at, review, 1, {"label": "retracted"}).text == "there is no label to retract\n"
     assert request(at, f"/api/review/{review}/../0", "POST", b"{}").status == 404
     assert request(at, "/api/review", "POST", b'{"run": "' + b"0" * 16 + b'"}').status == 404
     assert request(at, "/api/review", "POST", b'{"reviewer": "' + b"x" * 101 + b'"}').status == 400
@@ -144,7 +143,7 @@ def test_the_command_opens_the_review_of_the_newest_run() -> None:
     os.utime(".agentv/results/eval_1.jsonl", (1, 1))
     with viewer("--review", "--reviewer", "ann", "--share", "0.2") as (process, at):
         assert process.stdout and process.stdout.readline() == "Labels: .agentv/labels.jsonl\n"
-        assert at.whole.startswith(f"{at.origin}/review?token=")
+        assert at.whole.startswith(f"{at.origin}/review#token=")
         assert json.loads(request(at, "/api/review").body) == {
             "labels": ".agentv/labels.jsonl",
             "reviewer": "ann",
@@ -162,20 +161,20 @@ def test_the_command_opens_the_review_of_the_newest_run() -> None:
 
 def test_results_without_answers() -> None:
     save_results(Path("errors.jsonl"), [an_error("one"), a_result("two", candidate_answer=None)])
-    said = "error: errors.jsonl: no result has an answer\nhint: labels are of answers; 'agentv eval' writes them, as 'candidate_answer'\n"
+    said = "error: errors.jsonl: no result has an answer\nhint: labels refer to answers, which 'agentv eval' writes as 'candidate_answer'\n"
     assert refused("errors.jsonl") == said
     save_results(Path("some.jsonl"), answered(2))
     with viewer("--review", "errors.jsonl", "some.jsonl") as (_, at):
         assert begin(at)["count"] == 2
     Path("bad.jsonl").write_text(Path("some.jsonl").read_text() + '{"eval_id": 3}\n' + Path("some.jsonl").read_text())
-    assert refused("bad.jsonl").startswith("error: bad.jsonl: Line 3: eval_id: expected a string, got an integer\n")
+    assert refused("bad.jsonl").startswith("error: bad.jsonl:3:2: eval_id: expected a string, got an integer\n")
 
 
 def test_a_file_of_labels_that_is_none(at: Address) -> None:
     Path("labels.jsonl").write_text('{"id": "a", "question": "b"}\n')
     assert refused("r.jsonl", "--labels", "labels.jsonl") == (
-        "error: labels.jsonl: Line 1: this is no file of labels\n"
-        "hint: a line of labels has eval_id, answer_digest and label (pass or fail)\n"
+        "error: labels.jsonl:1: not a labels file\n"
+        "hint: each line of a labels file has eval_id, answer_digest and label (pass or fail)\n"
     )
     Path("folder").mkdir()
     assert "error: folder: " in refused("r.jsonl", "--labels", "folder")
@@ -184,7 +183,7 @@ def test_a_file_of_labels_that_is_none(at: Address) -> None:
     LABELS.parent.mkdir()
     LABELS.write_text("[]\n")
     reply = request(at, "/api/review", "POST", b"{}")  # it has become none while the viewer runs
-    assert reply.status == 409 and ".agentv/labels.jsonl: Line 1" in reply.text
+    assert reply.status == 409 and ".agentv/labels.jsonl:1:1: " in reply.text
     LABELS.write_text("")
     assert begin(at)["count"] == 6
 
@@ -210,7 +209,7 @@ def test_no_right_to_write_is_told_before_anybody_labels() -> None:
     with without_rights() as folder, pytest.raises(AgentvError) as caught:
         check_labels(folder / "deep" / "labels.jsonl")
     assert caught.value.message == "labels cannot be written: Permission denied"
-    assert caught.value.hint == "see who may write there, or name another --labels"
+    assert caught.value.hint == "check the permissions, or choose another --labels"
 
 
 def test_bad_options() -> None:
@@ -231,7 +230,7 @@ def test_secrets_are_masked_and_the_digest_is_that_of_the_answer() -> None:
         (case,) = shown(at, review)
         assert case["answer"].startswith("The key is ") and "planted" not in case["answer"]
         assert label(at, review["id"], 0).status == 200
-    assert [each["answer_digest"] for each in labels_in(LABELS)] == [answer_digest(answer)]
+    assert [each["answer_digest"] for each in labels_in(LABELS)] == [text_digest(answer)]
 
 
 def test_yaml_results() -> None:
@@ -249,7 +248,7 @@ def test_yaml_results() -> None:
         ("What is one?", "Zürich\nBern", "Names the city and a source.", None),
     ]
     digests = {each["eval_id"]: each["answer_digest"] for each in labels_in(LABELS)}
-    assert digests == {"one": answer_digest("Zürich\nBern"), "two": answer_digest("The answer to two.")}
+    assert digests == {"one": text_digest("Zürich\nBern"), "two": text_digest("The answer to two.")}
 
 
 def test_labels_that_name_no_dataset_count_and_those_for_an_evaluator_do_not(at: Address) -> None:
@@ -261,7 +260,7 @@ def test_labels_that_name_no_dataset_count_and_those_for_an_evaluator_do_not(at:
         {"eval_id": "c4", "dataset": "capitals", "reviewer": "bob", "sampling": "chosen"},
     ]
     LABELS.parent.mkdir()
-    about = [each | {"answer_digest": answer_digest(f"The answer to {each['eval_id']}.")} for each in lines]
+    about = [each | {"answer_digest": text_digest(f"The answer to {each['eval_id']}.")} for each in lines]
     LABELS.write_text("".join(json.dumps(each | {"label": "pass"}) + "\n" for each in about))
     state = begin(at, reviewer="ann")
     assert (state["count"], state["labelled"]) == (5, 1)
@@ -284,9 +283,9 @@ def test_two_targets_that_answer_the_same_are_labelled_once() -> None:
 MANY = """
 import sys
 from pathlib import Path
-from agentv.view.review import Review, ReviewRequest
-from agentv.view.answers import Answers
-review = Review([Answers(Path(sys.argv[1]), Path("r"))], ReviewRequest(), Path("none.jsonl"), 1)
+from agentv.trust.review import Review, ReviewOptions
+from agentv.view.review import read_answers
+review = Review([read_answers(Path(sys.argv[1]), Path("r"))], ReviewOptions(), Path("none.jsonl"), 1)
 assert review.state.count == int(sys.argv[2]), review.state
 assert review.show(review.state.count - 1).case.answer
 """
@@ -307,7 +306,30 @@ def test_memory_is_flat() -> None:
 
 def test_an_answer_is_read_where_it_stands() -> None:
     save_results(Path("r.jsonl"), [*answered(3), an_error("broken"), *answered(1, dataset="é")])
-    answers = Answers(Path("r.jsonl"), Path("r.jsonl"))
+    answers = read_answers(Path("r.jsonl"), Path("r.jsonl"))
     assert (len(answers), answers.results, list(answers.numbers)) == (4, 5, [0, 1, 2, 4])
     assert [answers.read(number).key.eval_id for number in range(4)] == ["c0", "c1", "c2", "c0"]
     assert answers.read(3).key.dataset == "é"
+
+
+def test_what_is_no_message_and_no_call_is_not_shown(tmp_path: Path) -> None:
+    odd: list[Any] = [
+        None,
+        1,
+        "text",
+        [],
+        {"type": "tool_call"},
+        {"type": "tool_result", "id": 3, "output": {"a": [1]}},
+    ]
+    messages: list[Any] = [None, 1, "text", {}, {"role": 5, "content": [{"value": "v"}, "w", 1], "tool_calls": [{}, 1]}]
+    save_results(Path("r.jsonl"), [a_result("one", trace=odd), a_result("two", output_messages=messages, trace={})])
+    with serving([Path("r.jsonl")]) as address:
+        at = Address(address)
+        one, two = sorted(shown(at, begin(at)), key=lambda case: case["answer"])
+    unknown = {"tool": "unknown", "input": None, "output": None}
+    assert one["tool_calls"] == [unknown, {**unknown, "output": '{\n  "a": [\n    1\n  ]\n}'}]
+    assert two["conversation"] == [
+        {"role": "unknown", "text": "", "calls": []},
+        {"role": "5", "text": "v\nw\n1", "calls": [unknown]},
+    ]
+    assert (two["tool_calls"], two["tool_counts"], two["file_changes"]) == ([], {}, None)

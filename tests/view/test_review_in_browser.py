@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agentv.results.labels.file import answer_digest
-from agentv.view.files import id_of
+from agentv.results.answer_digest import text_digest
+from agentv.view.files import file_id
 from tests.kits.browser import Browser
 from tests.kits.page_rules import ACCESSIBLE, PAYLOADS, hostile_result
 from tests.kits.pages import HEBREW, TABLE, a_result, an_error, save_results
@@ -43,10 +43,10 @@ def test_keys_label_skip_and_undo(review: Review) -> None:
     found.press("u")  # nothing is left to take back
     assert (found.title, len(found.words)) == ("Case 1", 4)
     found.press("2", "1", "1", "s")
-    assert (found.title, found.progress) == ("That was the last answer", "3 of 4, 1 skipped")
+    assert (found.title, found.progress) == ("No more answers", "3 of 4, 1 skipped")
     found.click(".again")
     found.press("2")
-    assert (found.title, found.progress) == ("Done: every answer has your label", "4 of 4")
+    assert (found.title, found.progress) == ("Done: you labelled every answer", "4 of 4")
     assert found.words[4:] == ["fail", "pass", "pass", "fail"]
     assert found.page.problems() == []
 
@@ -60,7 +60,7 @@ def test_undo_of_skips_that_were_shown_again(review: Review) -> None:
     found.press("u", "u")
     assert (found.title, found.progress) == ("Case 2", "0 of 2")
     found.press("2", "1")
-    assert (found.title, found.progress) == ("Done: every answer has your label", "2 of 2")
+    assert (found.title, found.progress) == ("Done: you labelled every answer", "2 of 2")
     assert found.words == ["pass", "retracted", "fail", "pass"]
 
 
@@ -87,7 +87,7 @@ def test_a_label_says_which_answer_who_and_how_it_was_drawn(review: Review) -> N
         "eval_id": "one",
         "dataset": "capitals",
         "trial": 2,
-        "answer_digest": answer_digest("Paris."),
+        "answer_digest": text_digest("Paris."),
         "label": "pass",
         "reviewer": "ann",
         "note": "names\nthe city1",
@@ -145,7 +145,10 @@ SECRET: dict[str, Any] = {
     "file": "evals/planted-file.yaml",
     "metadata": {"planted-key": "planted-value"},
     "dataset": "planted-dataset",
-    "trace": [{"type": "tool_call", "name": "planted-tool"}],
+    "trace": [
+        {"type": "tool_call", "name": "refund", "id": "planted-call", "metadata": {"model": "planted-model"}},
+        {"type": "model_step", "name": "planted-model", "text": "planted-thought"},
+    ],
     "digests": {"case": "planted-digest", "target": "planted-t", "evaluators": "planted-e", "agentv": "0"},
     "execution_metrics": {"duration_ms": 4711.25, "cost_usd": 0.4711},
     "evaluator_results": [
@@ -196,7 +199,7 @@ def test_what_cannot_be_written_is_told_and_the_case_stays(review: Review, tmp_p
     answer = found.answer
     found.labels.mkdir()  # nobody can append to a folder, not even root
     found.press("1")
-    assert "This label is not written: " in found.page.text(".review-notice")
+    assert "The label was not saved: " in found.page.text(".review-notice")
     assert "labels cannot be written: Is a directory" in found.page.text(".review-notice")
     assert (found.title, found.answer, found.progress) == ("Case 1", answer, "0 of 3")
     found.labels.rmdir()
@@ -205,7 +208,7 @@ def test_what_cannot_be_written_is_told_and_the_case_stays(review: Review, tmp_p
     found.labels.rename(tmp_path / "kept.jsonl")
     found.labels.mkdir()
     found.press("u")
-    assert "This is not taken back: " in found.page.text(".review-notice")
+    assert "The label was not retracted: " in found.page.text(".review-notice")
     assert (found.title, found.progress) == ("Case 2", "1 of 3")
 
 
@@ -225,7 +228,7 @@ def test_one_goes_on_where_one_has_stopped_and_changed_answers_come_again(review
     anew.press("1")
     seen.append(anew.answer)
     anew.press("1")
-    assert "another answer" in seen and anew.title == "Done: every answer has your label"
+    assert "another answer" in seen and anew.title == "Done: you labelled every answer"
 
 
 def test_the_order_is_another_one_in_each_review(review: Review) -> None:
@@ -261,7 +264,7 @@ def test_the_name_can_be_changed_and_a_second_reviewer_begins_with_a_share_of_th
     found.press("1", "1", "2", "2", "1")
     firsts = {label["eval_id"] for label in labels_in(found.labels)}
     found.set(reviewer="bob <b>", share="0.5")
-    assert found.page.text(".review-settings summary") == "bob <b> · answers at random"
+    assert found.page.text(".review-settings summary") == "bob <b> · random sample"
     assert (found.progress, found.title) == ("0 of 8", "Case 1")  # 3 of 5, and 5 that nobody has labelled
     found.press(*"22222222")
     bobs = [label["eval_id"] for label in labels_in(found.labels) if label["reviewer"] == "bob <b>"]
@@ -295,7 +298,7 @@ def test_what_is_chosen_is_no_random_sample(review: Review) -> None:
 
 def test_the_page_of_a_run_leads_to_its_review_and_a_filter_chooses(review: Review, tmp_path: Path) -> None:
     found = review([a_result("good", 1.0), a_result("bad", 0.1), a_result("worse", 0.0)])
-    run = id_of(Path(os.path.realpath(tmp_path / "results.jsonl")))
+    run = file_id(Path(os.path.realpath(tmp_path / "results.jsonl")))
     page = found.page
     page.go_to(f"{found.at.origin}/run/{run}")
     page.wait("document.querySelector('.rows .row')")
@@ -309,16 +312,77 @@ def test_the_page_of_a_run_leads_to_its_review_and_a_filter_chooses(review: Revi
     page.click(".review-link")
     page.wait("location.pathname.startsWith('/review/')")
     found.wait()
-    assert (found.progress, page.text(".review-settings summary")) == ("0 of 2", "ann · chosen answers")
+    assert (found.progress, page.text(".review-settings summary")) == ("0 of 2", "ann · selected answers")
     found.press("1", "1")
     assert sorted(label["eval_id"] for label in labels_in(found.labels)) == ["bad", "worse"]
     assert {label["sampling"] for label in labels_in(found.labels)} == {"chosen"}
 
 
+DIFF = """diff --git a/orders.csv b/orders.csv
+--- a/orders.csv
++++ b/orders.csv
+@@ -1,2 +1,2 @@
+ order,state
+-7,paid
++7,refunded
+"""
+TALK: list[dict[str, Any]] = [
+    {"role": "assistant", "content": "One moment.", "tool_calls": [{"tool": "find_order", "input": {"order": 7}}]},
+    {"role": "assistant", "tool_calls": [{"tool": "refund", "input": {"order": 7}, "output": "ok"}]},
+    {"role": "assistant", "content": "Done, refunded."},
+]
+STEPS: list[dict[str, Any]] = [
+    {"type": "tool_call", "id": "1", "name": "refund", "input": {"order": 7}},
+    {"type": "tool_result", "id": "1", "output": "ok"},
+]
+ACTED: dict[str, Any] = {"candidate_answer": "Done, refunded.", "question": "Refund order 7."}
+
+
+def test_a_conversation_is_shown_with_its_tool_calls_and_the_changed_files(review: Review) -> None:
+    found = review([a_result("one", **ACTED, output_messages=TALK, trace=STEPS, file_changes=DIFF)])
+    page = found.page
+    assert page.texts(".wide > h3") == ["Conversation", "Changed files"]
+    assert page.texts(".speaker") == ["assistant"] * 3
+    assert page.texts(".call-name") == ["find_order", "refund"]
+    assert '"order": 7' in page.text(".wide .call")
+    assert page.texts(".wide ins") == ["+7,refunded"]
+    assert page.problems() == []
+
+
+def test_tool_calls_of_a_trace_are_shown(review: Review) -> None:
+    found = review([a_result("one", **ACTED, trace=STEPS)])
+    assert found.page.texts(".wide > h3") == ["Tool calls"]
+    assert found.page.texts(".call-name") == ["refund"]
+    assert found.page.texts(".call-part") == ["input", "output"]
+    assert found.page.texts(".call pre")[1] == "ok"
+
+
+def test_tool_calls_that_were_not_stored_are_counted(review: Review) -> None:
+    found = review([a_result("one", **ACTED, trace_summary={"toolCallsByName": {"refund": 2}})])
+    assert found.page.texts(".tool-count") == ["refund × 2"]
+    assert "run with --include-trace to record them" in found.page.text(".wide")
+
+
+def test_the_same_text_with_other_tool_calls_is_another_answer(review: Review) -> None:
+    results = [a_result("one", **ACTED, target=name) for name in ("a", "b", "c")]
+    for number, result in enumerate(results):
+        result["answer_digest"] = f"{min(number, 1):016}"  # b and c have called the same tool
+    found = review(results)
+    assert found.progress == "0 of 2"
+    found.press("1", "2")
+    assert {label["answer_digest"] for label in labels_in(found.labels)} == {f"{0:016}", f"{1:016}"}
+
+
 def test_texts_are_texts(review: Review) -> None:
-    results = [hostile_result(payload) | {"error": None, "eval_id": f"c{at}"} for at, payload in enumerate(PAYLOADS)]
+    results = []
+    for at, payload in enumerate(PAYLOADS):
+        result = hostile_result(payload) | {"error": None, "eval_id": f"c{at}"}
+        call = {"tool": payload, "input": {payload: payload}, "output": payload}
+        message = {"role": payload, "content": payload, "tool_calls": [call]}
+        results += [result, result | {"eval_id": f"m{at}", "output_messages": [message]}]
+        results.append(result | {"eval_id": f"t{at}", "trace": None})
     found = review(results, reviewer=PAYLOADS[1])
-    for number in range(len(PAYLOADS)):
+    for number in range(len(results)):
         assert found.title == f"Case {number + 1}"
         assert found.answer.strip() in {payload.strip() for payload in PAYLOADS}
         found.press("1")
@@ -335,6 +399,9 @@ HARD = [
     a_result("hebrew", candidate_answer=HEBREW, question=None, expected_outcome=None),
     a_result("empty", candidate_answer="", question="word " * 2000),
     a_result("large", candidate_answer="word " * 40_000),
+    a_result("talk", **ACTED, output_messages=TALK, file_changes=f"{DIFF}+{'x' * 3000}\n"),
+    a_result("steps", **ACTED, trace=STEPS, expected_outcome=None),
+    a_result("counts", **ACTED, trace_summary={"toolCallsByName": {"refund" * 50: 2}}),
 ]
 
 
@@ -370,7 +437,7 @@ def test_a_results_file_that_is_replaced_meanwhile(review: Review, tmp_path: Pat
     save_results(tmp_path / "new.jsonl", [each | {"candidate_answer": "new"} for each in answered(3)])
     (tmp_path / "new.jsonl").replace(tmp_path / "results.jsonl")
     found.press("1")
-    assert "the results file was changed: begin anew" in found.page.text(".review-notice")
+    assert "the results file has changed: reload the page" in found.page.text(".review-notice")
     assert found.words == []
     found.set()
     assert (found.answer, found.progress) == ("new", "0 of 3")

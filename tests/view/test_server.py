@@ -1,5 +1,6 @@
 """Who may ask, and what: all of it on bare sockets, as somebody would who does not use a browser."""
 
+import contextlib
 import json
 import os
 import socket
@@ -11,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from agentv.view import server as server_module
-from agentv.view.files import id_of
+from agentv.view.files import file_id
 from agentv.view.serve import serving
+from agentv.view.server import ViewerServer
 from tests.kits.pages import a_result, save_results
-from tests.kits.processes import wait_until
+from tests.kits.processes import PATIENCE_SECONDS, wait_until
 from tests.kits.viewer import Address, exchange, request
 
 
@@ -29,42 +30,53 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Address]:
 
 
 def run_of(path: Path) -> str:
-    return id_of(Path(os.path.realpath(path)))
+    return file_id(Path(os.path.realpath(path)))
 
 
-def test_the_token_becomes_a_cookie_and_leaves_the_address(at: Address) -> None:
-    reply = request(at, f"/run/{'0' * 16}?token={at.token}", Cookie=None)
-    assert reply.status == 303
-    assert reply.headers["location"] == f"/run/{'0' * 16}"
-    assert reply.headers["set-cookie"] == f"agentv-{at.port}={at.token}; HttpOnly; SameSite=Strict; Path=/"
-    assert request(at, "/").status == 200
-    assert request(at, "/", Cookie=f"a=b; {at.cookie}; c").status == 200
+def test_the_token_is_behind_the_hash_and_no_cookie_is_set(at: Address) -> None:
+    assert at.whole == f"{at.origin}/#token={at.token}"
+    for path in ("/", "/api/runs", f"/?token={at.token}"):
+        assert "set-cookie" not in request(at, path).headers
+    cookie = f"agentv-{at.port}={at.token}"
+    assert request(at, "/api/runs", X_Agentv_Token=None, Cookie=cookie).status == 403
 
 
-def test_a_token_leads_nowhere_else(at: Address) -> None:
-    for path in ("//example.com/x", "/\\example.com/x", "///example.com"):
-        reply = request(at, f"{path}?token={at.token}", Cookie=None)
-        assert (
-            reply.headers.get("location", "/").startswith("/") and reply.headers.get("location", "/")[1:2] not in "/\\"
-        )
-
-
-def test_who_comes_from_a_file_gets_a_page_that_leads_on(at: Address) -> None:
-    reply = request(at, f"/?token={at.token}", Cookie=None, Sec_Fetch_Site="cross-site")
-    assert (reply.status, reply.headers["refresh"], reply.body) == (200, "0; url=/", b"")
-    assert "SameSite=Strict" in reply.headers["set-cookie"]
-
-
-@pytest.mark.parametrize(
-    "cookie", [None, "agentv=x", "agentv-1=x", "", "agentv-{port}=", "agentv-{port}=wrong", "agentv-{port}={token}x"]
-)
-def test_without_the_token_there_is_a_page_that_says_what_to_do(at: Address, cookie: str | None) -> None:
-    sent = cookie and cookie.format(port=at.port, token=at.token)
-    for path in ("/", "/api/runs", "/assets/view.js", "/?token=wrong", "/nothing"):
-        reply = request(at, path, Cookie=sent)
+@pytest.mark.parametrize("token", [None, "", "wrong", "{token}x"])
+def test_without_the_token_there_is_no_data(at: Address, tmp_path: Path, token: str | None) -> None:
+    sent = token and token.format(token=at.token)
+    run = run_of(tmp_path / "runs" / "eval_1.jsonl")
+    for path in ("/api/runs", f"/api/run/{run}/index", f"/api/runs?token={at.token}", "/api/review", "/api/nothing"):
+        reply = request(at, path, X_Agentv_Token=sent)
         assert reply.status == 403
-        assert "Use the whole address that 'agentv view' has printed" in reply.text
-        assert "set-cookie" not in reply.headers
+        assert "Open the complete address printed by 'agentv view'" in reply.text
+
+
+def test_two_tokens_are_refused(at: Address) -> None:
+    token = f"X-Agentv-Token: {at.token}\r\n"
+    head = f"GET /api/runs HTTP/1.1\r\nHost: 127.0.0.1:{at.port}\r\n{token}{token}\r\n"
+    assert exchange(at.port, head.encode()).startswith(b"HTTP/1.1 403 ")
+
+
+def test_pages_without_the_token_are_shells_without_data(at: Address, tmp_path: Path) -> None:
+    run = run_of(tmp_path / "runs" / "eval_1.jsonl")
+    unknown = "0" * 16
+    for known_path, unknown_path in (
+        (f"/run/{run}", f"/run/{unknown}"),
+        (f"/compare/{run}/{run}", f"/compare/{unknown}/{unknown}"),
+        (f"/review/{run}", f"/review/{unknown}"),
+    ):
+        shell = request(at, known_path, X_Agentv_Token=None)
+        assert shell.status == 200
+        assert shell.body == request(at, unknown_path, X_Agentv_Token=None).body
+        assert b"eval_1" not in shell.body
+    for path in ("/", "/review", "/assets/view.js", "/favicon.ico"):
+        assert request(at, path, X_Agentv_Token=None).status == 200
+
+
+def test_the_file_that_opens_the_browser_may_lead_to_a_page_but_not_to_data(at: Address) -> None:
+    assert request(at, "/", X_Agentv_Token=None, Sec_Fetch_Site="cross-site").status == 200
+    assert request(at, "/api/runs", Sec_Fetch_Site="cross-site").status == 403
+    assert request(at, "/", Origin="https://evil.example").status == 403
 
 
 @pytest.mark.parametrize(
@@ -75,12 +87,12 @@ def test_another_host_is_refused_even_with_the_token(at: Address, host: str | No
     sent = host and host.format(port=at.port)
     for path in ("/", f"/?token={at.token}", "/api/runs"):
         reply = request(at, path, Host=sent)
-        assert (reply.status, reply.text) == (403, "this address is not that of the viewer\n")
+        assert (reply.status, reply.text) == (403, "this is not the address of the viewer\n")
     assert request(at, "/", Host=f"localhost:{at.port}").status == 200
 
 
 def test_two_hosts_are_refused(at: Address) -> None:
-    head = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{at.port}\r\nHost: evil.example\r\nCookie: {at.cookie}\r\n\r\n"
+    head = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{at.port}\r\nHost: evil.example\r\n\r\n"
     assert exchange(at.port, head.encode()).startswith(b"HTTP/1.1 403 ")
 
 
@@ -95,10 +107,10 @@ def test_two_hosts_are_refused(at: Address) -> None:
         {"Sec-Fetch-Site": "same-site"},  # another port of this machine
     ],
 )
-def test_another_site_is_refused_even_with_the_cookie(at: Address, header: dict[str, str]) -> None:
+def test_another_site_is_refused_even_with_the_token(at: Address, header: dict[str, str]) -> None:
     sent: Any = {name: value.format(port=at.port) for name, value in header.items()}
     reply = request(at, "/api/runs", **sent)
-    assert (reply.status, reply.text) == (403, "another site asked\n")
+    assert (reply.status, reply.text) == (403, "requests from other sites are not allowed\n")
     assert request(at, "/api/runs", Origin=at.origin, Sec_Fetch_Site="same-origin").status == 200
 
 
@@ -108,14 +120,13 @@ def described(tmp_path: Path) -> bytes:
     return json.dumps({"runs": runs}).encode()
 
 
-def test_a_post_needs_the_cookie_and_a_header_that_other_sites_cannot_send(at: Address, tmp_path: Path) -> None:
+def test_a_post_needs_the_token(at: Address, tmp_path: Path) -> None:
     body = described(tmp_path)
     good = request(at, "/api/describe", "POST", body)
     assert (good.status, json.loads(good.body)["headline"]) == (200, "50% passed (95%: 9 to 91%), mean 0.60.")
-    assert request(at, "/api/describe", "POST", body, X_Agentv=None).text == "a change needs the header X-Agentv\n"
-    assert request(at, "/api/describe", "POST", body, X_Agentv="2").status == 403
-    assert request(at, "/api/describe", "POST", body, Cookie=None).status == 403
-    assert request(at, f"/api/describe?token={at.token}", "POST", body, Cookie=None).status == 403
+    assert request(at, "/api/describe", "POST", body, X_Agentv_Token=None).status == 403
+    assert request(at, f"/api/describe?token={at.token}", "POST", body, X_Agentv_Token=None).status == 403
+    assert request(at, "/", "POST", body, X_Agentv_Token=None).status == 403
     assert request(at, "/api/describe", "POST", body, Origin="https://evil.example").status == 403
     assert request(at, "/api/describe", "POST", body, Host="evil.example").status == 403
 
@@ -123,7 +134,7 @@ def test_a_post_needs_the_cookie_and_a_header_that_other_sites_cannot_send(at: A
 def test_a_post_that_is_too_large_or_makes_no_sense_is_refused(at: Address) -> None:
     assert "the request is too large" in request(at, "/api/describe", "POST", Content_Length=str(1 << 40)).text
     for length in (None, "-1", "x", "1e3", "²"):
-        assert "says how long it is" in request(at, "/api/describe", "POST", Content_Length=length).text
+        assert "needs a Content-Length" in request(at, "/api/describe", "POST", Content_Length=length).text
     for body in (b"", b"[]", b"{", b'{"runs": []}', b"\xff", b'{"runs": [{"run": "x", "sums": {}}]}'):
         reply = request(at, "/api/describe", "POST", body)
         assert (reply.status, reply.text.startswith("the request cannot be read")) == (400, True)
@@ -132,7 +143,6 @@ def test_a_post_that_is_too_large_or_makes_no_sense_is_refused(at: Address) -> N
 def test_a_browser_that_asks_for_an_icon_by_its_old_name_gets_it(at: Address) -> None:
     reply = request(at, "/favicon.ico")
     assert (reply.status, reply.headers["content-type"]) == (200, "image/svg+xml; charset=utf-8")
-    assert request(at, "/favicon.ico", Cookie="").status == 403
 
 
 def test_answers_allow_the_browser_nothing_but_the_page_itself(at: Address) -> None:
@@ -185,27 +195,27 @@ def test_runs_are_known_by_opaque_ids_and_only_those_in_the_folders(at: Address,
     assert run["id"] == run_of(tmp_path / "runs" / "eval_1.jsonl")
     assert len(run["id"]) == 16 and "eval" not in run["id"]
     for path in (outside, tmp_path / "runs" / "link.jsonl", Path("/etc/passwd")):
-        assert request(at, f"/run/{run_of(path)}").status == 404
-        assert b"results file is gone" in request(at, f"/api/run/{run_of(path)}/index").body
+        assert b"results file no longer exists" in request(at, f"/api/run/{run_of(path)}/index").body
         assert request(at, f"/api/run/{run_of(path)}/results/0?generation=1").status == 404
 
 
 def test_a_file_that_becomes_a_link_to_the_outside_is_not_served(at: Address, tmp_path: Path) -> None:
     path = tmp_path / "runs" / "eval_1.jsonl"
     run = run_of(path)
-    assert request(at, f"/run/{run}").status == 200
+    assert b"results file no longer exists" not in request(at, f"/api/run/{run}/index").body
     outside = save_results(tmp_path / "outside.jsonl", [a_result("secret")])
     path.unlink()
     path.symlink_to(outside)
-    assert request(at, f"/run/{run}").status == 404
-    assert b"secret" not in request(at, f"/api/run/{run}/index").body
+    index = request(at, f"/api/run/{run}/index").body
+    assert b"results file no longer exists" in index
+    assert b"secret" not in index
 
 
 def test_head_and_methods_that_are_not_there(at: Address) -> None:
     head = request(at, "/", "HEAD")
     assert (head.status, head.body) == (200, b"")
     assert int(head.headers["content-length"]) > 100
-    assert request(at, "/", "HEAD", Cookie=None).status == 403
+    assert request(at, "/api/runs", "HEAD", X_Agentv_Token=None).status == 403
     assert request(at, "/", "POST").status == 405
     assert request(at, "/api/describe").status == 405
     for method in ("PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"):
@@ -249,14 +259,57 @@ def test_bad_numbers_in_a_query_are_refused(at: Address, tmp_path: Path) -> None
     assert request(at, f"/api/run/{run}/index?" + "&".join(f"a{n}=1" for n in range(99))).status == 400
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"POST /api/describe HTTP/1.1\r\nContent-Length: 1000\r\n"])
+def test_connections_without_the_token_do_not_keep_others_waiting(
+    at: Address, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(ViewerServer, "request_seconds", 10_000.0)
+    slow = [socket.create_connection(("127.0.0.1", at.port)) for _ in range(200)]
+    for connection in slow:
+        with contextlib.suppress(OSError):  # the oldest are closed already
+            connection.sendall(sent)
+    assert request(at, "/api/runs").status == 200
+    for connection in slow:
+        connection.close()
+
+
+def test_slow_readers_without_the_token_do_not_keep_others_waiting(at: Address) -> None:
+    head = f"GET /assets/view.js HTTP/1.1\r\nHost: 127.0.0.1:{at.port}\r\n\r\n".encode()
+    slow = []
+    for _ in range(2 * ViewerServer.max_threads):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.connect(("127.0.0.1", at.port))
+        connection.sendall(head)
+        slow.append(connection)
+    assert request(at, "/api/runs").status == 200
+    for connection in slow:
+        connection.close()
+
+
+def test_a_connection_with_the_token_keeps_its_thread(at: Address, tmp_path: Path) -> None:
+    body = described(tmp_path)
+    lines = ("POST /api/describe HTTP/1.1", f"Host: 127.0.0.1:{at.port}", f"X-Agentv-Token: {at.token}")
+    head = "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode()
+    with socket.create_connection(("127.0.0.1", at.port), timeout=PATIENCE_SECONDS) as own:
+        own.sendall(head + body[:10])
+        assert request(at, "/api/runs").status == 200  # the server has read the head by now, or will before others
+        others = [socket.create_connection(("127.0.0.1", at.port)) for _ in range(100)]
+        assert request(at, "/api/runs").status == 200
+        own.sendall(body[10:])
+        assert own.recv(100).startswith(b"HTTP/1.1 200 ")
+    for connection in others:
+        connection.close()
+
+
 def test_slow_clients_are_dropped_and_do_not_keep_others_out(
     at: Address, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(server_module, "REQUEST_SECONDS", 1.0)
-    slow = [socket.create_connection(("127.0.0.1", at.port)) for _ in range(server_module.MAX_THREADS + 5)]
+    monkeypatch.setattr(ViewerServer, "request_seconds", 1.0)
+    slow = [socket.create_connection(("127.0.0.1", at.port)) for _ in range(ViewerServer.max_threads + 5)]
     for connection in slow:
         connection.sendall(b"GET / HT")
-    assert request(at, "/").status == 200  # when some of them have had their time
+    assert request(at, "/").status == 200
     for connection in slow:
         connection.settimeout(30)
         assert connection.recv(100) == b""
@@ -297,3 +350,30 @@ def test_secrets_are_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         texts += [request(at, "/api/runs").body]
     assert not [text for text in texts if secret.encode() in text]
     assert b"it is ***" in texts[1] and b"it is ***" in texts[2]
+
+
+def test_an_answer_with_a_part_of_the_index_says_that_there_is_more(
+    at: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentv.view.incremental_index.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("agentv.view.incremental_index.ANSWER_BYTES", 2000)
+    path = save_results(tmp_path / "runs" / "eval_2.jsonl", [a_result(f"case-{number}") for number in range(200)])
+    run = run_of(path)
+
+    def read(query: str) -> dict[str, Any]:
+        body = request(at, f"/api/run/{run}/index{query}").body
+        state: dict[str, Any] = json.loads(body[4 : 4 + int.from_bytes(body[:4], "little")])
+        return state
+
+    def read_to_end() -> int:
+        """Read as a page does that was just loaded; return the number of chunks."""
+        state = read("")
+        while state["is_behind"]:
+            state = read(f"?generation={state['generation']}&from={state['first'] + state['chunks']}")
+        assert state["results"] == 200
+        return int(state["first"] + state["chunks"])
+
+    chunks = read_to_end()
+    assert chunks > 10
+    assert read("")["chunks"] < chunks  # the file is read, and one answer does not hold its index
+    assert read_to_end() == chunks  # after a reload

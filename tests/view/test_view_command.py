@@ -40,6 +40,24 @@ def runs_at(at: Address) -> list[dict[str, Any]]:
     return found
 
 
+def test_a_run_with_only_errors_is_marked_and_has_no_mean(write: Write) -> None:
+    write("targets.yaml", "targets: [{name: default, provider: http, url: 'http://127.0.0.1:9/'}]")
+    write("a.jsonl", [a_case("a", evaluators=[{"type": "contains", "value": ""}])])
+    assert agentv("eval", "a.jsonl", "--out", ".agentv/results/eval_1.jsonl").returncode == 1
+    assert agentv("runs").stdout.endswith("done, only errors\n")
+    failed = {"score": 0.0, "verdict": "fail", "error": "gone", "failure": "target", "evaluator_results": []}
+    save_results(Path("recordless/a.jsonl"), [a_result("one") | failed, a_result("two") | failed])
+    save_results(Path("recordless/b.jsonl"), [a_result("one") | failed, a_result("two")])
+    with viewer(".agentv/results", "recordless") as (_, at):
+        runs = {run["name"]: run for run in runs_at(at)}
+    for name in ("eval_1.jsonl", "a.jsonl"):
+        assert runs[name]["problem"] == "every case ended in an error"
+        assert "mean" not in runs[name]
+        assert "pass_rate" not in runs[name]
+    assert runs["b.jsonl"]["mean"] > 0
+    assert "problem" not in runs["b.jsonl"]
+
+
 def test_without_a_name_it_shows_the_results_of_this_folder() -> None:
     for number in (1, 2, 3):
         stamp = {"timestamp": f"2026-11-0{number}T00:00:00Z"}
@@ -52,17 +70,17 @@ def test_without_a_name_it_shows_the_results_of_this_folder() -> None:
 
 def test_bad_names_are_told() -> None:
     assert refused() == (
-        "error: .agentv/results: there are no results here\n"
-        "hint: 'agentv eval' writes them to .agentv/results; or name a results file, or a folder with some\n"
+        "error: .agentv/results: no results found\n"
+        "hint: run 'agentv eval' first, which writes to .agentv/results, or pass a results file or folder\n"
     )
     assert "error: nowhere.jsonl: no such file or folder\n" in refused("nowhere.jsonl")
     Path("empty").mkdir()
     Path("empty/notes.jsonl").write_text('{"id": "a", "expected_outcome": "b"}\n')
     assert refused("empty") == (
-        "error: empty: there are no results in this folder\nhint: 'agentv eval' writes them; or name a results file\n"
+        "error: empty: the folder contains no results\nhint: run 'agentv eval' first, or pass a results file\n"
     )
     os.mkfifo("pipe")
-    assert "error: pipe: this is neither a file nor a folder\n" in refused("pipe")
+    assert "error: pipe: neither a file nor a folder\n" in refused("pipe")
 
 
 def save_lines(path: Path, *lines: str) -> None:
@@ -70,24 +88,24 @@ def save_lines(path: Path, *lines: str) -> None:
 
 
 ONE, TWO = json.dumps(a_result("one")), json.dumps(a_result("two"))
-TORN = "the last line is cut off (Invalid JSON: Unterminated string): it is left out"
+TORN = "the last line is truncated (Invalid JSON: Unterminated string); skipped"
 
 
 def test_a_bad_line_in_a_named_file_is_told_with_its_place() -> None:
     save_results(Path("good.jsonl"), [a_result("one")])
     save_lines(Path("bad.jsonl"), ONE, "nonsense", TWO)
     said = (
-        "error: bad.jsonl: Line 2: Invalid JSON: Expecting value\n"
-        "hint: mend the line or take it out; 'agentv view' with the folder shows what can be read\n"
+        "error: bad.jsonl:2:1: Invalid JSON: Expecting value\n"
+        "hint: fix or delete the line; 'agentv view FOLDER' shows the results that can be read\n"
     )
     assert refused("bad.jsonl") == refused("good.jsonl", "bad.jsonl") == said
     save_lines(Path("bad.jsonl"), ONE, '{"prompt": "hi", "score": 1}', TWO)
     assert refused("bad.jsonl") == (
-        "error: bad.jsonl: Line 2: missing eval_id\n"
-        "hint: this is no result of agentv; 'agentv import' reads what other tools write\n"
+        "error: bad.jsonl:2:1: missing eval_id\n"
+        "hint: this is not a result of agentv; use 'agentv import' to read files of other tools\n"
     )
     Path("bad.yaml").write_text("---\neval_id: a\nscore: 1\n...\n---\neval_id: b\nscore: high\n...\n")
-    assert refused("bad.yaml").startswith("error: bad.yaml: Line 7: score: expected a number, got a string\n")
+    assert refused("bad.yaml").startswith("error: bad.yaml:7:1: score: expected a number, got a string\n")
 
 
 def test_a_large_file_is_shown_at_once_and_its_bad_line_is_told_while_it_is() -> None:
@@ -96,10 +114,10 @@ def test_a_large_file_is_shown_at_once_and_its_bad_line_is_told_while_it_is() ->
     command = [sys.executable, "-m", "agentv", "view", "--no-browser", "large.yaml"]
     process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     at = Address(process.stdout.readline().split()[-1])
-    said = "Ctrl-C ends it\n"
+    said = "press Ctrl-C to stop\n"
     while "hint" not in said:
         said += process.stderr.readline()
-    assert "error: large.yaml: Line 363: score: expected a number, got a string\n" in said
+    assert "error: large.yaml:363:1: score: expected a number, got a string\n" in said
     assert request(at, "/").status == 200  # nobody who looks at it is left alone
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 2
@@ -115,8 +133,8 @@ def test_a_torn_last_line_is_a_warning_unless_the_run_is_in_progress() -> None:
     Path("a.jsonl").write_text(f"{ONE}\n{TWO[:20]}")
     command = [sys.executable, "-m", "agentv", "view", "--no-browser", "a.jsonl"]
     process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr.readline().startswith(f"warning: a.jsonl: Line 2: {TORN} (the run was stopped")
-    assert process.stderr.readline() == "Ctrl-C ends it\n"
+    assert process.stderr.readline().startswith(f"warning: a.jsonl:2: {TORN} (the run was stopped")
+    assert process.stderr.readline() == "press Ctrl-C to stop\n"
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0
     mine = {"pid": os.getpid()}
@@ -153,7 +171,7 @@ def test_bad_ports_are_told() -> None:
         port = taken.getsockname()[1]
         said = refused("a.jsonl", "--port", str(port))
     assert f"error: port {port} cannot be used: Address already in use\n" in said
-    assert "hint: name another with --port, or leave it out to get a free one\n" in said
+    assert "hint: choose another --port, or omit it to use any free port\n" in said
     assert "70000 is not in the range 0<=x<=65535" in refused("a.jsonl", "--port", "70000")
 
 
@@ -173,7 +191,7 @@ def test_one_file_is_opened_at_once() -> None:
     save_results(Path("a.jsonl"), [a_result("one")])
     with viewer("a.jsonl") as (_, at):
         (run,) = runs_at(at)
-        assert at.whole.startswith(f"{at.origin}/run/{run['id']}?token=")
+        assert at.whole.startswith(f"{at.origin}/run/{run['id']}#token=")
 
 
 def test_no_browser_is_no_reason_to_stop() -> None:
@@ -188,7 +206,7 @@ def test_no_browser_is_no_reason_to_stop() -> None:
         )
         at = Address(process.stdout.readline().split()[-1])
         said = [process.stderr.readline(), process.stderr.readline()]
-        assert said == ["Ctrl-C ends it\n", "no browser was found: open the address in one\n"]
+        assert said == ["press Ctrl-C to stop\n", "no browser found: open the URL yourself\n"]
         assert request(at, "/").status == 200
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
@@ -218,7 +236,7 @@ def test_other_signals_end_it_too() -> None:
     save_results(Path("a.jsonl"), [a_result("one")])
     command = [sys.executable, "-m", "agentv", "view", "a.jsonl", "--no-browser"]
     process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr.readline() == "Ctrl-C ends it\n"
+    assert process.stderr.readline() == "press Ctrl-C to stop\n"
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, "")
@@ -238,7 +256,7 @@ def test_runs_are_listed_with_what_their_records_say(write: Write) -> None:
     ] * 3
     notes = {run["name"]: (run.get("id") is not None, run.get("note", "")) for run in runs}
     assert notes["elsewhere.jsonl"] == (False, "elsewhere: agentv view elsewhere.jsonl")
-    assert notes["gone.jsonl"] == (False, "the results file is gone")
+    assert notes["gone.jsonl"] == (False, "the results file no longer exists")
     assert [note for note in notes.values() if note[0]] == [(True, "")]
 
 
@@ -294,7 +312,7 @@ def test_at_a_terminal_the_viewer_goes_on_until_ctrl_c_and_the_exit_code_is_that
     process: Any = start_process(command, stdout=subprocess.DEVNULL, stderr=theirs, start_new_session=True)
     os.close(theirs)
     said = b""
-    while b"until Ctrl-C" not in said:
+    while b"press Ctrl-C to stop the viewer" not in said:
         said += os.read(ours, 4096)
     while (found := re.search(rb"(http://\S+token=\S+)\s", said)) is None:
         said += os.read(ours, 4096)
@@ -343,4 +361,4 @@ def test_view_needs_a_file(write: Write) -> None:
     project(write)
     ran = agentv("eval", "cases.jsonl", "--out", "-", "--view")
     assert ran.returncode == 2
-    assert "error: --view needs a results file, and --out is stdout\n" in ran.stderr
+    assert "error: --view needs a results file, but --out is stdout\n" in ran.stderr

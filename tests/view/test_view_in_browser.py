@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 
+from agentv.report.page.bundle import ENTRY, STYLES, module_names, script, style, without_comments
 from agentv.report.page.write import write_report
-from agentv.view.files import id_of
-from agentv.view.pages import asset_names
+from agentv.view.files import file_id
+from agentv.view.pages import ICON, SCRIPTS, STYLE, VIEW_STYLES, asset_answer, source
 from agentv.view.serve import opened_browser, serving
 from tests.kits.browser import Browser, Page
 from tests.kits.page_rules import ACCESSIBLE, PAYLOADS, hostile_result
 from tests.kits.pages import a_result, a_run, hard_ones, save_results
+from tests.kits.processes import wait_until
 from tests.kits.viewer import Address
 
 Results = list[dict[str, Any]]
@@ -46,7 +48,7 @@ class Shown:
 
     def run(self, *names: str) -> str:
         """The path of the page of these runs."""
-        ids = [id_of(Path(os.path.realpath(self.folder / f"{name}.jsonl"))) for name in names]
+        ids = [file_id(Path(os.path.realpath(self.folder / f"{name}.jsonl"))) for name in names]
         return "/run/" + ids[0] if len(ids) == 1 else f"/compare/{ids[0]}/{ids[1]}"
 
 
@@ -82,7 +84,7 @@ def test_the_list_of_runs(shown: Shown) -> None:
     page.wait("document.querySelectorAll('.r-mean .mean-bar').length === 3")
     assert page.texts(".runs .r-run a") == ["eval_3.jsonl", "eval_2.jsonl", "eval_1.jsonl"]
     assert page.texts(".r-when")[1:] == [f"2026-11-0{day} 10:00 UTC" for day in (3, 2, 1)]
-    assert page.text("h1").startswith("3 runs, the latest mean 0.")
+    assert page.text("h1").startswith("3 runs, latest mean 0.")
     label = page.js("document.querySelector('.trend svg').getAttribute('aria-label')")
     assert label.startswith("mean score of 3 runs: from 0.") and "2026-11-01" in label
     assert page.js("document.querySelectorAll('.trend a').length") == 3
@@ -153,6 +155,60 @@ def test_the_address_without_its_token_is_a_permalink(shown: Shown) -> None:
     assert len(page.texts(".chip")) == 1
 
 
+def test_the_token_is_kept_by_the_tab_and_not_in_a_cookie(shown: Shown) -> None:
+    shown.write("eval_1", a_run(3))
+    page = shown.open()
+    page.wait("document.querySelector('.runs a')")
+    assert page.js("document.cookie") == ""
+    assert page.js("Object.values(sessionStorage)") == [shown.at.token]
+    assert page.js("localStorage.length") == 0
+    page.js("location.reload()")
+    page.wait("document.querySelector('.runs a')")
+
+
+def test_a_new_tab_gets_the_token_from_another_one(shown: Shown) -> None:
+    shown.write("eval_1", a_run(3))
+    page = shown.open()
+    page.wait("document.querySelector('.runs a')")
+
+    def tabs() -> set[str]:
+        targets = shown.browser.send("Target.getTargets")["targetInfos"]
+        return {each["targetId"] for each in targets if each["type"] == "page"}
+
+    # a new tab is known by its id: the address that the browser gives for it changes while it loads
+    before = tabs()
+    page.send("Runtime.evaluate", expression="window.open('/review', '_blank', 'noopener')", userGesture=True)
+    wait_until(lambda: len(tabs() - before) == 1)
+    (target,) = tabs() - before
+    session = shown.browser.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+    Page(shown.browser, session).wait("document.querySelector('.review-progress')?.innerText === '0 of 3'")
+
+
+def test_a_page_without_the_token_is_an_empty_shell(shown: Shown) -> None:
+    shown.write("eval_1", a_run(3))
+    shown.at = Address(shown._serve(shown.folder))
+    for path in ("/", shown.run("eval_1"), "/review"):
+        page = shown.open(path)
+        page.wait("document.body.innerText.includes('open the complete address printed by')")
+        page.js("dispatchEvent(new Event('resize'))")
+        page.js("dispatchEvent(new HashChangeEvent('hashchange'))")
+        text = page.js("document.body.innerText")
+        assert "open the complete address printed by" in text
+        assert "no runs yet" not in text
+        assert "eval_1" not in page.js("document.documentElement.outerHTML")
+    assert not [url for url in page.requests() if "/api/" in url]
+
+
+def test_an_address_with_a_token_opened_in_a_tab_without_one(shown: Shown) -> None:
+    shown.write("eval_1", a_run(3))
+    shown.at = Address(shown._serve(shown.folder))
+    page = shown.open()
+    page.wait("document.body.innerText.includes('open the complete address printed by')")
+    page.js(f"location.hash = 'q=eval&token={shown.at.token}'")
+    page.wait("document.querySelector('.runs a')")
+    assert page.js("location.hash") == "#q=eval"
+
+
 def test_two_runs_are_chosen_and_compared(shown: Shown) -> None:
     before = [a_result("same"), a_result("fixed", 0.1), a_result("broken", 1.0)]
     shown.write("eval_1", dated(before, 1))
@@ -162,7 +218,7 @@ def test_two_runs_are_chosen_and_compared(shown: Shown) -> None:
     page.wait("document.querySelectorAll('.r-mean .mean-bar').length === 3")
     assert page.js("document.querySelector('.compare').disabled")
     page.click(".runs tbody tr:nth-child(3) input")
-    assert page.text(".compare") == "Choose one more"
+    assert page.text(".compare") == "Select one more run"
     page.click(".runs tbody tr:nth-child(2) input")
     assert page.text(".compare") == "Compare these two"
     assert page.js("location.hash").startswith("#chosen=")
@@ -180,12 +236,45 @@ def test_two_runs_are_chosen_and_compared(shown: Shown) -> None:
     page.wait("location.pathname === '/' && document.querySelectorAll('.runs input:checked').length === 2")
 
 
+def test_filters_by_fields_of_the_cases(shown: Shown) -> None:
+    cases = [
+        a_result("one", tags=["smoke", "slow"], vars={"city": "Bonn"}, metadata={"level": 3}),
+        a_result("two", tags=["smoke"], vars={"city": "Rome"}, metadata={"level": "1"}),
+        a_result("three"),
+    ]
+    shown.write("a", cases)
+    page = shown.open(shown.run("a"))
+    for query, ids in {
+        "tag:smoke -tag:slow": ["two"],
+        "vars.city:B*": ["one"],
+        "metadata.level<2": ["two"],
+        "-metadata.level>=2": ["two", "three"],
+    }.items():
+        page.filter(query)
+        assert page.ids == ids, query
+    page.filter("tgs:smoke")
+    assert len(page.ids) == 3
+    assert "unknown key 'tgs'" in page.text()
+
+
+def test_cases_of_different_datasets_with_one_id_are_compared_apart(shown: Shown) -> None:
+    """The datasets come in another order in each file, so that their numbers differ."""
+    geo = {"dataset": "geo"}
+    math = {"dataset": "math"}
+    shown.write("eval_1", [a_result("c", 1.0, **geo), a_result("c", 0.1, **math), a_result("x", dataset="old")])
+    shown.write("eval_2", [a_result("c", 0.9, **math), a_result("c", 0.2, **geo), a_result("x", dataset="new")])
+    page = shown.open(shown.run("eval_1", "eval_2"))
+    page.wait("document.querySelectorAll('.rows .row').length === 3")
+    assert page.text("h1").endswith("1 case fixed, 1 broken.")
+    assert page.text(".flip.broken").endswith("c\n1.00 → 0.20")
+
+
 def test_runs_without_a_case_in_common_are_told(shown: Shown) -> None:
     shown.write("eval_1", [a_result("one")])
     shown.write("eval_2", [a_result("two")])
     shown.expected.append("Failed to load resource: the server responded with a status of 409 (Conflict)")
     page = shown.open(shown.run("eval_1", "eval_2"))
-    page.wait("document.querySelector('.notice.failed')?.innerText.includes('No eval_id is in both')")
+    page.wait("document.querySelector('.notice.failed')?.innerText.includes('No eval_id occurs in both')")
 
 
 @pytest.mark.smoke
@@ -216,6 +305,27 @@ def test_a_run_grows_in_the_page_and_nothing_moves(shown: Shown) -> None:
     worst = sorted(results, key=lambda each: (each.get("error") is None, each["verdict"] != "fail", each["score"]))
     page.js("scrollTo(0, 0)")
     page.wait(f"document.querySelector('.rows .id').innerText === {json.dumps(worst[0]['eval_id'])}")
+
+
+def test_a_header_that_is_replaced_no_longer_follows_the_color_scheme(shown: Shown) -> None:
+    path = shown.write("eval_1", a_run(30))
+    page = shown.open(shown.run("eval_1"))
+    page.wait("document.querySelector('.scatter canvas')")
+    for seed in (1, 2):
+        before = page.text("h1")
+        append(path, [each | {"eval_id": f"{seed} {each['eval_id']}"} for each in a_run(30, seed, seed / 2)])
+        page.wait(f"document.querySelector('h1').innerText !== {json.dumps(before)}")
+    page.js("""
+        window.drawn = [];
+        const measure = Element.prototype.getBoundingClientRect;
+        Element.prototype.getBoundingClientRect = function () {
+          if (this.className === 'scatter-field') window.drawn.push(this.isConnected);
+          return measure.call(this);
+        };
+    """)
+    page.set_theme(dark=True)
+    page.wait("window.drawn.length > 0")
+    assert page.js("window.drawn") == [True]
 
 
 def test_a_click_is_not_lost_when_answers_come_in_the_middle_of_it(shown: Shown) -> None:
@@ -273,7 +383,9 @@ def test_a_run_in_progress_begins_empty_and_says_so(shown: Shown) -> None:
     process = {"pid": os.getpid(), "started": ""}
     (runs / "20261101-100000-ab12.json").write_text(json.dumps(record | {"process": process}))
     page = shown.open(shown.run("eval_1"))
-    page.wait("document.querySelector('.notices').innerText.includes('The run has no results yet')")
+    page.wait(
+        "document.querySelector('.notices').innerText.includes('No results yet. They appear here as cases finish.')"
+    )
     append(path, [a_result("one", run_id="20261101-100000-ab12")])
     page.wait("document.querySelectorAll('.rows .row').length === 1")
     page.wait("document.querySelector('.live-line').innerText === '● in progress, 1 result'")
@@ -292,13 +404,13 @@ def test_an_empty_file_a_torn_line_and_results_of_another_tool_are_told(shown: S
         file.write('{"timestamp":"2026')
     foreign = shown.write("eval_3", [])
     page = shown.open(shown.run("eval_1"))
-    page.wait("document.querySelector('.notices').innerText === 'There are no results in this file.'")
+    page.wait("document.querySelector('.notices').innerText === 'This file contains no results.'")
     page = shown.open(shown.run("eval_2"))
-    page.wait("document.querySelector('.notices').innerText.startsWith('The last line is cut off: it is left out.')")
+    page.wait("document.querySelector('.notices').innerText.startsWith('The last line is truncated; skipped.')")
     assert page.ids == ["one"]
     shown.open(shown.run("eval_3"))
     foreign.write_text('{"prompt": "hi", "pass": true}\n')
-    page.wait("document.querySelector('.notices').innerText.includes('1 record of this file is no result')")
+    page.wait("document.querySelector('.notices').innerText.includes('1 record of this file is not a result')")
     assert "missing eval_id" in page.text(".notices")
     page = shown.open("/")
     page.wait("document.querySelector('.runs .problem')?.innerText === '✗ line 1: missing eval_id (and 1 more)'")
@@ -311,7 +423,7 @@ def test_a_file_that_is_cut_off_replaced_or_gone_is_told_and_the_viewer_goes_on(
     page = shown.open(shown.run("eval_1"))
     page.wait("document.querySelectorAll('.rows .row').length > 10")
     os.truncate(path, 1000)
-    page.wait("document.querySelector('.notices').innerText.includes('The results file was cut off')")
+    page.wait("document.querySelector('.notices').innerText.includes('The results file was truncated')")
     assert len(page.ids) > 10  # what was read stays
     shown.write("eval_1", a_run(40))
     page.click(".notices button")
@@ -321,7 +433,8 @@ def test_a_file_that_is_cut_off_replaced_or_gone_is_told_and_the_viewer_goes_on(
     page.wait("document.querySelector('.notices').innerText.includes('The results file was replaced')")
     path.unlink()
     shown.write("eval_2", a_run(5))
-    page.wait("document.querySelector('.notices').innerText.startsWith('The results file is gone. What you see')")
+    gone = "The results file no longer exists. This page shows the part that was read."
+    page.wait(f"document.querySelector('.notices').innerText.startsWith('{gone}')")
     page = shown.open(shown.run("eval_2"))
     page.wait("document.querySelector('.status')?.innerText === '5 cases'")
 
@@ -418,8 +531,8 @@ def test_the_file_that_opens_the_browser_leads_to_the_page(shown: Shown) -> None
     shown.write("eval_1", a_run(3))
     shown.open()
     shown.page.send("Page.navigate", url="about:blank")
-    shown.page.wait("location.href === 'about:blank'")  # nobody asks for the list any more, without its cookie
-    shown.page.send("Network.clearBrowserCookies")
+    shown.page.wait("location.href === 'about:blank'")
+    shown.page.send("Storage.clearDataForOrigin", origin=shown.at.origin, storageTypes="all")
     opened: list[str] = []
 
     def take(address: str) -> bool:
@@ -436,13 +549,23 @@ def test_the_file_that_opens_the_browser_leads_to_the_page(shown: Shown) -> None
     ]
 
 
-def test_the_sources_are_small_and_parse_no_markup() -> None:
+def test_the_front_end_is_small_and_parses_no_markup() -> None:
     root = Path(__file__).parent.parent.parent / "src" / "agentv"
-    folders = [root / "view" / "assets", root / "report" / "page" / "assets"]
-    files = [path for folder in folders for path in folder.iterdir()]
-    assert sum(path.stat().st_size for path in files) <= 200_000
-    assert {path.name for path in files} - {"report.js"} == set(asset_names())
-    for path in files:
+    own = root / "view" / "assets"
+    shared = root / "report" / "page" / "assets"
+    modules = {name for entry in SCRIPTS for name in module_names(entry, source)}
+    styles = {*STYLES, *VIEW_STYLES}
+    # Every file once, as it is served: comments and indentation are for readers of the source.
+    files = (*modules, ENTRY, *styles, ICON)
+    assert sum(len(without_comments(source(name)).encode()) for name in files) <= 210_000
+    # No page loads more than that either, with what wraps its modules.
+    assert len(script().encode()) + len(style().encode()) <= 210_000
+    for name in SCRIPTS:
+        loaded = [asset_answer(each).body for each in (name, STYLE, ICON)]
+        assert sum(map(len, loaded)) <= 210_000
+    assert {path.name for path in own.iterdir()} <= {*modules, *styles, ICON}
+    assert {path.name for path in shared.iterdir()} - {ENTRY} <= {*modules, *styles}
+    for path in (*own.iterdir(), *shared.iterdir()):
         text = path.read_text(encoding="utf-8")
         for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
             assert word not in text, path

@@ -1,5 +1,7 @@
 """The response cache: one file per response, in a folder of the project."""
 
+import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,12 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from agentv.errors import OutputError
-from agentv.notices import warn
+from agentv.files.atomic_files import write_atomically
+from agentv.files.encode import to_json
+from agentv.log import info, warn
 from agentv.records import Problem, ProviderResponse
 from agentv.redact import Redactor
-from agentv.system.atomic_files import write_atomically
 
-CACHE = Path(".agentv/cache")
 _DECODE = msgspec.json.Decoder(ProviderResponse).decode
 
 
@@ -24,13 +26,16 @@ class Cache:
         self._folder = folder.absolute()
         self._clean = clean
         self._has_warned = False
+        self._has_reported_secret = False
 
     def get(self, key: str) -> ProviderResponse | None:
         """Return the response stored under a key; None if there is none."""
         path = self._path(key)
         try:
-            content = path.read_bytes()
-            return _DECODE(content)
+            response = _DECODE(path.read_bytes())
+            with contextlib.suppress(OSError):
+                os.utime(path)  # the time of the last use, by which `agentv clean` decides
+            return response
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
@@ -40,12 +45,27 @@ class Cache:
         A response that contains a secret is not stored: masked, it would be a different response.
         """
         try:
-            encoded = msgspec.json.encode(response, enc_hook=str)
+            encoded = to_json(response)
             text = encoded.decode()
             if self._clean(text) == text:
                 write_atomically(self._path(key), [encoded])
+            else:
+                self._report_secret(text)
         except (OutputError, ValueError, TypeError, RecursionError) as error:
             self._warn(error)
+
+    def remove(self, key: str) -> None:
+        """Remove the response stored under a key, if possible."""
+        with contextlib.suppress(OSError):
+            self._path(key).unlink()
+
+    def _report_secret(self, text: str) -> None:
+        """Log, once per run, that a response is not stored because of a secret."""
+        if self._has_reported_secret:
+            return
+        self._has_reported_secret = True
+        names = ", ".join(sorted(self._clean.names_in(text)))
+        info(f"an answer contains the value of {names} and is not cached: the next run will request it again")
 
     def _warn(self, error: Exception) -> None:
         """Warn, once per run, that responses cannot be stored. The run continues."""
@@ -71,7 +91,7 @@ class Cleared(NamedTuple):
     size: int
 
 
-def clear(folder: Path = CACHE) -> Cleared:
+def clear(folder: Path) -> Cleared:
     """Remove all responses and return how many there were."""
     sizes = list(_sizes(folder))
     if folder.is_dir():

@@ -6,18 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from agentv.calls.cache import Cache
 from agentv.calls.cache_key import cache_key, target_key
+from agentv.calls.format_1 import target_key_1
 from agentv.calls.rate_limit import RateLimiter
-from agentv.calls.retry import Attempts, Backoff, FailedCall, RetryPolicy
+from agentv.calls.retry import Backoff, FailedCall, Retries, RetryPolicy
 from agentv.calls.slots import WHOLE, Share, Slots
 from agentv.calls.timeout import within
-from agentv.notices import on_inner_retry
+from agentv.files.encode import to_json
 from agentv.protocols import Provider
+from agentv.providers.inner_retries import on_inner_retry
 from agentv.providers.settings import RetrySettings, TargetSettings
 from agentv.records import ProviderRequest, ProviderResponse
 
@@ -32,42 +34,6 @@ Accepts = Callable[[ProviderResponse], bool]
 """Returns whether a cached response may be used."""
 
 
-class Preparation(Protocol):
-    """Work before and after each attempt at a call. Its time does not count as the target's."""
-
-    def takes(self, cached: ProviderResponse) -> bool:
-        """Return whether a cached response may be used."""
-        ...
-
-    async def prepare(self, request: ProviderRequest) -> ProviderRequest:
-        """Return the request to send in this attempt; raise `ProviderError` if it cannot be prepared."""
-        ...
-
-    async def complete(self, response: ProviderResponse) -> ProviderResponse:
-        """Return the response with everything that is known only after the call."""
-        ...
-
-
-class Preparations:
-    """Several preparations combined: prepared in order, completed in reverse order."""
-
-    def __init__(self, *preparations: Preparation):
-        self._preparations = preparations
-
-    def takes(self, cached: ProviderResponse) -> bool:
-        return all(preparation.takes(cached) for preparation in self._preparations)
-
-    async def prepare(self, request: ProviderRequest) -> ProviderRequest:
-        for preparation in self._preparations:
-            request = await preparation.prepare(request)
-        return request
-
-    async def complete(self, response: ProviderResponse) -> ProviderResponse:
-        for preparation in reversed(self._preparations):
-            response = await preparation.complete(response)
-        return response
-
-
 @dataclass(eq=False)
 class CallPolicy:
     """The limits on calls to one target: concurrency, rate, time and retries."""
@@ -78,11 +44,17 @@ class CallPolicy:
     slots: asyncio.Semaphore | Slots | None = None
     """Limits the concurrent calls of all callers; None if the limit of the run is enough."""
     make_target_key: Callable[[], Any] = lambda: None
+    make_target_key_1: Callable[[], Any] = lambda: None
 
     @cached_property
     def target_key(self) -> Any:
         """The part of a cache key that all requests to the target share."""
         return self.make_target_key()
+
+    @cached_property
+    def target_key_1(self) -> Any:
+        """The `target_key` in format 1; None if there can be no responses in that format."""
+        return self.make_target_key_1()
 
 
 class CallPolicies:
@@ -98,7 +70,7 @@ class CallPolicies:
         self._slots: dict[object, tuple[Slots, int]] = {}
 
     def rebalance(self, share: Share) -> None:
-        """Keep to another share of the limits from now on."""
+        """Use another share of the limits from now on."""
         if share == self._share:
             return
         self._share = share
@@ -125,6 +97,7 @@ class CallPolicies:
             seconds=getattr(settings, "timeout_seconds", None),
             slots=self._slots_of(settings, key, most),
             make_target_key=lambda: target_key(settings, folder, targets_file),
+            make_target_key_1=lambda: target_key_1(settings, folder, targets_file),
         )
 
     def _slots_of(self, settings: TargetSettings, key: object, most: int | None) -> asyncio.Semaphore | Slots | None:
@@ -140,7 +113,7 @@ class CallPolicies:
 
     def _limiter(self, settings: TargetSettings) -> RateLimiter:
         """Return the rate limiter that all targets with these settings share."""
-        encoded = msgspec.json.encode(settings, enc_hook=str)
+        encoded = to_json(settings)
         if encoded not in self._limiters:
             limiter = _new_limiter(settings)
             limiter.divide(self._share.parts)
@@ -185,6 +158,11 @@ def _number(value: float | str | None) -> float | None:
     return None
 
 
+def report_inner_retries(on_retry: OnRetry) -> None:
+    """Report the retries that a target makes itself to `on_retry`, for the calls of this task."""
+    on_inner_retry.set(lambda inner, reason: on_retry(inner, FailedCall(reason, is_inner=True)))
+
+
 class Caller:
     """Calls the targets of one run, for answers and for judgements.
 
@@ -204,6 +182,8 @@ class Caller:
         self._retries = retries
         self._cache = cache
         self.cache_hits = 0
+        self.format_1_hits = 0
+        """How many responses were stored under keys of format 1."""
 
     async def call(
         self,
@@ -211,70 +191,60 @@ class Caller:
         policy: CallPolicy,
         request: ProviderRequest,
         on_retry: OnRetry,
-        preparation: Preparation | None = None,
-    ) -> tuple[int, Outcome, bool]:
-        """Return the number of the last attempt, the response or failure, and whether it came from the cache."""
-        if self._cache is not None:
-            accepts = None
-            if preparation is not None:
-                accepts = preparation.takes
-            cached = self.cached(policy, request, accepts)
-            if cached is not None:
-                return 1, cached, True
-        attempts = None
-        number = 1
-        on_inner_retry.set(lambda inner, reason: on_retry(inner, FailedCall(reason, is_inner=True)))
+    ) -> Outcome:
+        """Return the response to a request, from the cache or from the provider, or the failure of the last attempt."""
+        cached = self.cached(policy, request)
+        if cached is not None:
+            return cached
+        report_inner_retries(on_retry)
+        retries = self.retries(policy, on_retry)
         while True:
-            prepared = await _prepare(preparation, request)
-            if isinstance(prepared, FailedCall):
-                return number, prepared, False
-            outcome = await self._attempt(provider, policy, prepared, number)
-            if preparation is not None:
-                outcome = await _complete(preparation, outcome)
+            outcome = await self.ask(provider, policy, request, retries.number)
             if not isinstance(outcome, FailedCall):
                 self.keep(policy, request, outcome)
-                return number, outcome, False
-            if attempts is None:
-                attempts = self._start_attempts(policy, on_retry)
-            final = await attempts.another(outcome)
+                return outcome
+            final = await retries.next(outcome)
             if final is not None:
-                return number, final, False
-            number = attempts.number
+                return final
 
-    def _start_attempts(self, policy: CallPolicy, on_retry: OnRetry) -> Attempts:
+    def retries(self, policy: CallPolicy, on_retry: OnRetry) -> Retries:
+        """Return the counter of the attempts at one call."""
         retry_policy = RetryPolicy(
             seconds=self.seconds(policy),
             backoff=self.backoff(policy),
             on_retry=on_retry,
             hold=policy.limiter.hold,
         )
-        return Attempts(retry_policy)
+        return Retries(retry_policy)
 
-    async def _attempt(
+    async def ask(
         self,
         provider: Provider,
         policy: CallPolicy,
         request: ProviderRequest,
-        number: int,
+        attempt: int,
     ) -> Outcome:
         """Call the provider once, when both the target and the run have a free slot."""
-        if number > 1:
-            request = msgspec.structs.replace(request, attempt=number)
+        if attempt > 1:
+            request = msgspec.structs.replace(request, attempt=attempt)
         limiter = policy.limiter
         slots = policy.slots
         if slots is not None:
             await slots.acquire()
+        seconds = None
+        if getattr(provider, "waits", True):
+            seconds = self.seconds(policy)
         try:
             is_limited = limiter.is_needed
             if is_limited:
                 await limiter.wait(_expected_tokens(request))
             if self._slots is None:
                 start = time.perf_counter()
-                got = await within(self.seconds(policy), provider.invoke(request))
+                got = await within(seconds, provider.invoke(request))
             else:
                 async with self._slots:
                     start = time.perf_counter()
-                    got = await within(self.seconds(policy), provider.invoke(request))
+                    got = await within(seconds, provider.invoke(request))
         finally:
             if slots is not None:
                 slots.release()
@@ -288,6 +258,11 @@ class Caller:
             milliseconds = (time.perf_counter() - start) * 1000
             outcome = msgspec.structs.replace(outcome, duration_ms=round(milliseconds, 3))
         return outcome
+
+    @property
+    def default_seconds(self) -> float:
+        """The time limit of what belongs to no target, in seconds."""
+        return self._seconds or TIMEOUT_SECONDS
 
     def seconds(self, policy: CallPolicy) -> float:
         """Return the time limit of one attempt, in seconds."""
@@ -313,7 +288,7 @@ class Caller:
         if self._cache is None:
             return None
         key = cache_key(policy.target_key, request)
-        response = self._cache.get(key)
+        response = self._cache.get(key) or self._adopt(self._cache, key, policy, request)
         if response is None:
             return None
         if takes is not None and not takes(response):
@@ -321,12 +296,33 @@ class Caller:
         self.cache_hits += 1
         return response
 
+    def _adopt(
+        self,
+        cache: Cache,
+        key: str,
+        policy: CallPolicy,
+        request: ProviderRequest,
+    ) -> ProviderResponse | None:
+        """Move a response that is stored under its key of format 1 to its key of today, and return it."""
+        if policy.target_key_1 is None:
+            return None
+        old_key = cache_key(policy.target_key_1, request)
+        response = cache.get(old_key)
+        if response is not None:
+            self.format_1_hits += 1
+            # Moved, not copied: the old key would still be found after a change that format 1 does not notice.
+            cache.put(key, response)
+            cache.remove(old_key)
+        return response
+
     def is_cached(self, policy: CallPolicy, request: ProviderRequest) -> bool:
         """Return whether the cache has a response, without counting a hit."""
         if self._cache is None:
             return False
-        key = cache_key(policy.target_key, request)
-        return self._cache.get(key) is not None
+        keys = [cache_key(policy.target_key, request)]
+        if policy.target_key_1 is not None:
+            keys.append(cache_key(policy.target_key_1, request))
+        return any(self._cache.get(key) is not None for key in keys)
 
     def keep(self, policy: CallPolicy, request: ProviderRequest, response: ProviderResponse) -> None:
         """Store a response in the cache, if the run has one."""
@@ -339,24 +335,7 @@ def _checked_outcome(got: object) -> Outcome:
     """Return the outcome of a call; a failure if a provider from another package returned an unexpected type."""
     if isinstance(got, Outcome):
         return got
-    return FailedCall(f"the provider returned {type(got).__name__}, and no ProviderResponse")
-
-
-async def _prepare(preparation: Preparation | None, request: ProviderRequest) -> ProviderRequest | FailedCall:
-    """Return the request to send in one attempt; a failure if it cannot be prepared."""
-    if preparation is None:
-        return request
-    return await within(None, preparation.prepare(request))
-
-
-async def _complete(preparation: Preparation, outcome: Outcome) -> Outcome:
-    """Return the outcome with its response, or its partial response, completed by the preparation."""
-    if not isinstance(outcome, FailedCall):
-        return await preparation.complete(outcome)
-    if outcome.partial is None:
-        return outcome
-    partial = await preparation.complete(outcome.partial)
-    return outcome._replace(partial=partial)
+    return FailedCall(f"the provider returned {type(got).__name__} instead of a ProviderResponse")
 
 
 def _expected_tokens(request: ProviderRequest) -> float:

@@ -42,7 +42,7 @@ class RateLimiter:
         return bool(self._held_until) and time.monotonic() < self._held_until
 
     def divide(self, parts: int) -> None:
-        """Keep to one of `parts` equal shares of the limits: other processes call the same target."""
+        """Use one of `parts` equal shares of the limits: other processes call the same target."""
         self._request_seconds = self._undivided_request_seconds * parts
         self._token_seconds = self._undivided_token_seconds * parts
 
@@ -109,7 +109,7 @@ class RateLimiter:
 
 
 def _seconds_each(per_minute: float | None) -> float:
-    """Return the seconds between two units at a rate; 0 if there is no limit."""
+    """Return the seconds between two units at a rate, or 0 without a limit."""
     if not per_minute:
         return 0.0
     return 60 / per_minute

@@ -1,4 +1,4 @@
-"""Retries: when a failed call is repeated, and how long to wait before."""
+"""Decide whether a failed call is retried, and after which delay."""
 
 import asyncio
 import random
@@ -61,7 +61,7 @@ class RetryPolicy(NamedTuple):
     """Stop all calls to the target for this many seconds."""
 
 
-class Attempts:
+class Retries:
     """Counts the attempts at one call, and waits between them."""
 
     def __init__(self, policy: RetryPolicy):
@@ -69,7 +69,7 @@ class Attempts:
         self._seconds_left = policy.seconds
         self.number = 1
 
-    async def another(self, failed: FailedCall) -> FailedCall | None:
+    async def next(self, failed: FailedCall) -> FailedCall | None:
         """Wait for the next attempt and return None, or return the final failure if the call is not repeated."""
         policy = self._policy
         delay = policy.backoff.delay(self.number, failed.retry_after)
@@ -81,7 +81,7 @@ class Attempts:
             return failed
         self._seconds_left -= delay
         if self._seconds_left < 0:
-            limit = f"to wait {delay:.0f} s more would take longer than the time limit of {policy.seconds:g} s"
+            limit = f"waiting {delay:.0f} s more would take longer than the time limit of {policy.seconds:g} s"
             return failed._replace(error=f"{failed.error}; {limit}")
         policy.on_retry(self.number, failed)
         self.number += 1

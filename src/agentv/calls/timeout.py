@@ -1,11 +1,12 @@
 """Time limits of calls. Exceptions become values."""
 
 import asyncio
-from collections.abc import Awaitable, Generator
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Awaitable
+from typing import TypeVar, cast
 
 from agentv.calls.retry import FailedCall
 from agentv.errors import ProviderError
+from agentv.processes.machine import machine_error
 from agentv.protocols import attached_outcome
 from agentv.records import ProviderResponse
 
@@ -19,18 +20,12 @@ async def within(seconds: float | None, call: Awaitable[T]) -> T | FailedCall:
     """
     limit: asyncio.Timeout | None = None
     try:
-        steps = call.__await__()
-        try:
-            waits_for = next(steps)
-        except StopIteration as ended:
-            # The call never waited. Setting a timer would cost more than many such calls.
-            answer: T = ended.value
-            return answer
-        limit = asyncio.timeout(seconds)
-        async with limit:
-            return await _Rest(steps, waits_for)
+        if seconds is None:
+            return await call
+        async with asyncio.timeout(seconds) as limit:
+            return await call
     except ProviderError as error:
-        return _failed(error)
+        return _machine_failure(error) or _failed(error)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
@@ -41,7 +36,15 @@ async def within(seconds: float | None, call: Awaitable[T]) -> T | FailedCall:
         if seconds is not None and limit is not None and limit.expired():
             outcome = _timed_out(seconds, error.__cause__)
             return cast(T | FailedCall, outcome)
-        return FailedCall(f"{type(error).__name__}: {error}")
+        return _machine_failure(error) or FailedCall(f"{type(error).__name__}: {error}")
+
+
+def _machine_failure(error: Exception) -> FailedCall | None:
+    """Return the failure of a call that the machine had no room for, or None if the machine did not cause the error."""
+    machine = machine_error(error)
+    if machine is None:
+        return None
+    return FailedCall(machine.message, "machine")
 
 
 def _failed(error: ProviderError) -> FailedCall:
@@ -71,27 +74,3 @@ def _timed_out(seconds: float, cancelled: BaseException | None) -> ProviderRespo
         message = f"{message}: {outcome.message}"
     failed = _failed(outcome)
     return failed._replace(error=message, failure="timeout")
-
-
-class _Rest(Generic[T]):
-    """Awaits the rest of a call whose first step has been taken."""
-
-    def __init__(self, steps: Generator[Any, Any, T], waits_for: Any):
-        self._steps, self._waits_for = steps, waits_for
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        steps, waits_for = self._steps, self._waits_for
-        try:
-            while True:
-                try:
-                    sent = yield waits_for
-                except GeneratorExit:
-                    steps.close()
-                    raise
-                except BaseException as error:
-                    waits_for = steps.throw(error)
-                else:
-                    waits_for = steps.send(sent)
-        except StopIteration as ended:
-            answer: T = ended.value
-            return answer

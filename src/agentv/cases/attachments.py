@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from agentv.errors import AttachmentError
-from agentv.formats.yaml import read_error
-from agentv.records import EvalFile
-from agentv.system.folders import project_root
+from agentv.files.folders import project_root
+from agentv.files.yaml import read_error
+from agentv.records import CaseFile
 
 IMAGES_AND_PDFS = "PNG, JPEG, GIF, WebP, PDF"
 MEDIA_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
@@ -21,18 +21,18 @@ _SIGNATURES = {
 """The media type of a file by its first bytes. WebP is not listed: its signature is not contiguous."""
 
 
-def find_attachment(value: str, eval_file: EvalFile) -> Path:
+def find_attachment(value: str, eval_file: CaseFile) -> Path:
     """Return the path of the file that a block names.
 
     The path is resolved against the eval file's folder, then the project root, then the current folder. Raise
     `AttachmentError` if the file does not exist, is not a regular file, or is outside the repository.
     """
     if "\0" in value:
-        raise AttachmentError("a file's path cannot hold a NUL character")
+        raise AttachmentError("a path cannot contain a NUL character")
     if len(value.encode()) > MAX_PATH_BYTES:
         raise AttachmentError(
             f"no such file: {value[:40]}…",
-            hint="the path is too long; text goes into a text block",
+            hint="the path is too long; use a text block for text",
         )
     folder = Path(os.path.abspath(eval_file.path)).parent
     path = Path(os.path.normpath(folder / value))
@@ -58,7 +58,7 @@ def _find_elsewhere(value: str, folder: Path) -> Path:
         paths.append(path)
     parents = dict.fromkeys(str(path.parent) for path in paths)
     places = ", ".join(parents)
-    raise AttachmentError(f"no such file: {value}", hint=f"looked in {places}")
+    raise AttachmentError(f"no such file: {value}", hint=f"searched {places}")
 
 
 def _check_attachment(value: str, path: Path, root: Path | None) -> None:
@@ -66,13 +66,15 @@ def _check_attachment(value: str, path: Path, root: Path | None) -> None:
     try:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError) as problem:
-        raise AttachmentError(f"not a file that can be read: {value}", hint=_reason(problem)) from problem
+        raise AttachmentError(f"cannot read the attached file: {value}", hint=_reason(problem)) from problem
     if root and not real.is_relative_to(root.resolve()):
         raise AttachmentError(f"outside the repo: {value}", hint=f"copy it to a place under {root}")
     if real.is_dir():
-        raise AttachmentError(f"a folder, not a file: {value}", hint="name each file in a block of its own")
+        raise AttachmentError(f"a folder, not a file: {value}", hint="use one block per file")
     if not real.is_file():
-        raise AttachmentError(f"not a regular file: {value}", hint="a pipe or a device cannot go into a prompt")
+        raise AttachmentError(f"not a regular file: {value}", hint="pipes and devices cannot be attached")
+    if not os.access(real, os.R_OK):
+        raise AttachmentError(f"cannot read the attached file: {value}", hint="permission denied")
 
 
 def _reason(problem: OSError | RuntimeError) -> str:
@@ -90,7 +92,7 @@ def read_attachment(value: str, path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        hint = f"only UTF-8 text, images and PDFs ({IMAGES_AND_PDFS}) can go into a prompt"
+        hint = f"only UTF-8 text, images and PDFs ({IMAGES_AND_PDFS}) can be attached"
         raise AttachmentError(f"not a text file: {value}", hint=hint) from problem
     except OSError as problem:
         error = read_error(problem, path, AttachmentError)
@@ -110,8 +112,8 @@ def media_type(value: str, path: Path) -> str | None:
         return None  # reported when the file is read as text
     found = _detect_media_type(start)
     if found is None and path.suffix.lower() in MEDIA_SUFFIXES:
-        hint = f"its content is not that of any of these: {IMAGES_AND_PDFS}"
-        raise AttachmentError(f"not an image or a PDF, whatever its name says: {value}", hint=hint)
+        hint = f"supported types, by content: {IMAGES_AND_PDFS}"
+        raise AttachmentError(f"not an image or a PDF, despite its name: {value}", hint=hint)
     return found
 
 

@@ -25,9 +25,10 @@ def media_problem(case: EvalCase, settings: TargetSettings) -> Problem | None:
     if isinstance(settings, LanguageModelSettings):
         for role, media in found:
             if role != "user":
-                message = f"{media.value}: language models take images and PDFs in messages of the user only"
+                message = f"{media.value}: language models accept images and PDFs only in user messages"
                 return _problem(case, message, "move it to a message whose role is user")
-    misfit = settings.check_media([media for _, media in found])
+    attached = [media for _, media in found]
+    misfit = settings.check_media(attached)
     if misfit is None:
         return None
     return _problem(case, misfit.message, misfit.hint)

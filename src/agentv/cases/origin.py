@@ -1,10 +1,10 @@
-"""Find where the evaluators of a case are written: in the case, in its file, or in the sidecar.
+"""Find where the parts of a case are written, above all its evaluators: in the case, in its file, or in the sidecar.
 
 Cases carry no positions, because a large file would have too many. The position is looked up in the file again when
 there is something to report.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os.path import isfile
 from pathlib import Path
@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.cases.read import read_object, sidecar_of
+from agentv.cases.objects import NO_FILE, DefaultEvaluators
+from agentv.cases.read import has_cases, read_object, sidecar_of
 from agentv.cases.schema import NO_ID
 from agentv.errors import EvalFileError
-from agentv.formats.jsonl import column_in_json
-from agentv.formats.yaml import Document, Place, Steps, open_regular
+from agentv.files.jsonl import column_in_json
+from agentv.files.yaml import Document, Place, Steps, open_regular
 from agentv.records import EvalCase, Problem, Severity
 
 
@@ -65,7 +66,9 @@ class OriginFinder:
 
     def find(self, case: EvalCase, setting: str) -> Origin:
         """Return where `evaluators`, `rubrics` or `evaluator` of a case is written, or the case itself if nowhere."""
-        written = self._find_line(case) if _is_jsonl(case) else self._find_item(case)
+        if setting == "evaluators" and isinstance(case.execution.evaluators, DefaultEvaluators):
+            return Origin(NO_FILE, (setting,), lambda _steps: Place(0, 0))
+        written = self.written(case)
         steps = _steps_to(setting, written.value)
         if steps is None and written.value is not None:
             shared = self._find_shared(case, setting)
@@ -78,7 +81,28 @@ class OriginFinder:
             case_id=case.id,
         )
 
-    def _find_line(self, case: EvalCase) -> "_WrittenCase":
+    def find_added(self, case: EvalCase, number: int) -> tuple[Origin, int] | None:
+        """Return where `add_evaluators` is written and the position in it, if the case adds this evaluator."""
+        written = self.written(case)
+        added = (written.value or {}).get("add_evaluators") or ()
+        first = len(case.evaluators) - len(added)
+        if number < first:
+            return None
+        origin = Origin(
+            file=case.file.path,
+            steps=("add_evaluators",),
+            place=written.place,
+            case_id=case.id,
+        )
+        return origin, number - first
+
+    def written(self, case: EvalCase) -> "WrittenCase":
+        """Return the case as it is written in its file."""
+        if _is_jsonl(case):
+            return self._find_line(case)
+        return self._find_item(case)
+
+    def _find_line(self, case: EvalCase) -> "WrittenCase":
         """Return the case as it is written on its line of a JSONL file."""
         if self._lines is None or self._lines.path != case.file.path:
             self._lines = _LineReader(case.file.path)
@@ -87,29 +111,35 @@ class OriginFinder:
             value = msgspec.json.decode(text)
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
             return _not_found(case)
-        if not isinstance(value, dict) or _id_of(value) != case.id:
+        if not isinstance(value, dict) or not _is_of(case.id, _id_of(value)):
             return _not_found(case)
 
         def place(steps: Steps) -> Place:
-            return Place(case.line, column_in_json(text, steps))
+            column = column_in_json(text, steps)
+            return Place(case.line, column)
 
-        return _WrittenCase(value, place)
+        return WrittenCase(value, place)
 
-    def _find_item(self, case: EvalCase) -> "_WrittenCase":
+    def _find_item(self, case: EvalCase) -> "WrittenCase":
         """Return the case as it is written in a YAML file."""
         file = self._read_yaml(case.file.path)
         if file is None:
             return _not_found(case)
-        index = file.indexes.get((case.line, case.id))
+        document = file.document
+        index = None
+        for id_, number in file.indexes.get(case.line, ()):
+            if _is_of(case.id, id_):
+                index = number
+        if index is None and "cases_from" in document.value:
+            return WrittenCase({}, partial(_one_place, document.place(("cases_from",))))
         if index is None:
             return _not_found(case)
-        document = file.document
         value = document.value["evalcases"][index]
 
         def place(steps: Steps) -> Place:
             return document.place(("evalcases", index, *steps))
 
-        return _WrittenCase(value, place)
+        return WrittenCase(value, place)
 
     def _find_shared(self, case: EvalCase, setting: str) -> Origin | None:
         """Return where the case's file or its sidecar sets the setting for all cases; None if it does not."""
@@ -120,7 +150,7 @@ class OriginFinder:
         if file is None:
             return None
         value = file.document.value
-        if _is_jsonl(case) and "evalcases" in value:
+        if _is_jsonl(case) and has_cases(value):
             return None  # a YAML eval file of the same name, not a sidecar
         steps = _steps_to(setting, value)
         if steps is None:
@@ -135,11 +165,12 @@ class OriginFinder:
                 document = read_object(path, or_nothing=True)
             except EvalFileError:
                 return None
-            self._yaml = _YamlFile(path, document, _case_indexes(document))
+            indexes = _case_indexes(document)
+            self._yaml = _YamlFile(path, document, indexes)
         return self._yaml
 
 
-class _WrittenCase(NamedTuple):
+class WrittenCase(NamedTuple):
     """A case as it is written in its file."""
 
     value: Mapping[str, Any] | None
@@ -151,8 +182,8 @@ class _WrittenCase(NamedTuple):
 class _YamlFile(NamedTuple):
     path: Path
     document: Document
-    indexes: Mapping[tuple[int, str], int]
-    """The index of each case in the list, by its line and its id."""
+    indexes: Mapping[int, Sequence[tuple[str, int]]]
+    """The id of each case and its index in the list, by its line."""
 
 
 class _LineReader:
@@ -203,16 +234,21 @@ def _steps_to(setting: str, written: Mapping[str, Any] | None) -> Steps | None:
     return None
 
 
-def _case_indexes(document: Document) -> dict[tuple[int, str], int]:
+def _case_indexes(document: Document) -> dict[int, list[tuple[str, int]]]:
     cases = document.value.get("evalcases")
     if not isinstance(cases, list):
         return {}
-    indexes = {}
+    indexes: dict[int, list[tuple[str, int]]] = {}
     for index, case in enumerate(cases):
         if isinstance(case, dict):
-            line = document.place(("evalcases", index)).line
-            indexes[line, _id_of(case)] = index
+            place = document.place(("evalcases", index))
+            indexes.setdefault(place.line, []).append((_id_of(case), index))
     return indexes
+
+
+def _is_of(case_id: str, written_id: str) -> bool:
+    """Return whether a case is the one with this id in the file, or a member of that family."""
+    return case_id == written_id or case_id.startswith(f"{written_id}[")
 
 
 def _id_of(written: Mapping[str, Any]) -> str:
@@ -222,9 +258,13 @@ def _id_of(written: Mapping[str, Any]) -> str:
     return NO_ID
 
 
-def _not_found(case: EvalCase) -> _WrittenCase:
+def _not_found(case: EvalCase) -> WrittenCase:
     """Return a case without content, every part of which is on the case's own line."""
-    return _WrittenCase(None, partial(_first_column, case.line))
+    return WrittenCase(None, partial(_first_column, case.line))
+
+
+def _one_place(place: Place, _steps: Steps) -> Place:
+    return place
 
 
 def _first_column(line: int, _steps: Steps) -> Place:

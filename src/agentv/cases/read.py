@@ -4,49 +4,41 @@ A JSONL file is decoded in blocks of lines, by msgspec alone; only a block that 
 Memory stays flat: one block, plus eight bytes per case to find duplicate ids.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from os.path import isfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from agentv.cases.expand import CaseExpander, CaseSource, Inspection, Report
+from agentv.cases.generated import Ledger, check_spec, generate, located
 from agentv.cases.schema import (
     CaseRecord,
     Defaults,
     EvalFileRecord,
     FileRecord,
+    StrictCaseRecord,
     build_case,
     build_defaults,
-    draft_case,
-    explain_case,
-    find_case_typos,
 )
-from agentv.errors import EvalFileError
-from agentv.formats.conversion import Misfit, convert
-from agentv.formats.jsonl import MAX_LINE_BYTES, column_in_json, explain_json_error, line_blocks
-from agentv.formats.yaml import Document, Place, Steps, open_regular, read_error, read_yaml
-from agentv.notices import mention, warn
-from agentv.records import EvalCase, Problem
-from agentv.system.compact_sets import DuplicateFinder
+from agentv.cases.unknown_fields import UnknownFields, as_ignored
+from agentv.errors import ConfigError, EvalFileError, closest
+from agentv.files.compact_sets import DuplicateFinder
+from agentv.files.conversion import Misfit, convert
+from agentv.files.jsonl import MAX_LINE_BYTES, column_in_json, explain_json_error, line_blocks
+from agentv.files.yaml import Document, Place, Steps, open_regular, read_error, read_yaml
+from agentv.log import debug, ignore, warn
+from agentv.records import CaseFile, EvalCase, Json, Problem
 
-Report = Callable[[Problem], None]
-"""A function that handles a problem: raises it, warns about it, or collects it."""
-
-
-class Inspection(NamedTuple):
-    """Callbacks for findings that are not problems of the file itself."""
-
-    on_typo: Report
-    """Called with an unknown field whose name is similar to a known one."""
-    on_draft: Callable[[EvalCase, bool], None] = lambda _case, _is_skipped: None
-    """Called with the readable part of an invalid case, and whether the case is merely skipped (warnings only)."""
-
+R = TypeVar("R", bound=CaseRecord)
 
 TABLES = {
-    ".csv": "'agentv import' makes an eval file of it",
-    ".tsv": "'agentv import' makes an eval file of it",
-    ".xlsx": "save it as .csv; 'agentv import' makes an eval file of that",
+    ".csv": "convert it with 'agentv import'",
+    ".tsv": "convert it with 'agentv import'",
+    ".xlsx": "save it as .csv and convert that with 'agentv import'",
 }
 """Hints for common dataset files that have to be converted to eval files, by their extension."""
 
@@ -57,37 +49,51 @@ def load_eval_cases(path: str | Path) -> Iterator[EvalCase]:
     Raise `EvalFileError` at the first error; a duplicate id in a JSONL file is found at its end. A case that lacks a
     required field is skipped with a warning.
     """
-    return read_eval_file(Path(path), _raise_or_warn, Inspection(warn))
+    return read_eval_file(Path(path), _raise_or_warn, Inspection(_warn_of_ignored))
 
 
 def read_eval_file(
     path: Path,
     report: Report,
     inspection: Inspection | None = None,
+    ledger: Ledger | None = None,
 ) -> Iterator[EvalCase]:
     """Yield the valid cases of an eval file, and report the problems of all others.
 
     A case that lacks a field is reported as a warning, everything else as an error. Raise `EvalFileError` if the file
-    cannot be read at all. Field names are checked for typos in YAML files and in cases that lack a field; checking
-    every case of a large JSONL file would take much longer than reading it.
+    cannot be read at all. Unknown fields are looked for only if there is an `inspection`. The `ledger` receives the
+    hashes of cases that a function yields.
     """
     suffix = path.suffix.lower()
     reader = READERS.get(suffix)
     if reader is not None:
-        return reader(path, report, inspection)
+        return reader(path, report, inspection, ledger)
     name = "a name without an extension"
     if path.suffix:
         name = f"the extension {path.suffix!r}"
     raise EvalFileError(
         f"{name} is not supported: eval files end in {', '.join(READERS)}",
         file=path,
-        hint=TABLES.get(suffix, "rename the file, or name another"),
+        hint=TABLES.get(suffix, "rename the file, or pass another one"),
     )
+
+
+def numbered(cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
+    """Yield the cases of a file, each with its position."""
+    for position, case in enumerate(cases, 1):
+        yield msgspec.structs.replace(case, position=position)
 
 
 def sidecar_of(path: Path) -> Path:
     """Return the path of a JSONL file's sidecar, a YAML file that may hold its defaults."""
     return path.with_suffix(".yaml")
+
+
+def read_case_file(path: Path) -> CaseFile:
+    """Return the settings of an eval file, without reading its cases. Raise `EvalFileError` if it cannot be read."""
+    if path.suffix.lower() == ".jsonl":
+        return _read_sidecar(path, ignore, None).file
+    return _read_defaults(path, read_object(path), path, ignore).file
 
 
 def is_sidecar(path: Path) -> bool:
@@ -97,9 +103,23 @@ def is_sidecar(path: Path) -> bool:
     if not any(isfile(path.with_suffix(suffix)) for suffix in (".jsonl", ".JSONL")):
         return False
     try:
-        return "evalcases" not in read_object(path, or_nothing=True).value
+        return not has_cases(read_object(path, or_nothing=True).value)
     except EvalFileError:
         return True  # the reader of the JSONL file reports the error
+
+
+def has_cases(file: Json) -> bool:
+    """Return whether a YAML file is an eval file, and not a sidecar."""
+    return "evalcases" in file or "cases_from" in file
+
+
+def calls_function(path: Path) -> bool:
+    """Return whether a function yields cases of an eval file. Raise `EvalFileError` if the file cannot be read."""
+    return path.suffix.lower() != ".jsonl" and "cases_from" in read_object(path).value
+
+
+def _warn_of_ignored(problem: Problem) -> None:
+    warn(as_ignored(problem))
 
 
 def _raise_or_warn(problem: Problem) -> None:
@@ -116,49 +136,35 @@ def _read_yaml(
     path: Path,
     report: Report,
     inspection: Inspection | None,
+    ledger: Ledger | None,
 ) -> Iterator[EvalCase]:
     document = read_object(path)
-    if inspection is not None:
-        _report_typos(document, path, inspection)
-    cases = read_cases(document, path, report, inspection)
-    return (case for _, case in cases)
+    if inspection is not None and has_cases(document.value):
+        report_unknown_fields(document, path, EvalFileRecord, inspection.on_ignored)
+    return read_cases(document, path, report, inspection, ledger)
 
 
-def _report_typos(document: Document, path: Path, inspection: Inspection) -> None:
-    for typo in yaml_typos(document, path):
-        inspection.on_typo(as_warning(typo))
-
-
-def yaml_typos(document: Document, path: Path) -> Iterator[Problem]:
-    """Yield the unknown fields of a YAML eval file or sidecar that are probably typos, each name once."""
-    seen: set[Steps] = set()
-    for steps, typo in _find_typos(document):
-        if typo.steps not in seen:
-            seen.add(typo.steps)
-            place = document.place((*steps, *typo.steps))
-            yield typo.problem(path, place)
-
-
-def _find_typos(document: Document) -> Iterator[tuple[Steps, Misfit]]:
-    """Yield the typos of the file and of its cases, each with the steps to the object that contains it."""
-    for typo in find_case_typos(document.value, EvalFileRecord):
-        yield (), typo
+def report_unknown_fields(
+    document: Document,
+    path: Path,
+    type_: type[FileRecord],
+    report: Report,
+) -> None:
+    """Report the unknown fields of a YAML eval file, or of a sidecar, as `type_` says, and those of its cases."""
+    unknown = UnknownFields(path)
+    unknown.add(document.value, type_, document.place)
     cases = document.value.get("evalcases")
-    if not isinstance(cases, list):
-        return
-    for index, case in enumerate(cases):
-        if isinstance(case, dict):
-            for typo in find_case_typos(case, CaseRecord):
-                yield ("evalcases", index), typo
+    if isinstance(cases, list):
+        for index, case in enumerate(cases):
+            if isinstance(case, dict):
+                locate = partial(_place_in_document, document, index)
+                unknown.add(case, CaseRecord, locate)
+    for problem in unknown.problems():
+        report(problem)
 
 
-def as_warning(typo: Problem) -> Problem:
-    """Return the problem of an unknown field as a warning, because a run ignores unknown fields."""
-    return msgspec.structs.replace(
-        typo,
-        message=f"{typo.message}, ignored",
-        severity="warning",
-    )
+def _place_in_document(document: Document, index: int, steps: Steps) -> Place:
+    return document.place(("evalcases", index, *steps))
 
 
 def read_cases(
@@ -166,69 +172,86 @@ def read_cases(
     path: Path,
     report: Report,
     inspection: Inspection | None = None,
-) -> Iterator[tuple[int, EvalCase]]:
-    """Yield the cases of a parsed YAML eval file, each with its index in the list."""
+    ledger: Ledger | None = None,
+) -> Iterator[EvalCase]:
+    """Yield the cases of a parsed YAML eval file."""
     defaults = _read_defaults(path, document, path, report)
-    values = document.value.get("evalcases")
-    if not isinstance(values, list) or not values:
-        place = document.place(("evalcases",))
-        report(_no_cases(values).problem(path, place))
+    misfit = _no_cases(document.value)
+    if misfit is not None:
+        place = document.place(misfit.steps or ("evalcases",))
+        report(misfit.problem(path, place))
         return
-    first_places: dict[str, Place] = {}
-    for index, value in enumerate(values):
-        steps = ("evalcases", index)
-        line = document.place(steps).line
-        case = _convert_case(value, defaults, line)
-        if case is None:
-            misfits = explain_case(value)
-            for misfit in misfits:
-                place = document.place((*steps, *misfit.steps))
-                report(misfit.problem(path, place))
-            _inspect_draft(value, misfits, defaults, line, inspection)
-            continue
-        place = document.place((*steps, "id"))
-        if case.id in first_places:
-            duplicate = _duplicate_id(case.id, first_places[case.id])
-            report(duplicate.problem(path, place))
-        else:
-            first_places[case.id] = place
-        yield index, case
+
+    runs_code = inspection is None or inspection.runs_code
+
+    def written_cases() -> Iterator[CaseSource]:
+        yield from _listed_cases(document)
+        yield from _generated_cases(document, path, ledger, runs_code=runs_code)
+
+    duplicates = DuplicateFinder()
+    expander = CaseExpander(path, defaults, report, inspection)
+    for written in written_cases():
+        for case in expander.cases(written):
+            duplicates.add_one(case.id)
+            yield case
+    hashes = duplicates.duplicate_hashes()
+    if hashes:
+        for problem in _find_duplicates(written_cases(), hashes, path, defaults):
+            report(problem)
 
 
-def _no_cases(values: Any) -> Misfit:
-    """Return what is wrong with an `evalcases` that is not a list, or an empty one."""
-    message = "evalcases: expected a non-empty array"
+def _listed_cases(document: Document) -> Iterator[CaseSource]:
+    """Yield the cases in the list of a YAML eval file."""
+    for index, value in enumerate(document.value.get("evalcases") or ()):
+        locate = partial(_place_in_document, document, index)
+        yield CaseSource(value, locate(()).line, locate)
+
+
+def _generated_cases(
+    document: Document,
+    path: Path,
+    ledger: Ledger | None,
+    *,
+    runs_code: bool,
+) -> Iterator[CaseSource]:
+    """Yield the cases of the function that a YAML eval file names. All of them are placed where it is named."""
+    spec = document.value.get("cases_from")
+    if spec is None:
+        return
+    place = document.place(("cases_from",))
+
+    def locate(_steps: Steps) -> Place:
+        return place
+
+    try:
+        if not runs_code:
+            check_spec(spec, path.parent)
+            return
+        for case in generate(spec, path.parent, ledger):
+            yield CaseSource(case.written, place.line, locate, f"cases_from: case {case.number}")
+    except ConfigError as error:
+        raise located(error, path, *place) from error
+
+
+def _no_cases(file: Json) -> Misfit | None:
+    """Return what is wrong with a file whose `evalcases` is missing, not a list, or an empty one."""
+    values = file.get("evalcases")
+    spec = file.get("cases_from")
+    if spec is not None and (not isinstance(spec, str) or not spec):
+        return Misfit(("cases_from",), f"{spec!r} does not name a function", "use path/to/file.py:name")
+    if (isinstance(values, list) and values) or (spec is not None and "evalcases" not in file):
+        return None
+    if not has_cases(file):
+        for name in file:
+            if closest(name, ["evalcases", "eval_cases"]):
+                return Misfit((name,), "unknown field", "did you mean 'evalcases'?")
+    message = "'evalcases' must be a non-empty list"
     hint = "list the cases under 'evalcases:'"
     if values is None:
         message = "missing evalcases"
     if isinstance(values, dict):
         hint = "put a dash before the first field of each case: '- id: …'"
     return Misfit((), message, hint)
-
-
-def _convert_case(value: Any, defaults: Defaults, line: int) -> EvalCase | None:
-    """Return the case that a parsed value describes, or None if the value is invalid."""
-    record = convert(value, CaseRecord)
-    if isinstance(record, list):
-        return None
-    return build_case(record, defaults, line)
-
-
-def _inspect_draft(
-    written: Any,
-    misfits: list[Misfit],
-    defaults: Defaults,
-    line: int,
-    inspection: Inspection | None,
-) -> None:
-    """Pass the readable part of an invalid case to the inspection."""
-    if inspection is None:
-        return
-    draft = draft_case(written, misfits, defaults, line)
-    if draft is None:
-        return
-    is_skipped = all(misfit.severity == "warning" for misfit in misfits)
-    inspection.on_draft(draft, is_skipped)
 
 
 def read_object(path: Path, *, or_nothing: bool = False) -> Document:
@@ -239,7 +262,7 @@ def read_object(path: Path, *, or_nothing: bool = False) -> Document:
     document = read_yaml(path, EvalFileError)
     if isinstance(document.value, dict):
         return document
-    message = "expected an object at the top"
+    message = "the file must contain a mapping"
     if document.value is None:
         if or_nothing:
             return document._replace(value={})
@@ -250,7 +273,7 @@ def read_object(path: Path, *, or_nothing: bool = False) -> Document:
         file=path,
         line=place.line,
         column=place.column,
-        hint="'agentv schema eval' shows what belongs there",
+        hint="see 'agentv schema eval'",
     )
 
 
@@ -277,25 +300,39 @@ def _read_jsonl(
     path: Path,
     report: Report,
     inspection: Inspection | None,
+    _ledger: Ledger | None,
 ) -> Iterator[EvalCase]:
     defaults = _read_sidecar(path, report, inspection)
     duplicates = DuplicateFinder()
+    expander = CaseExpander(path, defaults, report, inspection)
     is_empty = True
-    for lines, first in numbered_lines(path):
+    for lines, first, records, has_variables in _record_blocks(path, inspection):
         ids: list[str] = []
-        for line, record in enumerate(_decode_lines(lines), first):
-            case = None
-            if record is not None:
+        for line, record in enumerate(records, first):
+            # Fast path: most lines are one valid case without variables.
+            if (
+                record is not None
+                and record.matrix is None
+                and record.rows is None
+                and record.exclude is None
+                and not (has_variables and _may_have_variables(lines[line - first]))
+            ):
                 case = build_case(record, defaults, line)
-            if case is not None:
-                ids.append(case.id)
-                yield case
-                continue
+                if case is not None:
+                    ids.append(case.id)
+                    yield case
+                    continue
             raw = lines[line - first]
-            if raw.strip():
-                is_empty = False
-                for problem in _explain_line(raw, defaults, line, inspection):
-                    report(problem)
+            if not raw.strip():
+                continue
+            is_empty = False
+            written = _written_line(raw, line)
+            if isinstance(written, Problem):
+                report(msgspec.structs.replace(written, file=path))
+                continue
+            for case in expander.cases(written):
+                duplicates.add_one(case.id)
+                yield case
         duplicates.add(ids)
         if ids:
             is_empty = False
@@ -303,8 +340,42 @@ def _read_jsonl(
         report(_no_cases_on_lines(path))
     hashes = duplicates.duplicate_hashes()
     if hashes:
-        for problem in _find_duplicates(path, hashes, defaults):
+        for problem in _find_duplicates(_written_lines(path), hashes, path, defaults):
             report(problem)
+
+
+def _may_have_variables(raw: bytes) -> bool:
+    """Return whether JSON may contain `{{ vars.NAME }}`."""
+    return _VARIABLE.search(raw) is not None or _ESCAPED_VARIABLE.search(raw) is not None
+
+
+def _written_line(raw: bytes, line: int) -> CaseSource | Problem:
+    """Return the case on a line as it is written, or the problem of a line that is not JSON."""
+    try:
+        text = raw.decode()
+        value = msgspec.json.decode(text)
+    except _UNREADABLE as reason:
+        message, column = explain_json_error(raw, reason)
+        return Problem(message=f"{_line_words(line)}: {message}", line=line, column=column)
+
+    def locate(steps: Steps) -> Place:
+        return Place(line, column_in_json(text, steps))
+
+    return CaseSource(value, line, locate, _line_words(line))
+
+
+def _line_words(line: int) -> str:
+    """Return what messages about a line start with, as the specification of the format requires."""
+    return f"Line {line}"
+
+
+def _written_lines(path: Path) -> Iterator[CaseSource]:
+    """Yield the cases of a JSONL file as they are written."""
+    for lines, first in numbered_lines(path):
+        for line, raw in enumerate(lines, first):
+            written = _written_line(raw, line)
+            if isinstance(written, CaseSource):
+                yield written
 
 
 def _no_cases_on_lines(path: Path) -> Problem:
@@ -336,22 +407,81 @@ def numbered_lines(path: Path) -> Iterator[tuple[list[bytes], int]]:
             file=path,
             line=line,
             column=1,
-            hint="put one case on each line, and long content into a file that a block refers to",
+            hint="put one case on each line, and attach long content as a file",
         ) from None
 
 
-def _decode_lines(lines: list[bytes]) -> Sequence[CaseRecord | None]:
+class _Block(NamedTuple):
+    """Some lines of a file, the number of the first, and the record on each."""
+
+    lines: list[bytes]
+    first: int
+    records: Sequence[CaseRecord | None]
+    has_variables: bool
+    """Whether any line may have variables. Most blocks have none, and one search is faster than one per line."""
+
+
+def _record_blocks(path: Path, inspection: Inspection | None) -> Iterator[_Block]:
+    """Yield the lines of a file and their records; at the end, report the unknown fields to the inspection."""
+    unknown = UnknownFields(path)
+    for lines, first in numbered_lines(path):
+        text = b"\n".join(lines)
+        if inspection is None:
+            records = _decode_lines(lines, text)
+        else:
+            records = _inspect_lines(lines, text, first, unknown)
+        yield _Block(lines, first, records, _may_have_variables(text))
+    if inspection is not None:
+        for problem in unknown.problems():
+            inspection.on_ignored(problem)
+
+
+def _decode_lines(lines: list[bytes], text: bytes) -> Sequence[CaseRecord | None]:
     """Return the record on each line, or None for a line that is blank or invalid.
 
     Lines that are not UTF-8 are rejected here, because msgspec does not decode the fields that it skips.
     """
     try:
-        # Whole blocks go through `map`: a loop over the lines would be slower.
-        if not all(map(bytes.isascii, lines)):
-            b"\n".join(lines).decode()
-        return [*map(_RECORDS.decode, lines)]
+        return _decode_block(lines, text, _RECORDS)
     except _UNREADABLE:
         return [*map(_decode_line, lines)]
+
+
+def _inspect_lines(
+    lines: list[bytes],
+    text: bytes,
+    first: int,
+    unknown: UnknownFields,
+) -> Sequence[CaseRecord | None]:
+    """Return the record on each line, as `_decode_lines` does, and collect the unknown fields.
+
+    Field names are only looked at in a block that contains an unknown field or an invalid line.
+    """
+    try:
+        return _decode_block(lines, text, _STRICT_RECORDS)
+    except _UNREADABLE:
+        for line, raw in enumerate(lines, first):
+            try:
+                written = _FIELDS.decode(raw.decode())
+                unknown.add(written, CaseRecord, partial(_place_in_line, raw, line))
+            except _UNREADABLE:
+                continue  # reported as an invalid line
+        return _decode_lines(lines, text)
+
+
+def _decode_block(lines: list[bytes], text: bytes, decoder: "msgspec.json.Decoder[R]") -> list[R]:
+    """Return the records of a block; `text` is all lines of it.
+
+    Whole blocks go through `map`: a loop over the lines would be slower.
+    """
+    if not text.isascii():
+        text.decode()
+    return [*map(decoder.decode, lines)]
+
+
+def _place_in_line(raw: bytes, line: int, steps: Steps) -> Place:
+    column = column_in_json(raw.decode(), steps)
+    return Place(line, column)
 
 
 def _decode_line(raw: bytes) -> CaseRecord | None:
@@ -361,39 +491,20 @@ def _decode_line(raw: bytes) -> CaseRecord | None:
         return None
 
 
+# Each starts with a literal that is rare in JSON, which makes the search fast.
+_VARIABLE = re.compile(rb"vars\.")
+_ESCAPED_VARIABLE = re.compile(rb"\\u00[267]")
+"""The escape of a character in `vars.`, as no writer of JSON uses it."""
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _RECORDS = msgspec.json.Decoder(CaseRecord)
-
-
-def _explain_line(
-    raw: bytes,
-    defaults: Defaults,
-    line: int,
-    inspection: Inspection | None,
-) -> Iterator[Problem]:
-    """Yield all problems of a line that does not hold a valid case."""
-    path = defaults.file.path
-    try:
-        text = raw.decode()
-        value = msgspec.json.decode(text)
-    except _UNREADABLE as reason:
-        message, column = explain_json_error(raw, reason)
-        yield Problem(
-            message=message,
-            file=path,
-            line=line,
-            column=column,
-        )
-        return
-    misfits = explain_case(value)
-    for misfit in misfits:
-        column = column_in_json(text, misfit.steps)
-        yield misfit.problem(path, Place(line, column))
-    _inspect_draft(value, misfits, defaults, line, inspection)
+_STRICT_RECORDS = msgspec.json.Decoder(StrictCaseRecord)
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def _read_sidecar(path: Path, report: Report, inspection: Inspection | None) -> Defaults:
     """Return the defaults that the sidecar of a JSONL file sets."""
+    if inspection is not None:
+        _check_for_yml(path, inspection)
     sidecar = sidecar_of(path)
     if isfile(sidecar):
         try:
@@ -401,37 +512,75 @@ def _read_sidecar(path: Path, report: Report, inspection: Inspection | None) -> 
         except EvalFileError as error:
             report(Problem.of(error))
             return build_defaults(path, FileRecord())
-        if "evalcases" not in document.value:
+        if not has_cases(document.value):
             if inspection is not None:
-                _report_typos(document, sidecar, inspection)
+                report_unknown_fields(document, sidecar, FileRecord, inspection.on_ignored)
             return _read_defaults(path, document, sidecar, report)
     message = f"no sidecar {sidecar.name} beside this file: using the defaults"
-    mention(Problem(message=message, severity="warning", file=path))
+    debug(Problem(message=message, severity="warning", file=path))
     return build_defaults(path, FileRecord())
 
 
-def _find_duplicates(path: Path, hashes: set[int], defaults: Defaults) -> Iterator[Problem]:
-    """Read the file a second time and yield a problem for each repetition of an id."""
-    first_places: dict[str, Place] = {}
-    for lines, first in numbered_lines(path):
-        for line, raw in enumerate(lines, first):
-            record = _decode_line(raw)
-            if record is None or hash(record.id) not in hashes:
-                continue
-            case = build_case(record, defaults, line)
-            if case is None:
-                continue
-            column = column_in_json(raw.decode(), ("id",))
-            place = Place(line, column)
-            if case.id in first_places:
-                duplicate = _duplicate_id(case.id, first_places[case.id])
-                yield duplicate.problem(path, place)
-            else:
-                first_places[case.id] = place
+def _check_for_yml(path: Path, inspection: Inspection) -> None:
+    """Report a `.yml` file beside a JSONL file that looks like a sidecar: only `.yaml` is one."""
+    other = path.with_suffix(".yml")
+    if not isfile(other):
+        return
+    try:
+        is_eval_file = has_cases(read_object(other, or_nothing=True).value)
+    except EvalFileError:
+        is_eval_file = False
+    if is_eval_file:
+        return
+    sidecar = sidecar_of(path)
+    problem = Problem(
+        message=f"this is not the sidecar of {path.name}: expected {sidecar.name}",
+        file=other,
+        line=1,
+        column=1,
+        hint=f"rename it to {sidecar.name}, if it contains the defaults of the cases",
+    )
+    inspection.on_ignored(problem)
 
 
-def _duplicate_id(id_: str, first: Place) -> Misfit:
-    return Misfit((), f"duplicate id {id_!r}, first on line {first.line}", "give each case an id of its own")
+# ---- duplicate ids ----
+
+
+class _CasePlace(NamedTuple):
+    """Where the id of a case is written: in the eval file, or in the file with its row."""
+
+    file: Path
+    place: Place
+
+
+def _find_duplicates(
+    cases: Iterable[CaseSource],
+    hashes: set[int],
+    path: Path,
+    defaults: Defaults,
+) -> Iterator[Problem]:
+    """Read the cases a second time and yield a problem for each repetition of an id."""
+    first_places: dict[str, _CasePlace] = {}
+    expander = CaseExpander(path, defaults, ignore)
+    for written in cases:
+        for case in expander.cases(written):
+            if hash(case.id) not in hashes:
+                continue
+            here = _CasePlace(path, written.locate(("id",)))
+            if expander.row is not None:
+                file, line = expander.row
+                here = _CasePlace(file, Place(line, 1))
+            first = first_places.setdefault(case.id, here)
+            if first is not here:
+                duplicate = _duplicate_id(case.id, first, here)
+                yield duplicate.problem(here.file, here.place)
+
+
+def _duplicate_id(id_: str, first: _CasePlace, here: _CasePlace) -> Misfit:
+    where = f"on line {first.place.line}"
+    if first.file != here.file:
+        where += f" of {first.file}"
+    return Misfit((), f"duplicate id {id_!r}, first {where}", "use unique ids")
 
 
 READERS = {".yaml": _read_yaml, ".yml": _read_yaml, ".jsonl": _read_jsonl}

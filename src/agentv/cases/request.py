@@ -10,15 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from agentv.cases.attachments import find_attachment, media_type, read_attachment
 from agentv.errors import AttachmentError
-from agentv.records import EvalCase, EvalFile, FileBlock, Media, Message, ProviderRequest, TextBlock
+from agentv.placeholders import VARS, top_name
+from agentv.records import CaseFile, EvalCase, FileBlock, Media, Message, ProviderRequest, TextBlock
 
 GUIDELINES_HEADING = "[[ ## Guidelines ## ]]"
+REQUEST_HEADING = "[[ ## Request ## ]]"
 Block = TextBlock | FileBlock
 
 
@@ -77,6 +79,34 @@ def build_request(
     )
 
 
+def prepend_guidelines(request: ProviderRequest) -> ProviderRequest:
+    """Return the request to a target that has no place for guidelines: its prompt starts with them."""
+    if not request.guidelines:
+        return request
+    parts = (GUIDELINES_HEADING, request.guidelines, REQUEST_HEADING, request.question)
+    return msgspec.structs.replace(request, question_with_guidelines="\n\n".join(parts))
+
+
+def with_case_data(request: ProviderRequest, case: EvalCase, uses: frozenset[str]) -> ProviderRequest:
+    """Return the request with the variables and the metadata of the case that its target uses.
+
+    `vars` and `metadata` are all of them, `vars.NAME` is a single one. The rest is not part of the request, so that it
+    can change without affecting the answer.
+    """
+    changes: dict[str, Any] = {}
+    values = case.vars or {}
+    if VARS in uses:
+        changes["vars"] = values
+    else:
+        names = {top_name(name, values) for name in uses if name.startswith(f"{VARS}.")}
+        used = {name: value for name, value in values.items() if name in names}
+        if names:
+            changes["vars"] = used
+    if "metadata" in uses:
+        changes["metadata"] = case.metadata or {}
+    return msgspec.structs.replace(request, **changes)
+
+
 def _single_text(messages: Sequence[Message]) -> str | None:
     """Return the text of a conversation that is a single message of plain text, else None."""
     if len(messages) > 1:
@@ -93,7 +123,7 @@ def _single_text(messages: Sequence[Message]) -> str | None:
 def is_guideline(
     value: str,
     path: Path,
-    eval_file: EvalFile,
+    eval_file: CaseFile,
     patterns: Sequence[str],
 ) -> bool:
     """Return whether a file is a guideline, by its path as written or by its path from the repository root."""
@@ -112,7 +142,7 @@ def is_guideline(
 class _Renderer:
     """Render messages as text, and collect the files that they attach, each once."""
 
-    eval_file: EvalFile
+    eval_file: CaseFile
     patterns: Sequence[str]
     files: Files
     input_files: dict[Path, None] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 The loaders decode into these structs, and `agentv schema` prints their JSON Schema, docstrings included.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,41 +11,78 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import closest
-from agentv.formats.conversion import Misfit, convert, field_names, find_typos
-from agentv.records import EvalCase, EvalFile, Execution, Json, Message, Role
-from agentv.system.folders import repo_root
+from agentv.files.conversion import ACCEPTS, Misfit, convert, field_names
+from agentv.files.encode import to_json
+from agentv.files.folders import repo_root
+from agentv.files.messages import read_case_messages
+from agentv.hook_settings import Hooks
+from agentv.records import (
+    DEFAULT_TARGET,
+    PASS,
+    CaseFile,
+    EvalCase,
+    Execution,
+    Json,
+    Message,
+    PassRule,
+    Role,
+)
+from agentv.stats.metrics import MetricSpec
+from agentv.text import path_text
 
 Text = Annotated[str, Meta(min_length=1)]
 Messages = Annotated[tuple[Message, ...], Meta(min_length=1)]
 Evaluators = tuple[Json, ...]
+Axis = Annotated[tuple[Any, ...], Meta(min_length=1)]
+Matrix = Annotated[dict[Text, Axis], Meta(min_length=1)]
+Rows = Annotated[tuple[Json, ...], Meta(min_length=1)]
+_PASS_RULE = Meta(
+    description="When a case passes: the minimum mean score (default: 0.8), or 'all' if every evaluator must pass.",
+    extra={ACCEPTS: "'all' or a number greater than 0 and at most 1"},
+)
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a YAML eval file besides its cases, and all of a sidecar."""
+    """The settings of a YAML eval file apart from its cases, and the content of a sidecar."""
 
-    schema_: Annotated[str | None, Meta(description="For editors.")] = msgspec.field(name="$schema", default=None)
+    schema_: Annotated[str | None, Meta(description="For editors.")] = msgspec.field(
+        name="$schema",
+        default=None,
+    )
 
     description: Annotated[str | None, Meta(description="What this dataset is for.")] = None
-    dataset: Annotated[Text | None, Meta(description="Its name; the file's base name if left out.")] = None
+    dataset: Annotated[Text | None, Meta(description="Name of the dataset. Defaults to the base name of the file.")] = (
+        None
+    )
     execution: Annotated[
-        Execution | None, Meta(description="The target and the evaluators of the cases that name no others.")
+        Execution | None,
+        Meta(description="Target and evaluators of cases that do not set their own."),
     ] = None
     evaluators: Annotated[Evaluators | None, Meta(description="The same as execution.evaluators.")] = None
     evaluator: Annotated[Text | None, Meta(description="The kind of evaluator used when none is set up.")] = None
+    pass_rule: Annotated[PassRule | None, _PASS_RULE] = msgspec.field(name="pass", default=None)
+    vars: Annotated[Json | None, Meta(description="Values for {{ vars.NAME }} in all cases.")] = None
+    metrics: Annotated[
+        tuple[MetricSpec, ...] | None,
+        Meta(description="Metrics over all results of the file, computed by your functions."),
+    ] = None
+    hooks: Annotated[Hooks | None, Meta(description="What runs before and after the cases of the file.")] = None
 
 
 class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One eval case as it is written: any field may be null or missing, and some have an alias."""
 
-    id: Annotated[Text | None, Meta(description="Unique in its file.")] = None
-    expected_outcome: Annotated[str | None, Meta(description="What a good answer achieves.")] = None
+    id: Annotated[Text | None, Meta(description="Unique within the file.")] = None
+    expected_outcome: Annotated[str | None, Meta(description="What a good answer must achieve.")] = None
     outcome: Annotated[str | None, Meta(description="Alias of expected_outcome.")] = None
-    input_messages: Annotated[Messages | None, Meta(description="What is sent to the target.")] = None
+    input_messages: Annotated[Messages | None, Meta(description="Messages to send to the target.")] = None
     input: Annotated[
-        str | Messages | None, Meta(description="Alias of input_messages; a string is one user message.")
+        str | Messages | None,
+        Meta(description="Alias of input_messages; a string is one user message."),
     ] = None
     expected_messages: Annotated[
-        tuple[Message, ...] | None, Meta(description="A good answer, for evaluators that compare.")
+        tuple[Message, ...] | None,
+        Meta(description="Reference answer, for evaluators that compare."),
     ] = None
     expected_output: Annotated[
         str | Json | tuple[Message, ...] | None,
@@ -55,27 +92,79 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     execution: Annotated[Execution | None, Meta(description="Overrides the file's execution.")] = None
     evaluators: Annotated[Evaluators | None, Meta(description="The same as execution.evaluators.")] = None
     rubrics: Annotated[tuple[str | Json, ...] | None, Meta(description="Adds a rubric evaluator.")] = None
+    add_evaluators: Annotated[
+        Evaluators | None,
+        Meta(description="Evaluators in addition to those of the file, or to those of the case."),
+    ] = None
     evaluator: Annotated[Text | None, Meta(description="The kind of evaluator used when none is set up.")] = None
-    description: Annotated[str | None, Meta(description="For the reader of the results.")] = None
-    metadata: Annotated[Json | None, Meta(description="Carried to the result.")] = None
+    description: Annotated[str | None, Meta(description="Description, copied to the result.")] = None
+    metadata: Annotated[Json | None, Meta(description="Custom data, copied to the result.")] = None
+    tags: Annotated[
+        tuple[Text, ...] | None,
+        Meta(description="Labels by which --filter selects cases, copied to the result."),
+    ] = None
+    skip: Annotated[
+        bool | Text | None,
+        Meta(description="Do not run the case: the reason, or true."),
+    ] = None
+    vars: Annotated[
+        Json | None,
+        Meta(description="Values for {{ vars.NAME }} in the case. Override those of the file, key by key."),
+    ] = None
+    matrix: Annotated[
+        Matrix | None,
+        Meta(description="Lists of values by variable: one case per combination."),
+    ] = None
+    exclude: Annotated[
+        tuple[Json, ...] | None,
+        Meta(description="Combinations of the matrix, or parts of combinations, that have no case."),
+    ] = None
+    rows: Annotated[
+        Text | Rows | None,
+        Meta(description="A CSV, TSV or JSONL file, or a list of mappings: one case per row. Columns are variables."),
+    ] = None
+    pass_rule: Annotated[PassRule | None, _PASS_RULE] = msgspec.field(name="pass", default=None)
+
+
+class _StrictExecution(Execution, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An `execution` without unknown fields."""
+
+
+class StrictCaseRecord(CaseRecord, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
+    """A case without unknown fields, to find out quickly that a file has none."""
+
+    execution: _StrictExecution | None = None
 
 
 class EvalFileRecord(FileRecord, frozen=True, kw_only=True):
     """A YAML eval file."""
 
-    evalcases: Annotated[tuple[CaseRecord, ...], Meta(min_length=1, description="The eval cases.")]
+    evalcases: Annotated[
+        tuple[CaseRecord, ...],
+        Meta(min_length=1, description="The eval cases. Optional if there is cases_from."),
+    ] = ()
+    cases_from: Annotated[
+        Text | None,
+        Meta(description="path/to/file.py:function, which yields cases as mappings."),
+    ] = None
 
 
 class Defaults(msgspec.Struct, frozen=True):
     """The values of a file that its cases inherit for the fields that they omit."""
 
-    file: EvalFile
+    file: CaseFile
     execution: Execution
     evaluator: str
     description: str
+    pass_rule: PassRule = PASS
+    vars: Mapping[str, Any] | None = None
 
 
-def build_case(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | None:
+def build_case(
+    record: CaseRecord,
+    defaults: Defaults,
+    line: int,
+) -> EvalCase | None:
     """Return the case that a record describes, or None if it is invalid; `explain_case` returns the reasons.
 
     A field takes precedence over its alias.
@@ -104,6 +193,15 @@ def build_case(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | 
     execution = defaults.execution
     if record.execution is not None or record.evaluators is not None:
         execution = _override(record, execution)
+    if record.add_evaluators:
+        evaluators = (execution.evaluators or ()) + record.add_evaluators
+        execution = Execution(target=execution.target, evaluators=evaluators)
+    values = defaults.vars
+    if record.vars is not None:
+        values = merge_vars(record.vars, defaults)
+    skip = ""
+    if record.skip:
+        skip = _skip_reason(record)
     return EvalCase(
         record.id,
         outcome,
@@ -117,7 +215,27 @@ def build_case(record: CaseRecord, defaults: Defaults, line: int) -> EvalCase | 
         record.metadata,
         defaults.file,
         line,
+        record.pass_rule or defaults.pass_rule,
+        values,
+        record.tags or (),
+        skip,
     )
+
+
+def merge_vars(own: Mapping[str, Any] | None, defaults: Defaults) -> Mapping[str, Any] | None:
+    """Return the variables of a case, which override those of its file key by key."""
+    if own is None:
+        return defaults.vars
+    if defaults.vars is None:
+        return own
+    return {**defaults.vars, **own}
+
+
+def _skip_reason(record: CaseRecord) -> str:
+    """Return why a case is skipped; empty if it runs."""
+    if record.skip is True:
+        return "skip: true"
+    return record.skip or ""
 
 
 def _has_unused_alias(record: CaseRecord) -> bool:
@@ -127,7 +245,10 @@ def _has_unused_alias(record: CaseRecord) -> bool:
     return record.expected_messages is not None and record.expected_output is not None
 
 
-def _as_messages(given: str | Json | tuple[Message, ...], role: Role) -> tuple[Message, ...]:
+def _as_messages(
+    given: str | Json | tuple[Message, ...],
+    role: Role,
+) -> tuple[Message, ...]:
     """Return messages unchanged, and anything else as the content of a single message of this role."""
     if isinstance(given, tuple):
         return given
@@ -142,10 +263,45 @@ REQUIRED_FIELDS = {
 """The fields that every case must have, each with its accepted names."""
 
 
+MESSAGE_FIELDS = ("input_messages", "input", "expected_messages", "expected_output")
+
+
+def with_own_messages(written: Any) -> Json | None:
+    """Return a case whose messages have the shape of a vendor with messages of our own.
+
+    Return None if it has none, or if a part of them cannot be read.
+    """
+    if not isinstance(written, dict):
+        return None
+    own = dict(written)
+    for field in MESSAGE_FIELDS:
+        if not isinstance(written.get(field), list):
+            continue
+        messages = read_case_messages(written[field])
+        if isinstance(messages, str):
+            return None
+        own[field] = [msgspec.json.decode(to_json(message)) for message in messages]
+    if own == written:
+        return None
+    return own
+
+
 def explain_case(written: Any) -> list[Misfit]:
     """Return everything that is wrong with a case as it is written, except for its evaluators; empty if valid."""
+    misfits = _explain(written)
+    if misfits:
+        own = with_own_messages(written)
+        if own is not None and not _explain(own):
+            return []
+    return misfits
+
+
+def _explain(written: Any) -> list[Misfit]:
     record = convert(written, CaseRecord)
-    misfits = record if isinstance(record, list) else _missing_content(record)
+    if isinstance(record, list):
+        misfits = record
+    else:
+        misfits = _missing_content(record)
     if isinstance(written, dict):
         missing = _missing_fields(written, is_only_problem=not misfits)
         if missing is not None:
@@ -174,7 +330,7 @@ def _missing_fields(written: Json, *, is_only_problem: bool) -> Misfit | None:
     id_ = written.get("id")
     if isinstance(id_, str) and id_:
         case = f"case {id_!r}"
-    return Misfit((), f"{message}; {case} is left out", hint, "warning")
+    return Misfit((), f"{message}; {case} is skipped", hint, "warning")
 
 
 def _suggest_names(written: Json, known: list[str]) -> str:
@@ -189,21 +345,9 @@ def _suggest_names(written: Json, known: list[str]) -> str:
     return ", ".join(suggestions)
 
 
-def find_case_typos(written: Mapping[str, Any], type_: type) -> Iterator[Misfit]:
-    """Yield the field names of a case or a file that are probably typos, including those in `execution`."""
-    yield from find_typos(written, type_)
-    execution = written.get("execution")
-    if isinstance(execution, msgspec.Raw):
-        execution = msgspec.json.decode(execution)
-    if not isinstance(execution, dict):
-        return
-    for misfit in find_typos(execution, Execution):
-        yield misfit._replace(steps=("execution", *misfit.steps))
-
-
 NO_ID = "?"
 """The id of a draft whose case has none."""
-_EVALUATOR_FIELDS = frozenset({"execution", "evaluators", "rubrics", "evaluator"})
+_EVALUATOR_FIELDS = frozenset({"execution", "evaluators", "add_evaluators", "rubrics", "evaluator"})
 
 
 def draft_case(
@@ -219,14 +363,20 @@ def draft_case(
     if not isinstance(written, dict):
         return None
     evaluator_fields = _EVALUATOR_FIELDS.intersection(written)
-    invalid_fields = {misfit.steps[0] for misfit in misfits if misfit.steps}
+    invalid_fields = set()
+    for misfit in misfits:
+        if misfit.steps:
+            invalid_fields.add(misfit.steps[0])
     if not evaluator_fields or _EVALUATOR_FIELDS & invalid_fields:
         return None
     id_ = written.get("id")
     if not isinstance(id_, str) or not id_:
         id_ = NO_ID
-    draft = {name: written[name] for name in evaluator_fields}
-    draft.update(id=id_, outcome="", input="")
+    draft = {"id": id_, "outcome": "", "input": ""}
+    for name in evaluator_fields:
+        draft[name] = written[name]
+    if isinstance(written.get("vars"), dict):
+        draft["vars"] = written["vars"]
     record = convert(draft, CaseRecord)
     if isinstance(record, list):
         return None
@@ -241,14 +391,16 @@ def _missing_content(record: CaseRecord) -> list[Misfit]:
         "expected_messages": record.expected_messages,
         "expected_output": record.expected_output,
     }
-    hint = "only an assistant that has tool_calls may leave it out"
+    hint = "only assistant messages with tool_calls may omit it"
     misfits = []
     for field, messages in fields.items():
         if not isinstance(messages, tuple):
             continue
         for index, message in enumerate(messages):
-            if message.content is None and not _may_lack_content(message):
-                misfits.append(Misfit((field, index), "missing content", hint))
+            if message.content is not None or _may_lack_content(message):
+                continue
+            steps = (field, index)
+            misfits.append(Misfit(steps, "missing content", hint))
     return misfits
 
 
@@ -272,17 +424,21 @@ def _override(record: CaseRecord | FileRecord, base: Execution) -> Execution:
 
 def build_defaults(path: Path, record: FileRecord) -> Defaults:
     """Return the defaults for the cases of a file, from its own record or from its sidecar's."""
-    file = EvalFile(
+    file = CaseFile(
         path=path,
-        dataset=record.dataset or path.stem,
+        dataset=record.dataset or path_text(path.stem),
         root=repo_root(path.parent),
+        metrics=record.metrics or (),
+        hooks=record.hooks,
     )
-    built_in = Execution(target="default", evaluators=())
+    built_in = Execution(target=DEFAULT_TARGET, evaluators=())
     return Defaults(
         file=file,
         execution=_override(record, built_in),
         evaluator=record.evaluator or "llm_judge",
         description=record.description or "",
+        pass_rule=record.pass_rule or PASS,
+        vars=record.vars,
     )
 
 
@@ -291,12 +447,32 @@ def _require_one(*names: str) -> Json:
     choices = []
     for name in names:
         not_null = {"not": {"type": "null"}}
-        choices.append({"required": [name], "properties": {name: not_null}})
+        choice = {
+            "required": [name],
+            "properties": {name: not_null},
+        }
+        choices.append(choice)
     return {"anyOf": choices}
 
 
+FREE_PREFIX = "x-"
+"""Fields with this prefix are never reported: they are the user's own, for example to define YAML anchors."""
+_NO_UNKNOWN_FIELDS: Json = {
+    "patternProperties": {f"^{FREE_PREFIX}": {}},
+    "additionalProperties": False,
+}
 RULES: dict[str, Json] = {
+    "FileRecord": _NO_UNKNOWN_FIELDS,
+    "EvalFileRecord": {
+        **_NO_UNKNOWN_FIELDS,
+        "anyOf": [
+            {"required": ["evalcases"]},
+            _require_one("cases_from"),
+        ],
+    },
+    "Execution": _NO_UNKNOWN_FIELDS,
     "CaseRecord": {
+        **_NO_UNKNOWN_FIELDS,
         "allOf": [
             _require_one("id"),
             _require_one("expected_outcome", "outcome"),
@@ -316,4 +492,4 @@ RULES: dict[str, Json] = {
         ]
     },
 }
-"""JSON Schema for what `build_case` requires of a record beyond the types of its fields."""
+"""JSON Schema for what is required of a record beyond the types of its fields; `agentv validate` checks the same."""

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 from agentv.errors import ConfigError
 
 AUTO = "auto"
-HINT = "--shard takes I/N with 1 ≤ I ≤ N, as 2/4, or auto"
+HINT = "pass I/N, for example 2/4 for the second of four shards, or auto"
 _SHARD = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 
 
@@ -39,24 +39,29 @@ class Shard(NamedTuple):
             return cls(*_from_scheduler(environment))
         found = _SHARD.fullmatch(text)
         if found is None:
-            raise ConfigError(f"--shard: {text!r} is no shard", hint=HINT)
+            raise ConfigError(f"invalid value for --shard: {text!r} (expected I/N, for example 2/4)", hint=HINT)
         number = int(found[1])
         total = int(found[2])
         if total < 1:
-            raise ConfigError(f"--shard: {text!r}: there must be at least one shard", hint=HINT)
+            raise ConfigError(f"invalid value for --shard: {text!r} (N must be at least 1)", hint=HINT)
         if not 1 <= number <= total:
-            raise ConfigError(f"--shard: {text!r}: the first number must be from 1 to {total}", hint=HINT)
+            raise ConfigError(f"invalid value for --shard: {text!r} (I must be between 1 and {total})", hint=HINT)
         return cls(number, total)
 
 
 def shard_of(dataset: str, eval_id: str, total: int) -> int:
     """Return the number of the shard, from 1 to `total`, that contains a case."""
+    return case_hash(dataset, eval_id) % total + 1
+
+
+def case_hash(dataset: str, eval_id: str) -> int:
+    """Return a hash of a case that is the same in every process, unlike `hash`."""
     dataset_bytes = dataset.encode("utf-8", "surrogatepass")
     id_bytes = eval_id.encode("utf-8", "surrogatepass")
     # The length keeps the boundary: without it, "ab" + "c" and "a" + "bc" would have the same hash.
     text = len(dataset_bytes).to_bytes(8) + dataset_bytes + id_bytes
     hash_ = blake2b(text, digest_size=8).digest()
-    return int.from_bytes(hash_) % total + 1
+    return int.from_bytes(hash_)
 
 
 class _Scheduler(NamedTuple):
@@ -78,7 +83,7 @@ _SCHEDULERS = (
         "JOB_COMPLETION_INDEX",
         "JOB_COMPLETIONS",
         first=0,
-        total_hint="; Kubernetes does not set it: give the container the job's 'completions' in it",
+        total_hint="; Kubernetes does not set it: set it to the job's 'completions' in the container",
     ),
     _Scheduler("CircleCI", "CIRCLE_NODE_INDEX", "CIRCLE_NODE_TOTAL", first=0),
     _Scheduler("Buildkite", "BUILDKITE_PARALLEL_JOB", "BUILDKITE_PARALLEL_JOB_COUNT", first=0),
@@ -97,21 +102,29 @@ def _from_scheduler(environment: Mapping[str, str]) -> tuple[int, int]:
         # GitLab sets only the total for a job that is not parallel.
         if environment.get("CI_NODE_TOTAL") == "1":
             return 1, 1
-        known = ", ".join(f"{each.number} with {each.total} ({each.name})" for each in _SCHEDULERS)
-        raise ConfigError("--shard auto: no variable of a scheduler is set", hint=f"it reads {known}; {HINT}")
+        known = []
+        for each in _SCHEDULERS:
+            known.append(f"{each.number} with {each.total} ({each.name})")
+        raise ConfigError(
+            "--shard auto: no CI or scheduler variables are set",
+            hint=f"supported: {', '.join(known)}; {HINT}",
+        )
     if len(set(shards.values())) > 1:
         claims = []
         for scheduler, (number, total) in shards.items():
-            claims.append(f"{scheduler.number} says {number}/{total}")
-        raise ConfigError(f"--shard auto: the variables do not fit together: {' and '.join(claims)}", hint=HINT)
+            claims.append(f"{scheduler.number} and {scheduler.total} give {number}/{total}")
+        listed = ", ".join(claims)
+        raise ConfigError(f"--shard auto: the variables are inconsistent: {listed}", hint=HINT)
     return next(iter(shards.values()))
 
 
 def _read_shard(scheduler: _Scheduler, environment: Mapping[str, str]) -> tuple[int, int]:
     """Return number and total; raise `ConfigError` if the scheduler's variables are missing or inconsistent."""
     if not environment.get(scheduler.total):
-        message = f"--shard auto: {scheduler.number} is set, and {scheduler.total} is not"
-        raise ConfigError(message, hint=f"{scheduler.total} says how many shards there are{scheduler.total_hint}")
+        raise ConfigError(
+            f"--shard auto: {scheduler.number} is set, but {scheduler.total} is not",
+            hint=f"set {scheduler.total} to the number of shards{scheduler.total_hint}",
+        )
     number = _read_number(scheduler.number, environment)
     total = _read_number(scheduler.total, environment)
     first = scheduler.first
@@ -123,11 +136,12 @@ def _read_shard(scheduler: _Scheduler, environment: Mapping[str, str]) -> tuple[
         first = _read_number(_SLURM_FIRST, environment, default=first)
         step = _read_number(_SLURM_STEP, environment, default=step) or 1
         details = f", the first is {first}, the step {step}"
-        hint = "an array must have no gaps, as --array=1-4 or 0-6:2"
+        hint = "use an array without gaps, for example --array=1-4 or 0-6:2"
     index, remainder = divmod(number - first, step)
     if remainder or not 0 <= index < total:
         values = f"{scheduler.number} is {number}, {scheduler.total} is {total}{details}"
-        raise ConfigError(f"--shard auto: the variables do not fit together: {values}", hint=hint)
+        names = f"{scheduler.number} and {scheduler.total}"
+        raise ConfigError(f"--shard auto: {names} are inconsistent: {values}", hint=hint)
     return index + 1, total
 
 
@@ -140,5 +154,5 @@ def _read_number(
     if not text and default is not None:
         return default
     if text is None or not re.fullmatch("[0-9]{1,9}", text):
-        raise ConfigError(f"--shard auto: {name} is no number: {text!r}", hint=HINT)
+        raise ConfigError(f"--shard auto: {name} is not a number: {text!r}", hint=HINT)
     return int(text)

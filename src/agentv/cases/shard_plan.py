@@ -7,17 +7,15 @@ digest is computed from the sum of these hashes. The sum is built while the file
 from collections.abc import Sequence
 from hashlib import blake2b
 
-import msgspec
-
-from agentv.cases.digest import case_digest
+from agentv.cases.digest import case_digests
 from agentv.cases.request import Files, build_request
 from agentv.cases.shard import Shard
 from agentv.errors import AttachmentError
-from agentv.formats.fingerprint import digest
+from agentv.files.compact_sets import DuplicateFinder
+from agentv.files.encode import to_json
+from agentv.files.fingerprint import digest
 from agentv.records import EvalCase, ShardPlan
-from agentv.system.compact_sets import DuplicateFinder
 
-_ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 _HASH_BYTES = 16
 _HASH_MASK = (1 << 8 * _HASH_BYTES) - 1
 
@@ -49,8 +47,8 @@ class ShardPlanBuilder:
         except AttachmentError:
             request = None
         names = (case.dataset, case.id)
-        digested = case_digest(case, request)
-        encoded = _ENCODE((names, digested, target, evaluators))
+        digested = case_digests(case, request).case
+        encoded = to_json((names, digested, target, evaluators))
         hash_ = blake2b(encoded, digest_size=_HASH_BYTES).digest()
         self._hash_sum += int.from_bytes(hash_)
         self._names.add([names])

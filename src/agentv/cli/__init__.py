@@ -3,42 +3,45 @@
 Each command has its own file, which is imported when the command is called. `agentv --help` imports none of them.
 """
 
+import contextlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from agentv import __version__
 from agentv.cli.help import Group, hint_for, message_of
-from agentv.errors import AgentvError, SeveralProblems
+from agentv.errors import INTERNAL_ERROR, AgentvError, InternalError, SeveralProblems
 
 COMMANDS = {
-    "batch": "Look after what was sent through vendors' batch APIs: status, collect, cancel.",
-    "eval": "Send every case to its target, score the answers, write the results.",
-    "grade": "Score the answers of an earlier run again; no target is asked.",
-    "run": "The same as eval.",
-    "results compare": "Tell whether one run is better than another, and how sure that is.",
+    "batch": "Manage requests sent through vendor batch APIs (status, collect, cancel).",
+    "eval": "Send each case to its target, score the answers and write the results.",
+    "grade": "Re-score stored answers without calling the target.",
+    "run": "Alias for eval.",
+    "results compare": "Compare two runs and test whether the difference is significant.",
     "results export": "Write results as a table: CSV, Markdown or JSONL.",
-    "results judge": "Tell how far a judge agrees with people, and the pass rate that they would give.",
-    "results labels": "Import what people say of answers, and tell how far they agree.",
-    "results merge": "Join the results of a run that was divided by 'agentv eval --shard'.",
-    "results report": "Write results as one HTML file: what failed, why, and how two runs differ.",
-    "results runs": "List the runs of this folder, newest first.",
-    "results show": "Show what was asked and answered, and why cases failed.",
-    "results view": "Show runs in a browser: all of them, one as it grows, any two compared.",
-    "setup cache": "Forget the responses that 'agentv eval --cache' has kept.",
-    "setup completion": "Print the script with which a shell completes agentv's commands.",
-    "setup doctor": "Tell what is installed, which files are used here, which targets are ready.",
-    "setup import": "Make eval files, results or answers out of what other tools wrote.",
-    "setup init": "Make a project that runs at once, or add what one lacks.",
-    "setup schema": "Print the JSON Schema of a kind of file, for editors and tools.",
+    "results judge": "Measure judge/human agreement and estimate the true pass rate.",
+    "results labels": "Import human labels and report inter-rater agreement.",
+    "results merge": "Combine the shards of a run ('agentv eval --shard') into one results file.",
+    "results report": "Write a self-contained HTML report of one run or two compared runs.",
+    "results runs": "List the runs in this folder, newest first.",
+    "results show": "Print questions, answers and scores, and explain failures.",
+    "results view": "Browse, compare and label runs in a local web viewer.",
+    "setup cache": "Clear the response cache.",
+    "setup clean": "Remove old results, records, logs and cached responses.",
+    "setup completion": "Print a shell completion script.",
+    "setup doctor": "Check the installation, the project files and the targets.",
+    "setup import": "Convert files of other tools to eval files, results or answers.",
+    "setup init": "Create a project that runs offline, or add missing files to one.",
+    "setup schema": "Print the JSON Schema of a file type.",
     "setup validate": "Check eval, targets and config files without running anything.",
 }
-"""The help text of each command. A key is the folder of its file, if it is in one, and its name."""
+"""The summary of each command. A key is the subfolder of its file, if any, and its name."""
 
-SECTIONS = {"": "Run", "results": "Look at results", "setup": "Set up"}
-"""The title of the commands of each folder in the help."""
+SECTIONS = {"": "Run", "results": "Inspect results", "setup": "Set up"}
+"""The heading in the help for the commands of each folder."""
 
 ALIASES = {"run": "eval"}
 PATHS = {key.split()[-1]: key for key in COMMANDS}
@@ -62,7 +65,7 @@ class _Commands(Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Return the completions of a word. Click's own method would import every command for its help text."""
+        """Complete a command name. Click's own method would import every command for its help text."""
         from click.shell_completion import CompletionItem
 
         found = []
@@ -87,7 +90,7 @@ class _Commands(Group):
             from agentv.errors import nearest
 
             error = click.UsageError(f"no such command {name!r}", ctx)
-            error.add_note(nearest(name, PATHS))
+            error.add_note(nearest(name, PATHS, "commands"))
             raise error
         return super().resolve_command(ctx, args)
 
@@ -103,11 +106,26 @@ class _Commands(Group):
 )
 @click.version_option(__version__, message="agentv %(version)s")
 def agentv() -> None:
-    """Evaluate AI agents: cases in YAML or JSONL in, scores you can compare out."""
+    """Evaluate AI agents from the command line."""
     from agentv.redact import clean, secrets_in
 
-    # A process may run several commands, each with another environment.
+    # Tests run several commands in one process, each with its own environment.
     clean.start_over(secrets_in(os.environ))
+    _learn_project_secrets()
+
+
+def _learn_project_secrets() -> None:
+    """Mask the secrets of the project's `.env` and config files in every command, also in those that use neither."""
+    from agentv.config import configured_secrets
+    from agentv.redact import clean
+    from agentv.targets.dotenv import load_env
+
+    environment = dict(os.environ)
+    # Commands that use these files report one that cannot be read.
+    with contextlib.suppress(AgentvError, OSError):
+        load_env([Path.cwd()], environment)
+    with contextlib.suppress(AgentvError, OSError):
+        clean.learn(configured_secrets(Path.cwd(), environment))
 
 
 def run() -> None:
@@ -125,44 +143,34 @@ def run() -> None:
         _print_click_error(error)
         sys.exit(error.exit_code)
     except SeveralProblems as error:
-        from agentv.cli.messages import tell_problems
+        from agentv.cli.messages import print_problems
 
-        tell_problems(error.problems)
+        print_problems(error.problems)
         sys.exit(2)
     except AgentvError as error:
-        from agentv.cli.messages import tell_error
+        from agentv.cli.messages import print_error
 
-        tell_error(error)
+        print_error(error)
         sys.exit(2)
     except OSError as error:
-        from agentv.cli.messages import tell
+        from agentv.cli.messages import print_message
 
-        tell(f"error: {error}")
+        print_message(f"error: {error}")
         sys.exit(2)
     except Exception as error:
-        _print_bug(error)
-        sys.exit(2)
+        from agentv.cli.messages import print_error
+
+        print_error(InternalError(error))
+        sys.exit(INTERNAL_ERROR)
 
 
 def _print_click_error(error: click.ClickException) -> None:
     """Print an error in the arguments of a command, with its usage and a hint."""
-    from agentv.cli.messages import tell
+    from agentv.cli.messages import print_message
 
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        tell(error.ctx.get_usage())
-    tell(f"error: {message_of(error)}")
+        print_message(error.ctx.get_usage())
+    print_message(f"error: {message_of(error)}")
     hint = hint_for(error)
     if hint:
-        tell(f"hint: {hint}")
-
-
-def _print_bug(error: Exception) -> None:
-    """Print an unexpected exception, with its traceback if the user asked for verbose output."""
-    from agentv.cli.messages import tell
-
-    if "--verbose" in sys.argv:
-        import traceback
-
-        tell(traceback.format_exc())
-    tell(f"error: agentv broke: {type(error).__name__}: {error}")
-    tell("hint: this is a bug of agentv; --verbose shows where it happened")
+        print_message(f"hint: {hint}")

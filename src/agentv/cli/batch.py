@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 
 import click
 
+from agentv.batches.control import BatchReport, batch_status, cancel_batches, collect_batches
+from agentv.batches.journal import Journal
 from agentv.cli.help import Group
-from agentv.cli.messages import print_json, print_lines, print_warnings, tell
+from agentv.cli.messages import configure_logging, print_json, print_lines, print_message
 from agentv.cli.params import format_option
-from agentv.formats.printable import printable
-from agentv.report.quantities import counted
-from agentv.run.batches.control import BatchReport, batch_status, cancel_batches, collect_batches
-from agentv.run.batches.journal import Journal
+from agentv.files.printable import printable
+from agentv.text import plural
 
-NONE = "no batches: nothing was sent through a batch API here, or all of its answers are in results"
+NONE = "no pending batches in .agentv/batches"
 
 
 @click.group(
@@ -26,20 +26,21 @@ NONE = "no batches: nothing was sent through a batch API here, or all of its ans
     ),
 )
 def command() -> None:
-    """What was sent through vendors' batch APIs and has no results yet, as .agentv/batches knows it.
+    """Manage requests that were sent through vendor batch APIs and have no results yet.
 
-    'agentv eval --resume' waits for the answers and makes results of them.
+    The state of each batch is in .agentv/batches. To wait for the answers and write the results, run
+    'agentv eval --resume'.
     """
 
 
 @command.command("status", examples=("agentv batch status", "agentv batch status --format json"))
 @format_option
-def status_command(form: str) -> None:
-    """Tell how far each batch is, in the vendor's counts.
+def batch_status_command(form: str) -> None:
+    """Print the status of each batch.
 
-    Exit code 0; 1 if a vendor cannot be asked.
+    Exit code 0, or 1 if a vendor cannot be reached.
     """
-    print_warnings(verbose=False)
+    configure_logging(verbose=False)
     reports = _collect_reports(batch_status(Journal()))
     if form == "json":
         print_json(reports)
@@ -51,41 +52,45 @@ def status_command(form: str) -> None:
 @command.command("collect", examples=("agentv batch collect",))
 @click.argument("batches", nargs=-1)
 def collect_command(batches: tuple[str, ...]) -> None:
-    """Fetch the answers of BATCHES that have ended, of all if none is named, before the vendor throws them away.
+    """Download the answers of finished batches.
 
-    They are kept in .agentv/batches. 'agentv eval --resume' makes results of them.
-    Exit code 0; 1 if a vendor cannot be asked; 2 for a batch that is not known.
+    Without BATCHES, all finished batches are downloaded. Vendors delete answers after some time. They are stored in
+    .agentv/batches; to turn them into results, run 'agentv eval --resume'.
+
+    Exit code 0, 1 if a vendor cannot be reached, 2 for an unknown batch.
     """
-    print_warnings(verbose=False)
+    configure_logging(verbose=False)
     reports = _collect_reports(collect_batches(Journal(), batches))
     _print(reports)
     if any(report.status == "running" for report in reports):
-        tell("what is still running can be collected later")
+        print_message("collect the batches that are still running later")
     commands: list[str] = []
     for report in reports:
         if report.status == "collected" and report.command and report.command not in commands:
             commands.append(report.command)
     for line in commands:
-        tell(f"make results of the answers with: {line}")
+        print_message(f"to write the results, run: {line}")
     sys.exit(_exit_code(reports))
 
 
 @command.command("cancel", examples=("agentv batch cancel", "agentv batch cancel batch_6743f9c0"))
 @click.argument("batches", nargs=-1)
 def cancel_command(batches: tuple[str, ...]) -> None:
-    """Ask the vendors to end BATCHES, or all if none is named.
+    """Cancel batches.
 
-    Answers that are there by then have been paid for: 'agentv batch collect' fetches them.
-    Exit code 0; 1 if a vendor cannot be asked; 2 for a batch that is not known.
+    Without BATCHES, all running batches are cancelled. You pay for answers that are already finished; download them
+    with 'agentv batch collect'.
+
+    Exit code 0, 1 if a vendor cannot be reached, 2 for an unknown batch.
     """
-    print_warnings(verbose=False)
+    configure_logging(verbose=False)
     reports = _collect_reports(cancel_batches(Journal(), batches))
     _print(reports)
     sys.exit(_exit_code(reports))
 
 
 def _collect_reports(reports: AsyncIterator[BatchReport]) -> list[BatchReport]:
-    """Run an async iterator to its end and return the reports."""
+    """Exhaust an async iterator and return the reports."""
 
     async def collect() -> list[BatchReport]:
         return [report async for report in reports]
@@ -94,7 +99,7 @@ def _collect_reports(reports: AsyncIterator[BatchReport]) -> list[BatchReport]:
 
 
 def _exit_code(reports: list[BatchReport]) -> int:
-    """Return 1 if there was an error with one of the batches, otherwise 0."""
+    """Return 1 if any batch has an error, otherwise 0."""
     if any(report.error for report in reports):
         return 1
     return 0
@@ -108,11 +113,11 @@ def _print(reports: list[BatchReport]) -> None:
 
 
 def _line(report: BatchReport) -> str:
-    """Return the state of a batch in one line."""
+    """Return the status line of a batch."""
     target = f"target {report.target}"
     if report.role != "target":
         target += f" ({report.role})"
-    parts = [f"{report.batch}: {target}", counted(report.requests, "request"), report.status]
+    parts = [f"{report.batch}: {target}", plural(report.requests, "request"), report.status]
     if report.error:
         return f"{', '.join(parts)}: {report.error}"
     if report.answered is not None:

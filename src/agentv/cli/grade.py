@@ -3,108 +3,34 @@
 import asyncio
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
-from agentv.cli.ending import Shown, check_written, conclude
-from agentv.cli.eval import RESULTS, formats, minimum_score, workers
-from agentv.cli.help import Command, options
-from agentv.cli.messages import print_warnings
-from agentv.cli.params import PATH, VERBOSE, Amount, OneOf, target_names
+from agentv.cli.finish import finish
+from agentv.cli.help import CommandWithGroups, options
+from agentv.cli.messages import configure_logging
+from agentv.cli.options import gate_flags, options_of, progress_display, run_flag
+from agentv.cli.params import PATH, VERBOSE, OneOf
 from agentv.errors import OutputError
+from agentv.files.temporary import remove_all
 from agentv.grading.grade import GradeOptions, grade
 from agentv.grading.stored import Only
+from agentv.option import LOOKING_INSIDE
 from agentv.processes.child import kill_all
 from agentv.processes.interrupts import cleanup
-from agentv.redact import clean
-from agentv.report.progress import progress_for
-from agentv.results.runs import RUNS
-from agentv.run.evaluate import EvalOptions
-from agentv.run.watching.watcher import Silence, Watcher
-from agentv.system.temporary import remove_all
+from agentv.processes.machine import raise_file_limit
+from agentv.report.pages import check_pages
+from agentv.run.exit_code import Gates
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The arguments and options of the command."""
-
-    results: Path
-    paths: tuple[str, ...]
-    only: Only | None
-    evaluators: tuple[str, ...]
-    target: str | None
-    targets: Path | None
-    prices: Path | None
-    ids: tuple[str, ...]
-    strict: bool
-    workers: int | None
-    agent_timeout: float | None
-    max_retries: int | None
-    cache: bool
-    out: Path | None
-    output_format: str | None
-    junit: Path | None
-    report: Path | None
-    fail_under: float | None
-    by: str | None
-    quiet: bool
-    verbose: bool
-
-    @property
-    def shown(self) -> Shown:
-        """What to show of the run."""
-        return Shown(
-            junit=self.junit,
-            report=self.report,
-            fail_under=self.fail_under,
-            quiet=self.quiet,
-            verbose=self.verbose,
-            view=False,
-        )
-
-    @property
-    def grading(self) -> GradeOptions:
-        """What to grade."""
-        return GradeOptions(
-            results=self.results,
-            only=self.only,
-            evaluators=self.evaluators,
-        )
-
-    @property
-    def run(self) -> EvalOptions:
-        """How to run the evaluators."""
-        return EvalOptions(
-            paths=self.paths,
-            target=self.target,
-            targets=self.targets,
-            prices=self.prices,
-            ids=self.ids,
-            strict=self.strict,
-            workers=self.workers,
-            timeout_seconds=self.agent_timeout,
-            max_retries=self.max_retries,
-            cache=self.cache,
-            out=self.out,
-            output_format=self.output_format,
-            by=self.by,
-            results_folder=RESULTS,
-            runs_folder=RUNS,
-            command=("agentv", *sys.argv[1:]),
-        )
-
-
-what_is_graded = options("What is graded")
-how_it_runs = options("How it runs")
-where_results_go = options("Where results go")
-looking_inside = options("Looking inside")
+WHAT_IS_GRADED = "What is graded"
+what_is_graded = options(WHAT_IS_GRADED)
+looking_inside = options(LOOKING_INSIDE)
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithGroups,
     examples=(
         "agentv grade results.jsonl evals/",
         "agentv grade results.jsonl evals/ --evaluator tone",
@@ -116,101 +42,86 @@ looking_inside = options("Looking inside")
 @what_is_graded(
     "--only",
     type=OneOf(get_args(Only)),
-    help="Change only these results, and keep the others.",
+    help="Re-score only these results and keep the others.",
 )
 @what_is_graded(
     "--evaluator",
     "evaluators",
     metavar="NAME",
     multiple=True,
-    help="Only this one scores; may be repeated.",
+    help="Use only this evaluator. Repeatable.",
 )
 @what_is_graded(
-    "--target",
-    metavar="NAME",
-    shell_complete=target_names,
-    help="Only the answers of this target.",
+    "--allow-masked",
+    is_flag=True,
+    help="Grade answers even if they contain masked secrets.",
 )
-@what_is_graded("--targets", type=PATH, help="The targets file, or a folder that has one.")
-@what_is_graded(
-    "--prices",
-    type=PATH,
-    metavar="FILE",
-    help="What the tokens of judges cost: see 'agentv eval'.",
+@run_flag("target", group=WHAT_IS_GRADED, help="Grade only the answers of this target.")
+@run_flag("targets", group=WHAT_IS_GRADED)
+@run_flag("prices", group=WHAT_IS_GRADED, help="Token prices for judge calls; see 'agentv eval'.")
+@run_flag("ids", group=WHAT_IS_GRADED, help="Grade only the cases with this id (or glob). Repeatable.")
+@run_flag(
+    "filter",
+    group=WHAT_IS_GRADED,
+    help="Grade only the cases that match, such as 'tag:smoke verdict:fail'. Repeatable; all must match.",
 )
-@what_is_graded(
-    "--eval-id",
-    "ids",
-    metavar="ID",
-    multiple=True,
-    help="Only this case; an id or a glob.",
-)
-@what_is_graded("--strict", is_flag=True, help="An invalid case stops the grading before it starts.")
-@how_it_runs(
-    "--workers",
-    metavar="N",
-    callback=workers,
-    help="How many answers are graded at once: 1 to 50.",
-)
-@how_it_runs(
-    "--agent-timeout",
-    type=Amount(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Seconds a judge may take.",
-)
-@how_it_runs(
-    "--max-retries",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Ask a judge again, up to N times.",
-)
-@how_it_runs("--cache", is_flag=True, help="Keep what judges say in .agentv/cache, and ask for each only once.")
-@where_results_go("--out", type=PATH, help="Write results here; else to .agentv/results.")
-@where_results_go(
-    "--output-format",
-    metavar="FORMAT",
-    shell_complete=formats,
-    help="jsonl (default) or yaml.",
-)
-@where_results_go("--junit", type=PATH, help="Also write the results as JUnit XML.")
-@where_results_go("--report", type=PATH, help="Also write the results as one HTML file.")
-@where_results_go(
-    "--fail-under",
-    type=float,
-    metavar="SCORE",
-    callback=minimum_score,
-    help="Exit with 1 when the mean is lower.",
-)
-@looking_inside("--by", metavar="KEY", help="Figures by group, as in 'agentv eval'.")
-@looking_inside("--quiet", is_flag=True, help="No progress.")
+@run_flag("strict", group=WHAT_IS_GRADED)
+@run_flag("workers", help="Number of answers to grade concurrently, 1 to 50. [default: 1]")
+@run_flag("timeout_seconds", help="Time limit per judge call.")
+@run_flag("max_retries", help="Retry a judge call up to N times.")
+@run_flag("cache", help="Cache judge responses in .agentv/cache and reuse them for identical requests.")
+@run_flag("out", help="Write results to this file. [default: a new file in .agentv/results]")
+@run_flag("name")
+@run_flag("output_format")
+@run_flag("junit")
+@run_flag("report")
+@gate_flags
+@run_flag("require")
+@run_flag("by")
+@looking_inside("--quiet", is_flag=True, help="Do not show progress.")
 @looking_inside("--verbose", is_flag=True, help=VERBOSE)
-def command(**values: Any) -> None:
-    """Score the answers in RESULTS again, with the evaluators that EVALS have now. No target is asked.
+def command(  # noqa: PLR0913  # the flags that are not options of a run
+    *,
+    results: Path,
+    only: Only | None,
+    evaluators: tuple[str, ...],
+    allow_masked: bool,
+    fail_under: float | None,
+    min_pass_rate: float | None,
+    quiet: bool,
+    verbose: bool,
+    **values: Any,
+) -> None:
+    """Re-score the answers in RESULTS with the current evaluators of EVALS, without calling the target.
 
-    Exit code 0: all answers were graded; 1: a result is an error, or the mean is under --fail-under; 2: bad usage or
-    bad files, and nothing was graded.
+    \b
+    Exit codes:
+      0  all answers were graded
+      1  a result is an error, an answer was not judged, or
+         a gate was missed (--fail-under, --min-pass-rate,
+         --require)
+      2  invalid usage or files; nothing was graded
     """
-    options = Options(**values)
-    print_warnings(options.verbose)
-    _check_outputs(options)
+    configure_logging(verbose)
+    raise_file_limit()
+    eval_options = options_of(values)
+    check_pages(eval_options)
+    _check_out(eval_options.output.out, results)
+    grading = GradeOptions(
+        results=results,
+        only=only,
+        evaluators=evaluators,
+        allow_masked=allow_masked,
+    )
     started = time.monotonic()
-    watcher = _watcher(options)
-    with cleanup(remove_all), cleanup(kill_all), cleanup(watcher.end):
-        report, _ = asyncio.run(grade(options.grading, options.run, watcher))
+    progress = progress_display(is_quiet=quiet)
+    with cleanup(remove_all), cleanup(kill_all), cleanup(progress.end):
+        report, _ = asyncio.run(grade(grading, eval_options, progress))
         seconds = time.monotonic() - started
-        sys.exit(conclude(report, options.shown, seconds))
+        sys.exit(finish(report, eval_options.pages, Gates(fail_under, min_pass_rate), seconds))
 
 
-def _check_outputs(options: Options) -> None:
-    """Raise `OutputError` if an output cannot be written, before any judge is called."""
-    out = options.out
-    check_written("--junit", options.junit, "junit.xml", out)
-    check_written("--report", options.report, "report.html", out)
-    if out is not None and out.exists() and out.samefile(options.results):
-        raise OutputError("--out is the file that is graded", file=out, hint="name another file")
-
-
-def _watcher(options: Options) -> Watcher:
-    if options.quiet:
-        return Silence()
-    return progress_for(clean)
+def _check_out(out: Path | None, results: Path) -> None:
+    """Raise `OutputError` if the results to grade would be overwritten."""
+    if out is not None and out.exists() and out.samefile(results):
+        raise OutputError("--out is the results file to grade", file=out, hint="choose another file")

@@ -1,4 +1,4 @@
-"""Help and usage errors: options in groups, examples at the end, and a hint for every mistake.
+"""Help and usage errors: grouped options, examples at the end, and a hint for every mistake.
 
 `agentv --help` loads this module: keep its imports cheap.
 """
@@ -19,7 +19,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 MIN_WIDTH = 50
 MAX_WIDTH = 80
 NARROW = 70
-"""Below this width, options get a narrower column, and longer ones a line of their own."""
+"""Below this width, the column of options is narrower, and long options get a line of their own."""
 
 
 class _CommandWithExamples(click.Command):
@@ -31,10 +31,27 @@ class _CommandWithExamples(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
+            self._check_repeats(ctx, args)
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # click does not set it if an option lacks its value
             raise
+
+    def _check_repeats(self, ctx: click.Context, args: list[str]) -> None:
+        """Raise `click.UsageError` if an option that takes a single value is repeated: click would use the last one."""
+        if ctx.resilient_parsing:
+            return  # shell completion of an unfinished command
+        parser = self.make_parser(ctx)
+        _, _, order = parser.parse_args(list(args))
+        seen: set[click.Parameter] = set()
+        for param in order:
+            if not isinstance(param, click.Option) or param.is_flag or param.multiple:
+                continue
+            if param in seen:
+                error = click.UsageError(f"{param.opts[0]} is given more than once", ctx)
+                error.add_note("it takes a single value: remove all but one")
+                raise error
+            seen.add(param)
 
     def get_help(self, ctx: click.Context) -> str:
         if not ctx.terminal_width:
@@ -66,7 +83,7 @@ def _columns() -> int:
         return MAX_WIDTH
 
 
-class Command(_CommandWithExamples):
+class CommandWithGroups(_CommandWithExamples):
     """A command whose help shows options in groups."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -95,10 +112,10 @@ class Command(_CommandWithExamples):
 class Group(_CommandWithExamples, click.Group):
     """A command with subcommands."""
 
-    command_class = Command
+    command_class = CommandWithGroups
 
 
-class _Option(click.Option):
+class GroupedOption(click.Option):
     """An option that belongs to a group."""
 
     def __init__(self, *args: Any, group: str, **settings: Any):
@@ -112,7 +129,7 @@ class _Decorator(Protocol):
 
 def options(group: str) -> _Decorator:
     """Return a decorator like `click.option` for options that the help shows together under a title."""
-    return partial(click.option, cls=_Option, group=group)
+    return partial(click.option, cls=GroupedOption, group=group)
 
 
 def message_of(error: click.ClickException) -> str:
@@ -138,7 +155,7 @@ def hint_for(error: click.ClickException) -> str:
         close = closest(error.option_name, _option_names(ctx))
         if close:
             return f"did you mean {close!r}?"
-    hint = f"'{ctx.command_path} --help' tells all"
+    hint = f"see '{ctx.command_path} --help'"
     examples = getattr(ctx.command, "examples", ())
     if examples:
         hint = f"for example: {examples[0]}; {hint}"

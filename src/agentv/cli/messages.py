@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,18 @@ from typing import Any
 import click
 import msgspec
 
-from agentv.errors import AgentvError
-from agentv.formats.printable import printable
-from agentv.notices import LOGGER
+from agentv.errors import AgentvError, InternalError, SeveralProblems, placed
+from agentv.files.atomic_files import write_atomically
+from agentv.files.printable import printable
+from agentv.log import LOGGER
 from agentv.records import Problem
 from agentv.redact import clean
-from agentv.system.atomic_files import write_atomically
+from agentv.report.layout import terminal_width, wrap
+from agentv.text import short_path
 
 
 class _StderrHandler(logging.Handler):
-    """Print log records to stderr."""
+    """Print log records to stderr. In a terminal, lines are broken between words."""
 
     def emit(self, record: logging.LogRecord) -> None:
         message = f"note: {record.getMessage()}"
@@ -28,10 +31,16 @@ class _StderrHandler(logging.Handler):
             message = f"warning: {record.getMessage()}"
         elif hasattr(record, "is_plain"):
             message = record.getMessage()
-        tell(printable(clean(message)))
+        message = printable(clean(message))
+        width = terminal_width(sys.stderr)
+        if width is None:
+            print_message(message)
+            return
+        for line in message.splitlines():
+            print_message("\n".join(wrap(line, width)))
 
 
-def print_warnings(verbose: bool) -> None:
+def configure_logging(verbose: bool) -> None:
     """Print the warnings of this command to stderr. With `verbose`, print notes as well."""
     # asyncio logs what targets leave behind, such as exceptions that were never retrieved.
     for logger in (LOGGER, logging.getLogger("asyncio")):
@@ -44,7 +53,7 @@ def print_warnings(verbose: bool) -> None:
     LOGGER.propagate = False
 
 
-def tell(text: str) -> None:
+def print_message(text: str) -> None:
     """Print a message to stderr."""
     if sys.stderr is None:  # a process may be started without stderr
         return
@@ -53,17 +62,26 @@ def tell(text: str) -> None:
         print(clean(text), file=sys.stderr, flush=True)
 
 
-def tell_error(error: AgentvError) -> None:
-    """Print an error and its hint to stderr."""
-    tell(printable(clean(f"error: {error}")))
+def print_error(error: AgentvError) -> None:
+    """Print an error and its hint to stderr, and for users who asked for verbose output the traceback of a bug."""
+    if isinstance(error, InternalError) and "--verbose" in sys.argv:
+        print_message("".join(traceback.format_exception(error.__cause__)))
+    print_message(printable(clean(f"error: {_text_of(error)}")))
     if error.hint:
-        tell(f"hint: {error.hint}")
+        print_message(f"hint: {error.hint}")
 
 
-def tell_problems(problems: Iterable[Problem]) -> None:
+def _text_of(error: AgentvError) -> str:
+    """Return the text of an error, with its file relative to the current folder."""
+    if error.file is None or isinstance(error, SeveralProblems):
+        return str(error)
+    return placed(error.message, Path(short_path(error.file)), error.line, error.column)
+
+
+def print_problems(problems: Iterable[Problem]) -> None:
     """Print all problems to stderr."""
     for problem in problems:
-        tell_error(AgentvError.of(problem))
+        print_error(AgentvError.of(problem))
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:

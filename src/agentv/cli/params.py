@@ -9,7 +9,7 @@ import click
 from agentv.errors import closest
 
 PATH = click.Path(path_type=Path)
-VERBOSE = "Say more, and show the traceback of a bug."
+VERBOSE = "Print debug output and full tracebacks."
 """The help text of `--verbose`."""
 
 
@@ -17,14 +17,18 @@ class Amount(click.FloatRange):
     """A finite number: `nan` and `inf` are rejected."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number", param, ctx)
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no finite number", param, ctx)
+            self.fail(f"{value!r} is not a finite number", param, ctx)
         return number
 
 
 class OneOf(click.Choice):  # type: ignore[type-arg]  # it is generic only in newer versions of click
-    """One of a few words. The error for any other word suggests the closest."""
+    """A choice. The error for an invalid value suggests the closest one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -43,16 +47,17 @@ format_option = click.option(
     "form",
     type=TEXT_OR_JSON,
     default="text",
-    help="json is for tools.",
+    help="Output format. [default: text]",
 )
 
 
 def target_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the completions of the value of `--target`. Without a valid targets file, there are none."""
+    """Complete the value of `--target`. Return nothing without a valid targets file."""
     from agentv.errors import AgentvError
-    from agentv.targets.read import find_targets, read_targets
+    from agentv.targets.find import find_targets
+    from agentv.targets.read import read_targets
 
-    # While the option lacks its value, click has not assigned the arguments to parameters yet.
+    # Click has not assigned the arguments to parameters yet while the option has no value.
     paths = ctx.params.get("paths") or ctx.args or ["."]
     folder = Path(paths[0])
     if not folder.is_dir():

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from itertools import compress, repeat
 from typing import NamedTuple
 
-from agentv.compare.blocks import MIXED, Setup
+from agentv.compare.blocks import MIXED, ResultSetup
 from agentv.compare.columns import Numbers, RunColumns
 from agentv.compare.records import Changed
 
 DIGESTS = ("cases", "evaluators", "prompts")
-SETUP = ("target", "judges", "agentv", "scoring", "batch")
-"""Fields of a `Setup` whose changes are reported."""
+FORMAT_DEPENDENT = ("evaluators", "prompts", "target")
+"""Digests that cover different things in different formats."""
+SETUP = ("target", "judges", "scoring", "batch")
+"""Fields of a `ResultSetup` whose changes are reported."""
 CONFOUNDERS = ("cases", "evaluators", "prompts", "judges", "scoring", "mixed")
 """Changes that make the two results of a case incomparable."""
 
@@ -29,7 +31,7 @@ class _Change(NamedTuple):
     mixed: int
 
 
-def find_changes(
+def count_changes(
     first: RunColumns,
     second: RunColumns,
     numbers: Numbers,
@@ -39,7 +41,8 @@ def find_changes(
     The places are None if all pairs are comparable, or if neither run has digests.
     """
     setups = [*first.setups, *second.setups]
-    if not any(setup.target for setup in setups):
+    has_digests = any(setup.target for setup in setups)
+    if not has_digests:
         return Changed(unknown=len(numbers)), None
     counts: Counter[str] = Counter()
     targets = set()
@@ -56,10 +59,14 @@ def find_changes(
         for name in names:
             counts[name] += times
         confounded[change] = not names.isdisjoint(CONFOUNDERS)
-    changed = Changed(**counts, targets=tuple(sorted(targets)))
+    changed = Changed(
+        **counts,
+        targets=tuple(sorted(targets)),
+    )
     if not any(confounded.values()):
         return changed, None
-    comparable = (not confounded[change] for change in _changes(first, second, numbers))
+    changes = _changes(first, second, numbers)
+    comparable = (not confounded[change] for change in changes)
     places = compress(range(len(numbers)), comparable)
     return changed, array("I", places)
 
@@ -80,7 +87,11 @@ def _changes(
     return zip(*columns, strict=True)
 
 
-def _entries(run: RunColumns, name: str, numbers: Numbers) -> Iterator[int]:
+def _entries(
+    run: RunColumns,
+    name: str,
+    numbers: Numbers,
+) -> Iterator[int]:
     """Return the entries of these cases in a column."""
     column = run.column(name)
     if column is None:
@@ -115,7 +126,11 @@ def _mixed(
     return map(is_mixed.__getitem__, numbers)
 
 
-def _name_changes(first: Setup, second: Setup, change: _Change) -> set[str]:
+def _name_changes(
+    first: ResultSetup,
+    second: ResultSetup,
+    change: _Change,
+) -> set[str]:
     """Return the fields of `Changed` that apply to a change."""
     if not first.target or not second.target:
         return {"unknown"}
@@ -126,4 +141,21 @@ def _name_changes(first: Setup, second: Setup, change: _Change) -> set[str]:
     for name in (*DIGESTS, "mixed"):
         if getattr(change, name):
             names.add(name)
+    if first.format != second.format:
+        names.difference_update(FORMAT_DEPENDENT)
+        names.add("formats")
+        if _is_other_target(first, second):
+            names.add("target")
     return names
+
+
+def _is_other_target(first: ResultSetup, second: ResultSetup) -> bool:
+    """Return whether the targets differ in something that both formats have."""
+    if first.target_name != second.target_name:
+        return True
+    for name in ("settings", "files"):
+        before = getattr(first, name)
+        after = getattr(second, name)
+        if before and after and before != after:
+            return True
+    return False

@@ -1,7 +1,7 @@
 """Hold what a comparison needs of results files in columns, with one entry and a few bytes per case.
 
-An `Index` numbers the ids in the order in which they first appear. All files of a comparison share one index, so that
-the entries of a case are at the same place in the columns of every file.
+All files of a comparison share one `Index`, so that the entries of a case are at the same place in the columns of every
+file.
 """
 
 from array import array
@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from agentv.compare.blocks import (
     ERROR,
+    INCOMPLETE,
     MIXED,
     PASSED,
     REPEATED,
@@ -20,13 +21,14 @@ from agentv.compare.blocks import (
     SEEN,
     UNJUDGED,
     UNSCORED,
-    Block,
+    ColumnBlock,
     Names,
-    Setup,
+    ResultSetup,
+    failed_by_machine,
 )
+from agentv.compare.case_index import Index, Moves, move_entries
 from agentv.results.usage import Usage
 from agentv.results.views import EvaluatorView
-from agentv.scoring import PASS as PASSING_SCORE
 from agentv.stats.decimals import mean
 
 COLUMNS = ("setups", "cases", "evaluators", "prompts")
@@ -39,42 +41,31 @@ Numbers = Sequence[int]
 
 def _zeros(typecode: Literal["I", "q"], size: int) -> "array[int]":
     column = array(typecode)
-    column.frombytes(bytes(column.itemsize * size))
+    _grow_column(column, size)
     return column
 
 
-class Index(dict[str, int]):
-    """The number of each id, in the order in which ids were added."""
-
-    def add(self, ids: Sequence[str]) -> list[int]:
-        """Number the ids that are new, and return the numbers of all."""
-        # Most blocks contain only known ids or only new ones: both cases run without a loop in Python.
-        try:
-            return list(map(self.__getitem__, ids))
-        except KeyError:
-            before = len(self)
-        end = before + len(ids)
-        numbers = list(map(self.setdefault, ids, range(before, end)))
-        if len(self) == end:
-            return numbers
-        # Some ids were known or repeated, which leaves gaps between the numbers.
-        while len(self) > before:
-            self.popitem()
-        return [self.setdefault(each, len(self)) for each in ids]
+def _grow_column(column: "array[int]", size: int) -> None:
+    """Append zeros to a column until it has `size` entries."""
+    added = size - len(column)
+    zeros = bytes(column.itemsize * added)
+    column.frombytes(zeros)
 
 
 def pick(column: "array[Number]", numbers: Numbers) -> "array[Number]":
     """Return the entries of these cases, whose numbers are in ascending order."""
     if len(numbers) == len(column):  # all cases
         return column
-    return array(column.typecode, map(column.__getitem__, numbers))
+    entries = map(column.__getitem__, numbers)
+    return array(column.typecode, entries)
 
 
 def pick_bytes(column: bytearray, numbers: Numbers) -> bytes:
     """Return the entries of these cases, whose numbers are in ascending order."""
     if len(numbers) == len(column):
         return bytes(column)
-    return bytes(map(column.__getitem__, numbers))
+    entries = map(column.__getitem__, numbers)
+    return bytes(entries)
 
 
 class PartialScore(NamedTuple):
@@ -98,11 +89,21 @@ class _Repeats:
         self.scores = array("d")
         self.flags = bytearray()
 
-    def add(self, number: int, score: float, flags: int) -> None:
+    def add(
+        self,
+        number: int,
+        score: float,
+        flags: int,
+    ) -> None:
         """Add a result of a case."""
         self.numbers.append(number)
         self.scores.append(score)
         self.flags.append(flags)
+
+    def move(self, moves: Moves) -> None:
+        """Give cases new numbers."""
+        numbers = [moves.get(number, number) for number in self.numbers]
+        self.numbers = array("I", numbers)
 
     def by_case(self) -> Iterator[tuple[int, list[_Result]]]:
         """Yield the number of each case, and its results."""
@@ -111,8 +112,9 @@ class _Repeats:
         for number, places in groupby(order, key=number_at):
             results = []
             for place in places:
-                result = _Result(self.scores[place], self.flags[place])
-                results.append(result)
+                score = self.scores[place]
+                flags = self.flags[place]
+                results.append(_Result(score, flags))
             yield number, results
 
 
@@ -141,7 +143,12 @@ class Scores:
         self.scores.frombytes(bytes(8 * added))
         self.flags.extend(bytes(added))
 
-    def add(self, number: int, score: float, flags: int) -> None:
+    def add(
+        self,
+        number: int,
+        score: float,
+        flags: int,
+    ) -> None:
         """Add a result of a case."""
         seen = self.flags[number]
         if not seen:
@@ -154,22 +161,22 @@ class Scores:
             self.flags[number] = seen | REPEATED
         self._repeats.add(number, score, flags)
 
+    def move(self, moves: Moves) -> None:
+        """Give cases new numbers. Call it before `merge_repeats`."""
+        move_entries(self.scores, moves)
+        move_entries(self.flags, moves)
+        self._repeats.move(moves)
+
     def merge_repeats(self) -> None:
         """Combine the results of cases that have several. Call it once, after all results were added."""
         for number, results in self._repeats.by_case():
-            scores = [result.score for result in results]
-            self.scores[number] = mean(scores)
+            scores = [result.score for result in results if not failed_by_machine(result.flags)]
+            if scores:
+                self.scores[number] = mean(scores)
             self.flags[number] = _merge_flags(results)
-            scored = [result.score for result in results if not result.flags & UNSCORED]
-            if 0 < len(scored) < len(results):
-                # each missing score is between 0 and 1
-                low = sum(scored) / len(results)
-                missing = len(results) - len(scored)
-                self.partial[number] = PartialScore(
-                    mean=mean(scored),
-                    low=low,
-                    high=low + missing / len(results),
-                )
+            partial = _partial_score(results)
+            if partial is not None:
+                self.partial[number] = partial
         self._repeats = _Repeats()
 
     def pick_scores(self, numbers: Numbers) -> "array[float]":
@@ -196,22 +203,48 @@ class Scores:
         return score, score
 
 
+def _partial_score(results: Sequence[_Result]) -> PartialScore | None:
+    """Return the score of a case with several results, or None if all or none of them have a score."""
+    scored = []
+    for result in results:
+        if not result.flags & UNSCORED:
+            scored.append(result.score)
+    total = len(results)
+    missing = total - len(scored)
+    if not scored or not missing:
+        return None
+    # each missing score is between 0 and 1
+    low = sum(scored) / total
+    high = low + missing / total
+    return PartialScore(
+        mean=mean(scored),
+        low=low,
+        high=high,
+    )
+
+
 def _merge_flags(results: Sequence[_Result]) -> int:
-    """Return the flags of a case with several results. It passes if the majority of the scored ones do."""
+    """Return the flags of a case with several results. It passes if all of the scored ones do."""
     scored = 0
     passed = 0
     merged = REPEATED
+    unscored = set()
     for result in results:
-        merged |= result.flags & ~(PASSED | UNSCORED)
-        if not result.flags & UNSCORED:
-            scored += 1
-            if result.flags & PASSED:
-                passed += 1
-    if 2 * passed > scored:
-        merged |= PASSED
+        flags = result.flags
+        merged |= flags & ~(PASSED | UNSCORED)
+        if flags & UNSCORED:
+            unscored.add(flags & UNSCORED)
+            continue
+        scored += 1
+        if flags & PASSED:
+            passed += 1
     if not scored:
-        for result in results:
-            merged |= result.flags & UNSCORED
+        # ERROR takes precedence over UNJUDGED, and both over MACHINE, which has the bits of both
+        return merged | min(unscored)
+    if passed == scored:
+        merged |= PASSED
+    if unscored:
+        merged |= INCOMPLETE
     return merged
 
 
@@ -227,11 +260,11 @@ class RunColumns(Scores):
         self.judge_failures = 0
         self.retried = 0
         self.ambiguous = 0
-        """Number of results whose id also occurs in another dataset or for another target."""
+        """Number of results whose id also occurs for another target."""
         self.timestamp = ""
         """Time of the first result."""
-        self.setups: list[Setup] = []
-        self._setup_numbers: dict[Setup, int] = {}
+        self.setups: list[ResultSetup] = []
+        self._setup_numbers: dict[ResultSetup, int] = {}
         self._columns: dict[str, array[int]] = {}
         self.clusters: array[int] | None = None
         """Hash of the cluster of each case, or 0."""
@@ -247,29 +280,39 @@ class RunColumns(Scores):
         self.graded = 0
         self.answers_of: set[str | None] = set()
         """The ids of the runs that produced the answers."""
+        self.eval_files: set[str | None] = set()
+        """The eval files of the cases, with None for an unknown one."""
         self.grouped: RunColumns | None = None
-        """The same results, indexed by dataset or target in addition to the id."""
+        """The same results, indexed by target in addition to the id."""
 
     def column(self, name: str) -> "array[int] | None":
         """Return the setup number, or the hashed digest, of each case. Return None if all are 0."""
         return self._columns.get(name)
 
-    def setup_of(self, number: int) -> Setup:
+    def setup_of(self, number: int) -> ResultSetup:
         """Return the setup that produced the result of a case."""
         column = self.column("setups")
         if column is None:
             return self.setups[0]
         return self.setups[column[number]]
 
+    def dataset_of(self, number: int) -> str | None:
+        """Return the dataset of a case, or None if the run does not have the case."""
+        if not self.flags[number]:
+            return None
+        return self.setup_of(number).dataset
+
     def grow(self, size: int) -> None:
         """Make room for `size` cases in all columns."""
         super().grow(size)
-        for column in (*self._columns.values(), self.clusters, self.labels):
-            if column is not None:
-                added = size - len(column)
-                column.frombytes(bytes(column.itemsize * added))
+        for column in self._columns.values():
+            _grow_column(column, size)
+        if self.clusters is not None:
+            _grow_column(self.clusters, size)
+        if self.labels is not None:
+            _grow_column(self.labels, size)
 
-    def add_block(self, block: Block) -> None:
+    def add_block(self, block: ColumnBlock) -> None:
         """Add the results of a block."""
         before = len(self._index)
         numbers = self._index.add(block.ids)
@@ -291,17 +334,18 @@ class RunColumns(Scores):
             self._add_labels(numbers, block.labels)
         self._count(block)
 
-    def _column_values(self, block: Block) -> Mapping[str, Numbers]:
+    def _column_values(self, block: ColumnBlock) -> Mapping[str, Numbers]:
         """Return the entries of a block in those of the `COLUMNS` that are not all 0."""
         values = dict(block.digests)
         setups = [self._setup_number(setup) for setup in block.setups]
-        if any(setups):
-            if len(setups) == 1:
-                setups *= len(block.ids)
-            values["setups"] = setups
+        if not any(setups):
+            return values
+        if len(setups) == 1:
+            setups *= len(block.ids)
+        values["setups"] = setups
         return values
 
-    def _setup_number(self, setup: Setup) -> int:
+    def _setup_number(self, setup: ResultSetup) -> int:
         if setup not in self._setup_numbers:
             self._setup_numbers[setup] = len(self.setups)
             self.setups.append(setup)
@@ -313,7 +357,11 @@ class RunColumns(Scores):
             self._columns[name] = _zeros("I", len(self))
         return self._columns[name]
 
-    def _append(self, block: Block, values: Mapping[str, Numbers]) -> None:
+    def _append(
+        self,
+        block: ColumnBlock,
+        values: Mapping[str, Numbers],
+    ) -> None:
         self.scores.fromlist(block.scores)
         self.flags.extend(block.flags)
         for name, column in values.items():
@@ -321,8 +369,8 @@ class RunColumns(Scores):
 
     def _put(
         self,
-        numbers: Numbers,
-        block: Block,
+        numbers: list[int],
+        block: ColumnBlock,
         values: Mapping[str, Numbers],
     ) -> None:
         """Set the entries of cases. From the first case that already has a result, continue with the slow path."""
@@ -340,25 +388,35 @@ class RunColumns(Scores):
             all_flags[number] = flags
         for name, new in values.items():
             column = self._columns[name]
-            for number, value in zip(numbers[:done], new, strict=False):
+            entries = zip(numbers[:done], new, strict=False)
+            for number, value in entries:
                 column[number] = value
         if done < len(numbers):
             self._put_one_by_one(numbers, block, values, done)
 
     def _put_one_by_one(
         self,
-        numbers: Numbers,
-        block: Block,
+        numbers: list[int],
+        block: ColumnBlock,
         values: Mapping[str, Numbers],
         start: int,
     ) -> None:
-        """Set the entries of cases that have no result yet, and add all other results as repeats."""
+        """Set the entries of cases that have no result yet, and add all other results as repeats.
+
+        A result whose id has a result of another dataset is of another case: its entry in `numbers` changes.
+        """
         setups, cases, evaluators, prompts = map(self._make_column, COLUMNS)
         zeros = [0] * len(numbers)
         columns = [values.get(name, zeros) for name in COLUMNS]
-        results = zip(numbers, block.scores, block.flags, *columns, strict=True)
-        for result in islice(results, start, None):
-            number, score, flags, setup, case, evaluator, prompt = result
+        results = zip(block.ids, block.scores, block.flags, *columns, strict=True)
+        for place, result in enumerate(islice(results, start, None), start):
+            eval_id, score, flags, setup, case, evaluator, prompt = result
+            this_setup = self.setups[setup]
+            number = numbers[place]
+            if self.dataset_of(number) not in (None, this_setup.dataset):
+                number = self._index.number_apart(this_setup.dataset, eval_id)
+                self.grow(len(self._index))
+                numbers[place] = number
             if not self.flags[number]:
                 self.scores[number] = score
                 self.flags[number] = flags
@@ -368,19 +426,21 @@ class RunColumns(Scores):
                 prompts[number] = prompt
                 continue
             first_setup = self.setups[setups[number]]
-            if first_setup.names != self.setups[setup].names:
+            if first_setup.target_name != this_setup.target_name:
                 self.ambiguous += 1
-            if cases[number] != case or evaluators[number] != evaluator:
+            is_comparable = first_setup.format == this_setup.format
+            if cases[number] != case or (is_comparable and evaluators[number] != evaluator):
                 flags |= MIXED
             self.add(number, score, flags)
             prompts[number] = prompts[number] or prompt
 
-    def _count(self, block: Block) -> None:
+    def _count(self, block: ColumnBlock) -> None:
         """Add the figures of a block to those of the run."""
         self.results += len(block.flags)
         if block.flags.translate(None, _PLAIN):  # nearly always empty
+            machine_failures = sum(map(failed_by_machine, block.flags))
             self.errors += _count_flag(block.flags, ERROR)
-            self.judge_failures += _count_flag(block.flags, UNJUDGED)
+            self.judge_failures += _count_flag(block.flags, UNJUDGED) - machine_failures
             self.retried += _count_flag(block.flags, RETRIED)
         self.timestamp = self.timestamp or block.timestamp
         self.known_keys.update(block.known_keys)
@@ -389,25 +449,31 @@ class RunColumns(Scores):
         self.cut_off += block.cut_off
         self.graded += block.graded
         self.answers_of.update(block.answers_of)
+        self.eval_files.update(block.eval_files)
 
     def _add_clusters(self, numbers: Numbers, clusters: Names) -> None:
         if self.clusters is None:
             self.clusters = _zeros("q", len(self))
-        for number, cluster in zip(numbers, clusters, strict=True):
+        pairs = zip(numbers, clusters, strict=True)
+        for number, cluster in pairs:
             if cluster is None:
                 continue
             # Not `hash`, which differs between processes: the order of clusters determines the resamples.
             name = cluster.encode("utf-8", "replace")
             digest = blake2b(name, digest_size=8).digest()
-            self.clusters[number] = int.from_bytes(digest, signed=True) or 1
+            hashed = int.from_bytes(digest, signed=True)
+            self.clusters[number] = hashed or 1
 
     def _add_labels(self, numbers: Numbers, labels: Names) -> None:
         if self.labels is None:
             self.labels = _zeros("I", len(self))
-        for number, label in zip(numbers, labels, strict=True):
-            if label is not None:
-                following = len(self.label_names) + 1
-                self.labels[number] = self.label_names.setdefault(label, following)
+        pairs = zip(numbers, labels, strict=True)
+        for number, label in pairs:
+            if label is None:
+                continue
+            following = len(self.label_names) + 1
+            place = self.label_names.setdefault(label, following)
+            self.labels[number] = place
 
     def _add_evaluators(
         self,
@@ -415,12 +481,29 @@ class RunColumns(Scores):
         results: Sequence[Sequence[EvaluatorView]],
         flags: Sequence[int],
     ) -> None:
-        for number, evaluators, flag in zip(numbers, results, flags, strict=True):
+        rows = zip(numbers, results, flags, strict=True)
+        for number, evaluators, flag in rows:
             shared = SEEN | flag & (ERROR | RETRIED)
             for each in evaluators:
+                if each.score is None:
+                    continue  # it does not apply to the case
                 scores = self.evaluators.setdefault(each.name, Scores())
                 scores.grow(len(self))
-                scores.add(number, each.score, shared | _evaluator_flags(each))
+                own = _evaluator_flags(each)
+                scores.add(number, each.score, shared | own)
+
+    def move(self, moves: Moves) -> None:
+        """Give cases new numbers, in all columns."""
+        super().move(moves)
+        for column in self._columns.values():
+            move_entries(column, moves)
+        if self.clusters is not None:
+            move_entries(self.clusters, moves)
+        if self.labels is not None:
+            move_entries(self.labels, moves)
+        for scores in self.evaluators.values():
+            scores.grow(len(self))
+            scores.move(moves)
 
     def merge_repeats(self) -> None:
         """Combine the results of cases that have several, also for each evaluator."""
@@ -435,7 +518,8 @@ class RunColumns(Scores):
         marked = Scores()
         marked.scores = found.scores
         marked.partial = found.partial
-        for own, of_case in zip(found.flags, self.flags, strict=True):
+        pairs = zip(found.flags, self.flags, strict=True)
+        for own, of_case in pairs:
             flags = own
             if not own and of_case & ERROR:
                 flags = SEEN | ERROR
@@ -450,11 +534,8 @@ def _count_flag(flags: bytes, flag: int) -> int:
 
 def _evaluator_flags(result: EvaluatorView) -> int:
     """Return the flags that depend on the result of one evaluator."""
-    passed = result.verdict == "pass"
-    if result.verdict is None:
-        passed = result.score >= PASSING_SCORE
     flags = 0
-    if passed:
+    if result.verdict == "pass":
         flags |= PASSED
     if result.failed:
         flags |= UNJUDGED

@@ -1,104 +1,102 @@
 """Compare runs with the first one, case by case and statistically."""
 
-import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress, repeat, zip_longest
-from pathlib import Path
 
 import msgspec
 
-from agentv.compare.changes import find_changes
+from agentv.compare.changes import count_changes
 from agentv.compare.columns import RunColumns
-from agentv.compare.groups import clusters_of, compare_groups
-from agentv.compare.judges import distrust, find_distrust
-from agentv.compare.labelled import label_differences
-from agentv.compare.pairs import PairedScores, Pairs, in_both, pair_scores
-from agentv.compare.read import Runs, read_runs
+from agentv.compare.distrust import distrust, find_distrust
+from agentv.compare.groups import GroupedParts, clusters_of, compare_groups
+from agentv.compare.pairs import PairedScores, Pairs, count_errored, in_both, pair_scores
+from agentv.compare.read import ComparedRuns, read_compared_runs
 from agentv.compare.records import (
     BY,
-    MARGIN,
     AnswerCosts,
     CompareOptions,
     Comparison,
     Counts,
     Grading,
     LabelDifference,
+    PairTotals,
     Part,
     Source,
     Statistics,
-    Totals,
 )
+from agentv.compare.selection import CaseSelection
 from agentv.compare.verdict import paired_statistics
-from agentv.errors import ConfigError, ResultsError, nearest
+from agentv.errors import ResultsError, nearest
 from agentv.records import Problem
-from agentv.results.labels.file import read_labels
-from agentv.results.labels.match import LabelBook
 from agentv.results.run_files import RunFiles
 from agentv.results.usage import Usage
 from agentv.stats.agreement import kappa
 from agentv.stats.decimals import mean
+from agentv.stats.metrics import MetricDifference
 
+LabelDifferences = Callable[
+    [Sequence[RunFiles], ComparedRuns, str | None],
+    Iterable[LabelDifference | None],
+]
+"""Called with the files of the runs, what was read of them, and the field to cluster by.
 
-def compare_results(  # noqa: PLR0913  # an argument for each option
-    first: str | Path | Sequence[str | Path],
-    second: str | Path | Sequence[str | Path],
-    *,
-    threshold: float = 0.1,
-    margin: float = MARGIN,
-    by: str | None = None,
-    cluster: str | None = None,
-    labels: str | Path | None = None,
-) -> Comparison:
-    """Compare the results of two runs.
+Returns the difference by human labels between each of the other runs and the first. It is empty without labels.
+"""
+MetricDifferences = dict[str, MetricDifference]
+"""The metrics of two runs, by name."""
+CompareMetrics = Callable[[Sequence[RunFiles], ComparedRuns], Iterable[MetricDifferences]]
+"""Called with the files of the runs, and what was read of them.
 
-    Several files are the shards of one run. `labels` is a file of human labels to use. Raise `AgentvError` if an
-    option or a file is not valid.
-    """
-    numbers: dict[str, object] = {"threshold": threshold, "margin": margin}
-    for name, value in numbers.items():
-        if not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise ConfigError(f"{name} must be a number from 0 on, not {value!r}")
-    if by == "":
-        raise ConfigError(f"by must be a key of the metadata, or one of {', '.join(BY)}, not {by!r}")
-    options = CompareOptions(
-        threshold=threshold,
-        margin=margin,
-        by=by,
-        cluster=cluster,
-    )
-    runs = [_run_files(first), _run_files(second)]
-    book = None
-    if labels is not None:
-        book = LabelBook(read_labels(Path(labels)))
-    return compare_files(runs, options, book)[0]
-
-
-def _run_files(run: str | Path | Sequence[str | Path]) -> RunFiles:
-    if isinstance(run, str | Path):
-        return Path(run)
-    return [Path(file) for file in run]
+Returns the metrics of each of the other runs, compared with the first.
+"""
 
 
 def compare_files(
     files: Sequence[RunFiles],
     options: CompareOptions,
-    book: LabelBook | None = None,
+    label_differences: LabelDifferences | None = None,
+    compare_metrics: CompareMetrics | None = None,
 ) -> list[Comparison]:
-    """Compare each of the other runs with the first, also by human labels if there are any.
+    """Compare each of the other runs with the first, also by human labels and by metrics if there are any.
 
-    Raise `ResultsError` if a run is not valid.
+    Raise `ResultsError` if a run is not valid, and `ConfigError` if a filter selects nothing.
     """
-    runs = read_runs(files, options)
+    if options.filter is None:
+        return _compare_all(files, options, label_differences, compare_metrics)
+    first, *others = files
+    comparisons = []
+    for other in others:
+        # each run has its own selection, because its results decide
+        selection = CaseSelection(first, other, options.filter)
+        comparisons += _compare_all([first, other], options, label_differences, compare_metrics, selection)
+    return comparisons
+
+
+def _compare_all(
+    files: Sequence[RunFiles],
+    options: CompareOptions,
+    label_differences: LabelDifferences | None,
+    compare_metrics: CompareMetrics | None,
+    selection: CaseSelection | None = None,
+) -> list[Comparison]:
+    runs = read_compared_runs(files, options, selection)
     reasons = find_distrust(files)
     first = runs.columns[0]
-    comparisons = [_compare_runs(first, run, runs, options) for run in runs.columns[1:]]
-    if book is not None and book.is_of_any(runs.ids):
-        differences = label_differences(files, book, options.cluster)
+    comparisons = []
+    for run in runs.columns[1:]:
+        comparison = _compare_runs(first, run, runs, options)
+        comparisons.append(comparison)
+    if label_differences is not None:
+        differences = label_differences(files, runs, options.cluster)
         comparisons = _add_labels(comparisons, differences)
+    if compare_metrics is not None:
+        comparisons = _add_metrics(comparisons, compare_metrics(files, runs))
     checked = []
-    for comparison, reason in zip(comparisons, reasons[1:], strict=True):
-        checked.append(_distrust(comparison, reasons[0], reason))
+    first_reason, *other_reasons = reasons
+    for comparison, reason in zip(comparisons, other_reasons, strict=True):
+        trusted = _distrust(comparison, first_reason, reason)
+        checked.append(trusted)
     return checked
 
 
@@ -116,6 +114,19 @@ def _add_labels(
     return extended
 
 
+def _add_metrics(
+    comparisons: Iterable[Comparison],
+    metrics: Iterable[MetricDifferences],
+) -> list[Comparison]:
+    extended = []
+    for comparison, found in zip(comparisons, metrics, strict=True):
+        if found:
+            extended.append(msgspec.structs.replace(comparison, metrics=found))
+        else:
+            extended.append(comparison)
+    return extended
+
+
 def _distrust(comparison: Comparison, *reasons: str) -> Comparison:
     """Return the comparison without decisions if a judge is untrusted.
 
@@ -125,7 +136,7 @@ def _distrust(comparison: Comparison, *reasons: str) -> Comparison:
         return comparison
     warnings = []
     for file, reason in zip(comparison.files, reasons, strict=True):
-        warning = f"{file.path}: its judge is untrusted ({reason})"
+        warning = f"{file.path}: the judge of this run is untrusted ({reason})"
         if reason and warning not in warnings:
             warnings.append(warning)
     unchanged = comparison.unchanged
@@ -144,27 +155,29 @@ def _distrust(comparison: Comparison, *reasons: str) -> Comparison:
 
 
 def _distrust_part(part: Part) -> Part:
-    return msgspec.structs.replace(part, statistics=distrust(part.statistics))
+    statistics = distrust(part.statistics)
+    return msgspec.structs.replace(part, statistics=statistics)
 
 
 def _compare_runs(
     first: RunColumns,
     second: RunColumns,
-    runs: Runs,
+    runs: ComparedRuns,
     options: CompareOptions,
 ) -> Comparison:
     """Compare two runs. Raise `ResultsError` if they have no case in common."""
     numbers = in_both(first, second)
     if not numbers:
         raise _nothing_in_common(first, second, runs.ids)
-    pairs = Pairs(runs.ids, numbers, (first, second), options.threshold)
+    pairs = Pairs(runs, numbers, (first, second), options.threshold)
     paired = pair_scores(first, second, numbers, pairs.deltas)
     clusters = clusters_of(first, second)
     statistics = paired_statistics(paired, options.margin, clusters)
-    changed, comparable = find_changes(first, second, numbers)
+    changed, comparable = count_changes(first, second, numbers)
     unchanged = None
     if comparable is not None:
-        unchanged = paired_statistics(paired.select(comparable), options.margin, clusters)
+        selected = paired.select(comparable)
+        unchanged = paired_statistics(selected, options.margin, clusters)
     groups = compare_groups(paired, options, runs.groups)
     return Comparison(
         matched=pairs,
@@ -181,7 +194,7 @@ def _compare_runs(
         files=(_source(first), _source(second)),
         threshold=options.threshold,
         warnings=tuple(_warnings(first, second, len(pairs))),
-        notes=tuple(_notes(first, second, options, groups.omitted)),
+        notes=tuple(_notes(first, second, options, groups)),
     )
 
 
@@ -193,8 +206,8 @@ def _nothing_in_common(
     first_id = _first_id(first, ids)
     second_id = _first_id(second, ids)
     problem = Problem(
-        message=f"no eval_id is in both {first.path} and {second.path}",
-        hint=f"they begin with {first_id!r} and {second_id!r}: are they runs of the same eval?",
+        message=f"no eval_id occurs in both {first.path} and {second.path}",
+        hint=f"the first ids are {first_id!r} and {second_id!r}: are these runs of the same eval?",
     )
     return ResultsError([problem])
 
@@ -204,18 +217,25 @@ def _totals(
     second: RunColumns,
     pairs: Pairs,
     paired: PairedScores,
-) -> Totals:
+) -> PairTotals:
     wins, losses = pairs.count_wins_and_losses()
+    repeats = Counts(file1=first.repeats, file2=second.repeats)
     # `paired` caches its mean, but has other differences than `pairs` if some results have no score
-    mean_delta = paired.mean if paired.deltas is pairs.deltas else mean(pairs.deltas)
-    return Totals(
+    if paired.deltas is pairs.mean_deltas:
+        mean_delta = paired.mean
+    elif pairs.mean_deltas:
+        mean_delta = mean(pairs.mean_deltas)
+    else:
+        mean_delta = 0.0
+    return PairTotals(
         total=first.cases + second.cases - len(pairs),
         matched=len(pairs),
         wins=wins,
         losses=losses,
         ties=len(pairs) - wins - losses,
         meanDelta=mean_delta,
-        repeats=Counts(file1=first.repeats, file2=second.repeats),
+        errored=count_errored(paired.flags),
+        repeats=repeats,
     )
 
 
@@ -239,7 +259,10 @@ def _grading(
         ("pass", "fail"): passes.lost,
         ("fail", "pass"): passes.gained,
     }
-    tables = [repeat({labels: 1}, times) for labels, times in counts.items()]
+    tables = []
+    for labels, times in counts.items():
+        table = {labels: 1}
+        tables.append(repeat(table, times))
     agreement = kappa(chain.from_iterable(tables))
     return Grading(
         agreed=agreed,
@@ -259,28 +282,37 @@ def _warnings(
     by_path = {run.path: run for run in (first, second)}
     for run in by_path.values():
         if run.dry_run:
-            results = "1 result is" if run.dry_run == 1 else f"{run.dry_run} results are"
-            yield f"{run.path}: {results} of a dry run: a mock answered, not the target"
+            results = "1 result is"
+            if run.dry_run > 1:
+                results = f"{run.dry_run} results are"
+            yield f"{run.path}: {results} from a dry run: a mock answered instead of the target"
     for run, other in ((first, second), (second, first)):
         missing = run.cases - pairs
         if missing:
-            cases = "1 case is" if missing == 1 else f"{missing} cases are"
-            yield f"{cases} only in {run.path} and not in {other.path}: the verdict is about the {pairs} in both"
+            cases = "1 case is"
+            if missing > 1:
+                cases = f"{missing} cases are"
+            yield f"{cases} only in {run.path} and not in {other.path}: the verdict covers the {pairs} in both"
 
 
 def _notes(
     first: RunColumns,
     second: RunColumns,
     options: CompareOptions,
-    omitted: int,
+    groups: GroupedParts,
 ) -> Iterator[str]:
     """Yield remarks on the groups."""
-    key = options.label
-    if key is not None and not first.label_names and not second.label_names:
+    if len(options.labels) == 1 and not first.label_names and not second.label_names:
+        (key,) = options.labels
         known = {*BY, *first.known_keys, *second.known_keys}
         yield f"no result has {key!r} ({nearest(key, known)})"
-    if omitted:
-        yield f"by {options.by}: {omitted} more groups, each as large as the last or smaller, are left out"
+    elif len(options.by) > 1:
+        for key in options.by:
+            values = [(part.keys or {}).get(key) for part in groups.by[options.by_name]]
+            if not any(values):
+                yield f"no result has {key!r}"
+    if groups.omitted:
+        yield f"by {', '.join(options.by)}: {groups.omitted} smaller groups are not shown"
 
 
 def _first_id(run: RunColumns, ids: Sequence[str]) -> str:
@@ -289,7 +321,10 @@ def _first_id(run: RunColumns, ids: Sequence[str]) -> str:
 
 
 def _source(run: RunColumns) -> Source:
-    targets = {setup.target_name for setup in run.setups if setup.target_name}
+    targets = set()
+    for setup in run.setups:
+        if setup.target_name:
+            targets.add(setup.target_name)
     return Source(
         path=os.fsencode(run.path).decode("utf-8", "replace"),
         results=run.results,

@@ -1,34 +1,185 @@
 """Decide the exit code of a comparison for CI jobs."""
 
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal, NamedTuple
 
-from agentv.compare.records import Comparison
+from agentv.compare.distrust import NOTE
+from agentv.compare.pairs import Pairs, pairs_of
+from agentv.compare.records import Comparison, Statistics, case_name
+from agentv.compare.selection import CaseSelection
+from agentv.compare.verdict import has_lower_pass_rate
+from agentv.records import CaseKey
+from agentv.text import join_names, plural
 
-Gate = Literal["mean", "ci", "noninferior"]
+Gate = Literal["mean", "ci", "noninferior", "no-regressions"]
 PASS = 0
 REGRESSION = 1
 CANNOT_TELL = 3
+Undecided = Literal["pass", "fail", "3"]
+EXIT_CODES: Mapping[Undecided, int] = {"pass": PASS, "fail": REGRESSION, "3": CANNOT_TELL}
+"""The possible exit codes of an undecided gate."""
+MAX_NAMES = 5
+"""The maximum number of cases that a reason names."""
 
 
-def exit_code(comparison: Comparison, gate: Gate) -> int:
-    """Return 0 if a change passes the gate, 1 for a regression, and 3 if the results are inconclusive.
+class GateResult(NamedTuple):
+    """The exit code of a gate: 0 if it passes, 1 if it fails, and 3 if it is undecided."""
 
-    The interval does not cover cases that only one file has: if there are such cases, `ci` and `noninferior` never
-    pass.
+    code: int
+    reason: str = ""
+    """Why, if the exit code does not follow from the verdict."""
+    hint: str = ""
+    """Which option of `agentv compare` changes that."""
+
+
+def judge_gate(
+    comparison: Comparison,
+    gate: Gate,
+    *,
+    allow_missing: bool = False,
+    folder: Path | None = None,
+    required: Sequence[CaseSelection] = (),
+) -> GateResult:
+    """Judge the cases that both runs have.
+
+    All gates but `mean` also fail if the second run lacks cases of the first, unless `allow_missing` is true or its
+    eval files no longer contain them. They are undecided if a case that passed in the first run ended in an error or
+    was not judged in the second. `folder` is in the project of the eval files, by default the current one. If there
+    are `required` cases, only these count for `no-regressions`.
     """
     if gate == "mean":
-        has_regressed = comparison.summary.meanDelta < 0
-        return REGRESSION if has_regressed else PASS
+        return _with_pass_rate(_judge_mean(comparison), comparison)
+    pairs = pairs_of(comparison)
+    counts = _counts_all
+    if gate == "no-regressions":
+        if required:
+            counts = partial(_is_any, required)
+        result = _judge_regressions(comparison, pairs, counts)
+    else:
+        result = _judge_interval(comparison, gate)
+    if result.code == REGRESSION:
+        return result
+    if not allow_missing:
+        missing = _find_missing_names(pairs, folder, counts)
+        if missing:
+            cases = plural(len(missing), "case")
+            names = join_names(missing, MAX_NAMES)
+            reason = f"B has no result for {cases} of A: {names}"
+            return GateResult(REGRESSION, reason, "use --allow-missing to accept this")
+    errored = _select(pairs, pairs.flips.lost_to_errors, counts)
+    if errored:
+        cases = plural(len(errored), "case")
+        names = join_names(pairs.names(errored), MAX_NAMES)
+        reason = f"{cases} that passed in A could not be scored in B: {names}"
+        return GateResult(CANNOT_TELL, reason)
+    if required and gate == "no-regressions":
+        return result
+    return _with_pass_rate(result, comparison)
+
+
+Counts = Callable[[CaseKey], bool]
+"""Returns whether a gate is about a case. The dataset is empty if the id is enough."""
+
+
+def _counts_all(_case: CaseKey) -> bool:
+    return True
+
+
+def _is_any(selections: Sequence[CaseSelection], case: CaseKey) -> bool:
+    return any(selection.includes(*case) for selection in selections)
+
+
+def _select(pairs: Pairs, places: Sequence[int], counts: Counts) -> list[int]:
+    """Return the places of the pairs that a gate is about."""
+    found = []
+    for place in places:
+        pair = pairs[place]
+        if counts(CaseKey(pair.dataset, pair.eval_id)):
+            found.append(place)
+    return found
+
+
+def _with_pass_rate(result: GateResult, comparison: Comparison) -> GateResult:
+    """Return the result, with a reason if a gate on scores passes although the pass rate is lower."""
+    passes = comparison.statistics.passes
+    if result.code != PASS or passes is None or not has_lower_pass_rate(passes):
+        return result
+    cases = plural(passes.lost, "case no longer passes", "cases no longer pass")
+    reason = f"the gate is about scores, which are not worse; {cases}"
+    return GateResult(PASS, reason, "use --gate no-regressions to require that they pass")
+
+
+def _find_missing_names(pairs: Pairs, folder: Path | None, counts: Counts) -> list[str]:
+    # reading eval files is imported only if a gate needs it
+    from agentv.compare.missing import find_missing
+
+    return [case_name(*case) for case in find_missing(pairs, folder) if counts(case)]
+
+
+def _judge_mean(comparison: Comparison) -> GateResult:
+    if not pairs_of(comparison).mean_deltas:
+        return GateResult(CANNOT_TELL, "all cases are machine failures in A or B")
+    mean_delta = comparison.summary.meanDelta
+    if mean_delta >= 0:
+        return GateResult(PASS)
+    if comparison.statistics.verdict == "worse":
+        return GateResult(REGRESSION)
+    difference = _signed(mean_delta)
+    if comparison.summary.errored:
+        difference += ", errored cases included"
+    reason = f"the mean of B is lower ({difference})"
+    return GateResult(REGRESSION, reason, "use --gate noninferior to require evidence")
+
+
+def _judge_regressions(comparison: Comparison, pairs: Pairs, counts: Counts) -> GateResult:
+    lost = _select(pairs, pairs.flips.lost, counts)
+    others = len(pairs.flips.lost) - len(lost)
+    if not lost and others:
+        cases = plural(others, "case no longer passes", "cases no longer pass")
+        return GateResult(PASS, f"{cases}, but --require does not select them")
+    if not lost and comparison.statistics.verdict == "worse":
+        return GateResult(PASS, "B is worse, but every case that passed in A still passes")
+    if not lost:
+        return GateResult(PASS)
+    cases = plural(len(lost), "case no longer passes", "cases no longer pass")
+    names = join_names(pairs.names(lost), MAX_NAMES)
+    return GateResult(REGRESSION, f"{cases}: {names}")
+
+
+def _judge_interval(comparison: Comparison, gate: Gate) -> GateResult:
     statistics = comparison.statistics
     if statistics.interval is None:
-        return CANNOT_TELL
+        return GateResult(CANNOT_TELL, _why_no_interval(statistics))
     low, high = statistics.interval
     is_noninferior = gate == "noninferior" and low > -statistics.margin
+    if is_noninferior and high < 0:
+        return GateResult(PASS, f"B is worse, but by less than the margin of {statistics.margin:g}")
     if low >= 0 or is_noninferior:
-        return CANNOT_TELL if has_unmatched(comparison) else PASS
+        return GateResult(PASS)
     if high < 0:
-        return REGRESSION
-    return CANNOT_TELL
+        return GateResult(REGRESSION)
+    interval = f"[{_signed(low)}, {_signed(high)}]"
+    limit = "0"
+    if gate == "noninferior":
+        limit = f"the margin of -{statistics.margin:g}"
+    return GateResult(CANNOT_TELL, f"the confidence interval of the difference, {interval}, extends below {limit}")
+
+
+def _why_no_interval(statistics: Statistics) -> str:
+    if NOTE in statistics.notes:
+        return NOTE
+    for note in statistics.notes:
+        return note
+    return "no confidence interval could be computed"
+
+
+def _signed(value: float) -> str:
+    """Return a number with its sign, and with more than three decimals if it would be 0 otherwise."""
+    if abs(value) < 0.0005:
+        return f"{value:+.1g}"
+    return f"{value:+.3f}"
 
 
 def has_unmatched(comparison: Comparison) -> bool:

@@ -4,12 +4,14 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from agentv.compare.blocks import ERROR, SEEN
+import msgspec
+
+from agentv.compare.blocks import ERROR, SEEN, name_of_values, values_of
 from agentv.compare.columns import Numbers, RunColumns
 from agentv.compare.pairs import PairedScores, in_both, pair_scores
 from agentv.compare.records import CompareOptions, Part, Statistics
-from agentv.compare.verdict import paired_statistics
-from agentv.results.groups import MAX_GROUPS
+from agentv.compare.verdict import corrected_verdict, paired_statistics
+from agentv.results.groups import EVALUATOR, MAX_GROUPS
 from agentv.stats.inference import holm
 
 Groups = dict[str, PairedScores]
@@ -29,8 +31,10 @@ def clusters_of(first: RunColumns, second: RunColumns) -> "array[int] | None":
         return second.clusters
     if second.clusters is None:
         return first.clusters
-    both = zip(first.clusters, second.clusters, strict=True)
-    return array("q", (one or other for one, other in both))
+    clusters = array("q")
+    for one, other in zip(first.clusters, second.clusters, strict=True):
+        clusters.append(one or other)
+    return clusters
 
 
 def compare_groups(
@@ -40,9 +44,9 @@ def compare_groups(
 ) -> GroupedParts:
     """Return the figures of each group of pairs. If there are more than `MAX_GROUPS`, keep the largest ones.
 
-    `groups` is the dataset or target of each case in `RunColumns.grouped`.
+    `groups` is the target of each case in `RunColumns.grouped`.
     """
-    if options.by is None:
+    if not options.by:
         return GroupedParts(by={}, omitted=0)
     first = paired.first
     second = paired.second
@@ -53,26 +57,53 @@ def compare_groups(
     if is_ambiguous and first.grouped is not None and second.grouped is not None:
         found = _pair_groups(first.grouped, second.grouped, groups)
         clusters = clusters_of(first.grouped, second.grouped)
-    elif options.by == "evaluator":
+    elif options.by_evaluator:
         found = _pair_evaluators(first, second)
-    elif options.by == "dataset":
-        names = _datasets(first, paired.numbers)
-        found = _split_pairs(paired, names)
-    elif options.by == "target":
-        names = _targets(first, second, paired.numbers)
-        found = _split_pairs(paired, names)
-    elif first.label_names or second.label_names:
-        names = _labels(first, second, paired.numbers, key=options.by)
-        found = _split_pairs(paired, names)
+        if len(options.by) > 1:
+            found = _cross(found, first, second, options.by)
     else:
+        names = _group_names(first, second, paired.numbers, options)
         found = {}
+        if names is not None:
+            found = _split_pairs(paired, names)
     statistics = {}
     for name, pairs in _keep_largest(found).items():
         statistics[name] = paired_statistics(pairs, options.margin, clusters)
     return GroupedParts(
-        by={options.by: _adjust(statistics)},
+        by={options.by_name: _adjust(statistics, options.by)},
         omitted=len(found) - len(statistics),
     )
+
+
+def _group_names(
+    first: RunColumns,
+    second: RunColumns,
+    numbers: Numbers,
+    options: CompareOptions,
+) -> Iterator[str] | None:
+    """Return the name of each case's group, or None if no file has labels to group by."""
+    if options.by == ("dataset",):
+        return _datasets(first, numbers)
+    if options.by == ("target",):
+        return _targets(first, second, numbers)
+    if len(options.by) > 1:
+        return _labels(first, second, numbers, missing=name_of_values([None] * len(options.by)))
+    if first.label_names or second.label_names:
+        return _labels(first, second, numbers, missing=f"(no {options.by_name})")
+    return None
+
+
+def _cross(groups: Groups, first: RunColumns, second: RunColumns, by: Sequence[str]) -> Groups:
+    """Split the pairs of each evaluator by the values of the other keys."""
+    place = by.index(EVALUATOR)
+    found: Groups = {}
+    for evaluator, pairs in groups.items():
+        names = _labels(first, second, pairs.numbers, missing=name_of_values([None] * len(by)))
+        for name, members in _split_pairs(pairs, names).items():
+            values = values_of(name)
+            values[place] = evaluator
+            found[name_of_values(values)] = members
+    return found
 
 
 def _keep_largest(groups: Groups) -> Groups:
@@ -84,10 +115,13 @@ def _keep_largest(groups: Groups) -> Groups:
         return len(groups[name].numbers)
 
     by_size = sorted(groups, key=size, reverse=True)
-    return {name: groups[name] for name in by_size[:MAX_GROUPS]}
+    largest: Groups = {}
+    for name in by_size[:MAX_GROUPS]:
+        largest[name] = groups[name]
+    return largest
 
 
-def _adjust(statistics: Mapping[str, Statistics]) -> tuple[Part, ...]:
+def _adjust(statistics: Mapping[str, Statistics], by: Sequence[str]) -> tuple[Part, ...]:
     """Return the figures of the groups, with p-values adjusted for their number."""
     p_values = []
     for each in statistics.values():
@@ -96,12 +130,38 @@ def _adjust(statistics: Mapping[str, Statistics]) -> tuple[Part, ...]:
     adjusted = iter(holm(p_values))
     parts = []
     for name, each in statistics.items():
-        p_adjusted = None
+        p_holm = None
         if each.tests:
-            p_adjusted = next(adjusted)
-        part = Part(name=name, p_adjusted=p_adjusted, statistics=each)
+            p_holm = next(adjusted)
+        part = make_part(name, p_holm, each)
+        if len(by) > 1:
+            part = _with_keys(part, by)
         parts.append(part)
     return tuple(parts)
+
+
+def _with_keys(part: Part, by: Sequence[str]) -> Part:
+    """Return the figures of a crossed group with the value of each key, and a name for people."""
+    keys = dict(zip(by, values_of(part.name), strict=True))
+    names = []
+    for key, value in keys.items():
+        names.append(value or f"(no {key})")
+    return msgspec.structs.replace(part, name=" / ".join(names), keys=keys)
+
+
+def make_part(
+    name: str,
+    p_holm: float | None,
+    statistics: Statistics,
+) -> Part:
+    """Return the figures of a group, with a verdict that is corrected for the number of groups."""
+    verdict = corrected_verdict(statistics, p_holm)
+    return Part(
+        name=name,
+        p_holm=p_holm,
+        p_adjusted=p_holm,
+        statistics=msgspec.structs.replace(statistics, verdict=verdict),
+    )
 
 
 def _pair_evaluators(first: RunColumns, second: RunColumns) -> Groups:
@@ -115,8 +175,9 @@ def _pair_evaluators(first: RunColumns, second: RunColumns) -> Groups:
         numbers = array("I")
         for number in in_both(one, other):
             # with an error on both sides, it is unknown whether this evaluator applies to the case
-            if not one.flags[number] == other.flags[number] == no_score:
-                numbers.append(number)
+            if one.flags[number] == other.flags[number] == no_score:
+                continue
+            numbers.append(number)
         found[name] = pair_scores(one, other, numbers)
     return found
 
@@ -126,7 +187,7 @@ def _pair_groups(
     second: RunColumns,
     groups: Sequence[str],
 ) -> Groups:
-    """Pair the cases of each dataset or target, if several of these have cases with the same id."""
+    """Pair the cases of each target, if several targets have results with the same id."""
     numbers = in_both(first, second)
     names = map(groups.__getitem__, numbers)
     found: Groups = {}
@@ -179,11 +240,11 @@ def _labels(
     first: RunColumns,
     second: RunColumns,
     numbers: Numbers,
-    key: str,
+    missing: str,
 ) -> Iterator[str]:
-    """Yield the value of `key` of each case, from the second file or else from the first."""
-    first_names = [f"(no {key})", *first.label_names]
-    second_names = [f"(no {key})", *second.label_names]
+    """Yield the label of each case, from the second file or else from the first, or else `missing`."""
+    first_names = [missing, *first.label_names]
+    second_names = [missing, *second.label_names]
     first_labels = first.labels or bytes(len(first))
     second_labels = second.labels or bytes(len(second))
     for number in numbers:

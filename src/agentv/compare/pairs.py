@@ -4,18 +4,20 @@ import math
 import operator
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nlargest, nsmallest
 from itertools import compress
-from typing import overload
+from typing import Any, NamedTuple, overload
 
-from agentv.compare.blocks import PASSED, SEEN, UNSCORED
-from agentv.compare.columns import Numbers, Scores, pick, pick_bytes
-from agentv.compare.records import Outcome, Pair
+from agentv.compare.blocks import PASSED, SEEN, failed_by_machine, is_errored
+from agentv.compare.columns import Numbers, RunColumns, Scores, pick, pick_bytes
+from agentv.compare.read import ComparedRuns
+from agentv.compare.records import Comparison, Outcome, Pair
+from agentv.records import CaseKey
 from agentv.stats.decimals import differences, round_mean
-from agentv.stats.inference import Sample
+from agentv.stats.inference import ClusterSums
 
 CHUNK = 1000
 _PASSED = SEEN | PASSED
@@ -42,9 +44,9 @@ class PairedScores:
     deltas: Sequence[float]
 
     @cached_property
-    def sample(self) -> Sample:
+    def sample(self) -> ClusterSums:
         """The differences, with one draw per case."""
-        return Sample(self.deltas)
+        return ClusterSums(self.deltas)
 
     @property
     def mean(self) -> float:
@@ -56,28 +58,43 @@ class PairedScores:
         """Number of pairs by the flags of both sides."""
         first = pick_bytes(self.first.flags, self.numbers)
         second = pick_bytes(self.second.flags, self.numbers)
-        if first.translate(None, _PLAIN) or second.translate(None, _PLAIN):
-            return Counter(zip(first, second, strict=True))
-        # Nearly always, all results just passed or failed. One operation on two huge integers then compares all pairs.
-        passed = int.from_bytes(first) & int.from_bytes(second)
-        both = passed.to_bytes(len(first)).count(_PASSED)
-        lost = first.count(_PASSED) - both
-        gained = second.count(_PASSED) - both
-        counts = Counter(
-            {
-                (SEEN, SEEN): len(first) - both - lost - gained,
-                (_PASSED, SEEN): lost,
-                (SEEN, _PASSED): gained,
-                (_PASSED, _PASSED): both,
-            }
-        )
-        return +counts  # without those that are 0
+        if _is_plain(first) and _is_plain(second):  # nearly always
+            return _count_plain(first, second)
+        return Counter(zip(first, second, strict=True))
 
     def select(self, places: Sequence[int]) -> "PairedScores":
         """Return the pairs at these places, which are in ascending order."""
-        numbers = array("I", map(self.numbers.__getitem__, places))
-        deltas = array("d", map(self.deltas.__getitem__, places))
-        return PairedScores(self.first, self.second, numbers, deltas)
+        numbers = map(self.numbers.__getitem__, places)
+        deltas = map(self.deltas.__getitem__, places)
+        return PairedScores(
+            first=self.first,
+            second=self.second,
+            numbers=array("I", numbers),
+            deltas=array("d", deltas),
+        )
+
+
+def _is_plain(flags: bytes) -> bool:
+    """Return whether all results just passed or failed."""
+    return not flags.translate(None, _PLAIN)
+
+
+def _count_plain(first: bytes, second: bytes) -> Counter[tuple[int, int]]:
+    """Return the number of pairs by their flags. One operation on two huge integers compares all pairs."""
+    passed = int.from_bytes(first) & int.from_bytes(second)
+    both = passed.to_bytes(len(first)).count(_PASSED)
+    lost = first.count(_PASSED) - both
+    gained = second.count(_PASSED) - both
+    neither = len(first) - both - lost - gained
+    counts = Counter(
+        {
+            (SEEN, SEEN): neither,
+            (_PASSED, SEEN): lost,
+            (SEEN, _PASSED): gained,
+            (_PASSED, _PASSED): both,
+        }
+    )
+    return +counts  # without those that are 0
 
 
 def pair_scores(
@@ -97,17 +114,42 @@ def pair_scores(
     return PairedScores(first, second, numbers, deltas)
 
 
+def count_errored(flags: Mapping[tuple[int, int], int]) -> int:
+    """Return how many pairs ended in an error or were not judged, given the number of pairs by their flags."""
+    errored = 0
+    for (before, after), times in flags.items():
+        if is_errored(before) or is_errored(after):
+            errored += times
+    return errored
+
+
+class VerdictChanges(NamedTuple):
+    """The places of the pairs whose verdict changed, and of those whose verdict is unknown."""
+
+    lost: list[int]
+    """Pairs that passed only before."""
+    gained: list[int]
+    """Pairs that passed only after."""
+    errored: list[int]
+    """Pairs that ended in an error or were not judged, on either side."""
+    lost_to_errors: list[int]
+    """The errored pairs that passed before."""
+
+
 class Pairs(Sequence[Pair]):
     """The cases that are in both files, in the order of the first. Records are created on access."""
 
     def __init__(
         self,
-        ids: Sequence[str],
+        runs: ComparedRuns,
         numbers: Numbers,
-        sides: tuple[Scores, Scores],
+        sides: tuple[RunColumns, RunColumns],
         threshold: float,
     ):
-        self._ids = ids
+        self._runs = runs
+        self._ids = runs.ids
+        self._datasets = runs.datasets
+        self._sides = sides
         self.numbers = numbers
         # with a threshold of 0, equal scores must still be a tie
         self._threshold = threshold or math.nextafter(0, 1)
@@ -129,8 +171,8 @@ class Pairs(Sequence[Pair]):
         if isinstance(at, slice):
             return self._make_pairs(at)
         place = range(len(self))[at]  # a negative index counts from the end; IndexError beyond it
-        (pair,) = self._make_pairs(slice(place, place + 1))
-        return pair
+        pairs = self._make_pairs(slice(place, place + 1))
+        return pairs[0]
 
     def __iter__(self) -> Iterator[Pair]:
         for chunk in self.chunks():
@@ -140,6 +182,22 @@ class Pairs(Sequence[Pair]):
         """Yield all pairs in chunks."""
         for start in range(0, len(self), CHUNK):
             yield self._make_pairs(slice(start, start + CHUNK))
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return a flat row for each pair, with the dataset of its case in the second run."""
+        after = self._sides[1]
+        rows = []
+        for number, pair in zip(self.numbers, self, strict=True):
+            row = {
+                "eval_id": pair.eval_id,
+                "dataset": after.dataset_of(number),
+                "score1": pair.score1,
+                "score2": pair.score2,
+                "delta": pair.delta,
+                "outcome": pair.outcome,
+            }
+            rows.append(row)
+        return rows
 
     def _make_pairs(self, at: slice) -> list[Pair]:
         threshold = self._threshold
@@ -152,10 +210,25 @@ class Pairs(Sequence[Pair]):
                 outcomes.append("loss")
             else:
                 outcomes.append("tie")
-        ids = map(self._ids.__getitem__, self.numbers[at])
+        numbers = self.numbers[at]
+        ids = map(self._ids.__getitem__, numbers)
         before = self._before[at]
         after = self._after[at]
-        return list(map(Pair, ids, before, after, deltas, outcomes))
+        if not self._datasets:
+            return list(map(Pair, ids, before, after, deltas, outcomes))
+        datasets = [self._datasets.get(number, "") for number in numbers]
+        return list(map(Pair, ids, before, after, deltas, outcomes, datasets))
+
+    @cached_property
+    def mean_deltas(self) -> "array[float]":
+        """The differences that the mean includes: those of all pairs without a machine failure."""
+        if _is_plain(self._flags_before) and _is_plain(self._flags_after):  # nearly always
+            return self.deltas
+        counted = array("d")
+        for delta, before, after in zip(self.deltas, self._flags_before, self._flags_after, strict=True):
+            if not failed_by_machine(before) and not failed_by_machine(after):
+                counted.append(delta)
+        return counted
 
     def count_wins_and_losses(self) -> tuple[int, int]:
         """Return the number of wins and of losses. A difference equal to the threshold counts."""
@@ -166,28 +239,80 @@ class Pairs(Sequence[Pair]):
         losses = sum([delta <= loss for delta in self.deltas])
         return wins, losses
 
-    def flips(self) -> tuple[list[int], list[int]]:
-        """Return the places of the pairs that passed only before, and of those that passed only after."""
-        lost: list[int] = []
-        gained: list[int] = []
-        if self._flags_before == self._flags_after:
-            return lost, gained
+    @cached_property
+    def flips(self) -> VerdictChanges:
+        """The pairs whose verdict changed or is unknown."""
+        flips = VerdictChanges([], [], [], [])
         flags = zip(self._flags_before, self._flags_after, strict=True)
-        for place, (before, after) in enumerate(flags):
-            if (before | after) & UNSCORED:
-                continue
-            if before & PASSED and not after & PASSED:
-                lost.append(place)
-            elif after & PASSED and not before & PASSED:
-                gained.append(place)
-        return lost, gained
+        # there are many pairs but few combinations of flags
+        lists: dict[tuple[int, int], list[list[int]]] = {}
+        for place, pair in enumerate(flags):
+            if pair not in lists:
+                lists[pair] = _lists_of(flips, *pair)
+            for places in lists[pair]:
+                places.append(place)
+        return flips
+
+    def names(self, places: Iterable[int]) -> list[str]:
+        """Return the names of the cases at these positions."""
+        return [self[place].name for place in places]
+
+    @property
+    def shared_ids(self) -> frozenset[str]:
+        """The ids of the cases that were matched by dataset and id."""
+        return self._runs.shared_ids
+
+    @property
+    def eval_files(self) -> Collection[str | None]:
+        """The eval files that the results of the second run name, with None for an unknown one."""
+        return self._sides[1].eval_files
+
+    def only_first(self) -> list[CaseKey]:
+        """Return the cases that only the first run has. The dataset is empty if the id is enough to match them."""
+        first, second = self._sides
+        cases = []
+        for number, (before, after) in enumerate(zip(first.flags, second.flags, strict=True)):
+            if before and not after:
+                case = CaseKey(self._datasets.get(number, ""), self._ids[number])
+                cases.append(case)
+        return cases
 
     def extremes(self, most: int) -> tuple[list[Pair], list[Pair]]:
-        """Return up to `most` worst losses and as many best gains, with the largest first."""
-        places = range(len(self))
+        """Return up to `most` worst losses and as many best gains, with the largest first. Skip errored pairs."""
+        errored = frozenset(self.flips.errored)
+        places = [place for place in range(len(self)) if place not in errored]
         delta_at = self.deltas.__getitem__
         worst = nsmallest(most, places, key=delta_at)
         best = nlargest(most, places, key=delta_at)
-        losses = [self[place] for place in worst if delta_at(place) < 0]
-        gains = [self[place] for place in best if delta_at(place) > 0]
+        losses = []
+        for place in worst:
+            if delta_at(place) < 0:
+                losses.append(self[place])
+        gains = []
+        for place in best:
+            if delta_at(place) > 0:
+                gains.append(self[place])
         return losses, gains
+
+
+def _lists_of(flips: VerdictChanges, before: int, after: int) -> list[list[int]]:
+    """Return the lists that pairs with these flags belong to."""
+    if is_errored(before):
+        return [flips.errored]
+    passed_before = before & PASSED
+    passed_after = after & PASSED
+    if is_errored(after) and passed_before:
+        return [flips.errored, flips.lost_to_errors]
+    if is_errored(after):
+        return [flips.errored]
+    if passed_before and not passed_after:
+        return [flips.lost]
+    if passed_after and not passed_before:
+        return [flips.gained]
+    return []
+
+
+def pairs_of(comparison: Comparison) -> Pairs:
+    """Return the pairs of a comparison made by `compare_files`."""
+    assert isinstance(comparison.matched, Pairs)
+    return comparison.matched

@@ -5,7 +5,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from agentv.filters.match import Filter
+from agentv.stats.fields import Fields
 from agentv.stats.inference import CONFIDENCE
+from agentv.stats.metrics import MetricDifference
 
 BY = ("evaluator", "dataset", "target", "conversation_id")
 """What results can be grouped by, in addition to metadata keys."""
@@ -21,32 +24,46 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Minimum score difference that counts as a win or a loss."""
     margin: float = MARGIN
     """Non-inferiority margin."""
-    by: str | None = None
-    """Report the figures for each value of this: one of `BY`, or a metadata key."""
+    by: tuple[str, ...] = ()
+    """Report the figures for each value of this: one of `BY`, or a metadata key. Several keys are crossed."""
     cluster: str | None = None
     """Field or metadata key that cases are clustered by; None for the conversation."""
+    filter: Filter | None = None
+    """Compare only the cases that this selects."""
     skip_torn: bool = False
     """Whether to skip a last line that was truncated by a kill, instead of raising an error."""
 
     @property
-    def label(self) -> str | None:
-        """The field or metadata key that results are grouped by, if they are not grouped by a column."""
-        if self.by in (None, "evaluator", "dataset", "target"):
-            return None
+    def by_name(self) -> str:
+        """What results are grouped by, as the JSON names it; empty if they are not grouped."""
+        return ",".join(self.by)
+
+    @property
+    def by_evaluator(self) -> bool:
+        """Whether the scores of evaluators are grouped, instead of those of cases."""
+        return "evaluator" in self.by
+
+    @property
+    def by_target(self) -> bool:
+        """Whether results of different targets are in different groups."""
+        return "target" in self.by and not self.by_evaluator
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The keys whose values name the groups, if results are not grouped by one column that each of them has."""
+        if len(self.by) == 1 and self.by[0] in ("evaluator", "dataset", "target"):
+            return ()
         return self.by
 
 
-class Fields(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of records whose fields can also be accessed by name, as in the JSON."""
-
-    def __getitem__(self, name: str) -> Any:
-        try:
-            return getattr(self, name)
-        except AttributeError:
-            raise KeyError(name) from None
+def case_name(dataset: str, eval_id: str) -> str:
+    """Return the name of a case for people. The dataset is empty if the id is enough."""
+    if not dataset:
+        return eval_id
+    return f"{dataset}/{eval_id}"
 
 
-class Pair(msgspec.Struct, frozen=True, gc=False):
+class Pair(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A case that is in both files."""
 
     eval_id: str
@@ -54,6 +71,13 @@ class Pair(msgspec.Struct, frozen=True, gc=False):
     score2: float
     delta: float
     outcome: Outcome
+    dataset: str = ""
+    """The dataset of a case that was matched by dataset and id. Omitted from the JSON if the id alone was enough."""
+
+    @property
+    def name(self) -> str:
+        """The id, with the dataset if the id alone is ambiguous."""
+        return case_name(self.dataset, self.eval_id)
 
     __getitem__ = Fields.__getitem__
 
@@ -65,7 +89,7 @@ class Counts(Fields, frozen=True, kw_only=True):
     file2: int
 
 
-class Totals(Fields, frozen=True, kw_only=True):
+class PairTotals(Fields, frozen=True, kw_only=True):
     """Summary of all pairs."""
 
     total: int
@@ -74,6 +98,8 @@ class Totals(Fields, frozen=True, kw_only=True):
     losses: int
     ties: int
     meanDelta: float
+    errored: int
+    """Pairs that ended in an error or were not judged, on either side. They are neither regressions nor gains."""
     repeats: Counts
     """Results in addition to the first of each id. An id with several results counts with their mean."""
 
@@ -144,11 +170,16 @@ class Statistics(Fields, frozen=True, kw_only=True):
 
 
 class Part(Fields, frozen=True, kw_only=True):
-    """The figures of one evaluator or one group of cases. `p_adjusted` is corrected for all groups (Holm)."""
+    """The figures of one evaluator or one group of cases."""
 
     name: str
+    p_holm: float | None
+    """The p-value, corrected for the number of groups (Holm). It decides the verdict."""
     p_adjusted: float | None
+    """An alias of `p_holm`."""
     statistics: Statistics
+    keys: Mapping[str, str | None] | msgspec.UnsetType = msgspec.UNSET
+    """The value of each key, if several keys are crossed. Omitted from the JSON for a single key."""
 
 
 class Changed(Fields, frozen=True, kw_only=True):
@@ -158,7 +189,8 @@ class Changed(Fields, frozen=True, kw_only=True):
     evaluators: int = 0
     judges: int = 0
     prompts: int = 0
-    agentv: int = 0
+    formats: int = 0
+    """Pairs whose digests have different formats, so that some of them cannot be compared."""
     scoring: int = 0
     """Pairs that were scored by agentv versions with different scoring rules."""
     batch: int = 0
@@ -239,7 +271,7 @@ class Source(Fields, frozen=True, kw_only=True):
     judge_failures: int
     retried: int
     ambiguous: int
-    """Results whose id also occurs in another dataset or for another target. They count as repeats."""
+    """Results whose id also occurs for another target. They count as repeats."""
     dry_run: int
     """Number of results of a dry run."""
     cut_off: int
@@ -252,7 +284,7 @@ class Comparison(Fields, frozen=True, kw_only=True):
 
     matched: Sequence[Pair]
     unmatched: Counts
-    summary: Totals
+    summary: PairTotals
     statistics: Statistics
     changed: Changed
     unchanged: Statistics | None
@@ -261,9 +293,17 @@ class Comparison(Fields, frozen=True, kw_only=True):
     """The agreement of the scores, if one file contains the re-scored answers of the other."""
     labels: LabelDifference | msgspec.UnsetType = msgspec.UNSET
     """The difference by human labels. Omitted from the JSON if there are none."""
+    metrics: Mapping[str, MetricDifference] | msgspec.UnsetType = msgspec.UNSET
+    """The metrics that the eval files of the second run name now. Omitted from the JSON if there are none."""
     by: Mapping[str, tuple[Part, ...]]
     files: tuple[Source, Source]
     threshold: float
     warnings: tuple[str, ...] = ()
     """Reasons why the figures may be misleading."""
     notes: tuple[str, ...] = ()
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return one flat row per matched case, of which pandas and polars make a data frame."""
+        matched: Any = self.matched
+        rows: list[dict[str, Any]] = matched.table()
+        return rows

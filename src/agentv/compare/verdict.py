@@ -12,8 +12,9 @@ from agentv.stats.decimals import mean
 from agentv.stats.distributions import SEED, Interval
 from agentv.stats.inference import (
     BOOTSTRAP_BELOW,
+    CONFIDENCE,
     POWER_Z,
-    Sample,
+    ClusterSums,
     bootstrap_mean,
     cluster_sums,
     estimate_mean,
@@ -21,9 +22,12 @@ from agentv.stats.inference import (
     pass_difference,
     sign_flip,
 )
+from agentv.text import plural
 
 MIN_PAIRS = 10
 """Minimum number of pairs for a verdict."""
+LEVEL = 0.05
+"""The significance level."""
 MIN_FLIPS = 6
 """Minimum number of changed verdicts for McNemar's test to be significant at the 5% level."""
 
@@ -42,7 +46,7 @@ def paired_statistics(
             bounds=bounds,
             margin=margin,
             verdict="cannot tell",
-            notes=("no pair has a score on both sides",),
+            notes=("no case has a score in both runs",),
         )
     sample = _make_sample(scored, clusters)
     delta = _delta(scored, sample)
@@ -65,7 +69,7 @@ def paired_statistics(
         interval=interval,
         margin=margin,
         verdict=_verdict(interval, margin),
-        notes=tuple(_notes(delta, pairs, passes)),
+        notes=tuple(_notes(delta, pairs, passes, is_identical=not any(scored.deltas))),
     )
 
 
@@ -74,7 +78,8 @@ def _select_scored(paired: PairedScores) -> tuple[PairedScores, Bounds]:
     first = paired.first
     second = paired.second
     partial = first.partial.keys() | second.partial.keys()
-    if not partial and not any((one | other) & UNSCORED for one, other in paired.flags):
+    has_unscored = any((one | other) & UNSCORED for one, other in paired.flags)
+    if not partial and not has_unscored:
         middle = 0.0
         if paired.deltas:
             middle = paired.mean
@@ -84,7 +89,8 @@ def _select_scored(paired: PairedScores) -> tuple[PairedScores, Bounds]:
     low = 0.0
     high = 0.0
     for place, number in enumerate(paired.numbers):
-        is_scored = not (first.flags[number] | second.flags[number]) & UNSCORED
+        flags = first.flags[number] | second.flags[number]
+        is_scored = not flags & UNSCORED
         if is_scored:
             scored.append(place)
         if is_scored and number not in partial:
@@ -104,15 +110,18 @@ def _select_scored(paired: PairedScores) -> tuple[PairedScores, Bounds]:
     return paired.select(scored), bounds
 
 
-def _tests(sample: Sample, passes: Passes) -> Iterator[Test]:
+def _tests(sample: ClusterSums, passes: Passes) -> Iterator[Test]:
     """Yield the tests of the scores and of the pass rates."""
     flips = sign_flip(sample)
+    seed = None
+    if flips.resamples:
+        seed = SEED
     yield Test(
         name="sign-flip permutation",
         p_value=flips.p_value,
         method=flips.method,
         resamples=flips.resamples,
-        seed=SEED if flips.resamples else None,
+        seed=seed,
     )
     yield Test(
         name="exact McNemar",
@@ -139,7 +148,10 @@ def _passes(flags: Mapping[tuple[int, int], int]) -> Passes:
     )
 
 
-def _make_sample(scored: PairedScores, clusters: Sequence[int] | None) -> Sample:
+def _make_sample(
+    scored: PairedScores,
+    clusters: Sequence[int] | None,
+) -> ClusterSums:
     """Return the differences, summed by cluster if any of the cases has one."""
     if clusters is None:
         return scored.sample
@@ -149,7 +161,7 @@ def _make_sample(scored: PairedScores, clusters: Sequence[int] | None) -> Sample
     return cluster_sums(scored.deltas, keys)
 
 
-def _delta(scored: PairedScores, sample: Sample) -> Delta:
+def _delta(scored: PairedScores, sample: ClusterSums) -> Delta:
     """Return the mean difference with its confidence interval; `sample` holds the differences, perhaps clustered."""
     estimate = estimate_mean(sample)
     draws = len(sample)
@@ -183,7 +195,11 @@ def _delta(scored: PairedScores, sample: Sample) -> Delta:
     )
 
 
-def _interval(delta: Delta, share: float, bounds: Bounds) -> Interval | None:
+def _interval(
+    delta: Delta,
+    share: float,
+    bounds: Bounds,
+) -> Interval | None:
     """Return the confidence interval, widened by the bounds; `share` is the share of pairs with a score."""
     if delta.se == 0:  # all differences are equal: an interval cannot be estimated, only the bounds are known
         return bounds.lower, bounds.upper
@@ -208,15 +224,62 @@ def _verdict(interval: Interval | None, margin: float) -> Verdict:
     return "cannot tell"
 
 
-def _notes(delta: Delta, pairs: int, passes: Passes) -> Iterator[str]:
-    """Yield the limitations of the figures."""
-    if pairs < MIN_PAIRS:
-        counted = "1 pair" if pairs == 1 else f"{pairs} pairs"
-        yield f"{counted} cannot support a claim: at least {MIN_PAIRS} are needed"
-    if delta.clusters == 1:
-        yield "all the cases are one cluster: there is no interval"
-    if delta.se == 0 and pairs > 1:
-        yield "all the differences are the same: there is no variation to estimate an interval from"
+def has_lower_pass_rate(passes: Passes) -> bool:
+    """Return whether significantly more cases stopped passing than began to pass."""
+    return passes.lost > passes.gained and mcnemar(passes.lost, passes.gained) < LEVEL
+
+
+def corrected_verdict(statistics: Statistics, p_holm: float | None) -> Verdict:
+    """Return the verdict on one of several groups. `better` and `worse` need a corrected p-value below 5%."""
+    verdict = statistics.verdict
+    is_significant = p_holm is not None and p_holm < LEVEL
+    if is_significant or verdict not in ("better", "worse"):
+        return verdict
+    # the difference may be a coincidence: what remains is whether the interval is within the margin
+    assert statistics.interval is not None
+    low, _ = statistics.interval
+    if low > -statistics.margin:
+        return "not worse"
+    return "cannot tell"
+
+
+def max_share_of_different(pairs: int) -> float:
+    """Return the upper 95% confidence bound of the share of cases that differ, if none of these pairs does."""
+    return 1.0 - float((1.0 - CONFIDENCE) ** (1.0 / pairs))
+
+
+def _percent(share: float) -> str:
+    """Return a share as a percentage, with one significant digit below 1%."""
+    if share >= 0.01:
+        return f"{share:.0%}"
+    return f"{float(f'{share * 100:.1g}'):f}".rstrip("0") + "%"
+
+
+def _notes(
+    delta: Delta,
+    pairs: int,
+    passes: Passes,
+    *,
+    is_identical: bool,
+) -> Iterator[str]:
+    """Yield the limitations of the figures. `is_identical` means that no score differs."""
     flips = passes.gained + passes.lost
+    if pairs < MIN_PAIRS:
+        counted = plural(pairs, "pair")
+        yield f"too few cases to decide: {counted}, at least {MIN_PAIRS} needed"
+    if delta.clusters == 1:
+        yield "no confidence interval: all cases are in one cluster"
+    if is_identical and flips:
+        yield "no score differs, but verdicts do"
+    elif is_identical:
+        share = _percent(max_share_of_different(pairs))
+        counted = plural(pairs, "identical pair")
+        yield f"no pair differs: given {counted}, up to {share} of all cases could still differ (95% confidence)"
+    elif delta.se == 0 and pairs > 1:
+        yield "no confidence interval: all differences are equal"
+    if has_lower_pass_rate(passes):
+        lost = plural(passes.lost, "case no longer passes", "cases no longer pass")
+        yield f"the pass rate is lower (exact McNemar): {lost}, {passes.gained} pass now; the verdict is about scores"
     if 0 < flips < MIN_FLIPS:
-        yield f"{flips} changed between pass and fail: fewer than {MIN_FLIPS} can never be significant at 5%"
+        changed = plural(flips, "verdict")
+        yield f"{changed} changed: fewer than {MIN_FLIPS} changes cannot be significant at the 5% level"

@@ -10,7 +10,7 @@ import msgspec
 from agentv.errors import SettingError, nearest
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Score
-from agentv.system.entry_points import extension_names, load_extension, open_settings
+from agentv.registry import extension_names, load_extension, open_settings
 
 GROUP = "agentv.evaluators"
 

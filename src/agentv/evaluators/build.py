@@ -1,8 +1,4 @@
-"""Builds the evaluators of a case from their settings.
-
-Evaluators are built while a run is planned, to find configuration errors and the judges that they need, and again when
-the run starts.
-"""
+"""Builds the evaluators of a case from their settings: while a run is planned, to find errors, and when it starts."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,24 +10,46 @@ import msgspec
 from msgspec import Meta
 
 from agentv.cases.origin import Origin, OriginFinder
-from agentv.errors import ConfigError, SettingError
+from agentv.errors import ConfigError, MissingProgram, SettingError, closest, nearest
 from agentv.evaluators import evaluator_type, open_evaluator
-from agentv.evaluators.score import CaseEvaluators, ConfiguredEvaluator, Dependencies, DryRunEvaluator
-from agentv.formats.conversion import Misfit, convert, field_names, label
-from agentv.formats.yaml import Steps
-from agentv.judges.payload import reference_answer
-from agentv.judges.program import MissingProgram
-from agentv.judges.target import JudgeSource, NeededJudges
-from agentv.notices import warn
+from agentv.evaluators.configs import configs_of
+from agentv.evaluators.judging.payload import reference_answer
+from agentv.evaluators.judging.target import JudgeSource, NeededJudges
+from agentv.evaluators.score import (
+    CaseEvaluators,
+    CaseSettings,
+    ConfiguredEvaluator,
+    Dependencies,
+    DryRunEvaluator,
+    scoring_settings,
+)
+from agentv.evaluators.variables import fill_settings
+from agentv.files.conversion import ACCEPTS, UNKNOWN_FIELD, Misfit, convert, field_names, label
+from agentv.files.encode import to_json, to_sorted_json
+from agentv.files.folders import code_folders
+from agentv.files.yaml import Steps
+from agentv.log import warn
+from agentv.placeholders import KEEP, VARS, UnknownName, lookup
 from agentv.protocols import Evaluator, EvaluatorSettings, JudgeTarget, WorkspaceUse
-from agentv.records import EvalCase, Json, Problem, Severity
-from agentv.system.folders import code_folders
-from agentv.targets.read import find_targets
+from agentv.records import EvalCase, Json, PassRule, Problem, Severity, Threshold
+from agentv.targets.find import find_targets
 
 MAX_CACHED = 256
 S = TypeVar("S", bound=msgspec.Struct)
-_Key = tuple[bytes, Path, str]
-"""The settings, the eval file and the target: what cases must have in common to share their evaluators."""
+
+
+class _Key(NamedTuple):
+    """The key under which cases share evaluators."""
+
+    configs: bytes
+    file: Path
+    pass_rule: PassRule
+    target: str
+    variables: bytes = b""
+    """The variables of the case, if the settings or a prompt name any."""
+
+    def of(self, case: EvalCase) -> "_Key":
+        return self._replace(variables=to_sorted_json(case.vars))
 
 
 class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +58,16 @@ class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
     type: Annotated[str, Meta(min_length=1)]
     name: Annotated[str, Meta(min_length=1)] | None = None
     weight: Annotated[float, Meta(ge=0)] = 1.0
+    required: Annotated[
+        bool | Threshold,
+        Meta(extra={ACCEPTS: "true, false, or a number greater than 0 and at most 1"}),
+    ] = False
+    """Fail the case unless this evaluator passes, or unless its score is at least this number."""
     negate: bool = False
     """Invert the score. A type that has this setting itself, such as `contains`, handles it instead."""
+
+
+COMMON_NAMES = frozenset(CommonSettings.__struct_fields__)
 
 
 class InvalidEvaluators(ConfigError):
@@ -60,10 +86,11 @@ class InvalidEvaluators(ConfigError):
 
 
 class _LastBuilt(NamedTuple):
-    """The evaluators that were built last, and the case's objects that they were built for."""
+    """The evaluators that were built last, and the objects of the case that they were built from."""
 
     evaluators: object
     file: object
+    pass_rule: PassRule
     target: str
     built: CaseEvaluators
 
@@ -94,6 +121,8 @@ class EvaluatorBuilder:
         self._warned: set[Problem] = set()
         self._built: dict[_Key, CaseEvaluators] = {}
         self._failed: dict[_Key, InvalidEvaluators] = {}
+        self._using_variables: set[_Key] = set()
+        """The keys, without variables, of evaluators that depend on those of their case."""
         self._last: _LastBuilt | None = None
         # Targets that run in this process may change the current folder later.
         self._current_folder = Path.cwd()
@@ -112,23 +141,30 @@ class EvaluatorBuilder:
             and last is not None
             and last.evaluators is evaluators
             and last.file is case.file
+            and last.pass_rule == case.pass_rule
             and last.target == target
         ):
             return last.built
-        configs = _configs(case)
-        encoded = msgspec.json.encode(configs)
-        key = (encoded, case.file.path, target)
+        configs = configs_of(case)
+        encoded = to_json(configs)
+        key = _Key(encoded, case.file.path, case.pass_rule, target)
         if key in self._failed:
             raise self._failed[key]
+        if key in self._using_variables:
+            key = key.of(case)
         if key not in self._built:
             built = self._build_all(configs, key, case, target)
+            if built.uses_variables:
+                self._using_variables.add(key._replace(variables=b""))
+                key = key.of(case)
             if len(self._built) >= MAX_CACHED:  # every case may have evaluators of its own
                 self._built.clear()
             self._built[key] = built
-        if is_plain:
+        if is_plain and not key.variables:
             self._last = _LastBuilt(
                 evaluators,
                 case.file,
+                case.pass_rule,
                 target,
                 self._built[key],
             )
@@ -148,7 +184,7 @@ class EvaluatorBuilder:
             file=case.file.path,
             line=case.line,
             column=1,
-            hint="write 'value' in the evaluator, or 'expected_output' in the case",
+            hint="set 'value' in the evaluator, or 'expected_output' in the case",
         )
         return [problem]
 
@@ -158,6 +194,13 @@ class EvaluatorBuilder:
             return ()  # most files have no such evaluator
         try:
             return self.build(case, target).need_workspace
+        except InvalidEvaluators:
+            return ()  # `problems` reports them
+
+    def case_settings(self, case: EvalCase, target: str) -> tuple[CaseSettings, ...]:
+        """Return the settings of the evaluators of a case that may not fit it."""
+        try:
+            return self.build(case, target).case_settings
         except InvalidEvaluators:
             return ()  # `problems` reports them
 
@@ -185,7 +228,10 @@ class EvaluatorBuilder:
             judges=[],
             need_reference=[],
             use_workspace=[],
+            use_state=[],
             need_workspace=[],
+            case_settings=[],
+            variables={},
         )
         for number, config in enumerate(configs):
             setting = _setting_of(case, number)
@@ -194,15 +240,31 @@ class EvaluatorBuilder:
                 built.append(context.build(config))
             except InvalidEvaluators as invalid:
                 errors += invalid.errors
-                if context.origin.case_id is not None:
+                if dependencies.variables or context.origin.case_id is not None:
                     is_shared = False
         if not errors:
-            return CaseEvaluators(tuple(built), configs, dependencies)
+            self._warn_without_weights(built, case)
+            scoring = [scoring_settings(config) for config in configs]
+            return CaseEvaluators(tuple(built), scoring, dependencies, case.pass_rule)
         failure = InvalidEvaluators(errors)
         if is_shared:
             # The error is in the file's settings: raise the same one for its other cases.
             self._failed[key] = failure
         raise failure
+
+    def _warn_without_weights(self, built: Sequence[ConfiguredEvaluator], case: EvalCase) -> None:
+        """Warn if no evaluator can decide whether a case passes: the run would cost money and give no verdict."""
+        if not built or any(evaluator.weight or evaluator.required is not False for evaluator in built):
+            return
+        problem = Problem(
+            message=f"case {case.id!r} cannot be judged: all its evaluators have weight 0, and none is required",
+            file=case.file.path,
+            line=case.line,
+            column=1,
+            hint="give one of them a weight, or set 'required'",
+            severity="warning",
+        )
+        self.warn_once(problem)
 
     def open(self, settings: EvaluatorSettings, context: "_Context") -> Evaluator:
         """Return the evaluator with these settings; raise `ConfigError` if they cannot be used."""
@@ -219,7 +281,7 @@ class EvaluatorBuilder:
         if not self._dry_run:
             return evaluator
         if settings.workspace_use() in (WorkspaceUse.RUNS_IN_IT, WorkspaceUse.NEEDS_IT):
-            return DryRunEvaluator("dry run: there is no workspace")
+            return DryRunEvaluator("dry run: no workspace was created")
         if settings.asks_model:
             return DryRunEvaluator()
         return evaluator
@@ -236,6 +298,13 @@ class EvaluatorBuilder:
         if problem not in self._warned:
             self._warned.add(problem)
             self._warn(problem)
+
+
+_REQUIRED_MEMBER = SettingError(
+    "a member of a composite cannot be required",
+    "required",
+    hint="set 'required' on the composite, or use the aggregator 'all' or 'min'",
+)
 
 
 class _Setting(NamedTuple):
@@ -272,12 +341,33 @@ class _Context:
     @cached_property
     def origin(self) -> Origin:
         """Where the evaluator is configured."""
+        if self._added is not None:
+            return self._added[0]
         return self._builder.origins.find(self._case, self._setting.field)
+
+    @cached_property
+    def _added(self) -> tuple[Origin, int] | None:
+        """Where the evaluator is configured if it is one of `add_evaluators`, and its position there."""
+        if self._setting.field != "evaluators":
+            return None
+        return self._builder.origins.find_added(self._case, int(self._setting.steps[0]))
 
     def judge(self, name: str | None) -> JudgeTarget:
         judge = self._builder.judge_source.judge(self._case, self._target, name)
         self._dependencies.judges.append(judge)
         return judge
+
+    def variable(self, name: str) -> Any:
+        if not name.startswith(f"{VARS}."):
+            return KEEP
+        self._dependencies.variables[name] = None  # if there is none, other cases may have it
+        try:
+            self._dependencies.variables[name] = lookup(name, VARS, self._case.vars)
+        except UnknownName as unknown:
+            if self.origin.case_id is None:
+                raise unknown.of_case(self._case.id) from None
+            raise
+        return self._dependencies.variables[name]
 
     def warn(
         self,
@@ -299,40 +389,64 @@ class _Context:
             _Setting(self._setting.field, steps),
             self._dependencies,
         )
+        if config.get("required", False) is not False:
+            raise InvalidEvaluators([inner_context.located(_REQUIRED_MEMBER)])
         return inner_context.build(config)
 
     def build(self, config: Json) -> ConfiguredEvaluator:
         """Return the evaluator; raise `InvalidEvaluators`, with the location of each error, if it cannot be built."""
-        common = self._convert(config, CommonSettings)
-        name = common.name or common.type
         try:
+            if b"vars." in to_json(config):
+                config = self._fill(config)
+            common = self._convert(config, CommonSettings)
             type_ = evaluator_type(common.type)
+            self._warn_of_typos(config, type_)
+            name = common.name or common.type
             settings = self._convert(_own_settings(config, type_), type_)
             evaluator = self._builder.open(settings, self)
         except InvalidEvaluators:
             raise  # already has locations: the settings do not fit their types, or a nested evaluator is invalid
         except ConfigError as error:
-            raise InvalidEvaluators([self._located(error)]) from None
+            raise InvalidEvaluators([self.located(error)]) from None
         self._add_dependencies(name, settings, evaluator)
-        is_negated = common.negate
-        if _negates_itself(type_) or isinstance(evaluator, DryRunEvaluator):
-            is_negated = False
+        is_negated = common.negate and not _is_replaced(evaluator)
+        negates_itself = _negates_itself(type_)
         place = (self._setting.field, *self._setting.steps)
         return ConfiguredEvaluator(
             name=name,
             type=common.type,
             weight=common.weight,
             evaluator=evaluator,
-            is_negated=is_negated,
+            required=common.required,
+            is_negated=is_negated and not negates_itself,
+            negates_itself=is_negated and negates_itself,
+            negated_miss=type_.negated_miss,
             place="/".join(map(str, place)),
         )
+
+    def _fill(self, config: Json) -> Json:
+        """Return the settings with the variables of the case."""
+        kind = self._convert({"type": config.get("type")}, CommonSettings)
+        config, misfits = fill_settings(config, evaluator_type(kind.type), self.variable)
+        if misfits:
+            raise self._invalid(misfits)
+        return config
 
     def _convert(self, config: Json, type_: type[S]) -> S:
         """Return the settings as a struct; raise `InvalidEvaluators` if they do not fit its types."""
         converted = convert(config, type_)
         if isinstance(converted, list):
-            raise self._invalid(converted)
+            raise self._invalid([_with_all_names(misfit, type_) for misfit in converted])
         return converted
+
+    def _warn_of_typos(self, config: Json, type_: type[EvaluatorSettings]) -> None:
+        """Warn about settings for the user's code that are probably typos of settings that all evaluators have."""
+        if type_.passes_on is None:
+            return
+        for name in config.keys() - field_names(type_) - COMMON_NAMES:
+            close = closest(name, COMMON_NAMES, cutoff=0.8)
+            if close is not None:
+                self.warn(f"{name}: passed on in 'config'", f"did you mean {close!r}?", (name,))
 
     def _add_dependencies(
         self,
@@ -348,20 +462,24 @@ class _Context:
         use = knows_use.workspace_use()
         if use is not WorkspaceUse.NONE:
             self._dependencies.use_workspace.append(name)
+        if getattr(evaluator, "uses_state", settings.uses_state)():
+            self._dependencies.use_state.append(name)
         if use is WorkspaceUse.NEEDS_IT:
             self._builder.needs_workspace = True
             problem = self._missing_workspace(name)
             self._dependencies.need_workspace.append(problem)
         if settings.needs_reference():
             self._dependencies.need_reference.append(name)
+        if type(settings).unmet is not EvaluatorSettings.unmet:
+            self._dependencies.case_settings.append(CaseSettings(settings, self.located))
         fingerprint = evaluator.fingerprint()
         if fingerprint is not None:
             self._dependencies.fingerprints.append(fingerprint)
 
     def _missing_workspace(self, name: str) -> Problem:
         """Return the problem to report if the target has no workspace."""
-        message = f"evaluator {name!r} needs the agent's workspace, and target {self._target!r} has none"
-        hint = "give the target a workspace_template, or write another cwd, such as ./workspace"
+        message = f"evaluator {name!r} needs the agent's workspace, but target {self._target!r} has none"
+        hint = "set workspace_template in the target, or set cwd to another folder, such as ./workspace"
         return self._problem(message, ("cwd",), hint)
 
     def _invalid(self, misfits: Sequence[Misfit]) -> InvalidEvaluators:
@@ -378,7 +496,7 @@ class _Context:
             errors.append(ConfigError.of(problem))
         return InvalidEvaluators(errors)
 
-    def _located(self, error: ConfigError) -> ConfigError:
+    def located(self, error: ConfigError) -> ConfigError:
         """Return the error with its location, unless it has one already."""
         if error.file:
             return error
@@ -411,11 +529,13 @@ class _Context:
         if self._setting.field == "rubrics":
             # The field `rubrics` of the case is at the same time the setting `rubrics` of this evaluator.
             return self.origin.steps[:-1]
+        if self._added is not None:
+            return (*self.origin.steps, self._added[1], *self._setting.steps[1:])
         return (*self.origin.steps, *self._setting.steps)
 
 
 def _setting_of(case: EvalCase, number: int) -> _Setting:
-    """Return the setting that configures the evaluator of a case with this number; see `_configs`."""
+    """Return the setting that configures the evaluator of a case with this number; see `configs_of`."""
     if number < len(case.evaluators):
         return _Setting("evaluators", (number,))
     if case.rubrics:
@@ -423,12 +543,20 @@ def _setting_of(case: EvalCase, number: int) -> _Setting:
     return _Setting("evaluator")
 
 
+def _with_all_names(misfit: Misfit, type_: type[msgspec.Struct]) -> Misfit:
+    """Return a misfit whose hint also knows the settings that all evaluators have."""
+    if misfit.message != UNKNOWN_FIELD or len(misfit.steps) != 1:
+        return misfit
+    known = field_names(type_) | COMMON_NAMES
+    return misfit._replace(hint=nearest(str(misfit.steps[0]), known))
+
+
 def _own_settings(config: Json, type_: type[EvaluatorSettings]) -> Json:
     """Return the settings for one type, without those that all types have.
 
     If the type has a `passes_on` field, settings that it does not declare are collected there.
     """
-    excluded = set(CommonSettings.__struct_fields__)
+    excluded = set(COMMON_NAMES)
     if _negates_itself(type_):
         excluded.remove("negate")
     settings = {name: value for name, value in config.items() if name not in excluded}
@@ -450,25 +578,14 @@ def _own_settings(config: Json, type_: type[EvaluatorSettings]) -> Json:
     return declared
 
 
-def evaluator_names(case: EvalCase) -> list[str]:
-    """Return the names of the evaluators of a case."""
-    names = []
-    for config in _configs(case):
-        name = config.get("name") or config.get("type") or ""
-        names.append(str(name))
-    return names
+def _is_replaced(evaluator: Evaluator) -> bool:
+    """Return whether a dry run replaces an evaluator or one of its members. Such a score cannot be inverted."""
+    if isinstance(evaluator, DryRunEvaluator):
+        return True
+    members = getattr(evaluator, "inner", ())
+    return any(_is_replaced(member.evaluator) for member in members)
 
 
 def _negates_itself(type_: type[EvaluatorSettings]) -> bool:
     """Return whether an evaluator type has a `negate` setting of its own, with its own messages for hits and misses."""
     return "negate" in field_names(type_)
-
-
-def _configs(case: EvalCase) -> Sequence[Json]:
-    """Return the settings of each evaluator of a case: its evaluators and its rubrics, or else the default."""
-    configs = list(case.evaluators)
-    if case.rubrics:
-        configs.append({"type": "rubric", "rubrics": list(case.rubrics)})
-    if not configs:
-        configs.append({"type": case.evaluator})
-    return configs

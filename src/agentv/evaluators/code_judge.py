@@ -9,9 +9,10 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from agentv.judges.payload import build_payload
-from agentv.judges.program import WORKSPACE, CommandLine, Program, exchange_variables
-from agentv.judges.reply import BadJudgement, parse_score
+from agentv.evaluators.judging.payload import build_payload
+from agentv.evaluators.judging.program import WORKSPACE, CommandLine, Program, exchange_variables
+from agentv.evaluators.judging.reply import BadJudgement, parse_score
+from agentv.processes.variables import json_state
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, JudgeTarget, WorkspaceUse
 from agentv.providers.settings import Text
 from agentv.records import Exchange, Json, Score
@@ -23,6 +24,7 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How many times a script may call its judge target."""
 
     max_calls: Annotated[int, Meta(ge=0)] = 50
+    """The largest number of calls for one answer."""
 
 
 class CodeJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,11 +33,17 @@ class CodeJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fie
     passes_on: ClassVar[str | None] = "config"
 
     script: CommandLine
+    """The command to run, relative to the eval file's folder."""
     cwd: Text | None = None
+    """`workspace`, or a folder relative to the eval file. Defaults to the eval file's folder."""
     timeout_seconds: Annotated[float, Meta(gt=0)] = TIMEOUT_SECONDS
+    """Time limit of the script."""
     target: ProxySettings | None = None
+    """Lets the script call a judge target."""
     judge_target: str | None = None
+    """The target that the script may call. Defaults to the target's judge."""
     config: Json | None = None
+    """Data for the script. Unknown settings are added to it."""
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         if self.cwd == WORKSPACE:
@@ -49,6 +57,9 @@ class CodeJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fie
             judge = context.judge(self.judge_target)
             max_calls = self.target.max_calls
         return _ProgramJudge(self, program, judge, max_calls)
+
+    def uses_state(self) -> bool:
+        return True  # it may read its environment
 
     def workspace_use(self) -> WorkspaceUse:
         if self.cwd == WORKSPACE:
@@ -71,8 +82,9 @@ class _ProgramJudge(Evaluator):
 
     async def evaluate(self, exchange: Exchange) -> Score:
         if self.settings.cwd == WORKSPACE and exchange.workspace is None:
-            raise BadJudgement("there is no workspace to run the script in")
+            raise BadJudgement("the script needs the agent's workspace, but the target has none")
         payload = build_payload(exchange, self.settings.config)
+        payload["state"] = json_state(exchange.state)
         seconds = self.settings.timeout_seconds
         with self._proxy(exchange) as proxy_variables:
             variables = exchange_variables(exchange)
@@ -90,7 +102,7 @@ class _ProgramJudge(Evaluator):
         if self.judge is None:
             return nullcontext({})
         # Imported here: few scripts call a target, and the modules of an HTTP server are slow to import.
-        from agentv.judges.proxy import Proxy, serve
+        from agentv.evaluators.judging.proxy import Proxy, serve
 
         proxy = Proxy(
             judges=self.judge.others(),

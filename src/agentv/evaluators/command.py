@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
-from agentv.evaluators.checks.matching import score_point
-from agentv.judges.program import (
+from agentv.evaluators.checks.matching import CheckSettings, score_point
+from agentv.evaluators.judging.program import (
     MAX_OUTPUT_BYTES,
     WORKSPACE,
     CommandLine,
@@ -22,21 +22,15 @@ from agentv.judges.program import (
     output_captures,
     stdout_tail,
 )
-from agentv.judges.reply import BadJudgement, failed_score, finite_number, parse_score
+from agentv.evaluators.judging.reply import BadJudgement, failed_score, parse_score, score_number
 from agentv.processes.child import ProcessResult
-from agentv.processes.command import (
-    SHOWN_CHARACTERS,
-    complete_output,
-    describe_exit,
-    expect_success,
-    output_tail,
-    shorten,
-)
-from agentv.processes.streams import Output
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, WorkspaceUse
+from agentv.processes.command import SHOWN_CHARACTERS, complete_output, describe_exit, expect_success, output_tail
+from agentv.processes.streams import StreamOutput
+from agentv.protocols import Evaluator, EvaluatorContext, WorkspaceUse
 from agentv.providers.settings import Text
 from agentv.records import Exchange, Score
 from agentv.redact import clean
+from agentv.text import truncate
 
 TIMEOUT_SECONDS = 300.0
 SHOWN_COMMAND = 60
@@ -46,21 +40,28 @@ SIGNALS = 128
 """A shell adds the number of the signal that ended the command."""
 
 
-class Command(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Command(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Run a command in the workspace. Exit code 0 scores 1, any other exit code scores 0."""
 
     command: CommandLine
+    """The command to run."""
     cwd: Text | None = None
+    """`workspace`, or a folder relative to the eval file. Defaults to the workspace if there is one."""
     timeout_seconds: Annotated[float, Meta(gt=0)] = TIMEOUT_SECONDS
+    """Time limit of the command."""
     score_from: Literal["exit_code", "stdout"] = "exit_code"
+    """Whether the exit code or the output is the score."""
     negate: bool = False
+    """Pass if the exit code is not 0."""
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         if isinstance(self.command, str) and not self.command.strip():
-            raise SettingError("command: it is empty", "command", hint="write what is to be run: pytest -q")
+            raise SettingError(
+                "'command' is empty", "command", hint="set it to the command to run, for example: pytest -q"
+            )
         if self.negate and self.score_from == "stdout":
-            hint = "negate turns exit codes around; let the command write another score"
-            raise SettingError("negate: the score is read from stdout", "negate", hint=hint)
+            hint = "'negate' inverts exit codes only; have the command write the inverted score"
+            raise SettingError("'negate' cannot be combined with a score from stdout", "negate", hint=hint)
         if self.cwd is None or self.cwd == WORKSPACE:
             program = Program(
                 self.command,
@@ -72,6 +73,9 @@ class Command(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_field
             cwd = context.folder / self.cwd
             program = Program(self.command, cwd, at=("command",))
         return _CommandJudge(self, program, _shown_command(self.command))
+
+    def uses_state(self) -> bool:
+        return True  # it may read its environment
 
     def workspace_use(self) -> WorkspaceUse:
         if self.cwd is None:
@@ -96,7 +100,7 @@ class _CommandJudge(Evaluator):
 
     async def evaluate(self, exchange: Exchange) -> Score:
         if self.settings.cwd == WORKSPACE and exchange.workspace is None:
-            raise BadJudgement("there is no workspace to run the command in")
+            raise BadJudgement("the command needs the agent's workspace, but the target has none")
         answer = exchange.response.text.encode("utf-8", "replace")
         variables = exchange_variables(exchange)
         streams = output_captures()
@@ -118,13 +122,13 @@ class _CommandJudge(Evaluator):
             return _written_score(finished)
         return self._exit_score(finished)
 
-    def _timeout_score(self, outputs: list[Output]) -> Score:
+    def _timeout_score(self, outputs: list[StreamOutput]) -> Score:
         seconds = self.settings.timeout_seconds
-        miss = f"{self.shown_command} did not end within {seconds:g} s"
+        miss = f"{self.shown_command} timed out after {seconds:g} s"
         written = _tails(outputs)
         if written:
             miss += f": {written}"
-        # A command that did not finish proves nothing, so a negated one has not passed but failed.
+        # A command that did not finish proves nothing, so a negated one fails, too.
         return Score(
             score=0.0,
             misses=(miss,),
@@ -147,7 +151,7 @@ class _CommandJudge(Evaluator):
         written = _tails([finished.stdout, finished.stderr])
         if written:
             return f"{point}: {written}"
-        return f"{point}, and said nothing"
+        return f"{point} without output"
 
 
 def _shown_command(command: CommandLine) -> str:
@@ -155,7 +159,7 @@ def _shown_command(command: CommandLine) -> str:
     if not isinstance(command, str):
         command = " ".join(command)
     masked = clean(command)
-    return repr(shorten(masked, SHOWN_COMMAND))
+    return repr(truncate(masked, SHOWN_COMMAND))
 
 
 def _is_no_verdict(code: int) -> bool:
@@ -166,7 +170,7 @@ def _is_no_verdict(code: int) -> bool:
     return code < 0 or code in (CANNOT_RUN, NOT_FOUND) or code > SIGNALS
 
 
-def _tails(outputs: list[Output]) -> str:
+def _tails(outputs: list[StreamOutput]) -> str:
     """Return the end of each output; empty if nothing was written. Put stdout first: tests report failures there."""
     tails = []
     for output in outputs:
@@ -192,9 +196,11 @@ def _written_score(finished: ProcessResult) -> Score:
         if isinstance(found, dict):
             return parse_score(found)
         if isinstance(found, int | float) and not isinstance(found, bool):
-            return Score(score=finite_number(found))
+            return Score(score=score_number(found))
+    if not text:
+        raise BadJudgement("the command wrote nothing to stdout: expected a number or a JSON object with a score")
     written = stdout_tail(finished)
-    raise BadJudgement(f"the command wrote no number and no JSON object with a score{written}")
+    raise BadJudgement(f"the command wrote neither a number nor a JSON object with a score{written}")
 
 
 def _decode(data: bytes) -> Any:

@@ -4,21 +4,36 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
-from agentv.judges.deferral import settle
-from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
-from agentv.judges.program import CommandLine, Program
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, indented_json, new_fence, read_prompt
-from agentv.judges.reply import BadJudgement, parse_reply, parse_score
+from agentv.evaluators.concurrent import run_together
+from agentv.evaluators.judging.panel import JudgeNames, JudgePanel, Repeats, open_panel
+from agentv.evaluators.judging.program import CommandLine, Program
+from agentv.evaluators.judging.prompt import (
+    DATA,
+    build_judge_request,
+    fill_prompt,
+    indented_json,
+    names_messages,
+    new_fence,
+    read_prompt,
+)
+from agentv.evaluators.judging.reply import (
+    NOT_APPLICABLE,
+    BadJudgement,
+    parse_reply,
+    parse_score,
+    require_whole_messages,
+)
+from agentv.files.yaml import Steps
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, NamedEvaluator
 from agentv.providers.settings import Text
 from agentv.records import EvaluatorResult, Exchange, Json, Score, Weight
-from agentv.scoring import weighted_mean
+from agentv.scoring import has_explicit_fail, state_of, weighted_mean
 
 TIMEOUT_SECONDS = 60.0
 SYSTEM = f"""You bring together what several evaluators found of an AI agent's answer. {DATA}
@@ -48,41 +63,60 @@ class WeightedAverage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """The weighted mean; `weights` maps names of evaluators to weights and overrides their own."""
 
     weights: dict[str, Weight] = {}
+    """Weights by evaluator name."""
 
 
 class ByScript(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="code_judge"):
     """A script reads the results and writes a score."""
 
     path: CommandLine
+    """The command to run."""
     cwd: Text | None = None
+    """The working directory, relative to the eval file's folder."""
     timeout_seconds: Annotated[float, Meta(gt=0)] = TIMEOUT_SECONDS
+    """Time limit of the script."""
 
 
 class ByModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="llm_judge"):
     """A language model gets the results, as `{{ results }}` in its prompt, and returns a score."""
 
     prompt: str | None = None
+    """The prompt, or the path of a file that contains it."""
     judge_target: JudgeNames | None = None
+    """The judge, or a list of judges. Defaults to the target's judge."""
     judge_repeats: Repeats = 1
+    """How often each judge is asked."""
 
 
-AggregatorSettings = WeightedAverage | ByScript | ByModel
+class All(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="all"):
+    """1 if every member passes, else 0."""
+
+
+class Lowest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="min"):
+    """The lowest score of the members."""
+
+
+AggregatorSettings = WeightedAverage | All | Lowest | ByScript | ByModel
 Results = tuple[EvaluatorResult, ...]
 
 
 class Composite(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Nested evaluators, and how their scores are combined."""
 
+    templates: ClassVar[tuple[Steps, ...]] = (("evaluators",), ("aggregator", "prompt"))
+
     evaluators: Annotated[tuple[Json, ...], Meta(min_length=1)]
+    """The nested evaluators."""
     aggregator: AggregatorSettings = WeightedAverage()
+    """How their scores are combined."""
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         inner = tuple(context.evaluator(config) for config in self.evaluators)
         names = [evaluator.name for evaluator in inner]
         for name in names:
             if names.count(name) > 1:
-                hint = "give each a name of its own"
-                raise SettingError(f"evaluators: the name {name!r} stands twice", "evaluators", hint=hint)
+                hint = "give each evaluator a unique name"
+                raise SettingError(f"duplicate evaluator name {name!r}", "evaluators", hint=hint)
         aggregator = _open_aggregator(self.aggregator, names, context)
         return _Composite(inner, aggregator)
 
@@ -90,13 +124,19 @@ class Composite(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fie
 class _Aggregator(Protocol):
     """Combines the results of several evaluators into one score."""
 
-    async def aggregate(self, exchange: Exchange, results: Results) -> Score: ...
+    def weigh(self, results: Sequence[EvaluatorResult]) -> Results:
+        """Return the results with the weights that they have in this composite."""
+        return tuple(results)
+
+    async def aggregate(self, exchange: Exchange, results: Results) -> Score:
+        """Return the combined score of results that all apply to the case."""
+        ...
 
     def fingerprint(self) -> Any:
         return None
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Composite(Evaluator):
     """Runs the nested evaluators in parallel and aggregates their results."""
 
@@ -112,17 +152,30 @@ class _Composite(Evaluator):
         return self.aggregator.fingerprint()
 
     async def evaluate(self, exchange: Exchange) -> Score:
-        settled = await settle(evaluator.result(exchange) for evaluator in self.inner)
-        results = tuple(settled)
-        score = await self.aggregator.aggregate(exchange, results)
-        any_failed = any(result.failed for result in results)
-        any_missing = any(result.missing_data for result in results)
-        return msgspec.structs.replace(
+        inner_results = await run_together(evaluator.result(exchange) for evaluator in self.inner)
+        results = self.aggregator.weigh(inner_results)
+        applicable = tuple(result for result in results if result.applicable)
+        if not applicable:
+            return msgspec.structs.replace(NOT_APPLICABLE, details={"results": results, "own": None})
+        counted = [result for result in applicable if result.counts]
+        score = await self.aggregator.aggregate(exchange, applicable)
+        score = msgspec.structs.replace(
             score,
             details={"results": results, "own": score.details},
-            failed=score.failed or any_failed,
-            missing_data=any_missing,
+            missing_data=any(result.missing_data for result in counted),
         )
+        if has_explicit_fail(counted):
+            score = msgspec.structs.replace(score, verdict="fail")
+        failed = [result for result in counted if result.failed]
+        if failed:
+            score = msgspec.structs.replace(
+                score,
+                score=0.0,
+                failed=True,
+                applicable=True,
+                off_scale=failed[0].off_scale,
+            )
+        return score
 
 
 def _open_aggregator(
@@ -134,6 +187,10 @@ def _open_aggregator(
     match settings:
         case WeightedAverage():
             return _open_mean(settings, names)
+        case All():
+            return _AllAggregator()
+        case Lowest():
+            return _LowestAggregator()
         case ByScript():
             return _open_script(settings, context)
         case ByModel():
@@ -144,11 +201,11 @@ def _open_mean(settings: WeightedAverage, names: Sequence[str]) -> _Aggregator:
     for name in settings.weights:
         if name not in names:
             raise SettingError(
-                f"aggregator.weights: no evaluator is called {name!r}",
+                f"aggregator.weights: no evaluator is named {name!r}",
                 "aggregator",
                 "weights",
                 name,
-                hint=f"there are {', '.join(names)}",
+                hint=f"available evaluators: {', '.join(names)}",
             )
     return _MeanAggregator(settings.weights)
 
@@ -181,30 +238,69 @@ def _open_model(settings: ByModel, context: EvaluatorContext) -> _Aggregator:
     return _ModelAggregator(template, panel)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _MeanAggregator(_Aggregator):
     """Computes the weighted mean of the scores."""
 
     weights: dict[str, float]
 
-    async def aggregate(self, exchange: Exchange, results: Results) -> Score:
-        weighted: list[EvaluatorResult] = []
-        hits: list[str] = []
-        misses: list[str] = []
-        scores: list[str] = []
+    def weigh(self, results: Sequence[EvaluatorResult]) -> Results:
+        weighed = []
         for result in results:
-            name = result.name
-            weight = self.weights.get(name, result.weight)
-            weighted.append(msgspec.structs.replace(result, weight=weight))
-            hits.extend(f"[{name}] {hit}" for hit in result.hits)
-            misses.extend(f"[{name}] {miss}" for miss in result.misses)
-            scores.append(f"{name}: {result.score:.2f}")
-        return Score(
-            score=weighted_mean(weighted),
-            hits=tuple(hits),
-            misses=tuple(misses),
-            reasoning="; ".join(scores),
-        )
+            weight = self.weights.get(result.name, result.weight)
+            weighed.append(msgspec.structs.replace(result, weight=weight))
+        return tuple(weighed)
+
+    async def aggregate(self, exchange: Exchange, results: Results) -> Score:
+        return _joined_score(weighted_mean(results), results)
+
+
+@dataclass(frozen=True)
+class _AllAggregator(_Aggregator):
+    """Scores 1 if every member with a weight passes."""
+
+    async def aggregate(self, exchange: Exchange, results: Results) -> Score:
+        counted = [result for result in results if result.counts]
+        if not counted:
+            return _joined_score(None, results)
+        failing = [result for result in counted if result.verdict != "pass"]
+        score = _joined_score(float(not failing), results)
+        unexplained = [result for result in failing if not result.misses]
+        reasons = tuple(f"[{result.name}] {state_of(result)}: 'all' needs 'pass'" for result in unexplained)
+        return msgspec.structs.replace(score, misses=score.misses + reasons)
+
+
+@dataclass(frozen=True)
+class _LowestAggregator(_Aggregator):
+    """Takes the lowest score of the members with a weight."""
+
+    async def aggregate(self, exchange: Exchange, results: Results) -> Score:
+        scores = [result.score for result in results if result.counts and result.score is not None]
+        return _joined_score(min(scores, default=None), results)
+
+
+def _joined_score(score: float | None, results: Results) -> Score:
+    """Return a score with the points of all results, each with the name of its evaluator.
+
+    A score of None means that no member with a weight applies: the answer is not judged.
+    """
+    hits: list[str] = []
+    misses: list[str] = []
+    scores: list[str] = []
+    for result in results:
+        name = result.name
+        hits.extend(f"[{name}] {hit}" for hit in result.hits)
+        misses.extend(f"[{name}] {miss}" for miss in result.misses)
+        scores.append(f"{name}: {result.score:.2f}")
+    if score is None:
+        misses.append("not judged: every member that applies to this case has weight 0")
+    return Score(
+        score=score or 0.0,
+        hits=tuple(hits),
+        misses=tuple(misses),
+        reasoning="; ".join(scores),
+        failed=score is None,
+    )
 
 
 def _by_name(results: Results) -> Json:
@@ -221,7 +317,7 @@ def _by_name(results: Results) -> Json:
     return plain
 
 
-@dataclass
+@dataclass(frozen=True)
 class _ScriptAggregator(_Aggregator):
     """Runs the user's script, with the results on stdin."""
 
@@ -241,7 +337,7 @@ class _ScriptAggregator(_Aggregator):
             raise BadJudgement(f"the script timed out after {self.seconds:g} s") from None
 
 
-@dataclass
+@dataclass(frozen=True)
 class _ModelAggregator(_Aggregator):
     """Asks a panel of judges for a score, with the results in the prompt."""
 
@@ -252,6 +348,8 @@ class _ModelAggregator(_Aggregator):
         return self.template
 
     async def aggregate(self, exchange: Exchange, results: Results) -> Score:
+        if names_messages(self.template):
+            require_whole_messages(exchange.response)
         fence = new_fence()
         results_json = indented_json(_by_name(results))
         variables = dict.fromkeys(RESULTS, results_json)

@@ -3,9 +3,19 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, new_fence, read_prompt, with_changes
-from agentv.judges.reply import parse_reply
+from agentv.evaluators.judging.examples import NO_EXAMPLES, CheckableJudge, Examples, check_examples
+from agentv.evaluators.judging.panel import JudgeNames, Repeats, open_panel
+from agentv.evaluators.judging.prompt import (
+    DATA,
+    build_judge_request,
+    fill_prompt,
+    names_messages,
+    new_fence,
+    read_prompt,
+    with_sections,
+)
+from agentv.evaluators.judging.reply import parse_reply, require_whole_messages
+from agentv.files.yaml import Steps
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Json, Score
 
@@ -46,25 +56,34 @@ class LlmJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     """Ask a language model for a score, with the user's own prompt or with the built-in one."""
 
     asks_model: ClassVar[bool] = True
+    templates: ClassVar[tuple[Steps, ...]] = (("prompt",),)
 
     prompt: str | None = None
+    """Your own prompt, or the path of a file that contains it."""
     judge_target: JudgeNames | None = None
+    """The judge, or a list of judges. Defaults to the target's judge."""
     judge_repeats: Repeats = 1
+    """How often each judge is asked."""
+    examples: Examples = NO_EXAMPLES
+    """Answers with a known verdict, for `--check-judge`."""
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         template = PROMPT
         if self.prompt is not None:
             template = read_prompt(self.prompt, context)
         panel = open_panel(self.judge_target, self.judge_repeats, context)
-        return _ModelJudge(template, panel)
+        return _ModelJudge(panel, check_examples(self.examples), template)
 
 
-@dataclass
-class _ModelJudge(Evaluator):
+@dataclass(frozen=True)
+class _ModelJudge(CheckableJudge):
     """Asks a panel of judges for a score."""
 
     template: str
-    panel: JudgePanel
+
+    @property
+    def compares_with_reference(self) -> bool:
+        return self.template is PROMPT
 
     def fingerprint(self) -> str:
         return self.template
@@ -72,8 +91,10 @@ class _ModelJudge(Evaluator):
     async def evaluate(self, exchange: Exchange) -> Score:
         template = self.template
         if template is PROMPT:
-            # A prompt of the user's decides itself whether to show file changes.
-            template = with_changes(template, exchange)
+            # A prompt of the user's decides itself whether to show guidelines and file changes.
+            template = with_sections(template, exchange)
+        if names_messages(template):
+            require_whole_messages(exchange.response)
         fence = new_fence()
         prompt = fill_prompt(template, exchange, fence)
         request = build_judge_request(

@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
-from agentv.judges.panel import JudgeNames, JudgePanel, Repeats, open_panel
-from agentv.judges.prompt import DATA, build_judge_request, fill_prompt, new_fence, with_changes
-from agentv.judges.reply import BadJudgement, find_object
+from agentv.evaluators.judging.examples import NO_EXAMPLES, CheckableJudge, Examples, check_examples
+from agentv.evaluators.judging.panel import JudgeNames, Repeats, ScoresByJudge, open_panel
+from agentv.evaluators.judging.prompt import DATA, build_judge_request, fill_prompt, new_fence, with_sections
+from agentv.evaluators.judging.reply import BadJudgement, find_object
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.providers.settings import Text
 from agentv.records import Exchange, Json, Score, Verdict, Weight
@@ -58,9 +59,13 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One criterion. If it is `required`, an answer that does not meet it fails regardless of its score."""
 
     description: Text
+    """The criterion."""
     id: Text | None = None
+    """The name of the criterion in results."""
     weight: Weight = 1.0
+    """The weight of the criterion in the score."""
     required: bool = False
+    """Whether an answer that does not meet it fails."""
 
 
 class Rubric(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,17 +74,22 @@ class Rubric(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields
     asks_model: ClassVar[bool] = True
 
     rubrics: Annotated[tuple[Text | Item, ...], Meta(min_length=1)]
+    """The criteria."""
     judge_target: JudgeNames | None = None
+    """The judge, or a list of judges. Defaults to the target's judge."""
     judge_repeats: Repeats = 1
+    """How often each judge is asked."""
+    examples: Examples = NO_EXAMPLES
+    """Answers with a known verdict, for `--check-judge`."""
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         items = _items_with_ids(self.rubrics)
         ids = [item.id for item in items]
         for index, id_ in enumerate(ids):
             if id_ in ids[:index]:
-                raise SettingError(f"rubrics: the id {id_!r} stands twice", "rubrics", index, hint="rename one of them")
+                raise SettingError(f"rubrics: duplicate id {id_!r}", "rubrics", index, hint="rename one of them")
         panel = open_panel(self.judge_target, self.judge_repeats, context)
-        return _RubricJudge(items, panel)
+        return _RubricJudge(panel, check_examples(self.examples), items)
 
 
 def _items_with_ids(given: Sequence[str | Item]) -> tuple[Item, ...]:
@@ -103,19 +113,18 @@ class _Check(NamedTuple):
     reasoning: str
 
 
-_OMITTED = _Check(False, "the judge left it out")
+_OMITTED = _Check(False, "the judge did not check it")
 
 
-@dataclass
-class _RubricJudge(Evaluator):
+@dataclass(frozen=True)
+class _RubricJudge(CheckableJudge):
     """Asks a panel of judges which items an answer meets."""
 
     items: tuple[Item, ...]
-    panel: JudgePanel
 
     async def evaluate(self, exchange: Exchange) -> Score:
         fence = new_fence()
-        template = with_changes(PROMPT, exchange)
+        template = with_sections(PROMPT, exchange)
         material = fill_prompt(template, exchange, fence)
         criteria = "\n".join(f"- {item.id}: {item.description}" for item in self.items)
         request = build_judge_request(
@@ -125,7 +134,17 @@ class _RubricJudge(Evaluator):
             SCHEMA,
             fence,
         )
-        return await self.panel.judge(request, self._parse)
+        return await self.panel.judge(request, self._parse, self._decide)
+
+    def _decide(self, scores_by_judge: ScoresByJudge) -> Verdict | None:
+        """Return `fail` if a required item is missed. It is met only if most judges find it met."""
+        for index, item in enumerate(self.items):
+            if not item.required:
+                continue
+            votes = [_is_mostly_met(index, scores) for scores in scores_by_judge]
+            if votes.count(True) <= len(votes) / 2:
+                return "fail"
+        return None
 
     def _parse(self, text: str) -> Score:
         """Return the score in a judge's reply; raise `BadJudgement` if there is none."""
@@ -155,6 +174,16 @@ class _RubricJudge(Evaluator):
         )
 
 
+def _is_mostly_met(index: int, scores: Sequence[Score]) -> bool:
+    """Return whether most judgements of one judge find an item met."""
+    met = 0
+    for score in scores:
+        assert isinstance(score.details, dict)
+        if score.details["checks"][index]["satisfied"]:
+            met += 1
+    return met > len(scores) / 2
+
+
 def _share_of_weight(met: Sequence[Item], items: Sequence[Item]) -> float:
     """Return the weight of the met items divided by the total weight; 0 if all weights are 0."""
     total = sum(item.weight for item in items)
@@ -164,9 +193,9 @@ def _share_of_weight(met: Sequence[Item], items: Sequence[Item]) -> float:
 
 
 def _miss(item: Item, check: _Check) -> str:
-    text = item.description
+    text = f"not met: {item.description}"
     if item.required:
-        text = f"required: {text}"
+        text = f"required, but not met: {item.description}"
     if check.reasoning:
         text = f"{text} ({check.reasoning})"
     return text
@@ -191,11 +220,11 @@ def _parse_checks(text: str) -> tuple[dict[str, _Check], str]:
     """
     raw = find_object(text, "checks")
     if not isinstance(raw["checks"], list):
-        raise BadJudgement("'checks' is no list")
+        raise BadJudgement("'checks' is not a list")
     checks: dict[str, _Check] = {}
     for entry in raw["checks"]:
         if not isinstance(entry, dict) or not isinstance(entry.get("satisfied"), bool):
-            raise BadJudgement("a check does not say whether it is 'satisfied', true or false")
+            raise BadJudgement("a check lacks 'satisfied' (true or false)")
         id_ = str(entry.get("id"))
         reasoning = str(entry.get("reasoning") or "")
         earlier = checks.get(id_)

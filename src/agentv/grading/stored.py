@@ -1,13 +1,17 @@
 """Provide the answers of a results file to a run that re-scores them, and build the new results."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from agentv.cases.request import prepend_guidelines
 from agentv.errors import ProviderError, ResultsError
+from agentv.files.dropped import DroppedParts
+from agentv.files.encode import to_json
+from agentv.files.messages import read_messages
 from agentv.records import (
     Digests,
     EvalCase,
@@ -18,27 +22,25 @@ from agentv.records import (
     Problem,
     ProviderRequest,
     ProviderResponse,
+    ResultKey,
 )
-from agentv.redact import clean
-from agentv.results.answers import AnswerPlaces, Key, OnTorn
+from agentv.redact import MASK, clean
+from agentv.results.answer_digest import stored_digest
+from agentv.results.answers import AnswerOffsets, OnTorn, lacks_calls, usable_metadata
 from agentv.results.formats import DECODE_ERRORS
 from agentv.results.read import read_result_blocks
-from agentv.results.views import VerdictView
-from agentv.run.outcome import combine_scores
-from agentv.scoring import verdict_of
+from agentv.results.views import ResultRow, read_verdict
+from agentv.text import join_names
 
 Only = Literal["judge-failed", "error"]
 NAMED = 20
-NO_ANSWER = "name a results file of 'agentv eval', or import answers with 'agentv import'"
+NO_ANSWER = "pass a results file of 'agentv eval', or import answers with 'agentv import'"
 
 
-class AnswerView(VerdictView, frozen=True, gc=False, kw_only=True):
-    """A result with the fields that identify its answer."""
+class AnswerRow(ResultRow, frozen=True, gc=False, kw_only=True):
+    """A result that must have an answer."""
 
     candidate_answer: str
-    dataset: str = ""
-    target: str = ""
-    trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class StoredRun:
@@ -49,6 +51,7 @@ class StoredRun:
     """
 
     is_stored = True
+    waits = False
 
     def __init__(
         self,
@@ -66,6 +69,8 @@ class StoredRun:
         self._only = only
         self._target = target
         self._is_part = is_part
+        self.allow_masked = False
+        """Whether answers are scored although secrets are masked in them."""
 
         self.trials = 1
         self.targets: dict[str, None] = {}
@@ -75,28 +80,30 @@ class StoredRun:
         """The number of trials without an answer."""
         self.changed_questions = 0
         """The number of answers to a question that has changed since."""
+        self.changed_metadata = 0
+        """The number of answers to cases whose metadata has changed since."""
         self.without_trace = 0
         """The number of answers whose trace was not stored."""
-        self._open: dict[Key, EvalResult] = {}
+        self._open: dict[ResultKey, EvalResult] = {}
         """The stored results that are being scored again."""
 
         # Finding the answers fills `_is_graded`, `trials` and the targets.
         self._is_graded = bytearray()
-        hint = "name the target whose answers are meant with --target, or keep one result for each case"
-        self._places = AnswerPlaces(path, self._keys, hint)
+        hint = "select the target with --target, or keep one result per case"
+        self._places = AnswerOffsets(path, self._keys, hint)
         self.answers = len(self._places)
         self._was_used = bytearray(self.answers)
         if not self.answers:
             raise ResultsError([self._no_answers()])
         self._decode = self._places.form.decoder(EvalResult)
 
-    def _keys(self, on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
+    def _keys(self, on_torn: OnTorn) -> Iterator[tuple[ResultKey, int]]:
         """Yield the key and the offset of each answer, and collect the trials and targets of the file.
 
-        `AnswerPlaces` may call this more than once.
+        `AnswerOffsets` may call this more than once.
         """
         self._is_graded.clear()
-        for block in read_result_blocks(self.path, AnswerView, on_torn):
+        for block in read_result_blocks(self.path, AnswerRow, on_torn):
             for view, offset, _ in block.places():
                 if self._target is not None and view.target != self._target:
                     self._other_targets[view.target] = None
@@ -106,9 +113,10 @@ class StoredRun:
                     self.trials = max(self.trials, view.trial)
                 if view.target not in self.targets:
                     self.targets[view.target] = None
-                yield (view.dataset, view.eval_id, view.trial or 1), offset
+                # the stored target is not part of the key: its answers may be graded for a target of another name
+                yield view.trial_key, offset
 
-    def _is_selected(self, view: AnswerView) -> bool:
+    def _is_selected(self, view: AnswerRow) -> bool:
         """Return whether `only` selects this result."""
         if self._only is None:
             return True
@@ -118,27 +126,26 @@ class StoredRun:
 
     def _no_answers(self) -> Problem:
         if not self._other_targets:
-            return Problem(message="there are no answers in this file", file=self.path, hint=NO_ANSWER)
+            return Problem(message="the file contains no answers", file=self.path, hint=NO_ANSWER)
         names = list(self._other_targets)[:NAMED]
         return Problem(
-            message=f"no answer in this file is of the target {self._target!r}",
+            message=f"the file contains no answers of target {self._target!r}",
             file=self.path,
-            hint=f"it has answers of {', '.join(map(repr, names))}",
+            hint=f"it contains answers of {', '.join(map(repr, names))}",
         )
 
-    def _number(self, key: Key) -> int:
+    def _number(self, key: ResultKey) -> int:
         """Return the number of an answer; negative if there is none."""
         number = self._places.exact_number(key)
         if number >= 0:
             return number
         # Secrets in names are masked in the file.
-        dataset, eval_id, trial = key
-        masked = (clean(dataset), clean(eval_id), trial)
+        masked = ResultKey.of_any_target(clean(key.dataset), clean(key.eval_id), key.trial)
         return self._places.number(masked)
 
     def wants(self, case: EvalCase, trial: int) -> bool:
         """Return whether this trial of a case is to be scored again. Must be called once per trial."""
-        number = self._number((case.dataset, case.id, trial))
+        number = self._number(ResultKey.of_any_target(case.dataset, case.id, trial))
         if number < 0:
             self.missing += 1
             return False
@@ -157,32 +164,61 @@ class StoredRun:
 
     def answer(self, request: ProviderRequest) -> ProviderResponse:
         """Return the stored answer; raise `ProviderError` if it was an error."""
-        key = (request.dataset, request.eval_id, request.trial)
+        key = ResultKey.of_any_target(request.dataset, request.eval_id, request.trial)
         stored = self._read(self._number(key))
         self._open[key] = stored
-        if _has_changed(stored.question, request.question):
+        if _has_changed(stored, request):
             self.changed_questions += 1
         if stored.error is not None:
             raise ProviderError(stored.error)
-        trace_complete = stored.trace_complete
-        if _lacks_trace(stored):
-            self.without_trace += 1
-            trace_complete = False
         metrics = stored.execution_metrics or ExecutionMetrics()
-        return ProviderResponse(
+        response = ProviderResponse(
             text=stored.candidate_answer,
+            output_messages=stored.output_messages,
             trace=stored.trace,
             token_usage=metrics.token_usage,
             cost_usd=metrics.cost_usd,
             duration_ms=metrics.duration_ms,
             stop_reason=stored.stop_reason,
             file_changes=stored.file_changes,
-            trace_complete=trace_complete,
+            trace_complete=stored.trace_complete,
+            metadata=stored.response_metadata,
+            case_metadata=usable_metadata(stored.metadata, stored.masked),
+            dropped=stored.dropped,
         )
+        if _lacks_trace(stored, response):
+            self.without_trace += 1
+            response = replace(response, trace_complete=False)
+        return response
+
+    def compare_metadata(self, case: EvalCase, answer: ProviderResponse) -> None:
+        """Count an answer that is scored with the stored metadata although its case has other metadata now."""
+        if answer.case_metadata is None:
+            return
+        current = to_json(clean.values(case.metadata))
+        if msgspec.json.decode(current) != answer.case_metadata:
+            self.changed_metadata += 1
+
+    def why_unjudged(self, request: ProviderRequest) -> str:
+        """Return why the stored answer cannot be judged: it is masked, unless that is accepted."""
+        key = ResultKey.of_any_target(request.dataset, request.eval_id, request.trial)
+        stored = self._open[key]
+        if self.allow_masked or not stored.masked or MASK not in stored.candidate_answer:
+            return ""
+        names = join_names(stored.masked, NAMED)
+        return f"the stored answer is masked because it contained the value of {names} (see --allow-masked)"
+
+    def merge(self, request: ProviderRequest, new: tuple[EvaluatorResult, ...]) -> tuple[EvaluatorResult, ...]:
+        """Return the stored results of evaluators. New results replace those of the same name; others are appended."""
+        key = ResultKey.of_any_target(request.dataset, request.eval_id, request.trial)
+        stored = self._open[key].evaluator_results
+        new_by_name = {result.name: result for result in new}
+        merged = [new_by_name.pop(result.name, result) for result in stored]
+        return (*merged, *new_by_name.values())
 
     def finish(self, result: EvalResult) -> EvalResult:
         """Return a new result with everything that was stored about the answer, and what it was graded from."""
-        key = (result.dataset, result.eval_id, result.trial or 1)
+        key = ResultKey.of_any_target(result.dataset, result.eval_id, result.trial or 1)
         stored = self._open.pop(key, None)
         if stored is None:  # the request could not be built, for example because an attached file is gone
             stored = self._read(self._number(key))
@@ -198,10 +234,6 @@ class StoredRun:
         if stored.error is not None:
             failure = stored.failure
             file_changes = None
-        elif self.names is not None:
-            scores = _merge(stored.evaluator_results, result.evaluator_results)
-            result = _rescore(result, scores)
-            failure = result.failure
 
         question = stored.question
         if question is None:
@@ -212,11 +244,15 @@ class StoredRun:
             attempt=stored.attempt,
             trial=stored.trial,
             question=question,
+            answer_digest=_answer_digest(stored),
             stop_reason=stored.stop_reason,
             note=stored.note,
             file_changes=file_changes,
             trace=stored.trace,
             trace_complete=stored.trace_complete,
+            output_messages=stored.output_messages,
+            response_metadata=stored.response_metadata,
+            dropped=stored.dropped,
             trace_id=stored.trace_id,
             answered_at=stored.answered_at,
             trace_summary=stored.trace_summary,
@@ -224,12 +260,13 @@ class StoredRun:
             error_details=stored.error_details,
             failure=failure,
             dry_run=stored.dry_run,
+            masked=stored.masked,
             digests=_merge_digests(stored.digests, result.digests),
             graded_from=_graded_from(stored),
         )
 
     def untouched(self) -> Iterator[tuple[EvalResult, bool]]:
-        """Yield the results that stay unchanged because of `only`, and whether a case of the run uses each."""
+        """Yield each result that `only` leaves unchanged, and whether its case is part of the run."""
         if self._only is None:
             return
         for number, is_graded in enumerate(self._is_graded):
@@ -253,25 +290,52 @@ class StoredRun:
         self._places.close()
 
 
-def _has_changed(stored: str | None, question: str) -> bool:
-    """Return whether a case asks another question than the stored one, in which secrets are masked."""
-    if stored is None or stored == question:
+def _has_changed(stored: EvalResult, request: ProviderRequest) -> bool:
+    """Return whether the question of a case differs from the stored one, in which secrets are masked.
+
+    Whether a stored question starts with the guidelines depends on the target that answered it.
+    """
+    question = stored.question
+    if question is None or question == request.question:
         return False
-    return stored != clean(question)
+    if stored.masked and MASK in question:
+        return False  # it cannot be compared: the secret may have another value now, or none
+    prompt = prepend_guidelines(request).prompt
+    return question not in (clean(request.question), prompt, clean(prompt))
 
 
-def _lacks_trace(stored: EvalResult) -> bool:
-    """Return whether there was a trace that was not stored."""
-    if stored.trace is not None or stored.trace_summary is None:
+def _lacks_trace(stored: EvalResult, response: ProviderResponse) -> bool:
+    """Return whether the answer had a trace that was not stored and that its messages cannot replace."""
+    summary = stored.trace_summary
+    if stored.trace is not None or summary is None or not summary.event_count:
         return False
-    return stored.trace_summary.event_count > 0
+    if stored.output_messages is None:
+        return True
+    return lacks_calls(response, summary.tool_calls_by_name)
+
+
+def _answer_digest(stored: EvalResult) -> str | None:
+    """Return the digest of a stored answer, so that its labels keep working; None if there is no answer."""
+    if stored.answer_digest is not None or stored.error is not None:
+        return stored.answer_digest
+    tool_counts: Mapping[str, int] = {}
+    if stored.trace_summary is not None:
+        tool_counts = stored.trace_summary.tool_calls_by_name
+    return stored_digest(stored.candidate_answer, stored.file_changes, tool_counts)
 
 
 def _merge_digests(stored: Digests | None, new: Digests | None) -> Digests | None:
-    """Return the new digests with the stored digest of the target, which was not called again."""
+    """Return the new digests with the stored ones of the target and the request: the target was not called again."""
     if stored is None or new is None:
         return new
-    return replace(new, target=stored.target)
+    return replace(
+        new,
+        request=stored.request,
+        target=stored.target,
+        settings=stored.settings,
+        files=stored.files,
+        format=stored.format,
+    )
 
 
 def _graded_from(stored: EvalResult) -> GradedFrom:
@@ -279,24 +343,6 @@ def _graded_from(stored: EvalResult) -> GradedFrom:
     if stored.digests is not None:
         evaluators = stored.digests.evaluators
     return GradedFrom(run_id=stored.run_id, score=stored.score, evaluators=evaluators)
-
-
-def _rescore(result: EvalResult, scores: tuple[EvaluatorResult, ...]) -> EvalResult:
-    """Return the result with these scores."""
-    total = combine_scores(scores)
-    verdict = verdict_of(total.score)
-    if total.verdict == "fail":
-        verdict = "fail"
-    return replace(
-        result,
-        score=round(total.score, 12),
-        verdict=verdict,
-        hits=total.hits,
-        misses=total.misses,
-        reasoning=total.reasoning or None,
-        evaluator_results=scores,
-        failure="judge" if total.failed else None,
-    )
 
 
 def _with_defaults(fields: dict[str, Any]) -> EvalResult:
@@ -312,12 +358,18 @@ def _with_defaults(fields: dict[str, Any]) -> EvalResult:
     }
     score = fields.get("score")
     if isinstance(score, int | float):
-        complete["verdict"] = verdict_of(score)
+        complete["verdict"] = read_verdict(None, score)
     for name, value in fields.items():
         if name in EvalResult.__struct_fields__ and value is not None:
             complete[name] = value
     if "digests" in complete and not _fits(complete["digests"], Digests):
         del complete["digests"]
+    if "output_messages" in complete:  # another tool may have written them in the shape of a vendor
+        dropped = DroppedParts()
+        complete["output_messages"] = read_messages(complete["output_messages"], dropped)
+        complete["dropped"] = dropped.records()
+        if dropped.has("tool_calls"):
+            complete["trace_complete"] = False
     return msgspec.convert(complete, EvalResult)
 
 
@@ -327,10 +379,3 @@ def _fits(value: Any, type_: type) -> bool:
     except msgspec.ValidationError:
         return False
     return True
-
-
-def _merge(stored: tuple[EvaluatorResult, ...], new: tuple[EvaluatorResult, ...]) -> tuple[EvaluatorResult, ...]:
-    """Return the stored results of evaluators, with new ones replacing those of the same name or added at the end."""
-    new_by_name = {result.name: result for result in new}
-    merged = [new_by_name.pop(result.name, result) for result in stored]
-    return (*merged, *new_by_name.values())

@@ -5,16 +5,16 @@ import pkgutil
 from agentv.errors import ConfigError, nearest
 from agentv.importers.importer import Importer
 from agentv.importers.sample import Sample
-from agentv.notices import warn
+from agentv.log import warn
+from agentv.processes.threads import describe_error
 from agentv.records import Problem
-from agentv.system.entry_points import extension_names, load_extension
-from agentv.system.threads import describe_error
+from agentv.registry import extension_names, load_extension
 
 GROUP = "agentv.importers"
 
 BUILT_IN = {
-    "claude-code": "agentv.importers.transcripts.claude_code:ClaudeCode",
-    "codex": "agentv.importers.transcripts.codex:Codex",
+    "claude-code": "agentv.importers.transcripts.claude_code:ClaudeCodeImporter",
+    "codex": "agentv.importers.transcripts.codex:CodexImporter",
     "inspect": "agentv.importers.logs.inspect_log:InspectLog",
     "lm-eval": "agentv.importers.logs.lm_eval:LmEval",
     "otlp": "agentv.importers.logs.otlp:Otlp",
@@ -57,6 +57,6 @@ def find_format(sample: Sample) -> str | None:
         except Exception as error:
             if name in BUILT_IN:
                 raise
-            message = f"whether this is of the format {name!r} cannot be told: {describe_error(error)}"
+            message = f"cannot detect whether this is format {name!r}: {describe_error(error)}"
             warn(Problem(message=message, severity="warning", file=sample.path))
     return None

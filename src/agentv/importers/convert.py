@@ -7,15 +7,15 @@ from itertools import islice
 from pathlib import Path
 
 from agentv.errors import AgentvError
+from agentv.files.atomic_files import write_atomically
+from agentv.files.compact_sets import DuplicateFinder
 from agentv.importers import find_format, format_names, importer_type
 from agentv.importers.datasets.rows import NAMES
 from agentv.importers.importer import Answer, Importer, ImportFailure, ImportOptions, Row, Tally, Value
 from agentv.importers.output import OutputFormat, output_format
 from agentv.importers.sample import Sample, take_sample
-from agentv.records import EvalResult
-from agentv.system.atomic_files import write_atomically
-from agentv.system.compact_sets import DuplicateFinder
-from agentv.system.threads import describe_error
+from agentv.processes.threads import describe_error
+from agentv.records import Dropped, EvalResult
 
 SHOWN_ROWS = 3
 
@@ -50,7 +50,7 @@ class Import:
         yield output.head(self.importer.header(self.source))
         yield from self.rows(output, tally)
         if not tally.written:
-            raise NothingImported("nothing in it could be imported", file=self.source)
+            raise NothingImported("nothing could be imported", file=self.source)
 
     def try_out(self, path: Path, tally: Tally) -> list[bytes]:
         """Import without writing a file. Return the first rows as they would be written."""
@@ -58,7 +58,7 @@ class Import:
         rows = self.rows(output, tally)
         first = list(islice(rows, SHOWN_ROWS))
         if not first:
-            raise NothingImported("nothing in it could be imported", file=self.source)
+            raise NothingImported("nothing could be imported", file=self.source)
         for _ in rows:
             pass  # read the rest for its errors and counts
         return first
@@ -72,6 +72,7 @@ class Import:
                 tally.skip(encoded, row.where)
                 continue
             duplicates.add([_unique_key(row.value)])
+            tally.dropped.add(_dropped(row.value), row.where)
             tally.written += 1
             yield encoded
             if tally.written == self.limit:
@@ -90,11 +91,11 @@ class Import:
         except Exception as error:
             if type(self.importer).__module__.startswith("agentv."):
                 raise
-            message = f"the importer of {self.format!r} broke: {describe_error(error)}"
+            message = f"the importer of {self.format!r} failed: {describe_error(error)}"
             raise ImportFailure(
                 message,
                 file=self.source,
-                hint="tell those who made it",
+                hint="report this to its authors",
             ) from error
 
     def _duplicate_error(self, hashes: set[int], output: OutputFormat) -> ImportFailure:
@@ -114,16 +115,26 @@ class Import:
                 continue
 
             id_, trial = key
-            what = f"the id {id_!r}"
+            what = f"id {id_!r}"
             if trial is not None:
-                what = f"the id {id_!r}, trial {trial},"
-            hint = "give each row an id of its own"
+                what = f"id {id_!r}, trial {trial}"
+            hint = "give each row a unique id"
             if self.importer.fields:
-                hint += "; or take the ids from another column with --map id=COLUMN, or make them up with --map id="
-            message = f"{what} stands twice: {seen[key]} and {row.where}"
+                hint += ", take the ids from another column with --map id=COLUMN, or generate them with --map id="
+            message = f"duplicate {what}: {seen[key]} and {row.where}"
             return ImportFailure(message, file=self.source, hint=hint)
 
-        return ImportFailure("an id stands twice", file=self.source)
+        return ImportFailure("duplicate id", file=self.source)
+
+
+def _dropped(value: Value) -> tuple[Dropped, ...]:
+    """Return the parts of a row that could not be read."""
+    match value:
+        case EvalResult():
+            return value.dropped or ()
+        case Answer():
+            return value.response.dropped or ()
+    return ()
 
 
 def _unique_key(value: Value) -> tuple[str, int | None]:
@@ -156,9 +167,9 @@ def open_import(
     type_ = importer_type(name)
     if source.is_dir() and not type_.reads_folders:
         raise AgentvError(
-            f"this is a folder, and {name} is read from a file",
+            f"this is a folder, but {name} is read from a file",
             file=source,
-            hint="name a file in it",
+            hint="pass a file in it",
         )
     _check_options(type_, name, options)
     return Import(source=source, format=name, importer=type_(options), limit=limit)
@@ -171,9 +182,9 @@ def _sample(source: Path) -> Sample:
     first = min(source.rglob("*.jsonl"), default=None)
     if first is None:
         raise AgentvError(
-            "this folder has no transcripts: no .jsonl file is in it",
+            "the folder contains no transcripts (.jsonl files)",
             file=source,
-            hint="name a file",
+            hint="pass a file",
         )
     return take_sample(first)
 
@@ -181,28 +192,28 @@ def _sample(source: Path) -> Sample:
 def _check_options(type_: type[Importer], name: str, options: ImportOptions) -> None:
     """Raise `AgentvError` if the format does not accept one of the options."""
     if options.columns and not type_.fields:
-        raise AgentvError(f"--map is for formats with columns, and {name} has none", hint="leave it out")
+        raise AgentvError(f"--map requires a format with columns, and {name} has none", hint="remove it")
 
     for field in options.columns:
         is_known = field in type_.fields or NAMES.get(field) in type_.fields
         if not is_known:
-            hint = f"fields are {', '.join(type_.fields)}"
-            raise AgentvError(f"--map: there is no field {field!r}", hint=hint)
+            hint = f"available fields: {', '.join(type_.fields)}"
+            raise AgentvError(f"--map: unknown field {field!r}", hint=hint)
 
     if options.id is not None and not type_.takes_id:
-        raise AgentvError(f"--id is for transcripts, and {name} has ids of its own", hint="leave it out")
+        raise AgentvError(f"--id is for transcripts, but {name} has its own ids", hint="remove it")
 
 
 def _unrecognized(sample: Sample) -> AgentvError:
     text = sample.text.lstrip()
     if text.startswith("["):
-        hint = "it begins like a JSON array: write one object a line (jq -c '.[]' does that)"
+        hint = "it looks like a JSON array: write one object per line, for example with jq -c '.[]'"
     elif "evalcases" in text:
-        hint = "it looks like an eval file of agentv already"
+        hint = "it looks like an eval file of agentv"
     else:
-        hint = f"name it with --from: {', '.join(sorted(format_names()))}"
+        hint = f"set the format with --from: {', '.join(sorted(format_names()))}"
     return AgentvError(
-        "this is in none of the formats that can be imported",
+        "the format was not recognized",
         file=sample.path,
         hint=hint,
     )
@@ -212,13 +223,13 @@ def check_target(path: Path, source: Path, overwrite: bool) -> None:
     """Raise `AgentvError` if `path` is the source, or if it exists and `overwrite` is not set."""
     if os.path.realpath(path) == os.path.realpath(source):
         raise AgentvError(
-            "--out is the source itself",
+            "--out is the same file as the source",
             file=path,
-            hint="name another file",
+            hint="choose another file",
         )
     if path.is_file() and not overwrite:
         raise AgentvError(
-            "this file is there already",
+            "the file already exists",
             file=path,
-            hint="--overwrite replaces it; --out names another",
+            hint="use --overwrite to replace it, or choose another --out",
         )

@@ -16,6 +16,7 @@ import msgspec
 from agentv.errors import AgentvError
 from agentv.importers.sample import Sample
 from agentv.records import EvalResult, Json, Problem, ProviderResponse
+from agentv.results.dropped import DroppedCounts
 
 MAX_PLACES = 3
 
@@ -61,6 +62,8 @@ class Tally:
         self._counts: dict[str, int] = {}
         self.remarks: list[Problem] = []
         """Parts of the source that are lost although no row was skipped."""
+        self.dropped = DroppedCounts()
+        """Parts of answers that could not be read."""
         self.notes: list[str] = []
         """How the source was interpreted."""
 

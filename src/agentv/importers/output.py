@@ -8,14 +8,14 @@ import msgspec
 
 from agentv.cases.schema import explain_case
 from agentv.errors import AgentvError
-from agentv.formats.conversion import label
-from agentv.formats.jsonl import MAX_LINE_BYTES
+from agentv.files.conversion import label
+from agentv.files.encode import to_json
+from agentv.files.jsonl import MAX_LINE_BYTES
 from agentv.importers.importer import Answer, Becomes, Value
 from agentv.records import EvalResult, Json
 from agentv.redact import clean
 from agentv.results.formats import dump_yaml
 
-_to_json = msgspec.json.Encoder(enc_hook=str).encode
 YAML_SUFFIXES = (".yaml", ".yml")
 ANSWER_FIELDS = (
     "text",
@@ -27,6 +27,7 @@ ANSWER_FIELDS = (
     "stop_reason",
     "note",
     "trace_complete",
+    "metadata",
 )
 
 
@@ -48,13 +49,13 @@ def output_format(becomes: Becomes, path: Path) -> OutputFormat:
         raise AgentvError(
             "eval files end in .jsonl, .yaml or .yml",
             file=path,
-            hint="name another --out",
+            hint="choose another --out",
         )
     if suffix in YAML_SUFFIXES:
         raise AgentvError(
             f"{becomes.value}s are written as JSONL",
             file=path,
-            hint="name a file that ends in .jsonl",
+            hint="choose a file that ends in .jsonl",
         )
     return OutputFormat(_jsonl_head, _jsonl_line)
 
@@ -67,9 +68,9 @@ def _jsonl_line(value: Value) -> bytes | str:
     plain = _plain(value)
     if isinstance(plain, str):
         return plain
-    line = _to_json(plain)
+    line = to_json(plain)
     if len(line) > MAX_LINE_BYTES:
-        return f"it is longer than {MAX_LINE_BYTES >> 20} MiB, the most that a line may have"
+        return f"it is longer than {MAX_LINE_BYTES >> 20} MiB, the maximum length of a line"
     return line + b"\n"
 
 
@@ -96,17 +97,17 @@ def _plain(value: Value) -> Any:
     try:
         match value:
             case EvalResult():
-                plain: Any = msgspec.json.decode(_to_json(value))
+                plain: Any = msgspec.json.decode(to_json(value))
             case Answer():
                 plain = _batch_record(value)
             case case:
                 reason = _case_problem(case)
                 if reason is not None:
                     return reason
-                plain = msgspec.json.decode(_to_json(case))
+                plain = msgspec.json.decode(to_json(case))
         return clean.values(plain)
     except (RecursionError, UnicodeEncodeError, msgspec.MsgspecError) as error:
-        return f"it cannot be written down: {type(error).__name__}"
+        return f"it cannot be written as JSON: {type(error).__name__}"
 
 
 def _case_problem(case: Json) -> str | None:
@@ -128,5 +129,5 @@ def _batch_record(answer: Answer) -> Json:
         if value is not None:
             fields[name] = value
     record: Json = {"id": answer.id}
-    record |= msgspec.json.decode(_to_json(fields))
+    record |= msgspec.json.decode(to_json(fields))
     return record

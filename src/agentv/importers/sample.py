@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from agentv.errors import AgentvError
-from agentv.formats.jsonl import explain_json_error, line_blocks
-from agentv.formats.table import not_utf8
-from agentv.formats.yaml import open_regular, read_error
+from agentv.files.jsonl import explain_json_error, line_blocks
+from agentv.files.table import not_utf8
+from agentv.files.yaml import open_regular, read_error
 from agentv.records import Json
 
 SAMPLE_BYTES = 256 * 1024
@@ -35,7 +35,7 @@ _HINTS = {
     ".xlsx": "save it as CSV (UTF-8) in your spreadsheet program",
     ".xls": "save it as CSV (UTF-8) in your spreadsheet program",
     ".ods": "save it as CSV (UTF-8) in your spreadsheet program",
-    ".eval": "'inspect log dump FILE > log.json' makes JSON of it",
+    ".eval": "'inspect log dump FILE > log.json' converts it to JSON",
 }
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
@@ -86,19 +86,19 @@ def take_sample(path: Path) -> Sample:
         raise AgentvError(
             "the file is empty",
             file=path,
-            hint="name a file that has something to import",
+            hint="pass a file with content to import",
         )
     return Sample(path, _decode_start(start, path, is_whole))
 
 
 def _decode_start(start: bytes, path: Path, is_whole: bool) -> str:
     """Decode the first bytes of a file. Raise `AgentvError` if they are not UTF-8 text."""
-    hint = _HINTS.get(path.suffix.lower(), "name a text file: CSV, JSONL, YAML or JSON")
+    hint = _HINTS.get(path.suffix.lower(), "pass a text file: CSV, JSONL, YAML or JSON")
     for signature, name in _BINARY_SIGNATURES.items():
         if start.startswith(signature):
-            raise AgentvError(f"this is {name}, not a text", file=path, hint=hint)
+            raise AgentvError(f"this is {name}, not a text file", file=path, hint=hint)
     if start.startswith(_UTF16_MARKS):
-        raise AgentvError("this text is UTF-16", file=path, hint="save it as UTF-8")
+        raise AgentvError("the file is encoded in UTF-16", file=path, hint="save it as UTF-8")
 
     try:
         text = start.decode("utf-8-sig")
@@ -108,7 +108,7 @@ def _decode_start(start: bytes, path: Path, is_whole: bool) -> str:
         if not is_cut_character:
             if b"\0" in start:
                 raise AgentvError(
-                    "this is a binary file, not a text",
+                    "this is a binary file, not a text file",
                     file=path,
                     hint=hint,
                 ) from None
@@ -116,7 +116,7 @@ def _decode_start(start: bytes, path: Path, is_whole: bool) -> str:
         text = start[: problem.start].decode("utf-8-sig")
 
     if "\0" in text:
-        raise AgentvError("this is a binary file, not a text", file=path, hint=hint)
+        raise AgentvError("this is a binary file, not a text file", file=path, hint=hint)
     return text
 
 
@@ -148,7 +148,7 @@ def read_lines(
                 if not raw.strip():
                     continue
                 try:
-                    value = decode(raw)
+                    value = decode_foreign(raw)
                 except _UNREADABLE as error:
                     if is_unterminated and on_truncated is not None:
                         on_truncated(f"line {number}")
@@ -183,7 +183,7 @@ def _raw_lines(file: BinaryIO) -> Iterator[tuple[bytes, bool]]:
         yield last, is_unterminated
 
 
-def decode(raw: bytes) -> Any:
+def decode_foreign(raw: bytes) -> Any:
     """Decode JSON that another program wrote. Accept NaN and lone surrogates, which msgspec rejects.
 
     Raise one of `_UNREADABLE` if it is not JSON.
@@ -209,5 +209,5 @@ def _invalid_line(raw: bytes, error: Exception, path: Path, number: int) -> Agen
         file=path,
         line=number,
         column=column,
-        hint="a JSON object belongs on each line",
+        hint="each line must be a JSON object",
     )

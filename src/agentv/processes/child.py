@@ -16,13 +16,22 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from agentv.processes import guardian
-from agentv.processes.streams import Capture, Destination, Output, Pipe, open_spare_pipes
+from agentv.processes.machine import original_file_limit
+from agentv.processes.streams import Capture, Destination, Pipe, StreamOutput, open_spare_pipes
 
 GRACE_SECONDS = 2.0
 UNREAD_SECONDS = 0.01
+STOP_SECONDS = 0.5
+"""How long to wait for our own stop when a child was stopped by a signal that we have not sent."""
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOPPED = frozenset((*(-number for number in _STOP_SIGNALS), *(128 + number for number in _STOP_SIGNALS)))
+"""The exit codes of a child that was stopped by a signal, and of a shell whose child was."""
 _UNKNOWN_STATUS = 255 << 8
 _MARK_VARIABLE = guardian.MARK_VARIABLE.encode()
-_NO_INPUT = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+_NO_INPUT = (
+    (os.POSIX_SPAWN_CLOSE, 0),  # leaves a descriptor below the limit of the child to open the file
+    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+)
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these signals, and a child would inherit that."""
 _INHERITED_MARKS = os.environb.get(_MARK_VARIABLE, b"")
@@ -45,34 +54,38 @@ class ProcessResult(NamedTuple):
 
     code: int
     """Negative if a signal killed the child."""
-    stdout: Output
-    stderr: Output
+    stdout: StreamOutput
+    stderr: StreamOutput
 
 
-async def run_process(
+async def run_process(  # noqa: PLR0913  # all that is known of a child
     argv: list[bytes],
     environment: Mapping[bytes, bytes],
     *,
     stdin: int | None = None,
     stdout: Destination | None = None,
     stderr: Capture | None = None,
+    grace: float = GRACE_SECONDS,
 ) -> ProcessResult:
     """Run a program to its end and return its result; raise `OSError` if it cannot be started.
 
-    When cancelled, terminate the program, and kill it if it does not end. `stdin` is the descriptor of an open file;
-    without one, the input is empty.
+    When cancelled, terminate the program, and kill it if it does not end within `grace` seconds. `stdin` is the
+    descriptor of an open file; without one, the input is empty.
     """
     if stdout is None:
         stdout = Capture()
     if stderr is None:
         stderr = Capture()
-    child = _Child(argv, environment, stdin, (stdout, stderr))
+    child = _Child(argv, environment, stdin, (stdout, stderr), grace)
     try:
         code = await child.wait()
+        if code in _STOPPED:
+            # A signal to the whole process tree reaches the child first. If we are stopped too, it is not a failure.
+            await asyncio.sleep(STOP_SECONDS)
     finally:
         child.close()
     _own_guardian().sweep()
-    captured = Output()
+    captured = StreamOutput()
     if isinstance(stdout, Capture):
         captured = stdout.output()
     return ProcessResult(code, captured, stderr.output())
@@ -102,14 +115,16 @@ class _Child:
         environment: Mapping[bytes, bytes],
         stdin: int | None,
         destinations: tuple[Destination, Destination],
+        grace: float,
     ):
         loop = asyncio.get_running_loop()
+        self._grace = grace
         self._guardian = _own_guardian()
         self._mark = self._guardian.mark + b"%d/" % next(_numbers)
         marks = _INHERITED_MARKS + self._mark
-        actions: list[tuple[object, ...]] = [_NO_INPUT]
+        streams = {}
         if stdin is not None:
-            actions = [(os.POSIX_SPAWN_DUP2, stdin, 0)]
+            streams[0] = stdin
         self._pipes: list[Pipe] = []
         self._guardian.start()
         try:
@@ -120,15 +135,21 @@ class _Child:
                     pipe = Pipe(loop, destination)
                     self._pipes.append(pipe)
                     target = pipe.write_end
-                actions.append((os.POSIX_SPAWN_DUP2, target, descriptor))
-            self._pid = os.posix_spawn(
-                argv[0],
-                argv,
-                {**environment, _MARK_VARIABLE: marks},
-                file_actions=actions,
-                setsid=True,
-                setsigdef=_DEFAULT_SIGNALS,
-            )
+                streams[descriptor] = target
+            with original_file_limit(list(streams.values())) as descriptors:
+                actions: list[tuple[object, ...]] = []
+                if stdin is None:
+                    actions.extend(_NO_INPUT)
+                for copy, descriptor in zip(descriptors, streams, strict=True):
+                    actions.append((os.POSIX_SPAWN_DUP2, copy, descriptor))
+                self._pid = os.posix_spawn(
+                    argv[0],
+                    argv,
+                    {**environment, _MARK_VARIABLE: marks},
+                    file_actions=actions,
+                    setsid=True,
+                    setsigdef=_DEFAULT_SIGNALS,
+                )
         except BaseException:
             self._close_pipes()
             raise
@@ -183,18 +204,18 @@ class _Child:
 
     async def _end(self) -> None:
         """Terminate the group and the processes that left it, wait for a grace period, then kill them."""
-        end = time.monotonic() + GRACE_SECONDS
+        end = time.monotonic() + self._grace
         guardian.send_signal(signal.SIGTERM, [-self._pid])
         outside = []
         for process in guardian.list_processes():
             if self._mark in process.marks and process.group != self._pid:
                 outside.append(process.pid)
         guardian.send_signal(signal.SIGTERM, outside)
-        await self._wait_at_most(GRACE_SECONDS)
+        await self._wait_at_most(self._grace)
         while time.monotonic() < end and guardian.find_living([self._pid], self._mark):
             await asyncio.sleep(0.05)
         guardian.kill_processes([self._pid], self._mark)
-        await self._wait_at_most(GRACE_SECONDS)
+        await self._wait_at_most(self._grace)
 
     async def _wait_at_most(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

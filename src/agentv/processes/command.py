@@ -4,7 +4,6 @@ The command is a script for `/bin/sh`. Values are passed through the environment
 """
 
 import asyncio
-import errno
 import os
 import shlex
 import signal
@@ -13,10 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from agentv.errors import ProviderError
-from agentv.processes.child import ProcessResult, run_process
-from agentv.processes.streams import TAIL_BYTES, Capture, Destination, Output
+from agentv.processes.child import GRACE_SECONDS, ProcessResult, run_process
+from agentv.processes.machine import start_error
+from agentv.processes.streams import TAIL_BYTES, Capture, Destination, StreamOutput
 from agentv.processes.template import VARIABLE_PREFIX, QuoteContext, build_script, expand_variable, parse_template
 from agentv.redact import clean
+from agentv.text import truncate
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MAX_VALUE_BYTES = 32 * os.sysconf("SC_PAGESIZE") - 256
@@ -31,7 +32,7 @@ _SUBJECTS = {
 }
 
 
-class Command:
+class CommandTemplate:
     """A command template that can be run with different values."""
 
     def __init__(
@@ -79,7 +80,7 @@ class Command:
         """Return the command as a person would type it, with long values truncated and secrets masked."""
 
         def expand(name: str, _context: QuoteContext) -> str:
-            shown = shorten(clean(values[name]), SHOWN_VALUE_CHARACTERS)
+            shown = truncate(clean(values[name]), SHOWN_VALUE_CHARACTERS)
             return shlex.quote(shown)
 
         return build_script(self._template, values, expand)
@@ -115,6 +116,7 @@ async def run_program(
     *,
     stdin: int | None = None,
     stdout: Destination | None = None,
+    grace: float = GRACE_SECONDS,
 ) -> ProcessResult:
     """Run a program to its end; raise `ProviderError` if it cannot be started.
 
@@ -122,20 +124,24 @@ async def run_program(
     """
     stderr = Capture()
     try:
-        return await run_process(argv, environment, stdin=stdin, stdout=stdout, stderr=stderr)
+        return await run_process(
+            argv,
+            environment,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            grace=grace,
+        )
     except asyncio.CancelledError as error:
-        tail = output_tail(ProcessResult(0, Output(), stderr.output()))
+        tail = output_tail(ProcessResult(0, StreamOutput(), stderr.output()))
         if tail.startswith(":"):
             error.add_note(tail)  # shown in the message of a timeout
         raise
     except OSError as error:
-        raise ProviderError(
-            f"the command cannot be started: {error.strerror}",
-            may_pass=error.errno in _TRANSIENT_ERRORS,
-        ) from error
-
-
-_TRANSIENT_ERRORS = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+        machine = start_error(error)
+        if machine is not None:
+            raise machine from error
+        raise ProviderError(f"the command cannot be started: {error.strerror}") from error
 
 
 def _variable(name: str) -> bytes:
@@ -150,9 +156,9 @@ def _encode_value(name: str, text: str) -> bytes:
     if name == "PROMPT":
         hint = ": use {PROMPT_FILE} in command_template"
     if b"\0" in value:
-        raise ProviderError(f"{subject} a NUL character, which an argument cannot hold{hint}")
+        raise ProviderError(f"{subject} a NUL character, which a command-line argument cannot contain{hint}")
     if len(value) > MAX_VALUE_BYTES:
-        raise ProviderError(f"{subject} {len(value)} bytes, and an argument holds at most {MAX_VALUE_BYTES}{hint}")
+        raise ProviderError(f"{subject} {len(value)} bytes, more than the {MAX_VALUE_BYTES} of an argument{hint}")
     return value
 
 
@@ -181,7 +187,7 @@ def output_tail(finished: ProcessResult) -> str:
             return f": …{text[-SHOWN_CHARACTERS:]}"
         if text:
             return f": {text}"
-    return ", and said nothing"
+    return ", without any output"
 
 
 def describe_exit(code: int) -> str:
@@ -199,8 +205,8 @@ def describe_exit(code: int) -> str:
 
 
 _EXIT_CODES = {
-    126: "something that it names cannot be executed",
-    127: "something that it names was not found",
+    126: "command not executable",
+    127: "command not found",
 }
 
 
@@ -212,7 +218,7 @@ def _signal_name(number: int) -> str:
         return ""
 
 
-def complete_output(output: Output, most: int = MAX_ANSWER_BYTES) -> bytes:
+def complete_output(output: StreamOutput, most: int = MAX_ANSWER_BYTES) -> bytes:
     """Return the data of an output; raise `ProviderError` if it was truncated."""
     if not output.is_complete:
         raise ProviderError(f"the command answered with more than {most >> 20} MiB")
@@ -227,20 +233,13 @@ def read_output_file(path: str, finished: ProcessResult) -> bytes:
     except FileNotFoundError:
         raise ProviderError(f"the command succeeded but wrote no {{OUTPUT_FILE}}{output_tail(finished)}") from None
     except OSError as error:
-        raise ProviderError(f"what the command wrote to {{OUTPUT_FILE}} cannot be read: {error.strerror}") from error
+        raise ProviderError(f"{{OUTPUT_FILE}} cannot be read: {error.strerror}") from error
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise ProviderError("the command made something of {OUTPUT_FILE} that is no file")
+            raise ProviderError("the command created {OUTPUT_FILE}, but it is not a regular file")
         if status.st_size > MAX_ANSWER_BYTES:
             raise ProviderError(f"the command wrote more than {MAX_ANSWER_BYTES >> 20} MiB to {{OUTPUT_FILE}}")
         return os.read(descriptor, status.st_size)
     finally:
         os.close(descriptor)
-
-
-def shorten(text: str, most: int) -> str:
-    """Return a text, truncated with an ellipsis if it is longer than `most` characters."""
-    if len(text) <= most:
-        return text
-    return f"{text[:most]}…"

@@ -33,9 +33,14 @@ def install() -> None:
             signal.signal(number, _on_signal)
 
 
-def block() -> None:
-    """Block the signals: the exit code is decided, and Python is about to restore the default handlers."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+def disable() -> None:
+    """Ignore the signals: the exit code is decided, and Python is about to restore the default handlers.
+
+    Python keeps the setting "ignore" until the process has ended. Blocking would not be enough: a mask covers one
+    thread, and another thread that is still running would receive the signal.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
@@ -100,7 +105,7 @@ class EndOnCtrlC:
 
 @contextmanager
 def end_on_ctrl_c() -> Iterator[EndOnCtrlC]:
-    """Let Ctrl-C end a wait inside this block instead of the process."""
+    """Inside this block, let Ctrl-C end a wait instead of ending the process."""
     ending = EndOnCtrlC()
     _runs.append(ending)
     try:

@@ -30,7 +30,7 @@ def open_spare_pipes() -> None:
             return
 
 
-class Output(NamedTuple):
+class StreamOutput(NamedTuple):
     """The beginning and the end of a stream."""
 
     data: bytes = b""
@@ -55,9 +55,9 @@ class Capture:
         self._tail = (self._tail + chunk)[-TAIL_BYTES:]
         self._size += len(chunk)
 
-    def output(self) -> Output:
+    def output(self) -> StreamOutput:
         """Return the output captured so far."""
-        return Output(
+        return StreamOutput(
             data=b"".join(self._chunks),
             tail=self._tail,
             is_complete=self._size <= self._limit,

@@ -163,13 +163,13 @@ def find_problems(
                 names = [f"{{{name}}}" for name in known]
                 yield f"unknown placeholder {shown}", nearest(shown.upper(), names)
         elif placeholder.name in foreign and _is_run_as_code(placeholder):
-            yield f"{shown} would be run as code here", f"hand it over as an argument: sh -c '… \"$1\"' - {shown}"
+            yield f"{shown} would be run as code here", f"pass it as an argument: sh -c '… \"$1\"' - {shown}"
         elif placeholder.context is QuoteContext.BACKTICKS:
-            yield f"{shown} stands in backticks", f"write $(… {shown} …)"
+            yield f"{shown} is inside backticks", f"use $(… {shown} …)"
         elif _is_in_here_document(placeholder, template, parsed):
-            yield f"{shown} stands in a here-document", "hand it over as an argument, or use {PROMPT_FILE}"
+            yield f"{shown} is inside a here-document", "pass it as an argument, or use {PROMPT_FILE}"
         elif template[: placeholder.start].endswith("{") and template[placeholder.end :].startswith("}"):
-            yield f"{shown} stands in double braces", f"write {shown}"
+            yield f"{shown} is inside double braces", f"use {shown}"
 
 
 def _is_mistyped(name: str, known: Collection[str]) -> bool:

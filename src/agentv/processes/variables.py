@@ -1,7 +1,15 @@
 """Environment variables that describe a case to the command that works on it."""
 
+import json
+import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+STATE_VARIABLE = "AGENTV_STATE"
+_OMIT = object()
+"""The JSON form of a value that has none."""
 
 
 def case_variables(
@@ -17,3 +25,39 @@ def case_variables(
     if workspace is not None:
         variables[b"AGENTV_WORKSPACE"] = os.fsencode(workspace)
     return variables
+
+
+def state_variables(state: Mapping[str, Any] | None) -> dict[bytes, bytes]:
+    """Return the variable with the state of an attempt as JSON; none if no hooks run."""
+    if state is None:
+        return {}
+    text = json.dumps(json_state(state), ensure_ascii=True)
+    return {STATE_VARIABLE.encode(): text.encode()}
+
+
+def json_state(state: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the part of a state that is JSON. Values that are not are omitted, also inside mappings."""
+    # A copy: the user's code may add to a mapping at any time, in a thread of its own.
+    found = {}
+    for name, value in dict(state).items():
+        plain = _json_value(value)
+        if isinstance(name, str) and plain is not _OMIT:
+            found[name] = plain
+    return found
+
+
+def _json_value(value: Any) -> Any:
+    """Return the JSON form of a value, or `_OMIT` if it has none."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        return _OMIT
+    if isinstance(value, Mapping):
+        return json_state(value)
+    if isinstance(value, list | tuple):
+        plain = [_json_value(inner) for inner in value]
+        if _OMIT not in plain:
+            return plain
+    return _OMIT

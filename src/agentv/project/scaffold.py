@@ -11,7 +11,7 @@ from typing import NamedTuple
 from agentv.cases.read import READERS
 from agentv.errors import OutputError
 from agentv.project.schema import json_schema
-from agentv.targets.read import TARGETS_NAMES
+from agentv.targets.find import TARGETS_NAMES
 
 TEMPLATES_FOLDER = Path(__file__).parent / "templates"
 COMMON = "common"
@@ -34,9 +34,9 @@ def scaffold(folder: Path, template: str) -> ScaffoldResult:
     files = _files(template)
     if folder.exists() and not folder.is_dir():
         raise OutputError(
-            "a file, and no folder",
+            "a file, not a folder",
             file=folder,
-            hint="name a folder, new or old",
+            hint="choose a new or existing folder",
         )
     # Look for existing files before anything is written: the new files conflict with each other.
     new: dict[Path, str] = {}
@@ -65,7 +65,11 @@ def missing_lines(path: Path) -> list[str]:
         existing = text.splitlines()
     template_file = TEMPLATES_FOLDER / COMMON / path.name
     template = template_file.read_text(encoding="utf-8")
-    return [line for line in template.splitlines() if line not in existing]
+    missing = []
+    for line in template.splitlines():
+        if line not in existing:
+            missing.append(line)
+    return missing
 
 
 def _files(template: str) -> dict[str, str]:
@@ -75,8 +79,10 @@ def _files(template: str) -> dict[str, str]:
     for name, text in common.items():
         files[name] = files.get(name, "") + text
     for kind in SCHEMAS:
-        schema = json.dumps(json_schema(kind), indent=2)
-        files[f".agentv/schemas/{kind}.schema.json"] = schema + "\n"
+        name = f".agentv/schemas/{kind}.schema.json"
+        schema = json_schema(kind)
+        text = json.dumps(schema, indent=2)
+        files[name] = text + "\n"
     return files
 
 
@@ -84,9 +90,11 @@ def _texts(folder: Path) -> dict[str, str]:
     """Return the content of each file below a folder, by its path in the folder."""
     texts = {}
     for path in folder.rglob("*"):
-        if path.is_file() and "__pycache__" not in path.parts:
-            name = path.relative_to(folder).as_posix()
-            texts[name] = path.read_text(encoding="utf-8")
+        if not path.is_file() or "__pycache__" in path.parts:
+            continue
+        relative = path.relative_to(folder)
+        name = relative.as_posix()
+        texts[name] = path.read_text(encoding="utf-8")
     return texts
 
 
@@ -106,9 +114,11 @@ def _conflicting_paths(folder: Path, name: str) -> list[Path]:
     path = folder / name
     paths = [path]
     if name in TARGETS_NAMES:
-        paths += [folder / other for other in TARGETS_NAMES]
+        for other in TARGETS_NAMES:
+            paths.append(folder / other)
     elif path.suffix in READERS:
-        paths += [path.with_suffix(suffix) for suffix in READERS]
+        for suffix in READERS:
+            paths.append(path.with_suffix(suffix))
     return paths
 
 
@@ -121,5 +131,5 @@ def _write(path: Path, text: str) -> None:
         raise OutputError(
             f"cannot be written: {error.strerror}",
             file=path,
-            hint="see who may write there, or name another folder",
+            hint="check the permissions, or choose another folder",
         ) from error

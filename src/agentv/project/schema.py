@@ -1,35 +1,39 @@
 """Generate the JSON Schema of each kind of file from the structs that files are loaded into."""
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from agentv.cases.guidelines import Config
 from agentv.cases.schema import RULES, CaseRecord, EvalFileRecord, FileRecord
+from agentv.config import Config
+from agentv.project.descriptions import describe_fields
 from agentv.providers import ALIASES, kinds, settings_type
 from agentv.records import EvalResult
-from agentv.results.labels.file import Label
 from agentv.targets.read import TargetsFile, spellings
+from agentv.trust.labels.file import Label
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
-SchemaBuilder = Callable[[], Schema]
 
 
 def json_schema(kind: str) -> Schema:
     """Return the JSON Schema of one kind of file."""
-    title, build = KINDS[kind]
+    title, type_ = KINDS[kind]
+    if type_ is TargetsFile:
+        schema = _targets_schema()
+    else:
+        schema = _struct_schema(type_)
     return {
         "$schema": DIALECT,
-        **build(),
+        **schema,
         "title": title,
     }
 
 
-def _struct_schema(type_: Any) -> Schema:
+def _struct_schema(type_: type) -> Schema:
     """Return the schema of a struct, with the rules that its types cannot express."""
     schema = msgspec.json.schema(type_)
+    describe_fields(schema["$defs"], [type_])
     for name, definition in schema["$defs"].items():
         rules = RULES.get(name, {})
         definition.update(rules)
@@ -43,11 +47,15 @@ def _targets_schema() -> Schema:
     """
     known = kinds()
     types = [settings_type(kind) for kind in known]
-    (_, *references), definitions = msgspec.json.schema_components(
+    components, definitions = msgspec.json.schema_components(
         [TargetsFile, *types],
         ref_template="#/$defs/{name}",
     )
-    requires_one_of = {type_.__name__: type_.requires_one_of for type_ in types}
+    _, *references = components
+    describe_fields(definitions, types)
+    requires_one_of = {}
+    for type_ in types:
+        requires_one_of[type_.__name__] = type_.requires_one_of
     for name, definition in definitions.items():
         alternatives = requires_one_of.get(name, ())
         _allow_spellings(definition, alternatives)
@@ -56,8 +64,13 @@ def _targets_schema() -> Schema:
     for kind, reference in zip(known, references, strict=True):
         provider = {"enum": _names(kind)}
         is_kind = {"properties": {"provider": provider}}
-        conditions.append({"if": is_kind, "then": reference})
-    any_provider = {"enum": sorted([*known, *ALIASES])}
+        condition = {
+            "if": is_kind,
+            "then": reference,
+        }
+        conditions.append(condition)
+    all_names = sorted([*known, *ALIASES])
+    any_provider = {"enum": all_names}
     file = definitions.pop("TargetsFile")
     file["properties"]["targets"]["items"] = {
         "type": "object",
@@ -65,7 +78,10 @@ def _targets_schema() -> Schema:
         "properties": {"provider": any_provider},
         "allOf": conditions,
     }
-    return {**file, "$defs": definitions}
+    return {
+        **file,
+        "$defs": definitions,
+    }
 
 
 def _names(kind: str) -> list[str]:
@@ -110,12 +126,13 @@ def _require_any(names: list[str]) -> Schema:
     return {"anyOf": choices}
 
 
-KINDS: dict[str, tuple[str, SchemaBuilder]] = {
-    "eval": ("agentv eval file (YAML)", lambda: _struct_schema(EvalFileRecord)),
-    "sidecar": ("agentv sidecar (beside a JSONL file)", lambda: _struct_schema(FileRecord)),
-    "case": ("agentv eval case (one line of JSONL)", lambda: _struct_schema(CaseRecord)),
-    "targets": ("agentv targets file", _targets_schema),
-    "config": ("agentv config file", lambda: _struct_schema(Config)),
-    "result": ("agentv result (one line of a results file)", lambda: _struct_schema(EvalResult)),
-    "label": ("agentv label (one line of labels.jsonl)", lambda: _struct_schema(Label)),
+KINDS: dict[str, tuple[str, type]] = {
+    "eval": ("agentv eval file (YAML)", EvalFileRecord),
+    "sidecar": ("agentv sidecar (beside a JSONL file)", FileRecord),
+    "case": ("agentv eval case (one line of JSONL)", CaseRecord),
+    "targets": ("agentv targets file", TargetsFile),
+    "config": ("agentv config file", Config),
+    "result": ("agentv result (one line of a results file)", EvalResult),
+    "label": ("agentv label (one line of labels.jsonl)", Label),
 }
+"""The title of each kind of file, and the struct that it is loaded into."""

@@ -1,160 +1,196 @@
 """Check the targets that an eval file uses, and the targets that judge their answers. No user code is run."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from agentv.cases.guidelines import guideline_patterns
-from agentv.cases.media import media_problem
-from agentv.errors import AgentvError, ConfigError, nearest
-from agentv.judges.target import NeededJudges, judge_name
+from agentv.cases.expand import Report
+from agentv.config import guideline_patterns
+from agentv.errors import AgentvError, ConfigError, MissingProgram
+from agentv.evaluators.judging.target import JudgeRef
+from agentv.files.folders import code_folders
+from agentv.hooks.levels import Level, file_level, target_level
 from agentv.providers.settings import TargetSettings
-from agentv.providers.workspaces.settings import has_workspaces
 from agentv.records import EvalCase, Problem
-from agentv.system.dotenv import load_env
-from agentv.targets.read import TargetEntry, TargetList, find_targets, read_targets
+from agentv.redact import clean
+from agentv.run.planning.check import Needs, TargetCheck
+from agentv.targets.dotenv import load_env
+from agentv.targets.find import find_targets
+from agentv.targets.read import TargetEntry, TargetList, read_targets
+
+
+class FoundTargets(NamedTuple):
+    """A targets file, and its targets or the reason why it cannot be read."""
+
+    file: Path
+    read: TargetList | AgentvError
 
 
 class TargetFiles:
     """Find and read the targets files of eval files, each once."""
 
-    def __init__(self) -> None:
-        self._read: dict[Path, TargetList | AgentvError] = {}
+    def __init__(self, in_project: Collection[Path] = ()) -> None:
+        """`in_project` are the eval files that need a targets file; others are checked on their own without one."""
+        self._in_project = in_project
+        self._missing: set[str] = set()
+        """The messages about missing targets files that were reported."""
+        self._by_folder: dict[Path, FoundTargets | ConfigError] = {}
+        self._by_file: dict[Path, FoundTargets] = {}
 
-    def problems(
-        self,
-        path: Path,
-        used: Mapping[str, EvalCase],
-        judges: NeededJudges,
-        need_workspace: Mapping[str, Iterable[Problem]],
-    ) -> Iterator[Problem]:
-        """Yield the problems outside of the cases that would stop a run of an eval file.
+    def find(self, folder: Path) -> FoundTargets | ConfigError:
+        """Return the targets for the eval files in a folder, or the error if there is no targets file."""
+        if folder not in self._by_folder:
+            self._by_folder[folder] = self._find(folder)
+        return self._by_folder[folder]
 
-        Without a targets file, only the config is checked. `used` contains the targets of the cases, each with the
-        first case that uses it; `need_workspace` contains the problems of a target if it has no workspaces.
-        """
-        yield from _config_problems(path)
-        try:
-            file = _short(find_targets(path.parent))
-        except ConfigError:
+    def find_settings(self, folder: Path, target: str) -> TargetSettings | None:
+        """Return the settings of a target for the eval files in a folder, or None if they are not known."""
+        found = self.find(folder)
+        if isinstance(found, ConfigError) or isinstance(found.read, AgentvError):
+            return None
+        entry = found.read.entry(target)
+        if entry is None:
+            return None
+        return entry.draft
+
+    def report_missing(self, error: ConfigError, path: Path, report: Report) -> None:
+        """Report that an eval file has no targets file, once for all eval files of a folder."""
+        if path not in self._in_project or error.message in self._missing:
             return
-        read = self._targets(file)
-        if isinstance(read, AgentvError):
-            yield Problem.of(read)
-            return
-        yield from read.file_problems
-        needed = dict(used)
-        yield from _judge_problems(read, judges, needed)
-        for name, case in needed.items():
-            entry = read.entry(name)
-            if entry is None:
-                if _is_unknown(name, case, read):
-                    yield _unknown_target(name, case, read, path, file)
-                continue
-            yield from _entry_problems(entry, file, path.parent.absolute())
-            if entry.draft is not None and not has_workspaces(entry.draft):
-                yield from need_workspace.get(name, ())
+        self._missing.add(error.message)
+        missing = Problem(
+            message=error.message,
+            file=path,
+            line=1,
+            column=1,
+            hint=error.hint.partition(",")[0],  # without its example, which has several lines
+        )
+        report(missing)
 
-    def media_problem(self, path: Path, case: EvalCase) -> Problem | None:
-        """Return why the target of a case does not accept its images and PDFs, as far as its settings are known."""
+    def _find(self, folder: Path) -> FoundTargets | ConfigError:
         try:
-            file = _short(find_targets(path.parent))
-        except ConfigError:
-            return None
-        read = self._targets(file)
-        if isinstance(read, AgentvError):
-            return None
-        entry = read.entry(case.target)
-        if entry is None or entry.draft is None:
-            return None
-        return media_problem(case, entry.draft)
-
-    def _targets(self, file: Path) -> TargetList | AgentvError:
-        if file not in self._read:
-            environment = dict(os.environ)
-            try:
-                load_env([file.parent], environment)
-                self._read[file] = read_targets(file, environment)
-            except AgentvError as error:
-                self._read[file] = error
-        return self._read[file]
+            path = find_targets(folder)
+        except ConfigError as error:
+            return error
+        file = _short(path)
+        if file not in self._by_file:
+            read = _read(file)
+            self._by_file[file] = FoundTargets(file, read)
+        return self._by_file[file]
 
 
-def _config_problems(path: Path) -> Iterator[Problem]:
+def _read(file: Path) -> TargetList | AgentvError:
+    environment = dict(os.environ)
     try:
-        guideline_patterns(path.parent)
+        load_env([file.parent], environment)
+        read = read_targets(file, environment)
+    except AgentvError as error:
+        return error
+    clean.learn(read.secrets)
+    return read
+
+
+def check_needs(needs: Needs, targets: TargetFiles, report: Report) -> None:
+    """Report the problems outside of the cases that would stop a run of an eval file."""
+    folder = needs.path.parent
+    _check_config(folder, report)
+    found = targets.find(folder)
+    if isinstance(found, ConfigError):
+        targets.report_missing(found, needs.path, report)
+        return
+    if isinstance(found.read, AgentvError):
+        problem = Problem.of(found.read)
+        report(problem)
+        return
+    for problem in found.read.file_problems:
+        report(problem)
+    check = SettingsCheck(
+        needs=needs,
+        file=found.file,
+        read=found.read,
+        report=report,
+    )
+    check.run(needs.judges.cases)
+    first_case = next(iter(needs.targets.values()))
+    check.check_file_hooks(first_case)
+
+
+def _check_config(folder: Path, report: Report) -> None:
+    try:
+        guideline_patterns(folder)
     except ConfigError as error:
         problem = Problem.of(error)
-        file = _short(problem.file) if problem.file else None
-        yield msgspec.structs.replace(problem, file=file)
+        if problem.file is not None:
+            file = _short(problem.file)
+            problem = msgspec.structs.replace(problem, file=file)
+        report(problem)
 
 
-def _judge_problems(
-    read: TargetList,
-    judges: NeededJudges,
-    needed: dict[str, EvalCase],
-) -> Iterator[Problem]:
-    """Yield the problems of judges that a run would find, and add the judging targets to `needed`."""
-    settings: dict[str, TargetSettings] = {}
-    for entry in read.entries:
-        if entry.draft is not None:
-            settings.setdefault(entry.name, entry.draft)
-    for ref, case in judges.cases.items():
-        # A target that is unknown, or has no usable settings, is reported elsewhere.
-        if ref.target not in settings:
-            continue
-        if ref.name in read.names and ref.name not in settings:
-            continue
+@dataclass(kw_only=True)
+class SettingsCheck(TargetCheck):
+    """Check targets by their settings, without opening them. Invalid targets are checked as far as possible."""
+
+    judging: dict[str, EvalCase] = field(default_factory=dict)
+    """The targets that judge, each with the first case that needs it."""
+
+    def usable_settings(self, entry: TargetEntry) -> TargetSettings | None:
+        return entry.draft
+
+    def can_resolve(self, ref: JudgeRef) -> bool:
+        # A target that is unknown, or has no usable settings, is reported as a target.
+        if ref.target not in self.settings:
+            return False
+        if ref.name in self.settings:
+            return True
+        return ref.name not in self.read.names
+
+    def check_judge(self, name: str, case: EvalCase) -> bool:
+        self.judging.setdefault(name, case)
+        return True
+
+    def used_targets(self) -> Mapping[str, EvalCase]:
+        used = dict(self.needs.targets)
+        for name, case in self.judging.items():
+            used.setdefault(name, case)
+        return used
+
+    def check_entry(self, entry: TargetEntry, case: EvalCase) -> None:
+        for problem in entry.problems:
+            message = f"{entry.title}: {problem.message}"
+            titled = msgspec.structs.replace(problem, message=message)
+            self.report(titled)
+        if entry.draft is not None and not entry.has_unset_variables:
+            self.check_draft(entry, entry.draft)
+            level = target_level(entry.draft, self.file, self.folder)
+            if level is not None:
+                self.check_hooks(level)
+
+    def check_file_hooks(self, case: EvalCase) -> None:
+        """Report the problems of the hooks of the eval file, of which this is a case."""
+        if case.file.hooks is not None:
+            level = file_level(self.needs.path, case.file.hooks)
+            answering = [self.settings[name] for name in self.needs.targets if name in self.settings]
+            self.check_hooks(level, answering)
+
+    def check_hooks(self, level: Level, targets: Sequence[TargetSettings] = ()) -> None:
+        """Report a function of hooks that cannot be loaded, and the first of these targets that cannot have them."""
         try:
-            name = judge_name(ref, settings, case)
+            level.check(code_folders(self.folder, self.file))
+            for settings in targets:
+                level.check_target(settings)
         except ConfigError as error:
-            yield Problem.of(error)
-        else:
-            needed.setdefault(name, case)
+            self.report(Problem.of(error))
 
-
-def _is_unknown(name: str, case: EvalCase, read: TargetList) -> bool:
-    """Return whether a target that the file does not contain is an error."""
-    if name == "default" and case.target == "default":
-        return False  # a run may get another target from --target
-    # If the targets could not be read at all, that is the problem to report.
-    return bool(read.names) or not read.file_problems
-
-
-def _unknown_target(
-    name: str,
-    case: EvalCase,
-    read: TargetList,
-    path: Path,
-    file: Path,
-) -> Problem:
-    return Problem(
-        message=f"unknown target {name!r}: {file} has none of that name",
-        file=path,
-        line=case.line,
-        column=1,
-        hint=nearest(name, read.names),
-    )
-
-
-def _entry_problems(entry: TargetEntry, file: Path, folder: Path) -> Iterator[Problem]:
-    """Yield the problems of a target that is used."""
-    for problem in entry.problems:
-        message = f"{entry.title}: {problem.message}"
-        yield msgspec.structs.replace(problem, message=message)
-    has_variables = any("environment variable" in problem.message for problem in entry.problems)
-    if entry.draft is None or has_variables:
-        return
-    try:
-        entry.draft.check_for(folder, file)
-    except ConfigError as error:
-        problem = entry.problem(file, error)
-        if error.message.startswith("no such program"):
+    def opening_problem(self, entry: TargetEntry, error: ConfigError) -> Problem:
+        problem = super().opening_problem(entry, error)
+        if isinstance(error, MissingProgram):
             # The program may be installed on the machine where the target runs.
-            problem = msgspec.structs.replace(problem, severity="warning")
-        yield problem
+            return msgspec.structs.replace(problem, severity="warning")
+        return problem
 
 
 def _short(path: Path) -> Path:

@@ -5,7 +5,7 @@ from typing import Any
 
 from agentv.errors import ConfigError, nearest
 from agentv.providers.settings import TargetSettings
-from agentv.system.entry_points import extension_names, load_extension
+from agentv.registry import extension_names, load_extension
 
 GROUP = "agentv.providers"
 

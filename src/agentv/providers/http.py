@@ -4,7 +4,7 @@ Values are put into the body as JSON values and into the URL percent-encoded, so
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -14,16 +14,36 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ProviderError, nearest
-from agentv.formats.conversion import Misfit
+from agentv.files.conversion import Misfit
+from agentv.files.wire import response_from
+from agentv.placeholders import (
+    KEEP,
+    PLACEHOLDER,
+    STATE,
+    VARS,
+    Steps,
+    UnknownName,
+    ValueOf,
+    as_text,
+    fill_all,
+    fill_text,
+    fill_value,
+    lookup,
+    names_in,
+    texts_in,
+)
 from agentv.protocols import Provider
 from agentv.providers.network import NetworkProvider, connection_error, excerpt
 from agentv.providers.settings import IN_CACHE_KEY, NOT_IN_CACHE_KEY, SECRET, RetrySettings, Seconds, Text
+from agentv.providers.trace_context import trace_headers
 from agentv.providers.transport import make_transport
-from agentv.records import Json, Message, ProviderRequest, ProviderResponse
-from agentv.telemetry.context import trace_headers
+from agentv.records import Json, ProviderRequest, ProviderResponse
 
-PLACEHOLDER = re.compile(r"(?<!\$)\{\{\s*([^{}]*?)\s*\}\}")
-SERVER = re.compile(r"https?://[^/?#{}\s]")
+ENVIRONMENT = re.compile(r"\$\{\{[^{}]*\}\}")
+"""A variable of the environment that is not set, in settings that are only checked."""
+SERVER = re.compile(r"https?://[^/?#{}\s]|https?://\{\{\s*state\.|\{\{\s*state\.")
+"""How an address begins: with a server, or with one that a hook returns."""
+BEFORE_PATH = re.compile(r"(?:https?://)?[^/?#]*")
 STEP = re.compile(r"\.?([^.\[\]\"]+)|\[(\d+)\]|\[\"([^\"]+)\"\]")
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]+")
 TEXTS = ("question", "guidelines", "eval_id")
@@ -32,11 +52,12 @@ MESSAGES = "messages"
 """The placeholder whose value is a list: it must be a whole value in the body."""
 IN_BODY = (*TEXTS, MESSAGES)
 DEFAULT_BODY = {"question": "{{ question }}", "guidelines": "{{ guidelines }}"}
+BESIDE_ANSWER = {"output_messages": list, "token_usage": dict, "usage": dict, "metadata": dict}
+"""The fields of a body that are kept beside the answer, with their types."""
 WITHOUT_BODY = ("GET", "HEAD")
 MAX_ANSWER_BYTES = 16 << 20
-Steps = tuple[str | int, ...]
-Values = Mapping[str, str]
-"""The values of the placeholders, by name."""
+OF_CASE = (f"{VARS}.", f"{STATE}.")
+"""What the names of variables of the case, and of the state that its hooks return, start with."""
 
 
 class HttpSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,11 +65,11 @@ class HttpSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fiel
 
     url: Annotated[
         Text,
-        Meta(description="May hold {{ question }}, {{ guidelines }}, {{ eval_id }}."),
+        Meta(description="May contain {{ question }}, {{ guidelines }}, {{ eval_id }}, {{ vars.NAME }}."),
     ]
     method: Annotated[
         Text | None,
-        Meta(description="POST if left out."),
+        Meta(description="Defaults to POST."),
     ] = None
     headers: Annotated[
         dict[str, str] | None,
@@ -58,15 +79,15 @@ class HttpSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = None
     body: Annotated[
         Any,
-        Meta(description="A JSON value; its strings may hold {{ question }} and others."),
+        Meta(description="A JSON value; its strings may contain {{ question }} and other placeholders."),
     ] = None
     response_path: Annotated[
         Text | None,
-        Meta(description="The way to the answer: choices[0].message.content"),
+        Meta(description="The path of the answer: choices[0].message.content"),
     ] = None
     timeout_seconds: Annotated[
         Seconds | None,
-        Meta(description="How long one case may take."),
+        Meta(description="Time limit per case."),
         NOT_IN_CACHE_KEY,
     ] = None
 
@@ -80,32 +101,59 @@ class HttpSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fiel
             yield Misfit(
                 ("body",),
                 f"{self._method} sends no body",
-                "leave it out, or set another 'method'",
+                "remove it, or set another 'method'",
             )
         if self.response_path is not None and parse_path(self.response_path) is None:
             yield Misfit(
                 ("response_path",),
                 f"invalid path {self.response_path!r}",
-                """paths look like choices[0].message.content or a["odd key"]""",
+                """valid paths: choices[0].message.content or a["odd key"]""",
             )
 
     def _check_server(self) -> Iterator[Misfit]:
         """Yield what is wrong with the scheme and the server in the URL."""
         is_variable = self.url.startswith("${{")
         if not is_variable and not SERVER.match(self.url):
-            yield Misfit(("url",), "must begin with http:// or https:// and the name of a server")
-        after_scheme = self.url.partition("://")[2]
-        server = re.split(r"[/?#]", after_scheme)[0]
-        if PLACEHOLDER.search(server):
-            yield Misfit(
-                ("url",),
-                "a case must not choose the server",
-                "placeholders go behind the server's name",
-            )
+            yield Misfit(("url",), "must start with http:// or https:// and a host name")
+        server, _ = self.url_parts
+        for name in names_in(ENVIRONMENT.sub("", server)):
+            if not name.startswith(f"{STATE}."):
+                yield Misfit(
+                    ("url",),
+                    "the server must not depend on the case",
+                    "put placeholders after the host name",
+                )
+                return
+
+    @property
+    def url_parts(self) -> tuple[str, str]:
+        """The scheme and the server of the URL, and the rest of it."""
+        found = BEFORE_PATH.match(self.url)
+        assert found is not None  # it matches every text
+        return found[0], self.url[found.end() :]
 
     @property
     def _method(self) -> str:
         return (self.method or "POST").upper()
+
+    @property
+    def sent_body(self) -> Any:
+        """The body with its placeholders. None if the method has no body."""
+        if self._method in WITHOUT_BODY:
+            return None
+        if self.body is None:
+            return DEFAULT_BODY
+        return self.body
+
+    def takes_guidelines(self, folder: Path, targets_file: Path | None) -> bool:
+        names = {name for _, name in self.placeholders()}
+        return not names.isdisjoint(("guidelines", MESSAGES))
+
+    def placeholders(self) -> Iterator[tuple[Steps, str]]:
+        templates = {"url": self.url, "headers": self.headers, "body": self.sent_body}
+        for steps, text in texts_in(templates):
+            for name in names_in(text):
+                yield steps, name
 
     def open(self, folder: Path) -> Provider:
         return Http(self, self._method)
@@ -125,9 +173,7 @@ class Http(NetworkProvider):
         self._steps: Steps = ()
         if settings.response_path:
             self._steps = parse_path(settings.response_path) or ()
-        self._body = settings.body
-        if self._body is None:
-            self._body = DEFAULT_BODY
+        self._body = settings.sent_body
 
     def connect(self) -> Any:
         httpx = self.module()
@@ -145,6 +191,8 @@ class Http(NetworkProvider):
         httpx = self.module()
         try:
             options = self._request_options(request)
+        except UnknownName as unknown:
+            raise ProviderError(f"the request cannot be sent: {unknown}", hint=unknown.hint) from unknown
         except ValueError as error:  # lone surrogates cannot be encoded
             raise ProviderError(f"the prompt cannot be sent: {excerpt(str(error))}") from error
         try:
@@ -157,65 +205,83 @@ class Http(NetworkProvider):
         if not response.is_success:
             raise self.status_error(response.status_code, content, response.headers)
         text = _decode(content, response.encoding or "utf-8")
-        return ProviderResponse(text=self._answer(content, text))
+        return self._response(content, text)
 
     def _request_options(self, request: ProviderRequest) -> Json:
         """Return the options of httpx for the request of a case."""
-        values = {
-            "question": request.question,
-            "guidelines": request.guidelines,
-            "eval_id": request.eval_id,
-        }
-        headers = self._headers(request, values)
+
+        def value_of(name: str) -> Any:
+            return _value_of(name, request)
+
+        headers = self._headers(request, value_of)
         options: Json = {
             "method": self._method,
-            "url": self._url(values),
+            "url": self._url(value_of),
             "headers": headers,
         }
         if self._method not in WITHOUT_BODY:
             headers.setdefault("content-type", b"application/json")
-            body = _fill_body(self._body, values, _turns(request))
+            body = self._fill_body(value_of, request)
             options["content"] = msgspec.json.encode(body)
         return options
 
-    def _headers(self, request: ProviderRequest, values: Values) -> dict[str, bytes]:
+    def _fill_body(self, value_of: ValueOf, request: ProviderRequest) -> Any:
+        """Return the body with its placeholders replaced."""
+
+        def fill_one(text: str, _steps: Steps) -> Any:
+            if _whole_placeholder(text) == MESSAGES:
+                return request.messages
+            return fill_value(text, value_of)
+
+        return fill_all(self._body, fill_one)
+
+    def _headers(self, request: ProviderRequest, value_of: ValueOf) -> dict[str, bytes]:
         """Return the headers in the settings, and those that carry the trace of the case."""
         headers: dict[str, bytes] = {}
         templates = self._settings.headers or {}
         for name, template in templates.items():
-            text = _fill(template, values)
+            text = fill_text(template, value_of)
             headers[name.lower()] = _header_value(text)
         traced = trace_headers(request.telemetry)
         for name, text in traced.items():
             headers.setdefault(name, text.encode())
         return headers
 
-    def _url(self, values: Values) -> str:
-        quoted = {}
-        for name, value in values.items():
-            quoted[name] = _quote_for_url(value)
-        return _fill(self._settings.url, quoted)
+    def _url(self, value_of: ValueOf) -> str:
+        def quoted(name: str) -> Any:
+            value = value_of(name)
+            if value is KEEP:
+                return KEEP
+            return _quote_for_url(as_text(value))
 
-    def _answer(self, content: bytes, text: str) -> str:
-        """Return the value at `response_path`, or the whole body. A body that is a JSON string is decoded."""
+        server, rest = self._settings.url_parts
+        # Only the state of hooks, which are the user's own code, can be a part of the server.
+        return fill_text(server, value_of) + fill_text(rest, quoted)
+
+    def _response(self, content: bytes, text: str) -> ProviderResponse:
+        """Return the answer, with the messages, usage and metadata that a JSON object has beside it."""
         try:
             value = msgspec.json.decode(content)
         except (msgspec.DecodeError, RecursionError):
             if self._steps:
-                raise ProviderError(f"the answer is no JSON: {excerpt(text) or 'it is empty'}") from None
-            return text
+                raise ProviderError(f"the answer is not valid JSON: {excerpt(text) or 'it is empty'}") from None
+            return ProviderResponse(text=text)
+        fields: Json = {"text": self._answer(value, text)}
+        if isinstance(value, dict):
+            for name, type_ in BESIDE_ANSWER.items():
+                # The body is not in our format: a field of another type means something else.
+                if isinstance(value.get(name), type_):
+                    fields[name] = value[name]
+        return response_from(fields)
+
+    def _answer(self, value: Any, text: str) -> str:
+        """Return the value at `response_path`, or the whole body. A body that is a JSON string is decoded."""
         if not self._steps:
             return value if isinstance(value, str) else text
         found = _follow_path(value, self._steps)
         if isinstance(found, str):
             return found
         return msgspec.json.encode(found).decode()
-
-
-def _turns(request: ProviderRequest) -> Any:
-    """Return the conversation of a request as JSON values: its chat prompt, or the question alone."""
-    question = Message(role="user", content=request.question)
-    return msgspec.to_builtins(request.chat_prompt or (question,))
 
 
 def parse_path(path: str) -> Steps | None:
@@ -255,7 +321,7 @@ def _raise_missing(value: Any, path: Steps, step: str | int) -> NoReturn:
     """Raise the error for a step that is missing in `value`, which is at `path`."""
     match value:
         case dict():
-            there = f"an object with {', '.join(map(repr, value)) or 'nothing in it'}"
+            there = f"an object with {', '.join(map(repr, value)) or 'no fields'}"
         case list():
             there = f"an array of {len(value)}"
         case _:
@@ -286,35 +352,24 @@ async def _read_body(response: Any) -> bytes:
     return bytes(content)
 
 
-def _fill(text: str, values: Values) -> str:
-    """Return the text with its placeholders replaced in one pass: placeholders inside values stay unchanged."""
-
-    def value_of(found: re.Match[str]) -> str:
-        return values[found[1]]
-
-    return PLACEHOLDER.sub(value_of, text)
-
-
-def _fill_body(value: Any, values: Values, turns: Any) -> Any:
-    """Return a JSON value with the placeholders in its strings replaced; `turns` replace `{{ messages }}`."""
-    if isinstance(value, str):
-        if _whole_placeholder(value) == MESSAGES:
-            return turns
-        return _fill(value, values)
-    if isinstance(value, dict):
-        filled = {}
-        for key, inner in value.items():
-            filled[key] = _fill_body(inner, values, turns)
-        return filled
-    if isinstance(value, list):
-        return [_fill_body(inner, values, turns) for inner in value]
-    return value
+def _value_of(name: str, request: ProviderRequest) -> Any:
+    """Return the value of a placeholder. Raise `UnknownName` for a variable or a state that the case does not have."""
+    match name:
+        case "question":
+            return request.prompt
+        case "guidelines":
+            return request.guidelines
+        case "eval_id":
+            return request.eval_id
+    if name.startswith(f"{STATE}."):
+        return lookup(name, STATE, request.state)
+    return lookup(name, VARS, request.vars)
 
 
 def _whole_placeholder(text: str) -> str | None:
     """Return the name of the placeholder that the whole text consists of, if it does."""
     found = PLACEHOLDER.fullmatch(text.strip())
-    return None if found is None else found[1]
+    return None if found is None else found["name"]
 
 
 def _quote_for_url(value: str) -> str:
@@ -352,7 +407,9 @@ def _check_text_placeholders(
     known: Sequence[str],
 ) -> Iterator[Misfit]:
     can_be_messages = MESSAGES in known and _whole_placeholder(text) is not None
-    for name in PLACEHOLDER.findall(text):
+    for name in names_in(ENVIRONMENT.sub("", text)):
+        if name.startswith(OF_CASE):
+            continue
         if name not in IN_BODY:
             yield Misfit(
                 steps,

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from agentv.protocols import Provider
 from agentv.providers.settings import Amount, TargetSettings
-from agentv.records import ProviderRequest, ProviderResponse
+from agentv.records import Json, ProviderRequest, ProviderResponse
 
 DEFAULT_TEXT = "Mock response"
 
@@ -23,9 +23,13 @@ class MockSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fie
         str | None,
         Meta(description="The answer."),
     ] = None
+    metadata: Annotated[
+        Json | None,
+        Meta(description="The metadata of the answer, for evaluators."),
+    ] = None
     delay_ms: Annotated[
         Amount | None,
-        Meta(description="How long it takes to answer."),
+        Meta(description="The delay before it answers."),
     ] = None
     delay_min_ms: Annotated[
         Amount | None,
@@ -49,14 +53,16 @@ class Mock:
         max_ms = _first_set(settings.delay_max_ms, fixed_ms)
         self._min_seconds = min_ms / 1000
         self._max_seconds = max(min_ms, max_ms) / 1000
+        self._metadata = settings.metadata
+        self.waits = self._max_seconds > 0
         self._text = DEFAULT_TEXT if settings.response is None else settings.response
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
-        if self._max_seconds > 0:
+        if self.waits:
             from random import uniform
 
             await asyncio.sleep(uniform(self._min_seconds, self._max_seconds))
-        return ProviderResponse(text=self._text)
+        return ProviderResponse(text=self._text, metadata=self._metadata)
 
 
 def _first_set(value: float | str | None, default: float | str) -> float:

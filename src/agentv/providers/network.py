@@ -16,20 +16,23 @@ from typing import Any, ClassVar, NamedTuple, Self
 import msgspec
 
 from agentv.errors import ConfigError, ProviderError
+from agentv.extras import install_command
+from agentv.processes.threads import describe_error
+from agentv.providers.network_settings import CA_FILE, check_ca_file, check_proxies, has_proxies, proxy_of
 from agentv.providers.settings import RetrySettings
 from agentv.redact import clean
-from agentv.system.extras import install_command
-from agentv.system.threads import describe_error
+from agentv.text import truncate
 
 RETRYABLE = (408, 429, 500, 502, 503, 504, 529)
 MAX_EXCERPT = 1000
 
 
-class PackageCheck(NamedTuple):
-    """Checks that a package can be imported."""
+class NetworkCheck(NamedTuple):
+    """Checks that a package can be imported, and the settings of the network in the environment."""
 
     package: str
     extra: str
+    uses_tls: bool
 
     async def run(self) -> None:
         try:
@@ -38,6 +41,10 @@ class PackageCheck(NamedTuple):
             hint = install_command(self.extra, upgrade=True)
             reason = f"the {self.package!r} package cannot be imported: {describe_error(error)} ({hint})"
             raise ProviderError(reason) from error
+        check_proxies()
+        # With proxies, httpx reads the certificates even if it does not need them.
+        if self.uses_tls or has_proxies():
+            check_ca_file()
 
 
 class NetworkProvider(ABC):
@@ -52,10 +59,11 @@ class NetworkProvider(ABC):
     def __init__(self, settings: RetrySettings):
         if not _is_installed(self.package):
             hint = install_command(self.extra)
-            raise ConfigError(f"this target needs the {self.package!r} package", hint=hint)
+            raise ConfigError(f"this target requires the {self.package!r} package", hint=hint)
         self._retryable: tuple[int, ...] = RETRYABLE
         if settings.retryable_status_codes is not None:
             self._retryable = settings.retryable_status_codes
+        self._uses_tls = not _address(settings).startswith("http://")
         self._users = 0
         self._client: Any = None
 
@@ -78,9 +86,9 @@ class NetworkProvider(ABC):
         return importlib.import_module(self.package)
 
     @property
-    def check(self) -> PackageCheck:
-        """A check, made before the first request, that the package can be imported."""
-        return PackageCheck(self.package, self.extra)
+    def check(self) -> NetworkCheck:
+        """A check, made before the first request, of the package and of the network's settings."""
+        return NetworkCheck(self.package, self.extra, self._uses_tls)
 
     def client(self) -> Any:
         """Return the client, which the first call makes."""
@@ -110,8 +118,11 @@ class NetworkProvider(ABC):
         wait = parse_retry_after(headers)
         if wait is None:
             wait = retry_after
+        reason = server_message(body) or "no reason given"
+        if 300 <= status < 400 and "location" in headers:
+            reason = f"redirects to {excerpt(headers['location'])}, which is not followed"
         return ProviderError(
-            f"status {status}: {server_message(body) or 'no reason given'}",
+            f"status {status}: {reason}",
             may_pass=status in self._retryable,
             status=status,
             retry_after=wait,
@@ -122,7 +133,26 @@ def connection_error(error: BaseException) -> ProviderError:
     """Return the error for a failed connection. It is temporary unless the request itself is invalid."""
     kind = type(error).__name__
     may_pass = kind not in ("UnsupportedProtocol", "LocalProtocolError")
-    return ProviderError(f"the connection failed: {excerpt(str(error)) or kind}", may_pass=may_pass)
+    message = f"the connection failed: {excerpt(str(error)) or kind}"
+    if "CERTIFICATE_VERIFY_FAILED" in message:
+        may_pass = False
+        message = f"{message}; if you trust the server, set {CA_FILE} to a file with the certificate of its CA"
+    # An error that was raised outside of a request has none.
+    with suppress(AttributeError, RuntimeError):
+        request: Any = error.request  # type: ignore[attr-defined]
+        proxy = proxy_of(str(request.url))
+        if proxy is not None:
+            message = f"{message} (through the proxy {proxy})"
+    return ProviderError(message, may_pass=may_pass)
+
+
+def _address(settings: RetrySettings) -> str:
+    """Return the address in the settings of a target; empty if it is the default of its SDK."""
+    for name in ("url", "base_url", "endpoint"):
+        address = getattr(settings, name, None)
+        if address:
+            return str(address)
+    return ""
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -163,9 +193,7 @@ def server_message(body: bytes) -> str:
 def excerpt(text: str) -> str:
     """Return the text as one line, with secrets masked and truncated to `MAX_EXCERPT` characters."""
     line = " ".join(clean(text).split())
-    if len(line) > MAX_EXCERPT:
-        return f"{line[:MAX_EXCERPT]}…"
-    return line
+    return truncate(line, MAX_EXCERPT)
 
 
 def _is_installed(package: str) -> bool:

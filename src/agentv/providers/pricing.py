@@ -10,42 +10,48 @@ from agentv.records import TokenUsage
 
 
 class LongPricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """USD for a million tokens of a request with a long input; what is left out costs as it does otherwise."""
+    """USD for a million tokens of a request with a long input; omitted prices stay the same as otherwise."""
 
     above: Annotated[
         int,
-        Meta(ge=1, description="The prices are for requests with more input tokens than this."),
+        Meta(ge=1, description="The prices apply to requests with more input tokens than this."),
     ]
     input: Amount | None = None
+    """Input tokens."""
     output: Amount | None = None
+    """Output tokens."""
     cached: Amount | None = None
+    """Input read from the cache."""
     cache_write: Amount | None = None
+    """Input written to the cache."""
 
 
 class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """USD for a million tokens."""
 
     input: Amount | None = None
+    """Input tokens."""
     output: Amount | None = None
+    """Output tokens."""
     cached: Annotated[
         Amount | None,
-        Meta(description="Read from the cache; as input if left out."),
+        Meta(description="Input read from the cache; defaults to the price of input."),
     ] = None
     cache_write: Annotated[
         Amount | None,
-        Meta(description="Written to the cache; as input if left out."),
+        Meta(description="Input written to the cache; defaults to the price of input."),
     ] = None
     reasoning: Annotated[
         Amount | None,
-        Meta(description="Thought before the answer; as output if left out."),
+        Meta(description="Reasoning; defaults to the price of output."),
     ] = None
     batch_input: Annotated[
         Amount | None,
-        Meta(description="Input that is sent through a batch API; half of input if left out."),
+        Meta(description="Input of a batch API; defaults to half the price of input."),
     ] = None
     batch_output: Annotated[
         Amount | None,
-        Meta(description="Output that comes from a batch API; half of output if left out."),
+        Meta(description="Output of a batch API; defaults to half the price of output."),
     ] = None
     long: Annotated[
         tuple[LongPricing, ...] | None,

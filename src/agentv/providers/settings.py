@@ -4,6 +4,7 @@ A setting that is not a string may also be a `${{ VARIABLE }}`, which is replace
 Settings of a single provider are in that provider's file.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -13,15 +14,17 @@ import msgspec
 from msgspec import Meta, inspect
 
 from agentv.errors import ConfigError
-from agentv.formats.conversion import Misfit
-from agentv.formats.fingerprint import digest
-from agentv.formats.wire import camel_name
+from agentv.files.conversion import Misfit
+from agentv.files.fingerprint import digest
+from agentv.files.wire import camel_name
+from agentv.hook_settings import Hooks
+from agentv.placeholders import STATE, VARS, Steps
 from agentv.protocols import BatchProvider, Provider
 from agentv.records import Media
 from agentv.redact import MASK, is_secret_name
 
 SECRET = Meta(extra={"secret": True})
-"""Marks a secret setting: its value is masked and excluded from digests and cache keys."""
+"""Marks a secret setting: its value is masked, and excluded from digests and cache keys."""
 SECRET_NAMES = Meta(extra={"secret_names": True})
 """Marks a mapping in which a value is secret if its name suggests it, such as `API_TOKEN`."""
 IN_CACHE_KEY = Meta(extra={"cache_key": True})
@@ -31,6 +34,7 @@ NOT_IN_CACHE_KEY = Meta(extra={"cache_key": False})
 IS_PRICE = Meta(extra={"cache_key": False, "price": True})
 """Marks token prices: they do not affect answers and are excluded from digests and cache keys."""
 
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 VARIABLE = r"^\$\{\{.*\}\}$"
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
 Text = Annotated[str, Meta(min_length=1)]
@@ -59,26 +63,33 @@ WITH_BATCH_API = ("openai", "azure", "anthropic", "gemini")
 """The provider kinds that accept `batch_api`."""
 
 
+HOOKS_IN_BATCHES = Misfit(
+    ("hooks",),
+    "a target that answers many cases at once cannot have hooks",
+    "remove the hooks, or the setting that enables batches",
+)
+
+
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of every target."""
 
     name: Annotated[
         Text,
-        Meta(description="How eval files and --target call it."),
+        Meta(description="The name that eval files and --target use."),
         NOT_IN_CACHE_KEY,
     ]
     provider: Annotated[
         Text,
-        Meta(description="What kind of target it is."),
+        Meta(description="The kind of target."),
     ]
     judge_target: Annotated[
         Text | None,
-        Meta(description="The target that grades its answers."),
+        Meta(description="The target that judges its answers."),
         NOT_IN_CACHE_KEY,
     ] = None
     workers: Annotated[
         Count | None,
-        Meta(description="How many cases it may work on at once."),
+        Meta(description="Maximum number of concurrent cases."),
         NOT_IN_CACHE_KEY,
     ] = None
     provider_batching: Annotated[
@@ -90,6 +101,16 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Flag | None,
         Meta(description="Send requests through the vendor's batch API: half the price, within a day."),
         NOT_IN_CACHE_KEY,
+    ] = None
+    depends_on: Annotated[
+        tuple[Text, ...] | None,
+        Meta(description="More files (globs, relative to this file) and variables (env:NAME) that affect its answers."),
+        NOT_IN_CACHE_KEY,
+    ] = None
+
+    hooks: Annotated[
+        Hooks | None,
+        Meta(description="What runs before and after the cases that it answers."),
     ] = None
 
     requires_one_of: ClassVar[tuple[str, ...]] = ()
@@ -144,6 +165,11 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         uses_batch_api = self.has_batch_api and self.batch_api is True
         return uses_batching or uses_batch_api
 
+    @property
+    def all_hooks(self) -> Hooks | None:
+        """What runs before and after the cases that it answers, including hooks that are settings of their own."""
+        return self.hooks
+
     def describe(self) -> str:
         """Return the provider kind and what it calls: `python agent.py:answer`, `openai gpt-5`."""
         for name in CALLED:
@@ -157,27 +183,61 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if self.provider_batching is True and not self.answers_batches:
             yield Misfit(
                 ("provider_batching",),
-                f"targets of the kind {self.provider!r} answer no batches",
-                "each case is sent alone",
+                f"{self.provider} targets do not answer in batches",
+                "each case is sent separately",
                 "warning",
             )
         if self.batch_api is True and not self.has_batch_api:
             yield Misfit(
                 ("batch_api",),
-                f"targets of the kind {self.provider!r} have no batch API",
-                f"leave it out; those that have one are {', '.join(WITH_BATCH_API)}",
+                f"{self.provider} targets have no batch API",
+                f"remove it; providers with a batch API: {', '.join(WITH_BATCH_API)}",
             )
+        if self.hooks is not None and self.answers_at_once:
+            yield HOOKS_IN_BATCHES
+        for number, entry in enumerate(self.depends_on or ()):
+            if entry.startswith("env:") and not VARIABLE_NAME.fullmatch(entry.removeprefix("env:")):
+                yield Misfit(
+                    ("depends_on", number),
+                    f"{entry!r} does not name an environment variable",
+                    "use env:NAME, for example env:AGENT_MODEL",
+                )
 
     def check_media(self, media: Sequence[Media]) -> Misfit | None:
         """Return why the images and PDFs of a case cannot be sent to this target, or None if they can."""
         if self.takes_media or self.reads_files:
             return None
-        message = f"{media[0].value} is an image or a PDF, which targets of the kind {self.provider!r} do not take"
+        message = f"{media[0].value} is an image or a PDF, which {self.provider} targets do not support"
         return Misfit((), message, "use a language model, or a 'python' or 'cli' target, which gets its path")
+
+    def takes_guidelines(self, folder: Path, targets_file: Path | None) -> bool:
+        """Return whether the target has a place for guidelines. If not, its prompts start with them.
+
+        Raise `ConfigError` if that is only known from code that cannot be loaded.
+        """
+        return True
+
+    def placeholders(self) -> Iterator[tuple[Steps, str]]:
+        """Yield the names of the placeholders in its settings, each with the steps to the setting."""
+        return iter(())
+
+    def uses(self, folder: Path, targets_file: Path | None) -> frozenset[str]:
+        """Return what the target receives of a case in addition to the prompt.
+
+        That is `vars.NAME`, all `vars`, `metadata`, or the `state` of its attempt. Raise `ConfigError` if it is only
+        known from code that cannot be loaded.
+        """
+        used = set()
+        for _, name in self.placeholders():
+            if name.startswith(f"{VARS}."):
+                used.add(name)
+            elif name.startswith(f"{STATE}."):
+                used.add(STATE)
+        return frozenset(used)
 
     def open(self, folder: Path) -> Provider | BatchProvider:
         """Return the provider for this target. Relative paths start at `folder`, the eval file's folder."""
-        raise ConfigError(f"targets of the kind {self.provider!r} cannot be run by this version of agentv")
+        raise ConfigError(f"{self.provider} targets are not supported by this version of agentv")
 
     def search_folders(self, folder: Path, targets_file: Path | None) -> tuple[Path, ...]:
         """Return the folders to search for the files that settings name, in order of precedence."""
@@ -200,37 +260,37 @@ class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fi
 
     max_retries: Annotated[
         Whole | None,
-        Meta(description="How often a failed request is repeated."),
+        Meta(description="How many times a failed request is retried."),
         NOT_IN_CACHE_KEY,
     ] = None
     initial_delay_ms: Annotated[
         Amount | None,
-        Meta(description="The wait before the first repetition."),
+        Meta(description="The delay before the first retry."),
         NOT_IN_CACHE_KEY,
     ] = None
     max_delay_ms: Annotated[
         Amount | None,
-        Meta(description="The longest wait."),
+        Meta(description="The maximum delay."),
         NOT_IN_CACHE_KEY,
     ] = None
     backoff_factor: Annotated[
         Amount | None,
-        Meta(description="By how much each wait is longer."),
+        Meta(description="The factor by which each delay grows."),
         NOT_IN_CACHE_KEY,
     ] = None
     retryable_status_codes: Annotated[
         tuple[int, ...] | None,
-        Meta(description="HTTP statuses after which a request is repeated."),
+        Meta(description="HTTP statuses that are retried."),
         NOT_IN_CACHE_KEY,
     ] = None
     requests_per_minute: Annotated[
         Rate | None,
-        Meta(description="A limit of your own."),
+        Meta(description="Maximum number of requests per minute."),
         NOT_IN_CACHE_KEY,
     ] = None
     tokens_per_minute: Annotated[
         Rate | None,
-        Meta(description="A limit of your own."),
+        Meta(description="Maximum number of tokens per minute."),
         NOT_IN_CACHE_KEY,
     ] = None
 
@@ -315,11 +375,16 @@ def _included_fields(struct: msgspec.Struct, is_included: Selection) -> dict[str
 
 
 def _included_value(value: Any, is_included: Selection) -> Any:
-    """Return the value with the excluded fields of structs inside it set to None."""
+    """Return the value with the excluded fields of structs inside it set to None.
+
+    A struct in which nothing else is set counts as not set.
+    """
     if isinstance(value, msgspec.Struct):
+        included_fields = _included_fields(value, is_included)
+        if all(inner is None for inner in included_fields.values()):
+            return None
         all_unset = dict.fromkeys(value.__struct_fields__)
-        fields = all_unset | _included_fields(value, is_included)
-        return msgspec.structs.replace(value, **fields)
+        return msgspec.structs.replace(value, **(all_unset | included_fields))
     if isinstance(value, dict):
         included = {}
         for key, inner in value.items():

@@ -6,12 +6,14 @@ pytest imports this module whether or not a project uses it, so the rest of agen
 from __future__ import annotations
 
 import glob
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from agentv import WINDOWS_MESSAGE
 from agentv.pytest_plugin.keys import FILES, RUNS, UNDECIDED, WANTED
 
 if TYPE_CHECKING:
@@ -32,14 +34,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini(
         FILES,
-        "eval files, folders or globs of them, whose cases are tests",
+        "eval files, folders or globs whose cases are collected as tests",
         type="args",
         default=[],
     )
-    parser.addini("agentv_target", "the target to use, in the place of what cases and files say")
-    parser.addini("agentv_workers", "how many cases are in flight at once")
-    parser.addini("agentv_trials", "how often each case is run")
-    parser.addini("agentv_undecided", "what a check that cannot tell does: fail, warn or pass", default="fail")
+    parser.addini("agentv_target", "target to use for all cases, overriding the eval files")
+    parser.addini("agentv_workers", "number of cases to run concurrently")
+    parser.addini("agentv_trials", "number of times to run each case")
+    parser.addini("agentv_undecided", "what to do if a check is undecided: fail, warn or pass", default="fail")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,18 +51,24 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     undecided = str(config.getini("agentv_undecided"))
     if undecided not in UNDECIDED:
-        raise pytest.UsageError(f"agentv_undecided = {undecided}: it must be one of {', '.join(UNDECIDED)}")
+        allowed = ", ".join(UNDECIDED)
+        raise pytest.UsageError(f"agentv_undecided = {undecided}: expected one of {allowed}")
     given_names = config.getoption("--agentv")
     listed_names = config.getini(FILES)
     if not given_names and not listed_names:
         return
+    if sys.platform == "win32":
+        raise pytest.UsageError(WINDOWS_MESSAGE)
 
     has_arguments = config.args_source is config.ArgsSource.ARGS
     given = _find("--agentv", given_names, config.invocation_params.dir)
     listed = _find(FILES, listed_names, config.rootpath, may_be_missing=has_arguments)
     wanted = given | listed
     config.stash[WANTED] = frozenset(wanted)
-    _add_arguments(config, given if has_arguments else wanted)
+    if has_arguments:
+        _add_arguments(config, given)
+    else:
+        _add_arguments(config, wanted)
 
     from agentv.pytest_plugin.runs import Runs
 
@@ -90,8 +98,8 @@ def _find(
 
     Raise `pytest.UsageError` for a name that matches none.
     """
+    from agentv.cases.discovery import NothingFound, eval_files
     from agentv.errors import AgentvError
-    from agentv.project.discovery import NothingFound, eval_files
 
     files: set[Path] = set()
     for name in names:
@@ -106,16 +114,18 @@ def _find(
         except NothingFound as error:
             if may_be_missing:
                 continue
-            raise pytest.UsageError(f"{option}: {_describe_missing(name, path)} {name} (in {folder})") from error
+            missing = _describe_missing(name, path)
+            raise pytest.UsageError(f"{option}: {missing} {name} (in {folder})") from error
         except AgentvError as error:
             raise pytest.UsageError(f"{option}: {error}") from error
-        files.update(eval_file.resolve() for eval_file in found)
+        for eval_file in found:
+            files.add(eval_file.resolve())
     return files
 
 
 def _describe_missing(name: str, path: Path) -> str:
     if glob.has_magic(name):
-        return "no eval file fits"
+        return "no eval file matches"
     if path.is_dir():
         return "no eval file in the folder"
     return "no such eval file:"
@@ -136,7 +146,7 @@ def pytest_collect_file(
     for other in others:
         type_ = type(other)
         kind = f"{type_.__module__}.{type_.__qualname__}"
-        message = f"{file_path}: agentv collects it, and another plugin as {kind}: take it out of {FILES}, or of that"
+        message = f"{file_path}: collected by agentv and, as {kind}, by another plugin: remove it from {FILES}"
         warnings.warn(pytest.PytestWarning(message), stacklevel=1)
     eval_file = EvalFile.from_parent(parent, path=file_path)
     return [*others, eval_file]
@@ -168,7 +178,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Print the path of the results file."""
     runs = config.stash.get(RUNS, None)
     if runs is not None and runs.results is not None:
-        terminalreporter.write_line(f"agentv: results are in {runs.results}")
+        terminalreporter.write_line(f"agentv: results written to {runs.results}")
 
 
 @pytest.fixture

@@ -2,19 +2,23 @@
 
 import warnings
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import pytest
 
-from agentv.compare.compare import compare_results
-from agentv.compare.gate import CANNOT_TELL, PASS, exit_code
+from agentv.api.arguments import Paths
+from agentv.api.compare import compare_results
+from agentv.api.evaluate import evaluate
+from agentv.api.report import EvalReport
+from agentv.compare.gate import CANNOT_TELL, PASS, judge_gate
 from agentv.errors import AgentvError, ConfigError
+from agentv.files.state import state_folder
 from agentv.pytest_plugin.runs import wait_for
 from agentv.records import EvalResult
 from agentv.results.runs import new_run_id
 from agentv.results.summary import Summary
-from agentv.run.api import EvalReport, Options, Paths, evaluate
 from agentv.stats.decisions import Decision, decide
+from agentv.text import plural
 
 MANY = 10_000
 """The largest number of needed cases that a message shows; more are not practical."""
@@ -27,13 +31,14 @@ class Runner:
         self._root = config.rootpath
         self._undecided = str(config.getini("agentv_undecided"))
 
-    def __call__(self, paths: Paths, **options: Unpack[Options]) -> "CheckedRun":
+    def __call__(self, paths: Paths, **options: Any) -> "CheckedRun":
         """Run eval files, relative to pytest's root directory; the options are those of `agentv.evaluate`."""
         __tracebackhide__ = True
         if isinstance(paths, str | Path):
             paths = [paths]
         absolute_paths = [str(self._root / path) for path in paths]
-        default_out = self._root / ".agentv" / "results" / f"eval_{new_run_id()}.jsonl"
+        folder = self._root / state_folder("results")
+        default_out = folder / f"eval_{new_run_id()}.jsonl"
         out = Path(options.get("out") or default_out)
         options["out"] = out
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +47,12 @@ class Runner:
         except AgentvError as error:
             # Without our own frames, the traceback ends at the line of the test.
             raise error.with_traceback(None) from error.__cause__
-        return CheckedRun(report, out, self._root, self._undecided)
+        return CheckedRun(
+            report=report,
+            path=out,
+            root=self._root,
+            undecided=self._undecided,
+        )
 
 
 class CheckedRun:
@@ -62,20 +72,39 @@ class CheckedRun:
         self._root = root
         self._undecided = undecided
 
-    def check(self, *, mean: float | None = None, pass_rate: float | None = None) -> None:
-        """Check that the mean score, or the pass rate, reaches a bar with 95% confidence, and fail if it does not.
+    def check(
+        self,
+        *,
+        mean: float | None = None,
+        pass_rate: float | None = None,
+    ) -> None:
+        """Check that the mean score, or the pass rate, reaches a threshold with 95% confidence; fail if it does not.
 
         If there are too few cases to decide, the setting `agentv_undecided` applies. Raise `ConfigError` if the bar is
-        missing or invalid, or if the run has no results.
+        missing or invalid, or if the run has no results. The setting also applies if a case could not run because the
+        machine reached a limit.
         """
         __tracebackhide__ = True
         if mean is None and pass_rate is None:
-            raise ConfigError("check needs a bar", hint="check(mean=0.8), or check(pass_rate=0.9)")
-        for what, bar in (("mean", mean), ("pass rate", pass_rate)):
+            raise ConfigError(
+                "check needs a threshold",
+                hint="check(mean=0.8), or check(pass_rate=0.9)",
+            )
+        if self.summary.machine_failures:
+            cases = plural(self.summary.machine_failures, "case")
+            self._undecide(f"undecided: {cases} could not run because the machine reached a limit; run the test again")
+        bars = {
+            "mean": mean,
+            "pass rate": pass_rate,
+        }
+        for what, bar in bars.items():
             if bar is None:
                 continue
             if not _is_bar(bar):
-                raise ConfigError(f"the bar for the {what} is {bar!r}", hint="a bar is a number from 0 to 1")
+                raise ConfigError(
+                    f"invalid threshold for the {what}: {bar!r}",
+                    hint="pass a number from 0 to 1",
+                )
             decision = self._decide(what, bar)
             self._demand(decision, what, bar)
 
@@ -83,8 +112,8 @@ class CheckedRun:
         summary = self.summary
         if summary.mean is None:
             raise ConfigError(
-                "there are no results to check",
-                hint="is there a case that fits what was asked for?",
+                "no results to check",
+                hint="check that the selection matches at least one case",
             )
         if what == "mean":
             return decide(summary.mean, summary.interval, summary.answered, bar)
@@ -94,18 +123,20 @@ class CheckedRun:
         return decide(summary.pass_at(1), interval, summary.complete, bar)
 
     def _demand(self, decision: Decision, what: str, bar: float) -> None:
-        """Fail the test if the bar is missed."""
+        """Fail the test if the threshold is missed."""
         __tracebackhide__ = True
         low, high = decision.interval
-        cases = _count(decision.cases)
-        errors = sum(result.error is not None for result in self.results)
+        cases = plural(decision.cases, "case")
+        errors = self.summary.failed
         if errors:
             cases += f" (results that are errors: {errors})"
-        text = f"{what} {decision.estimate:.3f} (95%: {low:.3f} to {high:.3f}) of {cases}, bar {bar:g}"
+        text = f"{what} {decision.estimate:.3f} (95%: {low:.3f} to {high:.3f}) of {cases}, threshold {bar:g}"
         if decision.verdict == "missed":
-            pytest.fail(f"{text}: it is under the bar; results are in {self.path}", pytrace=False)
+            pytest.fail(f"{text}: below the threshold; results are in {self.path}", pytrace=False)
         elif decision.verdict == "undecided":
-            self._undecide(f"undecided: {text}: the cases are too few to tell; {_needed(decision)}", depth=4)
+            needed = _needed(decision)
+            message = f"undecided: {text}: too few cases to decide; {needed}"
+            self._undecide(message, depth=4)
 
     def _undecide(self, message: str, depth: int = 3) -> None:
         """Fail, warn or pass, as configured. `depth` is the stack level of the test, which the warning refers to."""
@@ -122,8 +153,8 @@ class CheckedRun:
             comparison = compare_results(self._root / base, self.path, margin=margin)
         except AgentvError as error:
             raise error.with_traceback(None) from error.__cause__
-        code = exit_code(comparison, "noninferior")
-        if code == PASS:
+        judged = judge_gate(comparison, "noninferior", folder=self._root)
+        if judged.code == PASS:
             return
         statistics = comparison.statistics
         change = f"{comparison.summary.meanDelta:+.3f}"
@@ -131,12 +162,12 @@ class CheckedRun:
         if interval:
             low, high = interval
             change += f" (95%: {low:+.3f} to {high:+.3f})"
-        text = f"the mean changed by {change} from {base}, margin {margin:g}, {_count(statistics.pairs)}"
-        if code == CANNOT_TELL:
-            why = "; ".join(statistics.notes) or "the cases in both are too few to tell, or one run lacks some"
-            self._undecide(f"undecided: {text}: {why}")
+        text = f"the mean changed by {change} from {base}, margin {margin:g}, {plural(statistics.pairs, 'case')}"
+        if judged.code == CANNOT_TELL:
+            self._undecide(f"undecided: {text}: {judged.reason}")
         else:
-            pytest.fail(f"worse: {text}; see: agentv compare {base} {self.path}", pytrace=False)
+            what = judged.reason or "worse"
+            pytest.fail(f"{what}: {text}; see: agentv compare {base} {self.path}", pytrace=False)
 
 
 def _is_bar(value: object) -> bool:
@@ -146,14 +177,8 @@ def _is_bar(value: object) -> bool:
 def _needed(decision: Decision) -> str:
     """Describe how many cases would decide the check."""
     if decision.needed is None:
-        return "it is on the bar"
+        return "the estimate equals the threshold"
     how_many = f"more than {MANY:,}"
     if decision.needed <= MANY:
         how_many = f"about {decision.needed:,}"
-    return f"{how_many} cases would probably tell"
-
-
-def _count(cases: int) -> str:
-    if cases == 1:
-        return "1 case"
-    return f"{cases} cases"
+    return f"{how_many} cases would probably decide it"

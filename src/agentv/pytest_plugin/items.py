@@ -17,7 +17,7 @@ from agentv.cases.read import read_eval_file
 from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.pytest_plugin.keys import RUNS
-from agentv.records import EvalCase, Json, Problem
+from agentv.records import EvalCase, Json, Problem, ResultKey
 from agentv.report.case import case_lines
 
 if TYPE_CHECKING:
@@ -33,28 +33,21 @@ class Trial(NamedTuple):
     parts: tuple[str, ...]
     """The parts of its name that have no node yet."""
     name: str
-    key: tuple[str, str, int]
+    key: ResultKey
+    """The case and the trial. The target is not known before the run, which has one result per trial."""
     line: int
+    skip: str
+    """Why the case is skipped; empty if it runs."""
 
 
 class EvalFile(pytest.File):
     """An eval file. Its cases are run together when the first of them is reached."""
 
     def collect(self) -> Nodes:
+        runs = self.config.stash[RUNS]
         trials: list[Trial] = []
-        trial_count = self.config.stash[RUNS].trials
         for case in self._read_cases():
-            for number in range(1, trial_count + 1):
-                name = case.id
-                if trial_count > 1:
-                    name = f"{case.id}[trial-{number}]"
-                trial = Trial(
-                    parts=_parts(name),
-                    name=name,
-                    key=(case.dataset, case.id, number),
-                    line=case.line,
-                )
-                trials.append(trial)
+            trials += _trials_of(case, runs.trials)
         return _nodes(self, trials)
 
     def _read_cases(self) -> list[EvalCase]:
@@ -63,21 +56,42 @@ class EvalFile(pytest.File):
         try:
             cases = list(read_eval_file(self.path, problems.append))
         except AgentvError as error:
-            raise self.CollectError(_with_hint(error)) from error
-        builder = EvaluatorBuilder(only_check=True, warn=lambda _problem: None)
+            message = _with_hint(error)
+            raise self.CollectError(message) from error
+        builder = EvaluatorBuilder(
+            only_check=True,
+            warn=lambda _problem: None,
+        )
         for case in cases:
             problems += builder.problems(case, case.target)
         errors: dict[str, None] = {}
         for problem in problems:
             if problem.severity == "error":
                 found = AgentvError.of(problem)
-                errors[_with_hint(found)] = None
+                message = _with_hint(found)
+                errors[message] = None
         if errors:
             raise self.CollectError("\n".join(errors))
         for problem in problems:
             message = str(AgentvError.of(problem))
-            self.warn(pytest.PytestWarning(message))
+            warning = pytest.PytestWarning(message)
+            self.warn(warning)
         return cases
+
+
+def _trials_of(case: EvalCase, count: int) -> Iterator[Trial]:
+    """Yield the trials of a case; their names have a number if there are several."""
+    for number in range(1, count + 1):
+        name = case.id
+        if count > 1:
+            name = f"{case.id}[trial-{number}]"
+        yield Trial(
+            parts=_parts(name),
+            name=name,
+            key=ResultKey.of_any_target(case.dataset, case.id, number),
+            line=case.line,
+            skip=case.skip,
+        )
 
 
 class EvalGroup(pytest.Collector):
@@ -101,18 +115,25 @@ def _parts(name: str) -> tuple[str, ...]:
 
 def _nodes(parent: EvalFile | EvalGroup, trials: Sequence[Trial]) -> Nodes:
     """Yield an item for each trial, or a group for consecutive trials with more parts; the order stays the same."""
-    for (name, has_more_parts), found in groupby(trials, key=_node_key):
+    groups = groupby(trials, key=_node_key)
+    for (name, has_more_parts), found in groups:
         if has_more_parts:
-            inner = [trial._replace(parts=trial.parts[1:]) for trial in found]
+            inner = [_without_first_part(trial) for trial in found]
             yield EvalGroup.from_parent(parent, name=name, trials=inner)
             continue
         for trial in found:
             yield EvalItem.from_parent(parent, name=name, trial=trial)
 
 
+def _without_first_part(trial: Trial) -> Trial:
+    rest = trial.parts[1:]
+    return trial._replace(parts=rest)
+
+
 def _node_key(trial: Trial) -> tuple[str, bool]:
     """Return the first part of a trial's name, and whether there are more."""
-    return trial.parts[0], len(trial.parts) > 1
+    has_more_parts = len(trial.parts) > 1
+    return trial.parts[0], has_more_parts
 
 
 class EvalItem(pytest.Item):
@@ -124,6 +145,8 @@ class EvalItem(pytest.Item):
         self._line = trial.line
         self._title = trial.name
         self.extra_keyword_matches.add(trial.name)
+        if trial.skip:
+            self.add_marker(pytest.mark.skip(reason=trial.skip))
         self._result: Json = {}
 
     def setup(self) -> None:
@@ -131,9 +154,12 @@ class EvalItem(pytest.Item):
         runs = self.config.stash[RUNS]
         result = runs.result(self.path, self.key)
         if isinstance(result, AgentvError):
-            pytest.fail(_with_hint(result), pytrace=False)
+            message = _with_hint(result)
+            pytest.fail(message, pytrace=False)
         self._result = result
-        if result.get("error") is not None or result.get("failure") is not None:
+        has_error = result.get("error") is not None
+        has_failure = result.get("failure") is not None
+        if has_error or has_failure:
             self._fail()
 
     def runtest(self) -> None:
@@ -142,7 +168,8 @@ class EvalItem(pytest.Item):
 
     def _fail(self) -> NoReturn:
         """Fail with the question, the answer and the reasons."""
-        message = "\n".join(case_lines(self._result))
+        lines = case_lines(self._result)
+        message = "\n".join(lines)
         pytest.fail(message, pytrace=False)
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:

@@ -1,4 +1,4 @@
-"""Run the selected cases of each eval file once, in the process that reaches them first.
+"""Run the selected trials of each eval file once, in the process that reaches them first.
 
 The results of each eval file are written to a part file, in a folder that all processes share. The process that holds
 the lock of a part runs its cases; the others wait and read the part. At the end, the parts are joined into one results
@@ -19,20 +19,18 @@ import msgspec
 import pytest
 
 from agentv.errors import AgentvError
-from agentv.records import Json
+from agentv.files.atomic_files import write_atomically
+from agentv.files.state import state_folder
+from agentv.records import Json, ResultKey
 from agentv.results.formats import JSONL
 from agentv.results.read import read_records
 from agentv.results.runs import new_run_id
-from agentv.results.views import TrialView
-from agentv.run.evaluate import EvalOptions, evaluate
-from agentv.run.watching.watcher import Silence
-from agentv.system.atomic_files import write_atomically
+from agentv.results.views import ResultRow
+from agentv.run.evaluate import evaluate
+from agentv.run.options import EvalOptions, OutputOptions, RunOptions, SelectionOptions
+from agentv.run.progress import Progress
 
 T = TypeVar("T")
-CaseKey = tuple[str, str]
-"""The dataset and the id of a case."""
-Key = tuple[str, str, int]
-"""The dataset, the id and the trial of a result."""
 MAX_WORKERS = 50
 
 
@@ -46,7 +44,8 @@ class Runs:
         worker_input = getattr(config, "workerinput", {})  # set in a worker of pytest-xdist
         given: str | None = worker_input.get("agentv_parts")
         self._is_worker = given is not None
-        self.parts = self._root / ".agentv" / "pytest" / self._name
+        folder = self._root / state_folder("pytest")
+        self.parts = folder / self._name
         """The folder for partial results."""
         if given:
             self.parts = Path(given)
@@ -54,20 +53,19 @@ class Runs:
         """The file with all results, once it is written."""
         self.trials = number(config, "agentv_trials", most=None) or 1
         self._workers = number(config, "agentv_workers", most=MAX_WORKERS)
-        self._selected: dict[Path, set[CaseKey]] = {}
-        self._found: dict[Path, dict[Key, bytes] | AgentvError] = {}
+        self._selected: dict[Path, set[ResultKey]] = {}
+        self._found: dict[Path, dict[ResultKey, bytes] | AgentvError] = {}
 
     def select(self, items: Sequence[pytest.Item]) -> None:
-        """Select the cases of these items."""
+        """Select the trials of these items."""
         for item in items:
-            key: Key | None = getattr(item, "key", None)
+            key: ResultKey | None = getattr(item, "key", None)
             if key is None:
                 continue  # an ordinary test
-            dataset, eval_id, _ = key
-            cases = self._selected.setdefault(item.path, set())
-            cases.add((dataset, eval_id))
+            trials = self._selected.setdefault(item.path, set())
+            trials.add(key)
 
-    def result(self, path: Path, key: Key) -> Json | AgentvError:
+    def result(self, path: Path, key: ResultKey) -> Json | AgentvError:
         """Return the result of a trial. The first call for a file runs all its selected cases.
 
         Return the error if the file cannot be run, or if the run has no result for the trial.
@@ -81,37 +79,50 @@ class Runs:
         if isinstance(found, AgentvError):
             return found
         if key not in found:
-            return AgentvError(f"there is no result of {key[1]!r}: the run was stopped")
+            return AgentvError(f"no result for {key.eval_id!r}: the run was stopped")
         result: Json = msgspec.json.decode(found[key])
         return result
 
-    def _run(self, path: Path) -> dict[Key, bytes]:
+    def _run(self, path: Path) -> dict[ResultKey, bytes]:
         """Return the records of a file's results by their keys; run the file unless another process has done so."""
         self.parts.mkdir(parents=True, exist_ok=True)
-        path_hash = blake2b(str(path).encode(), digest_size=8)
+        encoded_path = str(path).encode()
+        path_hash = blake2b(encoded_path, digest_size=8)
         part = self.parts / f"{path_hash.hexdigest()}.jsonl"
         done = part.with_suffix(".done")
-        with part.with_suffix(".lock").open("w") as lock:
+        lock_file = part.with_suffix(".lock")
+        with lock_file.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not done.exists():
                 self._evaluate(path, part)
                 done.touch()
-        records = read_records(part, TrialView, JSONL)
-        return {record.view.trial_key: record.raw for record in records}
+        results: dict[ResultKey, bytes] = {}
+        for record in read_records(part, ResultRow, JSONL):
+            key = record.view.trial_key
+            results[key] = record.raw
+        return results
 
     def _evaluate(self, path: Path, part: Path) -> None:
         target = self._config.getini("agentv_target")
-        selected = self._selected.get(path, ())
+        selected = []
+        for key in sorted(self._selected.get(path, ())):
+            selected.append((key.dataset, key.eval_id, key.trial))
         options = EvalOptions(
             paths=(str(path),),
-            only=tuple(sorted(selected)),
-            target=target or None,
-            workers=self._workers,
-            trials=self.trials,
-            out=part,
-            resume=part.exists(),
+            selection=SelectionOptions(
+                target=target or None,
+                only=tuple(selected),
+            ),
+            run=RunOptions(
+                trials=self.trials,
+                workers=self._workers,
+            ),
+            output=OutputOptions(
+                out=part,
+                resume=part.exists(),
+            ),
         )
-        report = wait_for(lambda: evaluate(options, None, Silence()))
+        report = wait_for(lambda: evaluate(options, None, Progress()))
         if report.error is not None:
             raise report.error
 
@@ -119,9 +130,11 @@ class Runs:
         """Join the parts into one results file, unless this is a worker process."""
         if self._is_worker or not self.parts.is_dir():
             return
-        parts = sorted(self.parts.glob("*.jsonl"))
-        if any(part.stat().st_size for part in parts):
-            folder = self._root / ".agentv" / "results"
+        found = self.parts.glob("*.jsonl")
+        parts = sorted(found)
+        has_results = any(part.stat().st_size for part in parts)
+        if has_results:
+            folder = self._root / state_folder("results")
             self.results = folder / f"eval_{self._name}.jsonl"
             contents = (part.read_bytes() for part in parts)
             write_atomically(self.results, contents)
@@ -141,10 +154,13 @@ def number(config: pytest.Config, name: str, *, most: int | None) -> int | None:
         return None
     if text.isdecimal():
         value = int(text)
-        if value >= 1 and (most is None or value <= most):
+        is_too_great = most is not None and value > most
+        if value >= 1 and not is_too_great:
             return value
-    bounds = "from 1 on" if most is None else f"from 1 to {most}"
-    raise pytest.UsageError(f"{name} = {text}: it must be a whole number {bounds}")
+    bounds = "1 or greater"
+    if most is not None:
+        bounds = f"from 1 to {most}"
+    raise pytest.UsageError(f"{name} = {text}: expected an integer {bounds}")
 
 
 def wait_for(start: Callable[[], Coroutine[Any, Any, T]]) -> T:

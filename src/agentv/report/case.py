@@ -1,13 +1,13 @@
 """Show one result as text: the question, the answer, and the score of each evaluator."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentv.formats.printable import printable
-from agentv.formats.wire import text_of
-from agentv.report.quantities import counted
-from agentv.scoring import verdict_of
+from agentv.files.printable import printable
+from agentv.files.wire import text_of
+from agentv.results.views import read_verdict
+from agentv.text import plural, truncate
 
 LABEL = 12
 """The width of the column of labels."""
@@ -36,13 +36,29 @@ def case_lines(result: Mapping[str, Any], *, trace: bool = False) -> Iterator[st
     if isinstance(changes, str):
         files = "\n".join(_file_lines(changes))
         yield from _text("changes", files or "(none)")
-    for part in result.get("evaluator_results") or ():
+    masked = _names(result.get("masked"))
+    if masked:
+        yield from _text("masked", masked)
+    missed = _names(result.get("failed_required"))
+    if missed:
+        yield from _text("required", f"failed: {missed}")
+    parts = result.get("evaluator_results") or ()
+    for miss in _own_misses(result, parts):
+        yield from _text("verdict", f"- {miss}")
+    for part in parts:
         yield from _evaluator_lines(part)
     usage = ", ".join(_usage(result))
     if usage:
         yield from _text("took", usage)
     if trace:
         yield from _trace_lines(result.get("trace"))
+
+
+def _names(value: Any) -> str:
+    """Return a list of names as text. Files of other tools may have something else, which is ignored."""
+    if not isinstance(value, list | tuple):
+        return ""
+    return ", ".join(map(str, value))
 
 
 def _title(result: Mapping[str, Any]) -> str:
@@ -63,7 +79,7 @@ def _verdict(result: Mapping[str, Any], score: float) -> str:
         return "error"
     if result.get("failure"):
         return "judge failed"
-    return str(result.get("verdict") or verdict_of(score))
+    return read_verdict(result.get("verdict"), score)
 
 
 def _origin(result: Mapping[str, Any]) -> Iterator[str]:
@@ -105,7 +121,7 @@ def _file_lines(diff: str) -> Iterator[str]:
             yield file.name  # such as a binary file
     more = len(files) - MAX_FILES
     if more > 0:
-        yield f"and {more} more files: see them with --format json"
+        yield f"and {more} more files: use --format json to see them"
 
 
 def _changed_files(diff: str) -> list[_ChangedFile]:
@@ -124,18 +140,22 @@ def _changed_files(diff: str) -> list[_ChangedFile]:
     return files
 
 
+def _own_misses(result: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the misses that no evaluator has, such as why a case was not judged."""
+    if not parts:
+        return
+    of_evaluators: list[Any] = []
+    for part in parts:
+        of_evaluators.extend(part.get("misses") or ())
+    for miss in result.get("misses") or ():
+        if miss not in of_evaluators:
+            yield text_of(miss)
+
+
 def _evaluator_lines(part: Mapping[str, Any]) -> Iterator[str]:
     """Yield the score of an evaluator, its hits and misses, and its reasoning."""
     name = printable(str(part.get("name", "")))
-    score = float(part.get("score", 0.0))
-    state = part.get("verdict", "")
-    if part.get("failed"):
-        state = "failed to judge"
-    weight = part.get("weight", 1)
-    weight_text = ""
-    if weight != 1:
-        weight_text = f", weight {weight:g}"
-    yield f"  {name:{LABEL - 1}} {score:.3f} {state}{weight_text}"
+    yield f"  {name:{LABEL - 1}} {_evaluator_state(part)}"
     for point in part.get("hits") or ():
         yield from _text("", f"+ {text_of(point)}")
     for point in part.get("misses") or ():
@@ -143,6 +163,25 @@ def _evaluator_lines(part: Mapping[str, Any]) -> Iterator[str]:
     for field in ("reasoning", "error_details"):
         if part.get(field):
             yield from _text("", text_of(part[field]))
+
+
+def _evaluator_state(part: Mapping[str, Any]) -> str:
+    """Return the score and the verdict of an evaluator, its weight unless it is 1, and what is required of it."""
+    if part.get("applicable") is False:
+        return "does not apply to this case"
+    score = float(part.get("score") or 0.0)
+    text = f"{score:.3f} {part.get('verdict', '')}"
+    if part.get("failed"):
+        text = f"{score:.3f} failed to judge"
+    weight = part.get("weight", 1)
+    if weight != 1:
+        text += f", weight {weight:g}"
+    required = part.get("required", False)
+    if required is True:
+        text += ", required"
+    elif required is not False:
+        text += f", at least {required:g} required"
+    return text
 
 
 def _usage(result: Mapping[str, Any]) -> Iterator[str]:
@@ -160,9 +199,13 @@ def _usage(result: Mapping[str, Any]) -> Iterator[str]:
         yield f"${metrics['cost_usd']:.4g}"
     if metrics.get("cached"):
         yield "from the cache"
+    retries = metrics.get("retries") or {}
+    if retries.get("cost_usd") is not None:
+        attempts = plural(int(retries.get("attempts", 0)), "failed attempt")
+        yield f"{attempts}, ${retries['cost_usd']:.4g}"
     judges = result.get("judge_metrics") or {}
     for name, judge in judges.items():
-        calls = counted(judge.get("calls"), "call")
+        calls = plural(judge.get("calls"), "call")
         if judge.get("cost_usd") is not None:
             calls += f", ${judge['cost_usd']:.4g}"
         yield f"judge {name} ({calls})"
@@ -172,11 +215,11 @@ def _usage(result: Mapping[str, Any]) -> Iterator[str]:
 
 def _trace_lines(trace: Any) -> Iterator[str]:
     if not trace:
-        yield from _text("trace", "none in the results: run with --include-trace")
+        yield from _text("trace", "not in the results: run with --include-trace")
         return
     for number, event in enumerate(trace, 1):
         label = f"{number:4} {event.get('type', '')} "
-        yield from _text(label, _truncate(_event_text(event)))
+        yield from _text(label, truncate(_event_text(event), MAX_TRACE_CHARACTERS))
 
 
 def _event_text(event: Mapping[str, Any]) -> str:
@@ -197,9 +240,3 @@ def _event_text(event: Mapping[str, Any]) -> str:
             words = text_of(value).split()
             parts.append(" ".join(words))
     return " ".join(parts)
-
-
-def _truncate(text: str) -> str:
-    if len(text) <= MAX_TRACE_CHARACTERS:
-        return text
-    return f"{text[:MAX_TRACE_CHARACTERS]}…"

@@ -1,12 +1,13 @@
 """Format comparisons as JSON for programs, and as a table for a terminal."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from agentv.compare.gate import has_unmatched
-from agentv.compare.pairs import Pairs
+from agentv.compare.groups import make_part
+from agentv.compare.pairs import pairs_of
 from agentv.compare.records import (
     BY,
     AnswerCosts,
@@ -20,16 +21,17 @@ from agentv.compare.records import (
     Source,
     Statistics,
 )
-from agentv.formats.printable import printable
+from agentv.compare.verdict import LEVEL, MIN_PAIRS
+from agentv.files.printable import printable
 from agentv.report.layout import wrap
-from agentv.report.quantities import counted, format_change, format_count, format_duration, format_money
+from agentv.report.metrics import MAX_METRICS, format_difference, format_value, interval_of_metric
 from agentv.stats.inference import holm
+from agentv.stats.metrics import MetricDifference
+from agentv.text import format_change, format_count, format_duration, format_money, join_names, plural
 
 SHOWN = 10
 """The maximum number of regressions and gains that are listed."""
 MAX_TARGETS = 5
-LEVEL = 0.05
-"""The significance level."""
 _COLUMN_GAP = "   "
 Row = tuple[str, ...]
 Rows = Sequence[Row]
@@ -76,8 +78,8 @@ def verdict_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         statistics = comparison.statistics
         difference = ""
         if statistics.delta is not None:
-            difference = f"Δ {signed(statistics.delta.mean)}, {interval_text(statistics.delta)}, "
-        pairs = counted(statistics.pairs, "pair")
+            difference = f"Δ {format_signed(statistics.delta.mean)}, {interval_text(statistics.delta)}, "
+        pairs = plural(statistics.pairs, "pair")
         yield f"{name}{_verdict(comparison)}: {difference}{pairs}, margin {statistics.margin:g}"
         yield from _optional(labels_line(comparison))
         yield from changed_lines(comparison)
@@ -98,29 +100,31 @@ def _verdict(comparison: Comparison) -> str:
     """Return the verdict. If one file lacks cases of the other, add that it is about the cases in both."""
     verdict = comparison.statistics.verdict.upper()
     if has_unmatched(comparison):
-        return f"{verdict}, of the cases in both"
+        return f"{verdict} (for the cases in both runs)"
     return verdict
 
 
 def changed_lines(comparison: Comparison) -> Iterator[str]:
     """Yield what differs between the runs in addition to the answers, and whether only the scoring differs."""
     if comparison.grading is not None:
-        yield f"the answers are the same, and were scored again: {grading_text(comparison.grading)}"
+        yield f"both runs have the same answers, only the scoring differs: {grading_text(comparison.grading)}"
     targets = comparison.changed.targets
     for name in targets[:MAX_TARGETS]:
-        yield f"target {name} is another version"
+        yield f"target {name!r} has changed between the runs"
     more = len(targets) - MAX_TARGETS
     if more > 0:
-        yield f"and so are {more} more targets"
+        yield f"{more} more targets have changed"
     changes = describe_changes(comparison.changed)
     if changes:
-        yield f"changed besides the target: {changes}"
+        yield f"other changes: {changes}"
+    if comparison.changed.formats:
+        yield describe_formats(comparison.changed)
 
 
 def grading_text(grading: Grading) -> str:
     """Return the agreement of two gradings of the same answers."""
     pairs = grading.agreed + grading.flipped
-    text = f"the gradings agree in {grading.agreed} of {pairs} pairs"
+    text = f"the gradings agree for {grading.agreed} of {pairs} pairs"
     if grading.kappa is None:
         return text
     text += f", Cohen's kappa {grading.kappa:.2f}"
@@ -142,14 +146,14 @@ def labels_line(comparison: Comparison) -> str:
     same = ""
     if labels.same_answers:
         same = f" ({labels.same_answers} of {labels.of} cases have the same answer)"
-    difference = f"{_label_figure(labels.difference)} by {counted(labels.cases, 'case')} labelled in both"
+    difference = f"{_label_figure(labels.difference)} by {plural(labels.cases, 'case')} labelled in both"
     return f"labels: pass rate {difference}, {corrected}{same}"
 
 
 def _label_figure(figure: LabelFigure) -> str:
-    value = signed(figure.value or 0.0)
-    low = signed(figure.ci_lower or 0.0)
-    high = signed(figure.ci_upper or 0.0)
+    value = format_signed(figure.value or 0.0)
+    low = format_signed(figure.ci_lower or 0.0)
+    high = format_signed(figure.ci_upper or 0.0)
     return f"Δ {value}, 95% CI [{low}, {high}]"
 
 
@@ -174,7 +178,7 @@ _COSTS: tuple[tuple[str, str, Format], ...] = (
 
 
 def answer_costs(comparison: Comparison) -> Iterator[CostRow]:
-    """Yield the tokens, cost and duration per answer, as far as one of the runs has them."""
+    """Yield the tokens, cost and duration per answer, each if at least one of the runs reports it."""
     first, second = comparison.files
     for title, field, text in _COSTS:
         before = getattr(first.per_answer, field)
@@ -215,17 +219,17 @@ def price_line(comparison: Comparison) -> str:
     first, second = (file.per_answer for file in comparison.files)
     if first.cost_usd is None or second.cost_usd is None:
         return ""
-    known = f"cost known of {_cost_known(first)} of A and {_cost_known(second)} of B"
+    known = f"cost reported for {_cost_known(first)} in A and {_cost_known(second)} in B"
     if first.cost_usd == second.cost_usd:
-        return f"an answer of B costs as much as A ({known})"
-    word = "dearer"
+        return f"an answer costs the same in A and B ({known})"
+    word = "more expensive"
     if second.cost_usd < first.cost_usd:
         word = "cheaper"
     by = ""
     if first.cost_usd:
         share = abs(second.cost_usd - first.cost_usd) / first.cost_usd
         by = f"{share:.0%} "
-    return f"an answer of B is {by}{word} than A ({known})"
+    return f"an answer in B is {by}{word} than in A ({known})"
 
 
 def _cost_known(costs: AnswerCosts) -> str:
@@ -244,10 +248,8 @@ def note_lines(comparison: Comparison) -> Iterator[str]:
     for file in dict.fromkeys(comparison.files):  # a file may be compared with itself
         if not file.ambiguous:
             continue
-        results = f"{file.ambiguous} results have"
-        if file.ambiguous == 1:
-            results = "1 result has"
-        yield f"note: {file.path}: {results} an id of another dataset or target too: it counts with the mean"
+        results = plural(file.ambiguous, "result has", "results have")
+        yield f"note: {file.path}: {results} the same id as a result of another target; the mean score is used"
 
 
 def table_lines(comparisons: Sequence[Comparison], width: int | None = None) -> Iterator[str]:
@@ -280,6 +282,7 @@ def extra_lines(comparison: Comparison, width: int | None = None) -> Iterator[st
     yield from changed_lines(comparison)
     yield from map(printable, note_lines(comparison))
     yield from _cost_lines(comparison, width)
+    yield from _metric_lines(comparison, width)
     for kind, parts in comparison.by.items():
         yield from _align(part_rows(kind, parts), width)
 
@@ -294,39 +297,48 @@ def matrix_rows(comparisons: Sequence[Comparison]) -> Iterator[Row]:
     adjusted = iter(holm(p_values))
     parts = []
     for comparison in comparisons:
-        p_adjusted = None
+        p_holm = None
         if comparison.statistics.tests:
-            p_adjusted = next(adjusted)
-        part = Part(
-            name=printable(comparison.files[1].path),
-            p_adjusted=p_adjusted,
-            statistics=comparison.statistics,
-        )
-        parts.append(part)
+            p_holm = next(adjusted)
+        name = printable(comparison.files[1].path)
+        parts.append(make_part(name, p_holm, comparison.statistics))
     return part_rows("B", parts)
 
 
 def part_rows(what: str, parts: Iterable[Part]) -> Iterator[Row]:
     """Yield a heading, and a row of figures for each part."""
-    yield what, "pairs", "mean A", "mean B", "Δ", "95% CI", "p (Holm)", "verdict"
+    yield what, "pairs", "mean A", "mean B", "Δ", "95% CI", "p (Holm)", "pass A", "pass B", "Δ pass, 95% CI", "verdict"
     for part in parts:
         found = part.statistics
         if found.delta is None or found.mean1 is None or found.mean2 is None:
-            yield part.name, "0", "", "", "", "", "", found.verdict
+            yield part.name, "0", "", "", "", "", "", "", "", "", found.verdict
             continue
         p_value = ""
-        if part.p_adjusted is not None:
-            p_value = _p_text(part.p_adjusted)
+        if part.p_holm is not None:
+            p_value = _p_text(part.p_holm)
         yield (
             part.name,
             str(found.pairs),
             f"{found.mean1:.3f}",
             f"{found.mean2:.3f}",
-            signed(found.delta.mean),
+            format_signed(found.delta.mean),
             _bare_interval(found.delta),
             p_value,
+            *_pass_cells(found),
             found.verdict,
         )
+
+
+def _pass_cells(found: Statistics) -> tuple[str, str, str]:
+    """Return the pass rates of both runs, and the interval of their difference."""
+    passes = found.passes
+    if passes is None:
+        return "", "", ""
+    return (
+        f"{passes.passed1 / found.pairs:.3f}",
+        f"{passes.passed2 / found.pairs:.3f}",
+        f"[{format_signed(passes.ci_lower)}, {format_signed(passes.ci_upper)}]",
+    )
 
 
 def detail_lines(comparison: Comparison, width: int | None = None) -> Iterator[str]:
@@ -337,14 +349,16 @@ def detail_lines(comparison: Comparison, width: int | None = None) -> Iterator[s
     yield from changed_lines(comparison)
     yield from _statistics_lines(comparison.statistics, "")
     if comparison.unchanged is not None:
-        yield f"only the {comparison.unchanged.pairs} pairs of which nothing else has changed:"
+        yield f"only the {comparison.unchanged.pairs} pairs in which nothing else changed:"
         yield from _statistics_lines(comparison.unchanged, "  ")
     summary = comparison.summary
     wins = f"wins {summary.wins}  losses {summary.losses}  ties {summary.ties}"
-    yield f"{wins}   (threshold {_threshold_text(comparison.threshold)}: a display rule, not a test)"
+    yield f"{wins}   (threshold {_threshold_text(comparison.threshold)}: for display only, not a test)"
+    yield from _optional(errored_line(comparison))
     yield from _limit_lines(comparison.statistics)
     yield from _optional(labels_line(comparison))
     yield from _cost_lines(comparison, width)
+    yield from _metric_lines(comparison, width)
     for kind, parts in comparison.by.items():
         yield ""
         yield from _align(part_rows(kind, parts), width)
@@ -354,20 +368,24 @@ def detail_lines(comparison: Comparison, width: int | None = None) -> Iterator[s
     worst, best = pairs_of(comparison).extremes(SHOWN)
     for title, pairs in (("largest regressions", worst), ("largest gains", best)):
         if pairs:
-            cases = ", ".join(f"{pair.eval_id} {signed(pair.delta, 2)}" for pair in pairs)
+            cases = ", ".join(f"{pair.name} {format_signed(pair.delta, 2)}" for pair in pairs)
             yield f"{title}: {cases}"
+
+
+def errored_line(comparison: Comparison) -> str:
+    """Return the cases that ended in an error or were not judged in one of the runs, or an empty string."""
+    if not comparison.summary.errored:
+        return ""
+    pairs = pairs_of(comparison)
+    errored = pairs.flips.errored
+    names = join_names(pairs.names(errored), SHOWN)
+    return f"errored {len(errored)}: {names}   (ended in an error or not judged in A or B; not counted as regressions)"
 
 
 def _threshold_text(value: float) -> str:
     if round(value, 2) == value:
         return f"{value:.2f}"
     return f"{value:g}"
-
-
-def pairs_of(comparison: Comparison) -> Pairs:
-    """Return the pairs of a comparison made by `compare_files`."""
-    assert isinstance(comparison.matched, Pairs)
-    return comparison.matched
 
 
 def _source_text(source: Source) -> str:
@@ -418,18 +436,23 @@ def describe_changes(changed: Changed) -> str:
         "the judge's prompt or script": changed.prompts,
         "the judge": changed.judges,
         "the evaluators": evaluators,
-        "the results of one case in one file": changed.mixed,
-        "how agentv scores": changed.scoring,
-        "the version of agentv": changed.agentv,
-        "answered in a batch on one side only": changed.batch,
+        "several versions of a case in one file": changed.mixed,
+        "the scoring rules of agentv": changed.scoring,
+        "batch API used for one run only": changed.batch,
     }
     texts = []
     if changed.cases:
-        texts.append(f"the texts or files of {counted(changed.cases, 'case')}")
+        texts.append(f"the content of {plural(changed.cases, 'case')}")
     for what, count in pairs.items():
         if count:
-            texts.append(f"{what} ({counted(count, 'pair')})")
+            texts.append(f"{what} ({plural(count, 'pair')})")
     return ", ".join(texts)
+
+
+def describe_formats(changed: Changed) -> str:
+    """Return what cannot be compared because the digests of the runs have different formats."""
+    pairs = plural(changed.formats, "pair has", "pairs have")
+    return f"{pairs} different digest formats: changed evaluators, judge prompts and targets may go unnoticed"
 
 
 def _statistics_lines(found: Statistics, indent: str) -> Iterator[str]:
@@ -437,14 +460,14 @@ def _statistics_lines(found: Statistics, indent: str) -> Iterator[str]:
     delta = found.delta
     passes = found.passes
     if delta is None or passes is None:
-        yield f"{indent}no pair has a score on both sides"
+        yield f"{indent}no case has a score in both runs"
         return
     method = [delta.method.partition(",")[0]]
     if delta.clusters is not None:
         method.append(f"{delta.clusters} clusters")
     if delta.design_effect is not None:
         method.append(f"deff {delta.design_effect:.1f}")
-    means = f"A {found.mean1:.3f}   B {found.mean2:.3f}   Δ {signed(delta.mean)}"
+    means = f"A {found.mean1:.3f}   B {found.mean2:.3f}   Δ {format_signed(delta.mean)}"
     yield f"{indent}mean   {means}   {interval_text(delta)}   ({', '.join(method)})"
     tests = {test.name: test for test in found.tests}
     permutation = tests["sign-flip permutation"]
@@ -458,15 +481,15 @@ def _limit_lines(found: Statistics) -> Iterator[str]:
     """Yield the bounds of the difference if pairs are unscored, and the minimum detectable effect."""
     bounds = found.bounds
     if bounds is not None and bounds.unscored:
-        what = f"the {bounds.unscored} unscored pairs"
+        what = f"the {bounds.unscored} unscored pairs were"
         if bounds.unscored == 1:
-            what = "the unscored pair"
-        yield f"bounds if {what} went either way: Δ in [{signed(bounds.lower)}, {signed(bounds.upper)}]"
-    if found.mde is not None and found.delta is not None:
-        size = "not smaller"
+            what = "the unscored pair was"
+        yield f"if {what} scored, Δ could be {format_signed(bounds.lower)} to {format_signed(bounds.upper)}"
+    if found.mde is not None and found.delta is not None and found.pairs >= MIN_PAIRS:
+        size = "at least as large"
         if abs(found.delta.mean) < found.mde:
             size = "smaller"
-        yield f"this design can detect |Δ| ≥ {found.mde:.3f} (80% power); observed is {size}"
+        yield f"minimum detectable effect (80% power): {found.mde:.3f}; observed Δ is {size}"
 
 
 def _reasons(comparison: Comparison) -> Iterator[str]:
@@ -476,11 +499,11 @@ def _reasons(comparison: Comparison) -> Iterator[str]:
     for kind, parts in comparison.by.items():
         significant = []
         for part in parts:
-            if part.p_adjusted is not None and part.p_adjusted <= LEVEL:
+            if part.p_holm is not None and part.p_holm < LEVEL:
                 significant.append(part.name)
-        what = counted(len(parts), kind)
+        what = plural(len(parts), kind)
         if kind not in BY:
-            what = f"{counted(len(parts), 'group')} of {kind}"
+            what = f"{plural(len(parts), 'group')} of {kind}"
         yield f"Holm over {what}: {', '.join(significant) or 'none'} significant"
 
 
@@ -494,6 +517,26 @@ def _cost_lines(comparison: Comparison, width: int | None) -> Iterator[str]:
         yield from wrap(price, width)
     elif price:
         yield price
+
+
+def _metric_lines(comparison: Comparison, width: int | None) -> Iterator[str]:
+    if comparison.metrics:
+        yield from _align(metric_rows(comparison.metrics), width)
+
+
+def metric_rows(metrics: Mapping[str, MetricDifference]) -> Iterator[Row]:
+    """Yield a heading and a row per metric of two runs. Yield nothing without metrics."""
+    if not metrics:
+        return
+    yield "metric", "A", "B", "Δ", "95% CI"
+    for name, metric in list(metrics.items())[:MAX_METRICS]:
+        yield (
+            printable(name),
+            format_value(metric.value1),
+            format_value(metric.value2),
+            format_difference(metric.delta.value),
+            interval_of_metric(metric.delta, format_difference),
+        )
 
 
 def _align(rows: Iterable[Row], width: int | None = None) -> Iterator[str]:
@@ -511,10 +554,10 @@ def _align(rows: Iterable[Row], width: int | None = None) -> Iterator[str]:
 
 
 def _stack(table: Rows, width: int) -> Iterator[str]:
-    """Yield the name of each row, and below it the titles and cells of the other columns, broken at `width`."""
+    """Yield the title and name of each row, and below it the titles and cells of the other columns."""
     titles = table[0]
     for row in table[1:]:
-        yield row[0]
+        yield from wrap(f"{titles[0]}: {row[0]}", width)
         cells = []
         for title, cell in zip(titles[1:], row[1:], strict=True):
             if cell:
@@ -522,14 +565,14 @@ def _stack(table: Rows, width: int) -> Iterator[str]:
         yield from wrap(f"  {', '.join(cells)}", width)
 
 
-def signed(value: float, digits: int = 3) -> str:
+def format_signed(value: float, digits: int = 3) -> str:
     """Return a number with its sign. The minus is a minus sign, not a hyphen."""
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
 def _bare_interval(delta: Delta) -> str:
     if delta.ci_lower is not None and delta.ci_upper is not None:
-        return f"[{signed(delta.ci_lower)}, {signed(delta.ci_upper)}]"
+        return f"[{format_signed(delta.ci_lower)}, {format_signed(delta.ci_upper)}]"
     if delta.se == 0:
         return "none (no variation)"
     return "none"

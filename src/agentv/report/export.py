@@ -1,7 +1,7 @@
 """Convert a results file to a flat table with one row per result, as CSV, Markdown or JSONL.
 
-The file is read twice: first for the names of the evaluators, which become columns. Only one result is in memory at a
-time.
+The file is read twice: first for the evaluators, metadata and variables, which become columns. Only one result is in
+memory at a time.
 """
 
 import csv
@@ -9,143 +9,123 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from agentv.errors import AgentvError
-from agentv.formats.table import neutralise
+from agentv.files.table import neutralise
+from agentv.files.wire import text_of
+from agentv.filters.match import Filter
+from agentv.log import ignore, warn
 from agentv.records import Problem
 from agentv.redact import clean
 from agentv.results.read import read_results
-from agentv.results.views import EvaluatorView, ExportView, MetricsView, TokensView
-from agentv.scoring import verdict_of
+from agentv.results.select import nothing_matches
+from agentv.results.table import Row, TableColumns
+from agentv.results.views import TableView
 
 Form = Literal["csv", "markdown", "jsonl"]
-FIRST_COLUMNS = ("id", "dataset", "target", "trial", "score", "verdict")
-LAST_COLUMNS = ("cost", "tokens", "duration", "error", "question", "answer")
-"""The columns before and after those of the evaluators. Cost is in US dollars, duration in milliseconds."""
-FAILED = "failed"
-"""Written instead of the score of an evaluator that failed."""
-Cell = str | float | int | None
-Row = list[Cell]
-EvaluatorKey = tuple[str, int]
-"""The name of an evaluator, and its number among the evaluators of the same name in a result."""
-Columns = dict[EvaluatorKey, str]
-"""The title of the column of each evaluator."""
+DIGEST = "answer_digest"
+"""The last column: by it, `agentv labels import` finds the answer that a row is about."""
 
 
-def export_blocks(path: Path, form: Form) -> Iterator[bytes]:
-    """Yield the table. Raise `AgentvError` if the file cannot be read or has no results."""
-    columns = _evaluator_columns(path)
-    names = [*FIRST_COLUMNS, *columns.values(), *LAST_COLUMNS]
+def export_blocks(path: Path, form: Form, condition: Filter | None = None) -> Iterator[bytes]:
+    """Yield the table of all results, or of those that match a filter.
+
+    Raise `AgentvError` if the file cannot be read or has no results, or if none matches.
+    """
+    columns = _columns(path, condition)
+    names = [*columns.names, DIGEST]
     write = WRITERS[form]
-    return write(names, _rows(path, columns))
+    return write(names, _rows(path, columns, condition))
 
 
-def _evaluator_columns(path: Path) -> Columns:
-    """Return the columns of all evaluators in the file. Raise `AgentvError` if it has no results."""
-    columns: Columns = {}
+def _read(
+    path: Path,
+    condition: Filter | None,
+    on_torn: Callable[[Problem], None] = warn,
+) -> Iterator[TableView]:
+    """Yield the results that are exported."""
+    for record in read_results(path, TableView, on_torn):
+        if not condition or condition.matches(record.view):
+            yield record.view
+
+
+def _columns(path: Path, condition: Filter | None) -> TableColumns:
+    """Return the columns for all exported results. Raise `AgentvError` if there are none."""
+    columns = TableColumns()
     is_empty = True
-    for record in read_results(path, ExportView):
+    for view in _read(path, condition):
         is_empty = False
-        for key, _ in _numbered(record.view.evaluator_results or ()):
-            if key not in columns:
-                taken = {*FIRST_COLUMNS, *LAST_COLUMNS, *columns.values()}
-                columns[key] = _column_name(key, taken)
+        columns.add(view)
+    if is_empty and condition:
+        raise nothing_matches(condition, path)
     if is_empty:
-        raise AgentvError("the file has no results", file=path, hint="name a results file of 'agentv eval'")
+        hint = "pass a results file written by 'agentv eval'"
+        raise AgentvError("the file contains no results", file=path, hint=hint)
     return columns
 
 
-def _numbered(results: Sequence[EvaluatorView]) -> Iterator[tuple[EvaluatorKey, EvaluatorView]]:
-    """Yield the results of evaluators with their keys."""
-    counts: dict[str, int] = {}
-    for result in results:
-        number = counts.get(result.name, 0) + 1
-        counts[result.name] = number
-        yield (result.name, number), result
+def _rows(path: Path, columns: TableColumns, condition: Filter | None) -> Iterator[Row]:
+    for view in _read(path, condition, on_torn=ignore):
+        row = columns.row(view)
+        row[DIGEST] = _digest(view)
+        yield row
 
 
-def _column_name(key: EvaluatorKey, taken: set[str]) -> str:
-    """Return a column name for an evaluator that no other column has."""
-    name, number = key
-    if number > 1:
-        name = f"{name} ({number})"
-    while name in taken:
-        name = f"evaluator {name}"
-    return name
-
-
-def _rows(path: Path, columns: Columns) -> Iterator[Row]:
-    for record in read_results(path, ExportView, on_torn=_ignore):
-        yield _row(record.view, columns)
-
-
-def _ignore(_problem: Problem) -> None:
-    """Ignore a truncated last line, which was reported when the file was read for its columns."""
-
-
-def _row(view: ExportView, columns: Columns) -> Row:
-    scores: dict[EvaluatorKey, Cell] = {}
-    for key, result in _numbered(view.evaluator_results or ()):
-        scores[key] = result.score
-        if result.failed:
-            scores[key] = FAILED
-    metrics = view.execution_metrics or MetricsView()
-    error = None
-    if view.error is not None:
-        error = str(view.error)
-    return [
-        view.eval_id,
-        view.dataset,
-        view.target,
-        view.trial,
-        view.score,
-        view.verdict or verdict_of(view.score),
-        *map(scores.get, columns),
-        metrics.cost_usd,
-        _tokens(metrics.token_usage or TokensView()),
-        metrics.duration_ms,
-        error,
-        view.question,
-        view.candidate_answer,
-    ]
-
-
-def _tokens(usage: TokensView) -> int | None:
-    """Return the sum of input and output tokens, or None if both are unknown."""
-    if usage.input is None and usage.output is None:
+def _digest(view: TableView) -> str | None:
+    """Return the digest by which labels refer to the answer, or None if there is no answer."""
+    if view.candidate_answer is None or view.error is not None:
         return None
-    return round((usage.input or 0) + (usage.output or 0))
+    return view.label_digest
 
 
 def _csv(names: Sequence[str], rows: Iterator[Row]) -> Iterator[bytes]:
     text = io.StringIO()
     writer = csv.writer(text)  # lines end with CRLF, as in RFC 4180, and cells with line breaks are quoted
 
-    def line(cells: Sequence[Cell]) -> bytes:
+    def line(cells: Iterable[str]) -> bytes:
         text.seek(0)
         text.truncate()
-        writer.writerow(map(_csv_cell, cells))
+        writer.writerow(cells)
         return text.getvalue().encode("utf-8", "replace")
 
-    yield line(names)
-    yield from map(line, rows)
+    yield line(map(_csv_cell, names))
+    for row in rows:
+        digest = _digest_cell(row.pop(DIGEST))
+        yield line([*map(_csv_cell, row.values()), digest])
 
 
-def _csv_cell(cell: Cell) -> Cell:
+def _csv_cell(value: Any) -> str:
     """Return a cell without secrets that a spreadsheet does not take for a formula."""
-    if isinstance(cell, str):
-        return neutralise(clean(cell))
-    return cell
+    text = _cell_text(value)
+    if isinstance(value, str):
+        return neutralise(text)
+    return text
+
+
+def _cell_text(value: Any) -> str:
+    """Return a value as text without secrets. Anything but text is JSON."""
+    if value is None:
+        return ""
+    return text_of(clean.values(value))
+
+
+def _digest_cell(digest: str | None) -> str:
+    """Return a digest that a spreadsheet does not round: with an apostrophe if it looks like a number."""
+    if digest is None:
+        return ""
+    if re.fullmatch(r"[0-9]+(e[0-9]+)?", digest):
+        return f"'{digest}"
+    return digest
 
 
 def _markdown(names: Sequence[str], rows: Iterator[Row]) -> Iterator[bytes]:
     yield _markdown_line(map(_escape, names))
     yield _markdown_line(["---"] * len(names))
     for row in rows:
-        yield _markdown_line(map(_escape, row))
+        yield _markdown_line(map(_escape, row.values()))
 
 
 def _markdown_line(cells: Iterable[str]) -> bytes:
@@ -157,21 +137,19 @@ _SPECIAL = re.compile(r"[\\`*_{}\[\]<>()#+!|~$&:-]")
 _BREAK = re.compile(r"\r\n|[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
-def _escape(cell: Cell) -> str:
+def _escape(value: Any) -> str:
     """Return a cell as one line of plain text: markup, links and mentions are escaped, secrets are masked."""
-    if cell is None:
-        return ""
-    if not isinstance(cell, str):
-        return str(cell)
-    escaped = _SPECIAL.sub(lambda match: f"\\{match[0]}", clean(cell))
+    text = _cell_text(value)
+    if isinstance(value, int | float):
+        return text
+    escaped = _SPECIAL.sub(lambda match: f"\\{match[0]}", text)
     escaped = escaped.replace("@", "&#64;")
     return _BREAK.sub("<br>", escaped)
 
 
-def _jsonl(names: Sequence[str], rows: Iterator[Row]) -> Iterator[bytes]:
+def _jsonl(_names: Sequence[str], rows: Iterator[Row]) -> Iterator[bytes]:
     for row in rows:
-        fields = dict(zip(names, row, strict=True))
-        yield msgspec.json.encode(clean.values(fields)) + b"\n"
+        yield msgspec.json.encode(clean.values(row)) + b"\n"
 
 
 Writer = Callable[[Sequence[str], Iterator[Row]], Iterator[bytes]]

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
+from agentv.budget.records import Forecast, ForecastFigure, PartForecast
 from agentv.report.layout import table, wrap
-from agentv.report.quantities import counted, format_count, format_duration, format_money
-from agentv.results.forecast import Figure, Forecast, PartForecast
+from agentv.text import format_count, format_duration, format_money, plural
 
 UNKNOWN = "unknown"
 Format = Callable[[float], str]
@@ -16,19 +16,19 @@ def forecast_lines(forecast: Forecast) -> Iterator[str]:
     yield "PLAN"
     yield from _total_lines(forecast)
     yield ""
-    yield "WHO IS ASKED"
+    yield "CALLS"
     yield from _part_lines(forecast)
     yield ""
-    yield "WHAT IT CAN FIND"
+    yield "STATISTICAL POWER"
     for line in _effect_lines(forecast):
         yield f"  {line}"
 
 
 def _total_lines(forecast: Forecast) -> Iterator[str]:
-    size = counted(forecast.cases, "case", ",")
+    size = plural(forecast.cases, "case", separator=",")
     if forecast.trials > 1:
         size += f", {forecast.trials} trials each ({forecast.jobs:,} runs)"
-    yield f"  {size}, {counted(forecast.workers, 'worker', ',')}"
+    yield f"  {size}, {plural(forecast.workers, 'worker', separator=',')}"
     yield from table(
         [
             ("", "expected", "range", "basis"),
@@ -39,11 +39,11 @@ def _total_lines(forecast: Forecast) -> Iterator[str]:
         ]
     )
     if forecast.results:
-        results = counted(forecast.results, "earlier result", ",")
-        yield from wrap(f"  history: {results} of the same targets and cases")
+        results = plural(forecast.results, "earlier result", separator=",")
+        yield from wrap(f"  based on {results} of the same targets and cases")
 
 
-def _total_row(name: str, figure: Figure | None, text: Format) -> Row:
+def _total_row(name: str, figure: ForecastFigure | None, text: Format) -> Row:
     if figure is None:
         return name, UNKNOWN, "", ""
     likely = "exactly"
@@ -75,12 +75,8 @@ def _part_lines(forecast: Forecast) -> Iterator[str]:
     yield from table(rows)
     for part in forecast.targets:
         if part.cached:
-            answers = counted(part.cached, "answer", ",")
-            yield from wrap(f"  the cache has {answers} of target {part.name}")
-    for part in forecast.judges:
-        if part.cached:
-            answers = counted(part.cached, "answer", ",")
-            yield from wrap(f"  the cache has what judge {part.name} says of {answers}")
+            answers = plural(part.cached, "answer", separator=",")
+            yield from wrap(f"  {answers} of target {part.name} in the cache")
     for what in forecast.unknown:
         yield from wrap(f"  {what}")
 
@@ -101,13 +97,13 @@ def _part_row(name: str, part: PartForecast) -> Row:
 def _effect_lines(forecast: Forecast) -> Iterator[str]:
     """Yield the minimum detectable effect, and how many cases smaller effects need."""
     if forecast.detectable_effect is not None:
-        smallest = "none, with so few cases"
+        smallest = "none, too few cases"
         if forecast.detectable_effect < 1:
             smallest = f"{forecast.detectable_effect:.3f}"
-        basis = "by the usual assumptions"
+        basis = "assuming typical scores"
         if forecast.effect_basis == "history":
-            basis = "by the scores of earlier results"
-        yield f"smallest detectable effect: {smallest}"
+            basis = "from the scores of earlier results"
+        yield f"minimum detectable effect: {smallest}"
         yield f"(80% power, 5% level, {basis})"
     for effect, cases in forecast.cases_for.items():
-        yield f"to find {effect} it takes {counted(cases, 'case', ',')}"
+        yield f"to detect {effect}: {plural(cases, 'case', separator=',')}"

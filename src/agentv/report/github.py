@@ -1,17 +1,16 @@
 """Convert a results file to workflow commands, which GitHub shows as annotations next to the cases."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from heapq import nsmallest
 from pathlib import Path
 from typing import NamedTuple
 
-from agentv.results.read import read_records
+from agentv.records import CaseKey
+from agentv.results.read import report_results
 from agentv.results.views import ReportView
 
 MAX_ANNOTATIONS = 10
 """GitHub shows at most this many annotations of one kind per step."""
-CaseKey = tuple[str, str]
-"""The dataset and the id of a case."""
 
 
 class SourceLine(NamedTuple):
@@ -24,17 +23,18 @@ class SourceLine(NamedTuple):
 class Annotations:
     """Annotations for the results of a file that did not pass and have the lowest scores."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, cases: Container[CaseKey] | None = None):
+        """Read the results of a file; with `cases`, only the results of these."""
         self._count = 0
         self._worst = nsmallest(
             MAX_ANNOTATIONS,
-            self._not_passed(path),
+            self._not_passed(path, cases),
             key=lambda result: (result.score, result.eval_id),
         )
 
-    def _not_passed(self, path: Path) -> Iterator[ReportView]:
+    def _not_passed(self, path: Path, cases: Container[CaseKey] | None) -> Iterator[ReportView]:
         """Yield the results that did not pass, and count them."""
-        for result, _ in read_records(path, ReportView):
+        for result in report_results(path, cases):
             if result.outcome != "pass":
                 self._count += 1
                 yield result

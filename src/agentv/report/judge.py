@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from agentv.formats.printable import printable
+from agentv.files.printable import printable
 from agentv.report.layout import table, wrap
-from agentv.report.quantities import counted, format_money
-from agentv.results.health.record import Canaries, CheckCost, EvaluatorHealth, Flips, JudgeHealth
-from agentv.results.labels.judge import JudgeFigures, LabelCounts
-from agentv.results.labels.status import LabelStatus
 from agentv.stats.agreement import Figure
+from agentv.text import format_money, plural
+from agentv.trust.health.record import Canaries, CheckCost, EvaluatorHealth, Flips, JudgeHealth
+from agentv.trust.labels.judge import JudgeFigures, LabelCounts
+from agentv.trust.labels.status import LabelStatus
 
 UNNAMED = "(no name)"
 Clean = Callable[[str], str]
@@ -64,9 +64,9 @@ def health_lines(health: JudgeHealth, clean: Clean = str) -> Iterator[str]:
         for text in _failed_canaries(health.canaries):
             yield from wrap(f"    {printable(clean(text))}", indent="      ")
     if health.rejudged is not None:
-        yield from wrap(f"  judged again: {_flips_text(health.rejudged)}", indent="    ")
+        yield from wrap(f"  re-judged: {_flips_text(health.rejudged)}", indent="    ")
     if health.cost is not None:
-        yield f"  the checks took {_cost_text(health.cost)}"
+        yield f"  cost of the checks: {_cost_text(health.cost)}"
     for warning in health.warnings:
         yield from wrap(f"  warning: {printable(clean(warning))}", indent="    ")
     if health.labels is not None:
@@ -109,7 +109,7 @@ def health_facts(health: JudgeHealth) -> Iterator[tuple[str, str]]:
         for text in _failed_canaries(health.canaries):
             yield "failed canaries", text
     if health.rejudged is not None:
-        yield "judged again", _flips_text(health.rejudged)
+        yield "re-judged", _flips_text(health.rejudged)
     if health.labels is not None:
         yield from _label_facts(health.labels)
     if health.cost is not None:
@@ -126,38 +126,48 @@ def _label_facts(figures: JudgeFigures) -> Iterator[tuple[str, str]]:
 
 def _judgements_text(health: EvaluatorHealth) -> str:
     """Return the number of judged answers, and of judgements with a problem."""
-    answers = counted(health.answers, "answer")
+    answers = plural(health.answers, "answer")
+    failed_calls = "failed calls"
+    if health.call_failed == 1:
+        failed_calls = "failed call"
     problems = _nonzero(
         {
+            failed_calls: health.call_failed,
+            "off the scale": health.off_scale,
             "unparsable": health.unparsable,
             "repaired": health.repaired,
-            "asked for again": health.asked_again,
+            "retried": health.asked_again,
             "contradicting": health.contradictions,
         }
     )
-    return f"{answers}, {problems or 'all could be read'}"
+    return f"{answers}, {problems or 'all parsed'}"
 
 
 def _canary_text(canaries: Canaries) -> str:
-    text = f"{canaries.right} of {canaries.planted} judged rightly"
+    if not canaries.planted:
+        return "none: no case has a reference answer and no judge has examples"
+    text = f"{canaries.right} of {canaries.planted} judged correctly"
     if canaries.unjudged:
         text += f", {canaries.unjudged} without a judgement"
     return text
 
 
 def _failed_canaries(canaries: Canaries) -> Iterator[str]:
-    """Yield the planted answers that were misjudged, one text per canary, verdict and evaluator."""
+    """Yield the planted answers that were misjudged, one text per canary, verdict and judge."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for failed in canaries.failed:
-        key = (failed.canary, failed.verdict, failed.evaluator)
+        judge = failed.evaluator
+        if failed.judge is not None:
+            judge = f"{failed.judge} of {failed.evaluator}"
+        key = (failed.canary, failed.verdict, judge)
         cases = groups.setdefault(key, [])
         cases.append(f"{failed.eval_id} ({failed.score:.2f})")
-    for (canary, verdict, evaluator), cases in groups.items():
-        yield f"{canary} to {', '.join(cases)}: {verdict}, says {evaluator}"
+    for (canary, verdict, judge), cases in groups.items():
+        yield f"{canary} for {', '.join(cases)}: judged {verdict} by {judge}"
 
 
 def _cost_text(cost: CheckCost) -> str:
-    text = counted(cost.calls, "judge call")
+    text = plural(cost.calls, "judge call")
     if cost.cost_usd is not None:
         text += f", {format_money(cost.cost_usd)}"
     return text
@@ -171,14 +181,14 @@ def _flips_text(flips: Flips) -> str:
 
 def _label_counts(labels: LabelCounts) -> Iterator[str]:
     """Yield the number of labels that were used, and of those that were not, by reason."""
-    answers = counted(labels.answers, "answer")
+    answers = plural(labels.answers, "answer")
     if labels.source != "this run":
         answers += " of other runs"
-    yield f"{counted(labels.used, 'label')} of {answers}, {labels.random} drawn at random"
+    yield f"{plural(labels.used, 'label')} for {answers}, {labels.random} sampled at random"
     unused = _nonzero(
         {
-            "stale (of other answers)": labels.stale,
-            "of other cases": labels.unmatched,
+            "stale (the answer has changed)": labels.stale,
+            "for other cases": labels.unmatched,
             "disputed": labels.disputed,
             "without a verdict": labels.unjudged,
         }
@@ -212,13 +222,13 @@ def figure_text(figure: Figure) -> str:
 def status_lines(status: LabelStatus) -> Iterator[str]:
     """Yield the number of labels per reviewer, and the inter-rater agreement."""
     yield "LABELS"
-    answers = counted(status.answers, "answer")
-    yield f"  {counted(status.used, 'label')} of {answers} of {status.results}, {status.random} drawn at random"
+    answers = plural(status.answers, "answer")
+    yield f"  {plural(status.used, 'label')} for {answers} in {status.results}, {status.random} sampled at random"
     unused = _nonzero(
         {
-            "stale (of other answers)": status.stale,
-            "of other cases": status.unmatched,
-            "replaced or taken back": status.superseded,
+            "stale (the answer has changed)": status.stale,
+            "for other cases": status.unmatched,
+            "replaced or retracted": status.superseded,
         }
     )
     if unused:
@@ -228,7 +238,7 @@ def status_lines(status: LabelStatus) -> Iterator[str]:
     yield from _reviewer_table(status)
     if status.pairs:
         yield ""
-        yield "AGREEMENT BETWEEN REVIEWERS"
+        yield "INTER-RATER AGREEMENT"
         yield from _reviewer_agreement(status)
 
 
@@ -251,9 +261,9 @@ def _reviewer_table(status: LabelStatus) -> Iterator[str]:
 def _reviewer_agreement(status: LabelStatus) -> Iterator[str]:
     for pair in status.pairs:
         names = " and ".join(map(_reviewer_name, pair.reviewers))
-        yield from wrap(f"  {names}, {counted(pair.answers, 'answer')}")
+        yield from wrap(f"  {names}, {plural(pair.answers, 'answer')}")
         yield from _figure_lines({"agreement": pair.agreement, "kappa": pair.kappa}, indent="    ")
-    yield from wrap(f"  Krippendorff's alpha of all: {figure_text(status.alpha)}")
+    yield from wrap(f"  Krippendorff's alpha, all reviewers: {figure_text(status.alpha)}")
 
 
 def _reviewer_name(reviewer: str | None) -> str:

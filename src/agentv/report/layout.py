@@ -41,13 +41,6 @@ def wrap_terms(line: str, terms: Iterable[str], sign: str, width: int = WIDTH) -
     return [part.replace(_HARD_SPACE, " ") for part in wrap(f"{line}{joined}", width)]
 
 
-def shorten(text: str, width: int) -> str:
-    """Return the text, truncated with an ellipsis if it is longer than the width."""
-    if len(text) <= width:
-        return text
-    return f"{text[: width - 1]}…"
-
-
 def table(rows: Sequence[Sequence[str]], width: int = WIDTH, indent: str = "  ") -> Iterator[str]:
     """Yield the lines of a table. The first row is the heading.
 

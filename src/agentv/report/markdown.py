@@ -3,22 +3,23 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from agentv.compare.gate import has_unmatched
+from agentv.compare.pairs import pairs_of
 from agentv.compare.records import Comparison
-from agentv.formats.printable import printable
+from agentv.files.printable import printable
 from agentv.report.comparison import (
     SHOWN,
     answer_costs,
     changed_lines,
     detail_lines,
     extra_lines,
+    format_signed,
     interval_text,
     labels_line,
     matrix_rows,
+    metric_rows,
     note_lines,
-    pairs_of,
     part_rows,
     price_line,
-    signed,
 )
 
 _SPECIAL = "\\`*_[]<>#|!&@~"
@@ -44,7 +45,7 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     """Yield the verdict, the worst regressions, the figures, and what flipped and changed."""
     verdict: str = comparison.statistics.verdict
     if has_unmatched(comparison):
-        verdict += ", of the cases in both"
+        verdict += " (for the cases in both runs)"
     yield f"### agentv: {verdict}"
     yield ""
     worst, _ = pairs_of(comparison).extremes(SHOWN)
@@ -52,16 +53,19 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
         rows = [("worst regressions", "A", "B", "Δ")]
         for pair in worst:
             row = (
-                _code(pair.eval_id),
+                _code(pair.name),
                 f"{pair.score1:g}",
                 f"{pair.score2:g}",
-                signed(pair.delta),
+                format_signed(pair.delta),
             )
             rows.append(row)
         yield from _table(rows)
         yield ""
     yield from _table(_figure_rows(comparison))
     yield ""
+    if comparison.metrics:
+        yield from _table(metric_rows(comparison.metrics))
+        yield ""
     for kind, parts in comparison.by.items():
         yield from _table(part_rows(kind, parts))
         yield ""
@@ -79,7 +83,7 @@ def _figure_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     yield "", f"A {_code(first.path)}", f"B {_code(second.path)}", "change"
     found = comparison.statistics
     if found.delta is not None and found.mean1 is not None and found.mean2 is not None:
-        change = f"**{signed(found.delta.mean)}**, {interval_text(found.delta)}"
+        change = f"**{format_signed(found.delta.mean)}**, {interval_text(found.delta)}"
         yield f"mean of {found.pairs}", f"{found.mean1:.3f}", f"{found.mean2:.3f}", change
     passes = found.passes
     if passes is not None:
@@ -98,11 +102,13 @@ def _figure_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
 
 def _points(comparison: Comparison) -> Iterator[str]:
     """Yield the cases that flipped, what else has changed, and notes."""
-    broken, fixed = pairs_of(comparison).flips()
-    if broken:
-        yield _flips_text(comparison, "broke (pass → fail)", broken)
-    if fixed:
-        yield _flips_text(comparison, "fixed (fail → pass)", fixed)
+    flips = pairs_of(comparison).flips
+    if flips.lost:
+        yield _flips_text(comparison, "broke (pass → fail)", flips.lost)
+    if flips.gained:
+        yield _flips_text(comparison, "fixed (fail → pass)", flips.gained)
+    if flips.errored:
+        yield _flips_text(comparison, "errored (ended in an error or not judged in A or B)", flips.errored)
     labels = labels_line(comparison)
     if labels:
         yield _text(labels)
@@ -116,8 +122,8 @@ def _points(comparison: Comparison) -> Iterator[str]:
 def _flips_text(comparison: Comparison, title: str, places: Sequence[int]) -> str:
     """Return the number of cases that flipped, and the ids of the first ones."""
     pairs = pairs_of(comparison)
-    ids = [pairs[place].eval_id for place in places[:SHOWN]]
-    shown = ", ".join(map(_code, ids))
+    names = pairs.names(places[:SHOWN])
+    shown = ", ".join(map(_code, names))
     if len(places) > SHOWN:
         shown += f" and {len(places) - SHOWN} more"
     return f"**{len(places)} {title}**: {shown}"

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from agentv.report.quantities import format_money
 from agentv.results.spending import Spending, Spent
+from agentv.text import format_money, join_names
 
 SHOWN = 6
 """The maximum number of targets and judges in the text."""
@@ -18,10 +18,7 @@ def spent_text(spending: Spending) -> str:
     parts = list(_parts(spending))
     if len(parts) <= 1:
         return total
-    shown = ", ".join(parts[:SHOWN])
-    if len(parts) > SHOWN:
-        shown = f"{shown}, and {len(parts) - SHOWN} more"
-    return f"{total} ({shown})"
+    return f"{total} ({join_names(parts, SHOWN, ', and ')})"
 
 
 def _parts(spending: Spending) -> Iterator[str]:
@@ -36,5 +33,5 @@ def _amount(spent: Spent) -> str:
         return "unknown"
     money = format_money(spent.usd)
     if spent.unknown:
-        return f"{money} and {spent.unknown} of unknown cost"
+        return f"{money} plus {spent.unknown} of unknown cost"
     return money

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
 
-from agentv.report.quantities import counted, format_money
 from agentv.results.summary import Summary
+from agentv.text import format_money, plural
 
 
 def summary_html(summary: Summary, clean: Callable[[str], str] = str) -> str:
     """Return a headline, the cases that were not scored, and a table of the worst cases. `clean` masks secrets."""
-    lines = [f"<p><b>{escape(_headline(summary))}</b></p>"]
+    lines = [f"<p><b>{escape(headline(summary))}</b></p>"]
     not_scored = ", ".join(_not_scored(summary))
     if not_scored:
         lines.append(f"<p>{escape(not_scored)}</p>")
@@ -27,7 +27,7 @@ def summary_html(summary: Summary, clean: Callable[[str], str] = str) -> str:
     return "\n".join(lines)
 
 
-def _headline(summary: Summary) -> str:
+def headline(summary: Summary) -> str:
     """Return the mean score with its confidence interval, the pass rate, the number of cases and the cost."""
     if summary.mean is None:
         return "no results"
@@ -37,7 +37,7 @@ def _headline(summary: Summary) -> str:
         headline += f" (95%: {interval[0]:.3f} to {interval[1]:.3f})"
     if summary.complete:
         headline += f", {summary.pass_at(1):.0%} passed"
-    headline += f", {counted(summary.cases, 'case', ',')}"
+    headline += f", {plural(summary.cases, 'case', separator=',')}"
     cost = summary.usage.cost_usd
     if cost.answers:
         headline += f", {format_money(cost.sum)}"
@@ -48,7 +48,10 @@ def _not_scored(summary: Summary) -> Iterator[str]:
     """Yield the number of runs for each outcome other than a score."""
     for outcome, count in summary.ledger.items():
         if count and outcome != "scored":
-            yield f"{count} {outcome}"
+            shown = outcome
+            if count == 1:
+                shown = outcome.removesuffix("s")  # "1 judge failure"
+            yield f"{count} {shown}"
 
 
 def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -5,34 +5,29 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, TextIO
+from collections import Counter
+from typing import Any, NamedTuple, TextIO
 
-from agentv.formats.printable import printable
+from agentv.files.printable import printable
 from agentv.records import EvalResult
 from agentv.redact import Redactor
+from agentv.report.layout import wrap
 from agentv.report.money import spent_text
-from agentv.report.quantities import counted
 from agentv.results.spending import Spending
+from agentv.run.progress import ClusterState, Progress
+from agentv.text import join_names, plural, truncate
 
 LINE_SECONDS = 5.0
 """The interval between plain lines."""
 SHOWN_CASES = 3
+SAME_RETRIES = 3
+"""How many retries for the same reason have plain lines of their own."""
+SHOWN_RETRIES = 20
+"""How many retries have plain lines of their own in all."""
+SHOWN_REASONS = 3
+REASON_CHARACTERS = 200
 SHOWN_WORKERS = 8
 BAR_WIDTH = 60
-
-
-class ClusterState(Protocol):
-    """The state of a cluster: cases in flight by worker, lost workers, and chunks of cases that were sent again."""
-
-    @property
-    def in_flight(self) -> Mapping[str, int]: ...
-
-    @property
-    def lost(self) -> int: ...
-
-    @property
-    def sent_again(self) -> int: ...
 
 
 class _Pace(NamedTuple):
@@ -42,7 +37,7 @@ class _Pace(NamedTuple):
     scored: int
 
 
-class Progress:
+class CountingProgress(Progress):
     """Count the finished cases of a run without showing anything."""
 
     def __init__(self, clean: Redactor):
@@ -89,28 +84,20 @@ class Progress:
         batches = self.batches.copy()  # another thread may change it
         return [f"target {target}: {text}" for target, text in batches.items()]
 
-    def retried(self, what: str, attempt: int, reason: str) -> None:
-        """Report a retry."""
-
     def finished(self, worker: int, result: EvalResult) -> None:
         """Count a result."""
         self.at_work.pop(worker, None)
         self.done += 1
-        self.scored += 1
-        self.scores += result.score
+        if result.failure != "machine":
+            self.scored += 1
+            self.scores += result.score
         if result.error is not None:
             self.errors += 1
         self.spending.add(result)
 
-    def cluster_changed(self, view: ClusterState) -> None:
+    def cluster_changed(self, state: ClusterState) -> None:
         """Record the state of the cluster."""
-        self.cluster = view
-
-    def worker_lost(self, name: str, in_flight: int) -> None:
-        """Report that a worker of the cluster is lost."""
-
-    def announce(self, text: str) -> None:
-        """Report what is about to run."""
+        self.cluster = state
 
     def begin(self, total: int, done: int) -> None:
         """Start the clock. `total` is the number of runs of cases, of which `done` are finished already."""
@@ -119,9 +106,6 @@ class Progress:
         self.start = time.monotonic()
         self._pace = _Pace(self.start, 0)
 
-    def end(self) -> None:
-        """Remove everything that is shown."""
-
     def line(self) -> str:
         """Return the state of the run in one line."""
         now = time.monotonic()
@@ -129,7 +113,7 @@ class Progress:
         if self.scored:
             parts.append(f"mean {self.scores / self.scored:.3f}")
         if self.errors:
-            parts.append(counted(self.errors, "error"))
+            parts.append(plural(self.errors, "error"))
         spent = spent_text(self.spending)
         if spent:
             parts.append(spent)
@@ -148,19 +132,16 @@ class Progress:
         if cluster is None:
             return ""
         workers = [f"{name}: {count}" for name, count in cluster.in_flight.items()]
-        line = counted(len(workers), "worker")
+        line = plural(len(workers), "worker")
         if workers:
-            shown = ", ".join(workers[:SHOWN_WORKERS])
-            more = len(workers) - SHOWN_WORKERS
-            if more > 0:
-                shown += f", and {more} more"
+            shown = join_names(workers, SHOWN_WORKERS, ", and ")
             line += f" ({shown} in flight)"
         if cluster.lost:
-            line += f", {cluster.lost} lost, {counted(cluster.sent_again, 'chunk')} sent again"
+            line += f", {cluster.lost} lost, {plural(cluster.sent_again, 'chunk')} resent"
         return line
 
 
-class PlainProgress(Progress):
+class PlainProgress(CountingProgress):
     """Print a line every few seconds, without control codes."""
 
     def __init__(self, clean: Redactor, stream: TextIO):
@@ -169,6 +150,11 @@ class PlainProgress(Progress):
         self._next = self.start
         """When the next line is due."""
         self._is_over = threading.Event()
+        self._has_ended = False
+        self._shown_retries: Counter[str] = Counter()
+        """The retries with a line of their own, by reason."""
+        self._other_retries: Counter[str] = Counter()
+        """The retries since the last line about them, by reason."""
 
     def announce(self, text: str) -> None:
         self._print(text)
@@ -180,10 +166,15 @@ class PlainProgress(Progress):
             daemon=True,
             name="agentv-progress",
         )
-        thread.start()
+        with contextlib.suppress(RuntimeError):  # without a thread, lines appear only when results arrive
+            thread.start()
 
     def end(self) -> None:
-        self._is_over.set()
+        # The handler of a signal may call this in the middle of a call, and the event's lock is not reentrant.
+        if not self._has_ended:
+            self._has_ended = True
+            self._print_other_retries()
+            self._is_over.set()
 
     def _print_regularly(self) -> None:
         """Print a line if no result has arrived for a while: a case may take long."""
@@ -192,6 +183,7 @@ class PlainProgress(Progress):
             if now < self._next:
                 continue
             self._next = now + LINE_SECONDS
+            self._print_other_retries()
             running = sorted(self.at_work.copy().items())
             cases = [case for _, case in running[:SHOWN_CASES]]
             if cases:
@@ -211,13 +203,35 @@ class PlainProgress(Progress):
             self._print(newest)
 
     def retried(self, what: str, attempt: int, reason: str) -> None:
-        self._print(_retry_text(what, attempt, self.clean(reason)))
+        """Print a retry, unless there were many: those are counted, and printed with the regular lines."""
+        text = " ".join(self.clean(reason).split())
+        is_known = self._shown_retries[text] >= SAME_RETRIES
+        if is_known or self._shown_retries.total() >= SHOWN_RETRIES:
+            self._other_retries[truncate(text, REASON_CHARACTERS)] += 1
+            return
+        self._shown_retries[text] += 1
+        self._print(_retry_text(what, attempt, text))
+
+    def _print_other_retries(self) -> None:
+        """Print how many retries there were since the last time, and why."""
+        counts = self._other_retries
+        if not counts:
+            return
+        self._other_retries = Counter()
+        reasons = [f"{reason} ({count})" for reason, count in counts.most_common(SHOWN_REASONS)]
+        text = plural(counts.total(), "more retry", "more retries", separator=",")
+        text = f"{text}: {', '.join(reasons)}"
+        others = len(counts) - len(reasons)
+        if others:
+            text += f" and {plural(others, 'other reason')}"
+        self._print(text)
 
     def finished(self, worker: int, result: EvalResult) -> None:
         super().finished(worker, result)
         now = time.monotonic()
         if now >= self._next or self.done == self.total:
             self._next = now + LINE_SECONDS
+            self._print_other_retries()
             self._print(self._full_line())
 
     def worker_lost(self, name: str, in_flight: int) -> None:
@@ -229,11 +243,12 @@ class PlainProgress(Progress):
 
     def _print(self, text: str) -> None:
         line = printable(self.clean(text))
-        with contextlib.suppress(OSError, ValueError):  # the reader may have closed the stream
+        # The reader may have closed the stream, and a signal may arrive in the middle of another line.
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
             print(line, file=self._stream, flush=True)
 
 
-class LiveProgress(Progress):
+class LiveProgress(CountingProgress):
     """Show a bar and the case of each worker, redrawn a few times per second."""
 
     def __init__(self, clean: Redactor, stream: TextIO):
@@ -250,7 +265,9 @@ class LiveProgress(Progress):
         )
 
     def announce(self, text: str) -> None:
-        self._print(text, soft_wrap=True)
+        # Unlike `wrap`, rich breaks a long path inside.
+        for line in wrap(text, self._live.console.width):
+            self._print(line, soft_wrap=True)
 
     def begin(self, total: int, done: int) -> None:
         super().begin(total, done)
@@ -301,27 +318,27 @@ class LiveProgress(Progress):
         return view
 
 
-def progress_for(clean: Redactor, stream: TextIO | None = None) -> Progress:
+def progress_for(clean: Redactor, stream: TextIO | None = None) -> CountingProgress:
     """Return the progress view for a stream, which defaults to stderr."""
     stream = stream or sys.stderr
     if stream is None:  # a process may be started without stderr
-        return Progress(clean)
+        return CountingProgress(clean)
     if stream.isatty() and os.environ.get("TERM") != "dumb":
         return LiveProgress(clean, stream)
     return PlainProgress(clean, stream)
 
 
 def _batch_text(target: str) -> str:
-    return f"target {target} is answering its cases in one batch"
+    return f"target {target} answers its cases in one batch"
 
 
 def _retry_text(what: str, attempt: int, reason: str) -> str:
     one_line = " ".join(reason.split())
-    return f"{what}: attempt {attempt} failed, trying again: {one_line}"
+    return f"{what}: attempt {attempt} failed, retrying: {one_line}"
 
 
 def _lost_text(name: str, in_flight: int) -> str:
-    return f"worker {name} is lost: {in_flight} in flight there, and what it had goes to the others"
+    return f"worker {name} is lost: its cases, {in_flight} of them in flight, go to other workers"
 
 
 def _duration(seconds: float) -> str:

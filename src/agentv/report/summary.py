@@ -2,27 +2,28 @@
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from agentv.errors import nearest
-from agentv.formats.printable import printable
-from agentv.report.layout import WIDTH, shorten, table, wrap, wrap_terms
+from agentv.files.printable import printable
+from agentv.report.layout import WIDTH, table, wrap, wrap_terms
 from agentv.report.money import spent_text
-from agentv.report.quantities import counted, format_count, format_duration, format_money
 from agentv.results.failures import FailedCase
-from agentv.results.groups import FIELDS, MAX_GROUPS, Figures, Groups
-from agentv.results.summary import BINS, Summary
+from agentv.results.groups import MAX_GROUPS, Groups
+from agentv.results.summary import BINS, ErrorGroup, Summary
 from agentv.results.usage import Usage
+from agentv.text import format_count, format_duration, format_money, join_names, plural, truncate, truncate_to_width
 
 BAR = 40
 """The length of the longest bar of the histogram."""
 ERROR_CHARACTERS = 400
 MAX_SHOWN_TRIALS = 5
 """With more trials, pass@k is shown only for some k."""
+MAX_MASKED_NAMES = 5
 SMALL = 1 / 3
 """Below this share of the variance, more trials would reduce it only slightly."""
-NO_VARIATION = "no interval: no variation to estimate it from"
+NO_VARIATION = "no interval: all scores are equal"
+INTERVAL = "95% interval"
 Clean = Callable[[str], str]
 
 
@@ -32,7 +33,13 @@ def summary_lines(summary: Summary, clean: Clean = str, results: Path | None = N
     `clean` masks secrets in ids and errors. `results` is the results file, if the user can look into it.
     """
     if summary.errors:
-        yield from _error_lines(summary, clean)
+        errors = summary.failed + summary.machine_failures
+        yield f"ERRORS ({errors})"
+        yield from _reason_lines(summary.errors, errors, clean)
+        yield ""
+    if summary.unjudged:
+        yield f"NOT JUDGED ({summary.judge_failures})"
+        yield from _reason_lines(summary.unjudged, summary.judge_failures, clean)
         yield ""
     yield "SUMMARY"
     yield from _ledger_lines(summary)
@@ -47,35 +54,50 @@ def summary_lines(summary: Summary, clean: Clean = str, results: Path | None = N
         for line in lines:
             yield from wrap(line)
     yield from _evaluator_lines(summary, clean)
+    yield from _scale_lines(summary, clean)
     if summary.groups is not None:
         yield from _group_lines(summary.groups, summary.trials, clean)
+    if summary.scored_mean is None:
+        # every score is 0 because there was nothing to score: the reasons are listed above
+        return
     yield ""
     yield "DISTRIBUTION"
     yield from _histogram_lines(summary)
     yield from _failure_lines(summary, clean, results)
-    for title, cases in (("TOP", summary.top), ("BOTTOM", summary.bottom)):
+    yield from _ranking_lines(summary, clean)
+
+
+def _ranking_lines(summary: Summary, clean: Clean) -> Iterator[str]:
+    """Yield the best and the worst cases. If there are too few for two lists, yield all of them in one list."""
+    ranking = summary.ranking
+    sections = [("TOP", summary.top), ("BOTTOM", summary.bottom)]
+    if ranking is not None:
+        all_cases = "the only case"
+        if len(ranking) > 1:
+            all_cases = f"all {len(ranking)} cases"
+        sections = [(f"TOP AND BOTTOM ({all_cases})", ranking)]
+    for title, cases in sections:
         yield ""
         yield title
         for eval_id, score in cases:
             yield f"  {_number(score)}  {clean(eval_id)}"
 
 
-def _error_lines(summary: Summary, clean: Clean) -> Iterator[str]:
-    """Yield the errors of targets, the most frequent first."""
-    yield f"ERRORS ({summary.failed})"
-    groups = list(summary.errors.items())
+def _reason_lines(reasons: Mapping[str, ErrorGroup], cases: int, clean: Clean) -> Iterator[str]:
+    """Yield the reasons why cases have no score, the most frequent first."""
+    groups = list(reasons.items())
     groups.sort(key=lambda item: -item[1].cases)
-    for error, group in groups:
-        one_line = " ".join(clean(error).split())
-        text = _truncate(one_line)
+    for reason, group in groups:
+        one_line = " ".join(clean(reason).split())
+        text = truncate(one_line, ERROR_CHARACTERS)
         if group.cases == 1:
-            yield f"  {clean(group.first)}: {text}"
+            yield from wrap(f"  {clean(group.first)}: {text}")
         else:
-            yield f"  {group.cases} × {text}: first case {clean(group.first)}"
+            yield from wrap(f"  {group.cases} cases: {text} (first case: {clean(group.first)})")
     shown = sum(group.cases for _, group in groups)
-    more = summary.failed - shown
+    more = cases - shown
     if more > 0:
-        yield f"  and {more} more, in the results"
+        yield f"  and {more} more, see the results file"
 
 
 def _ledger_lines(summary: Summary) -> Iterator[str]:
@@ -83,19 +105,19 @@ def _ledger_lines(summary: Summary) -> Iterator[str]:
     trials = summary.trials
     planned = "planned"
     if trials > 1:
-        cases = counted(summary.cases + summary.invalid, "case")
+        cases = plural(summary.cases + summary.invalid, "case")
         planned = f"runs planned ({cases}, {trials} trials each)"
     terms = []
     for outcome, count in summary.ledger.items():
-        if count == 1:
-            terms.append(f"1 {outcome.removesuffix('s')}")
-        elif count:
-            terms.append(f"{count} {outcome}")
+        if count:
+            terms.append(plural(count, outcome.removesuffix("s"), outcome))
     yield from wrap_terms(f"  {summary.planned} {planned} = ", terms or ["0"], "+")
+    if summary.skipped:
+        yield f"  {plural(summary.skipped, 'case')} skipped (--verbose shows why)"
     if summary.no_case == 1:
-        yield "  1 answer is to no case of these eval files"
+        yield "  1 answer does not match any case in these eval files"
     elif summary.no_case:
-        yield f"  {summary.no_case} answers are to no case of these eval files"
+        yield f"  {summary.no_case} answers do not match any case in these eval files"
 
 
 def _score_lines(summary: Summary, mean: float) -> Iterator[str]:
@@ -111,10 +133,16 @@ def _score_lines(summary: Summary, mean: float) -> Iterator[str]:
     unscored = summary.unscored + summary.unscored_earlier
     if unscored:
         best = _number(summary.best_mean or mean)
-        yield f"  {unscored} without a score; had they run, the mean could be {_number(mean)} to {best}"
+        problem = "without a score"
+        if unscored == summary.judge_failures + summary.judge_failures_earlier:
+            problem = "not judged"
+        results = f"1 result {problem} counts as 0"
+        if unscored > 1:
+            results = f"{unscored} results {problem} count as 0"
+        yield f"  {results} (the mean could be up to {best})"
         if summary.scored_mean is not None:
-            yield f"  the mean of those with a score is {_number(summary.scored_mean)}"
-    lowest = summary.bottom[0][1]
+            yield f"  the mean of the scored results is {_number(summary.scored_mean)}"
+    lowest = summary.lowest[0][1]
     highest = summary.top[0][1]
     yield f"  median {_number(summary.median or 0.0)}, min {_number(lowest)}, max {_number(highest)}"
     if deviation is not None:
@@ -130,7 +158,7 @@ def _pass_lines(summary: Summary) -> Iterator[str]:
         return
     incomplete = summary.cases - complete
     if incomplete:
-        yield f"  left out of pass@k and pass^k: {counted(incomplete, 'case')} with fewer than {trials} trials"
+        yield f"  excluded from pass@k and pass^k: {plural(incomplete, 'case')} with fewer than {trials} trials"
     if not complete:
         return
     for k in _shown_k(trials):
@@ -161,10 +189,10 @@ def _noise(between: float, within: float, trials: int) -> str:
     """Return how the variance divides between and within cases, and how to reduce it."""
     remaining = within / trials
     if not between + remaining:
-        return "none, all runs of all cases scored the same"
-    advice = "more trials help, as do cases"
+        return "none, all runs of all cases have the same score"
+    advice = "add trials or cases to reduce it"
     if remaining / (between + remaining) < SMALL:
-        advice = "more trials buy little: add cases"
+        advice = "add cases to reduce it; more trials would help little"
     return f"variance {between:.4f} between cases, {within:.4f} within ({remaining:.4f} over {trials} trials); {advice}"
 
 
@@ -182,6 +210,9 @@ def _answer_lines(summary: Summary) -> Iterator[str]:
         is_cost = cost.answers and math.isclose(spending.usd, cost.sum)
         if has_parts or not is_cost:
             yield from wrap(f"  {spent_text(spending)}")
+    retries = spending.retries
+    if retries.known:
+        yield f"  {plural(retries.known, 'failed attempt')} cost {format_money(retries.usd)}"
     quantiles = usage.duration_quantiles
     if quantiles is not None:
         p50, p95 = quantiles
@@ -196,9 +227,23 @@ def _answer_lines(summary: Summary) -> Iterator[str]:
     elif summary.cut_off_answers:
         yield f"  {summary.cut_off_answers} answers were cut off at the token limit"
     if summary.noted_results == 1:
-        yield "  1 result has a note: 'agentv show' tells it"
+        yield "  1 result has a note: see 'agentv show'"
     elif summary.noted_results:
-        yield f"  {summary.noted_results} results have a note: 'agentv show' tells them"
+        yield f"  {summary.noted_results} results have a note: see 'agentv show'"
+    if summary.masked_results:
+        yield from wrap(f"  {_masked_text(summary)}")
+
+
+def _masked_text(summary: Summary) -> str:
+    """Return how many results are masked, and the names of the secrets."""
+    results = "1 result has masked text: it contains"
+    if summary.masked_results > 1:
+        results = f"{summary.masked_results} results have masked text: they contain"
+    values = "the value"
+    if len(summary.masked_names) > 1:
+        values = "the values"
+    names = join_names(sorted(summary.masked_names), MAX_MASKED_NAMES)
+    return f"{results} {values} of {names}"
 
 
 def _token_lines(usage: Usage) -> Iterator[str]:
@@ -220,7 +265,7 @@ def _known_of(known: int, answers: int) -> str:
     """Return how many answers a figure is known for, or an empty string if it is known for all."""
     if known == answers:
         return ""
-    return f" (known of {known} of {answers} answers)"
+    return f" (reported for {known} of {answers} answers)"
 
 
 def _evaluator_lines(summary: Summary, clean: Clean) -> Iterator[str]:
@@ -233,7 +278,7 @@ def _evaluator_lines(summary: Summary, clean: Clean) -> Iterator[str]:
     if has_failures:
         heading.append("failed")
     rows = [heading]
-    for name, (scores, failures) in list(found.items())[:MAX_GROUPS]:
+    for name, (scores, failures, _) in list(found.items())[:MAX_GROUPS]:
         mean = ""
         if scores.cases:
             mean = _number(scores.mean)
@@ -250,44 +295,57 @@ def _evaluator_lines(summary: Summary, clean: Clean) -> Iterator[str]:
         yield f"  and {more} more"
 
 
+def _scale_lines(summary: Summary, clean: Clean) -> Iterator[str]:
+    """Yield one line for each evaluator that answers on another scale."""
+    for name, figures in summary.evaluators.items():
+        if figures.off_scale is None:
+            continue
+        count, extreme = figures.off_scale
+        scores = plural(count, "score")
+        yield f"  {printable(clean(name))}: {scores} outside the range 0 to 1, for example {extreme:g}"
+
+
 def _group_lines(groups: Groups, trials: int, clean: Clean) -> Iterator[str]:
     """Yield a table with the figures of each group of cases."""
-    key = printable(clean(groups.key))
+    keys = [printable(clean(key)) for key in groups.keys]
     found = groups.groups
     yield ""
-    yield f"BY {key}"
-    if all(name is None for name in found):
-        known = {*FIELDS, *map(clean, groups.known_keys)}
-        yield from wrap(f"  no result has {key!r} ({nearest(key, known)})")
+    yield f"BY {', '.join(keys)}"
+    for key in groups.missing_keys(found):
+        yield from wrap(f"  no result has {printable(clean(key))!r} ({clean(groups.nearest_keys(key))})")
+    if not found or len(groups.missing_keys(found)) == len(keys):
         return
-    rows = [("name", "n", "mean", "95% interval", "pass")]
+    rows = [("name", "n", "mean", INTERVAL, "pass", INTERVAL)]
     for name, figures in list(found.items())[:MAX_GROUPS]:
-        shown_name = f"(no {key})"
-        if name is not None:
-            shown_name = printable(clean(name))
+        shown_name = []
+        for key, value in zip(keys, name, strict=True):
+            if value is None:
+                shown_name.append(f"(no {key})")
+            else:
+                shown_name.append(printable(clean(value)))
         passes = _number(figures.pass_rate)
         if trials == 1:
             passes = f"{figures.passes:.0f}/{figures.cases}"
         row = (
-            shown_name,
+            " / ".join(shown_name),
             str(figures.cases),
             _number(figures.mean),
-            _group_interval(figures),
+            _group_interval(figures.interval, figures.cases),
             passes,
+            _group_interval(figures.pass_interval, figures.cases),
         )
         rows.append(row)
     yield from table(rows)
     more = len(found) - MAX_GROUPS
     if more > 0:
-        yield f"  and {more} more groups, each as large or smaller"
+        yield f"  and {more} more groups of the same size or smaller"
 
 
-def _group_interval(figures: Figures) -> str:
-    interval = figures.interval
+def _group_interval(interval: tuple[float, float] | None, cases: int) -> str:
     if interval is not None:
         low, high = interval
         return f"{_number(low)} to {_number(high)}"
-    if figures.cases == 1:
+    if cases == 1:
         return "one case"
     return "no variation"
 
@@ -318,7 +376,18 @@ def _failure_lines(summary: Summary, clean: Clean, results: Path | None) -> Iter
     for case in worst:
         yield from _failed_case_lines(case, clean)
     if results is not None:
-        yield f"  show all: agentv show {shlex.quote(str(results))} --failed"
+        yield from _show_all_lines(results)
+
+
+def _show_all_lines(results: Path) -> Iterator[str]:
+    """Yield the command that shows all failures. Two lines are joined by a backslash, so that they can be pasted."""
+    file = shlex.quote(str(results))
+    line = f"  show all: agentv show {file} --failed"
+    if len(line) <= WIDTH:
+        yield line
+        return
+    yield "  show all: agentv show --failed \\"
+    yield f"    {file}"
 
 
 def _failed_case_lines(case: FailedCase, clean: Clean) -> Iterator[str]:
@@ -326,10 +395,12 @@ def _failed_case_lines(case: FailedCase, clean: Clean) -> Iterator[str]:
     if case.trial:
         trial = f", trial {case.trial}"
     yield f"  {_number(case.score)}  {printable(clean(case.eval_id))}{trial}"
+    if case.failed_required:
+        yield from wrap(f"         failed required checks: {case.failed_required}", indent=" " * 11)
     for miss in case.misses:
         yield from wrap(f"         - {miss}", indent=" " * 11)
     answer = case.answer or "(empty)"
-    yield shorten(f"         answer: {answer}", WIDTH)
+    yield truncate_to_width(f"         answer: {answer}", WIDTH)
 
 
 def _interval_text(interval: tuple[float, float]) -> str:
@@ -342,13 +413,7 @@ def _bootstrap_text(interval: tuple[float, float]) -> str:
     low, high = interval
     if low < high:
         return _interval_text(interval)
-    return " (alike in every case)"
-
-
-def _truncate(text: str) -> str:
-    if len(text) <= ERROR_CHARACTERS:
-        return text
-    return f"{text[:ERROR_CHARACTERS]}…"
+    return " (no interval: all cases are alike)"
 
 
 def _number(value: float) -> str:

@@ -15,27 +15,29 @@ from typing import Annotated, Any, Self
 import msgspec
 
 from agentv.errors import ProviderError, ResultsError
-from agentv.formats.jsonl import explain_json_error
-from agentv.formats.wire import response_from
-from agentv.notices import warn
-from agentv.records import Problem, ProviderResponse
+from agentv.files.jsonl import explain_json_error
+from agentv.files.wire import response_from
+from agentv.log import ignore, warn
+from agentv.records import Problem, ProviderResponse, ResultKey
+from agentv.redact import MASK
 from agentv.results.formats import DECODE_ERRORS, JSONL, format_for, sniff
 from agentv.results.read import read_result_blocks, unreadable
-from agentv.results.views import ScoreView
+from agentv.results.trace import build_trace, summarize_trace
+from agentv.results.views import ResultRow
 
-NOT_ANSWERS = "a file of answers has results of agentv, or JSON objects with an 'id' and a 'text', one a line"
+NOT_ANSWERS = "an answers file contains agentv results, or one JSON object with 'id' and 'text' per line"
 _START_BYTES = 4096
 MOST_PROBLEMS = 10
 _BOM = b"\xef\xbb\xbf"
-_KEPT_FIELDS = ("trace", "trace_complete", "stop_reason", "note")
-"""Fields of a result that a response has under the same name."""
-
-
-class KeyView(ScoreView, frozen=True, gc=False, forbid_unknown_fields=False):
-    """A result with the fields that identify its case and trial."""
-
-    dataset: str = ""
-    trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
+_KEPT_FIELDS = {
+    "trace": "trace",
+    "trace_complete": "trace_complete",
+    "stop_reason": "stop_reason",
+    "note": "note",
+    "output_messages": "output_messages",
+    "response_metadata": "metadata",
+}
+"""The fields of a result that a response has, and their names there."""
 
 
 class _BatchRecord(msgspec.Struct, frozen=True, gc=False):
@@ -45,16 +47,14 @@ class _BatchRecord(msgspec.Struct, frozen=True, gc=False):
     trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
-Key = tuple[str, str, int]
-"""The dataset, the id and the trial that an answer belongs to."""
 OnTorn = Callable[[Problem], None]
-Keys = Callable[[OnTorn], Iterator[tuple[Key, int]]]
+Keys = Callable[[OnTorn], Iterator[tuple[ResultKey, int]]]
 """Yields the key and offset of each answer of a file, and reports a truncated one at the end."""
 NONE = -1
 SEVERAL = -2
 
 
-class AnswerPlaces:
+class AnswerOffsets:
     """The offsets of the answers of a file, by a hash of their key. Answers are numbered in file order."""
 
     def __init__(self, path: Path, keys: Keys, hint: str):
@@ -66,34 +66,41 @@ class AnswerPlaces:
         self._position = -1
         """The offset after the record that was read last, or -1 if it is unknown."""
         for key, offset in keys(warn):
-            self._numbers[hash(key)] = len(self._offsets)
+            key_hash = hash(key)
+            self._numbers[key_hash] = len(self._offsets)
             self._offsets.append(offset)
         if len(self._numbers) < len(self):
             problems = islice(self._repeated(path, hint), MOST_PROBLEMS)
             raise ResultsError(list(problems))
         self._file = path.open("rb")
         weakref.finalize(self, self._file.close)  # also if the run that wanted the answers never started
-        self.form = sniff(self._file.peek(_START_BYTES)) or format_for(path)
+        start = self._file.peek(_START_BYTES)
+        self.form = sniff(start) or format_for(path)
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     def _repeated(self, path: Path, hint: str) -> Iterator[Problem]:
         seen: set[int] = set()
-        for key, _ in self._keys(_ignore):
-            if hash(key) in seen:
-                _, eval_id, trial = key
-                case = f"{eval_id!r}"
-                if trial != 1:
-                    case = f"{eval_id!r}, trial {trial}"
-                yield Problem(message=f"there are two answers to {case}", file=path, hint=hint)
-            seen.add(hash(key))
+        for key, _ in self._keys(ignore):
+            key_hash = hash(key)
+            if key_hash in seen:
+                case = f"{key.eval_id!r}"
+                if key.trial != 1:
+                    case = f"{key.eval_id!r}, trial {key.trial}"
+                yield Problem(
+                    message=f"duplicate answer for {case}",
+                    file=path,
+                    hint=hint,
+                )
+            seen.add(key_hash)
 
-    def exact_number(self, key: Key) -> int:
+    def exact_number(self, key: ResultKey) -> int:
         """Return the number of the answer with exactly this key, or `NONE`."""
-        return self._numbers.get(hash(key), NONE)
+        key_hash = hash(key)
+        return self._numbers.get(key_hash, NONE)
 
-    def number(self, key: Key) -> int:
+    def number(self, key: ResultKey) -> int:
         """Return the number of the answer to a trial of a case, or `NONE`.
 
         An answer with another dataset, or without one, is used if no other answer has the same id and trial. Otherwise
@@ -104,15 +111,14 @@ class AnswerPlaces:
             return found
         if self._by_id is None:
             self._by_id = self._index_by_id()
-        _, eval_id, trial = key
-        return self._by_id.get(hash((eval_id, trial)), NONE)
+        by_id = hash((key.eval_id, key.trial))
+        return self._by_id.get(by_id, NONE)
 
     def _index_by_id(self) -> dict[int, int]:
         """Return the numbers of the answers by a hash of id and trial."""
         numbers: dict[int, int] = {}
-        for number, (key, _) in enumerate(self._keys(_ignore)):
-            _, eval_id, trial = key
-            by_id = hash((eval_id, trial))
+        for number, (key, _) in enumerate(self._keys(ignore)):
+            by_id = hash((key.eval_id, key.trial))
             if by_id in numbers:
                 numbers[by_id] = SEVERAL
             else:
@@ -147,9 +153,18 @@ class StoredAnswers:
             keys: Keys = partial(_result_keys, path)
         else:
             keys = partial(_batch_keys, path)
-        self._places = AnswerPlaces(path, keys, hint="keep one answer for each case, dataset and trial")
+        self._places = AnswerOffsets(
+            path,
+            keys,
+            hint="keep one answer for each case, dataset and trial",
+        )
         if not len(self):
-            raise ResultsError([Problem(message="there are no answers in this file", file=path, hint=NOT_ANSWERS)])
+            problem = Problem(
+                message="the file contains no answers",
+                file=path,
+                hint=NOT_ANSWERS,
+            )
+            raise ResultsError([problem])
         self._decode = self._places.form.decoder(dict)
 
     def __len__(self) -> int:
@@ -170,14 +185,16 @@ class StoredAnswers:
         Raise `ProviderError` if only other datasets have an answer, and several do, or if the record cannot be read
         any more.
         """
-        number = self._places.number((dataset, eval_id, trial))
+        key = ResultKey.of_any_target(dataset, eval_id, trial)
+        number = self._places.number(key)
         if number == SEVERAL:
             answers = f"{self._path.name} has answers to {eval_id!r}"
-            raise ProviderError(f"{answers} of several datasets, and none of {dataset!r}")
+            raise ProviderError(f"{answers} from several datasets, but not from {dataset!r}")
         if number == NONE:
             return None
         try:
-            record: dict[str, Any] = self._decode(self._places.read(number))
+            raw = self._places.read(number)
+            record: dict[str, Any] = self._decode(raw)
         except (OSError, StopIteration, *DECODE_ERRORS) as error:
             raise ProviderError(f"{self._path.name} has changed since the run began: {error}") from error
         return record
@@ -189,24 +206,24 @@ def _has_results(path: Path) -> bool:
         with path.open("rb") as file:
             start = file.peek(_START_BYTES)
     except OSError as error:
-        raise ResultsError([Problem.of(unreadable(error, path))]) from error
+        problem = Problem.of(unreadable(error, path))
+        raise ResultsError([problem]) from error
     form = sniff(start) or format_for(path)
-    first_line = start.partition(b"\n")[0]
-    return form is not JSONL or b'"eval_id"' in first_line
+    if form is not JSONL:
+        return True
+    first_line, _, _ = start.partition(b"\n")
+    return b'"eval_id"' in first_line
 
 
-def _ignore(_torn: Problem) -> None:
-    """Ignore a truncated record, which was reported when the file was first read."""
-
-
-def _result_keys(path: Path, on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
+def _result_keys(path: Path, on_torn: OnTorn) -> Iterator[tuple[ResultKey, int]]:
     """Yield the key and offset of each result."""
-    for block in read_result_blocks(path, KeyView, on_torn):
+    for block in read_result_blocks(path, ResultRow, on_torn):
         for view, offset, _ in block.places():
-            yield (view.dataset, view.eval_id, view.trial or 1), offset
+            # answers are looked up by case and trial: the target that asks need not be the one that answered
+            yield view.trial_key, offset
 
 
-def _batch_keys(path: Path, _on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
+def _batch_keys(path: Path, _on_torn: OnTorn) -> Iterator[tuple[ResultKey, int]]:
     """Yield the key and offset of each batch record; raise `ResultsError` with all problems after the last one."""
     decode = msgspec.json.Decoder(_BatchRecord).decode
     problems: list[Problem] = []
@@ -224,22 +241,29 @@ def _batch_keys(path: Path, _on_torn: OnTorn) -> Iterator[tuple[Key, int]]:
             try:
                 record = decode(line)
             except DECODE_ERRORS as error:
-                problems.append(_batch_problem(line, error, path, number))
+                problem = _batch_problem(line, error, path, number)
+                problems.append(problem)
             else:
-                yield ("", record.id, record.trial or 1), offset
+                key = ResultKey.of_any_target("", record.id, record.trial or 1)
+                yield key, offset
             if len(problems) >= MOST_PROBLEMS:
                 break
     if problems:
         raise ResultsError(problems)
 
 
-def _batch_problem(line: bytes, error: Exception, path: Path, number: int) -> Problem:
+def _batch_problem(
+    line: bytes,
+    error: Exception,
+    path: Path,
+    number: int,
+) -> Problem:
     """Return the problem of an invalid batch record; `error` is the exception of the decoder."""
     column = None
     if isinstance(error, msgspec.ValidationError):
         message = str(error)
         if "id" in message:
-            message = f"no 'id' that is a text: {message}"
+            message = f"'id' is missing or not a string: {message}"
     else:
         message, column = explain_json_error(line, error)
     return Problem(
@@ -263,19 +287,53 @@ def response_of(record: Mapping[str, Any]) -> ProviderResponse:
 
 
 def _response_of_result(result: Mapping[str, Any]) -> ProviderResponse:
-    if result.get("error") is not None:
-        raise ProviderError(str(result["error"]))
+    error = result.get("error")
+    if error is not None:
+        raise ProviderError(str(error))
     if "candidate_answer" not in result:
         raise ProviderError("the stored result has no candidate_answer")
     fields: dict[str, Any] = {"text": result["candidate_answer"]}
-    for name in _KEPT_FIELDS:
+    for name, response_name in _KEPT_FIELDS.items():
         if name in result:
-            fields[name] = result[name]
+            fields[response_name] = result[name]
     metrics = result.get("execution_metrics")
     if isinstance(metrics, dict):
         fields |= metrics
     response = response_from(fields)
     changes = result.get("file_changes")
-    if not isinstance(changes, str):
-        return response
-    return msgspec.structs.replace(response, file_changes=changes)
+    if isinstance(changes, str):
+        response = msgspec.structs.replace(response, file_changes=changes)
+    metadata = result.get("metadata")
+    if isinstance(metadata, Mapping):
+        masked = result.get("masked")
+        response = msgspec.structs.replace(response, case_metadata=usable_metadata(metadata, masked))
+    if lacks_calls(response, _stored_calls(result.get("trace_summary"))):
+        response = msgspec.structs.replace(response, trace_complete=False)
+    return response
+
+
+def usable_metadata(metadata: Mapping[str, Any] | None, masked: Any) -> Mapping[str, Any] | None:
+    """Return the case metadata of a stored result; None if it has none, or if secrets are masked in it."""
+    if metadata is None:
+        return None
+    if masked and MASK in msgspec.json.encode(metadata).decode():
+        return None  # the case still has the value
+    return metadata
+
+
+def _stored_calls(summary: Any) -> Mapping[str, int]:
+    """Return how often each tool was called, according to the summary of a trace in a result."""
+    if not isinstance(summary, Mapping):
+        return {}
+    calls = summary.get("toolCallsByName")
+    if not isinstance(calls, Mapping):
+        return {}
+    return calls
+
+
+def lacks_calls(response: ProviderResponse, stored: Mapping[str, int]) -> bool:
+    """Return whether tool calls that a stored summary counts are in neither the trace nor the messages."""
+    if not stored:
+        return False
+    trace = build_trace(response) or ()
+    return summarize_trace(trace, response).tool_calls_by_name != dict(stored)

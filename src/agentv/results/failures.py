@@ -1,9 +1,12 @@
 """Keep the worst scored results that did not pass. Only these are held in memory, with truncated texts."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
-from agentv.formats.printable import printable
+from agentv.files.printable import printable
+from agentv.records import CaseKey
+from agentv.results.views import AnyResult
+from agentv.text import truncate
 
 SHOWN = 5
 MAX_MISSES = 2
@@ -19,21 +22,11 @@ class FailedCase(NamedTuple):
     dataset: str
     trial: int
     """0 for cases without trials."""
+    failed_required: str
+    """The names of the required evaluators that the answer misses; empty if there are none."""
     misses: tuple[str, ...]
+    """Each with the name of its evaluator."""
     answer: str
-
-
-class HasAnswer(Protocol):
-    """The fields of a result that are shown if it did not pass."""
-
-    @property
-    def score(self) -> float: ...
-    @property
-    def trial(self) -> int | None: ...
-    @property
-    def misses(self) -> Sequence[str]: ...
-    @property
-    def candidate_answer(self) -> str: ...
 
 
 class Failures:
@@ -43,31 +36,37 @@ class Failures:
         self.count = 0
         """The number of runs of cases that did not pass."""
         self._clean = clean
-        self._worst: dict[tuple[str, str], FailedCase] = {}
+        self._worst: dict[CaseKey, FailedCase] = {}
         self._bar = (2.0, "")
         """The score and id of the best case that is kept; above every score until enough cases are kept."""
 
-    def add(self, names: tuple[str, str], result: HasAnswer) -> None:
-        """Count a result that was scored and did not pass; `names` are its dataset and id."""
+    def add(self, case_key: CaseKey, result: AnyResult) -> None:
+        """Count a result that was scored and did not pass."""
         self.count += 1
-        dataset, eval_id = names
-        if result.score > self._bar[0] or (result.score, eval_id) > self._bar:
+        score = result.score
+        dataset, eval_id = case_key
+        if score > self._bar[0] or (score, eval_id) > self._bar:
             return
-        rank = (result.score, eval_id, dataset, result.trial or 0)
-        before = self._worst.get(names)
+        trial = result.trial or 0
+        rank = (score, eval_id, dataset, trial)
+        before = self._worst.get(case_key)
         if before is not None and before[:4] <= rank:
             return
-        self._worst[names] = FailedCase(
-            score=result.score,
+        misses = _named_misses(result)
+        shown_misses = [self._one_line(miss) for miss in misses[:MAX_MISSES]]
+        self._worst[case_key] = FailedCase(
+            score=score,
             eval_id=eval_id,
             dataset=dataset,
-            trial=result.trial or 0,
-            misses=tuple(self._one_line(miss) for miss in result.misses[:MAX_MISSES]),
-            answer=self._one_line(result.candidate_answer),
+            trial=trial,
+            failed_required=self._one_line(", ".join(result.failed_required)),
+            misses=tuple(shown_misses),
+            answer=self._one_line(result.candidate_answer or ""),
         )
         if len(self._worst) > SHOWN:
             last = self.worst[-1]
-            del self._worst[last.dataset, last.eval_id]
+            last_key = CaseKey(last.dataset, last.eval_id)
+            del self._worst[last_key]
         if len(self._worst) == SHOWN:
             last = self.worst[-1]
             self._bar = (last.score, last.eval_id)
@@ -79,7 +78,21 @@ class Failures:
 
     def _one_line(self, text: str) -> str:
         """Return the start of a text on one line, masked and safe to print."""
-        shown = printable(" ".join(self._clean(text).split()))
-        if len(shown) > MAX_CHARACTERS:
-            return f"{shown[:MAX_CHARACTERS]}…"
-        return shown
+        words = self._clean(text).split()
+        shown = printable(" ".join(words))
+        return truncate(shown, MAX_CHARACTERS)
+
+
+def _named_misses(result: AnyResult) -> list[str]:
+    """Return the misses of a result, each after the name of its evaluator."""
+    named: list[str] = []
+    of_evaluators: set[str] = set()
+    for part in result.evaluator_results or ():
+        for miss in part.misses or ():
+            named.append(f"{part.name}: {miss}")
+            of_evaluators.add(miss)
+    for miss in result.misses or ():
+        # such as why a case was not judged, or any miss in a file of another tool
+        if miss not in of_evaluators:
+            named.append(miss)
+    return named

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import AgentvError
-from agentv.formats.yaml import parse_yaml
+from agentv.files.yaml import parse_yaml
 
 MAX_DEPTH = 900
 """Maximum nesting of a YAML document. Answers of agents are nested deeper than files written by hand."""

@@ -6,35 +6,36 @@ Files of any size are read as streams. `read_records` reads files written by age
 
 import io
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from agentv.errors import AgentvError, OutputError, ResultsError
-from agentv.formats.conversion import convert
-from agentv.formats.jsonl import column_in_json, explain_json_error
-from agentv.formats.yaml import Document, Place, parse_yaml, read_error, utf8_error_message
-from agentv.notices import warn
-from agentv.records import Problem
+from agentv.files.conversion import convert
+from agentv.files.encode import to_json
+from agentv.files.jsonl import column_in_json, explain_json_error
+from agentv.files.yaml import Document, Place, parse_yaml, read_error, utf8_error_message
+from agentv.log import warn
+from agentv.records import CaseKey, Problem
 from agentv.results.formats import DECODE_ERRORS, MAX_DEPTH, YAML, ResultFormat, format_for, sniff
-from agentv.results.views import PartsView, ResultView, ScoreView
+from agentv.results.views import PartsRow, ReportView, ResultRow, ScoreRow
 
 BLOCK_BYTES = 1 << 16
 MAX_PROBLEMS = 10
 _BOM = b"\xef\xbb\xbf"
-LEFT_OUT = ": it is left out"
+SKIPPED = "; skipped"
 """Appended to the message when a truncated last result is reported as a warning."""
-TORN_HINT = "the run was stopped while writing it: go on with 'agentv eval --resume', or take it out"
-FOREIGN_HINT = "this is no result of agentv; 'agentv import' reads what other tools write"
+TORN_HINT = "the run was stopped while writing it: continue with 'agentv eval --resume', or delete it"
+FOREIGN_HINT = "this is not a result of agentv; use 'agentv import' to read files of other tools"
 _START_BYTES = 4096
 
-View = TypeVar("View", bound=ScoreView)
+View = TypeVar("View", bound=ScoreRow)
 _Decoder = msgspec.json.Decoder[Any]
 
 
-class Record(NamedTuple, Generic[View]):
+class StoredResult(NamedTuple, Generic[View]):
     """A result in a file: its view and its bytes."""
 
     view: View
@@ -52,11 +53,11 @@ class Block(NamedTuple, Generic[View]):
     ends: Sequence[int]
     """The end of each result in the file, relative to `offset`."""
 
-    def records(self) -> Iterable[Record[View]]:
+    def records(self) -> Iterable[StoredResult[View]]:
         """Return an iterable of each result with its bytes."""
         if len(self.views) == 1:
-            return [Record(self.views[0], self.raw)]
-        return map(Record, self.views, self.raw.split(b"\n"))
+            return [StoredResult(self.views[0], self.raw)]
+        return map(StoredResult, self.views, self.raw.split(b"\n"))
 
     def places(self) -> Iterator[tuple[View, int, int]]:
         """Yield each result with its offset and size in the file."""
@@ -71,7 +72,7 @@ def read_records(
     path: Path,
     view: type[View],
     form: ResultFormat | None = None,
-) -> Iterator[Record[View]]:
+) -> Iterator[StoredResult[View]]:
     """Yield the results of a file written by agentv; skip a truncated result at the end.
 
     The format is `form`, or else detected from the content. Raise `OutputError` for an invalid record.
@@ -86,18 +87,25 @@ def read_records(
                 found = decode(raw)
             except DECODE_ERRORS:
                 raise OutputError(
-                    f"{form.record} {number} is no result of agentv",
+                    f"{form.record} {number} is not a result of agentv",
                     file=path,
-                    hint="--resume takes a results file of agentv; name another --out",
+                    hint="--resume requires a results file of agentv; choose another --out",
                 ) from None
-            yield Record(found, raw)
+            yield StoredResult(found, raw)
+
+
+def report_results(path: Path, cases: Container[CaseKey] | None) -> Iterator[ReportView]:
+    """Yield the results of a file written by agentv; if `cases` is given, only the results of these."""
+    for record in read_records(path, ReportView):
+        if cases is None or record.view.case_key in cases:
+            yield record.view
 
 
 def read_results(
     path: Path,
     view: type[View],
     on_torn: Callable[[Problem], None] = warn,
-) -> Iterator[Record[View]]:
+) -> Iterator[StoredResult[View]]:
     """Yield the results of any results file, one at a time, each with its JSON on one line.
 
     A truncated result at the end is skipped and passed to `on_torn` as a warning. Raise `ResultsError` with all other
@@ -225,22 +233,22 @@ def _yaml_blocks(
     for document in _read_yaml(opened.file, opened.path, problems, view, opened.offset):
         if skip is not None and skip([document.view]):
             continue
-        raw = msgspec.json.encode(document.value, enc_hook=str)
+        raw = to_json(document.value)
         yield Block([document.view], raw, document.offset, [document.size])
 
 
 def _as_warning(torn: Problem) -> Problem:
-    return msgspec.structs.replace(torn, severity="warning", message=f"{torn.message}{LEFT_OUT}")
+    return msgspec.structs.replace(torn, severity="warning", message=f"{torn.message}{SKIPPED}")
 
 
 def unreadable(error: OSError, path: Path) -> AgentvError:
     """Return an error that explains why a results file cannot be read."""
     if not path.is_dir():
         return read_error(error, path, AgentvError)
-    hint = "name a results file"
+    hint = "pass a results file"
     newest = max(path.glob("eval_*"), key=lambda file: file.stat().st_mtime, default=None)
     if newest is not None:
-        hint = f"name a results file in it, such as {newest}"
+        hint = f"pass a results file in it, such as {newest}"
     return AgentvError("this is a folder, not a results file", file=path, hint=hint)
 
 
@@ -248,18 +256,18 @@ def read_blocks(
     file: BinaryIO,
     path: Path,
     problems: list[Problem],
-    view: type[ResultView],
-) -> Iterator[Sequence[ScoreView]]:
+    view: type[ResultRow],
+) -> Iterator[Sequence[ScoreRow]]:
     """Yield the results of a file in blocks, and add everything that is wrong to `problems`.
 
-    All results of a block have the same type: `ScoreView` if they have only an id and a score, else `view` or
-    `PartsView`.
+    All results of a block have the same type: `ScoreRow` if they have only an id and a score, else `view` or
+    `PartsRow`.
     """
     start = file.read(len(_BOM)).removeprefix(_BOM) + file.read(_START_BYTES)
     if (sniff(start) or format_for(path)) is YAML:
         rest_of_line = file.readline()
         lines = itertools.chain(io.BytesIO(start + rest_of_line), file)
-        for document in _read_yaml(lines, path, problems, PartsView):
+        for document in _read_yaml(lines, path, problems, PartsRow):
             yield [document.view]
     else:
         yield from _read_json_blocks(start, file, path, problems, view)
@@ -270,10 +278,10 @@ def _read_json_blocks(
     file: BinaryIO,
     path: Path,
     problems: list[Problem],
-    view: type[ResultView],
-) -> Iterator[Sequence[ScoreView]]:
+    view: type[ResultRow],
+) -> Iterator[Sequence[ScoreRow]]:
     """Yield the results of a file of which `start` has already been read."""
-    decoders: list[_Decoder] = [msgspec.json.Decoder(ScoreView), msgspec.json.Decoder(view)]
+    decoders: list[_Decoder] = [msgspec.json.Decoder(ScoreRow), msgspec.json.Decoder(view)]
     block = start + file.read(BLOCK_BYTES) + file.readline()
     size = 0
     lines = 0
@@ -287,7 +295,7 @@ def _read_json_blocks(
             if file.seekable():
                 # `lines` lacks empty and invalid lines
                 lines_before = _count_lines(file, size)
-            for found in _read_lines(block, path, problems, PartsView, first=lines_before + 1, offset=size):
+            for found in _read_lines(block, path, problems, PartsRow, first=lines_before + 1, offset=size):
                 yield found.views
             if len(problems) > MAX_PROBLEMS:
                 return
@@ -295,14 +303,14 @@ def _read_json_blocks(
         block = file.read(BLOCK_BYTES) + file.readline()
 
 
-def _decode_block(block: bytes, decoders: list[_Decoder]) -> Sequence[ScoreView] | None:
-    """Decode a block with the first decoder that accepts all of its results; return None if there is no such decoder.
+def _decode_block(block: bytes, decoders: list[_Decoder]) -> Sequence[ScoreRow] | None:
+    """Decode a block with the first decoder that accepts all of its results; return None if all decoders reject it.
 
     The decoders before it are removed: the following blocks are not expected to fit them either.
     """
     for number, decoder in enumerate(decoders):
         try:
-            rows: Sequence[ScoreView] = decoder.decode_lines(block)
+            rows: Sequence[ScoreRow] = decoder.decode_lines(block)
         except DECODE_ERRORS:
             continue
         del decoders[:number]
@@ -357,7 +365,7 @@ def _find_problems(  # noqa: PLR0913
     line: int,
     *,
     is_last: bool,
-    view: type[ScoreView],
+    view: type[ScoreRow],
 ) -> Iterator[Problem]:
     """Yield the problems of an invalid line of JSON; `is_last` means that it has no line feed."""
     try:
@@ -366,7 +374,7 @@ def _find_problems(  # noqa: PLR0913
         message, column = explain_json_error(raw, error)
         if is_last:
             yield Problem(
-                message=f"the last line is cut off ({message})",
+                message=f"the last line is truncated ({message})",
                 file=path,
                 line=line,
                 hint=TORN_HINT,
@@ -390,15 +398,26 @@ def _find_problems(  # noqa: PLR0913
         yield misfit.problem(path, place)
 
 
-def explain_line(
+def explain_record(  # noqa: PLR0913
     raw: bytes,
     error: Exception,
+    *,
+    form: ResultFormat,
     path: Path,
     line: int,
-    view: type[ResultView],
+    view: type[ResultRow],
+    is_last: bool,
 ) -> list[Problem]:
-    """Return the problems of an invalid line; `error` is the exception of the decoder."""
-    return list(_find_problems(raw, error, path, line, is_last=False, view=view))
+    """Return the problems of an invalid record, which begins at `line`; `error` is the exception of the decoder.
+
+    `is_last` means that the file ends with it, and that its end may be missing.
+    """
+    if form is not YAML:
+        return list(_find_problems(raw.removesuffix(b"\n"), error, path, line, is_last=is_last, view=view))
+    problems: list[Problem] = []
+    for _ in _read_yaml([raw], path, problems, view, first_line=line):
+        pass
+    return problems
 
 
 class _YamlResult(NamedTuple, Generic[View]):
@@ -410,15 +429,17 @@ class _YamlResult(NamedTuple, Generic[View]):
     size: int
 
 
-def _read_yaml(
+def _read_yaml(  # noqa: PLR0913
     lines: Iterable[bytes],
     path: Path,
     problems: list[Problem],
     view: type[View],
     offset: int = 0,
+    *,
+    first_line: int = 1,
 ) -> Iterator[_YamlResult[View]]:
     """Yield the results of a YAML file whose first line is at `offset`; add everything that is wrong to `problems`."""
-    next_line = 1
+    next_line = first_line
     next_offset = offset
     for raw in YAML.split(lines):
         first = next_line
@@ -427,7 +448,7 @@ def _read_yaml(
         next_offset += len(raw)
         if YAML.is_torn(raw):
             torn = Problem(
-                message="the last document is cut off",
+                message="the last document is truncated",
                 file=path,
                 line=first,
                 hint=TORN_HINT,
@@ -447,7 +468,12 @@ def _read_yaml(
             return
 
 
-def _parse_document(raw: bytes, path: Path, first: int, problems: list[Problem]) -> Document | None:
+def _parse_document(
+    raw: bytes,
+    path: Path,
+    first: int,
+    problems: list[Problem],
+) -> Document | None:
     """Parse the YAML document at line `first`; add a problem and return None if it is invalid."""
     try:
         return parse_yaml(raw.decode(), path, AgentvError, max_depth=MAX_DEPTH)

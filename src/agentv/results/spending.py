@@ -2,23 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
-from agentv.records import JudgeMetrics
-from agentv.results.usage import Metrics
-
-
-class HasMoney(Protocol):
-    """The fields of a result that spending is computed from."""
-
-    @property
-    def target(self) -> str: ...
-    @property
-    def execution_metrics(self) -> Metrics | None: ...
-    @property
-    def judge_metrics(self) -> Mapping[str, Any] | None: ...
-    @property
-    def graded_from(self) -> object | None: ...
+from agentv.records import ExecutionMetrics, JudgeMetrics
+from agentv.results.views import AnyResult, JudgeMetricsView, MetricsView
 
 
 @dataclass(slots=True, eq=False)
@@ -51,8 +37,10 @@ class Spending:
         self.judges: dict[str, Spent] = {}
         self.checks: Spent | None = None
         """The cost of `--check-judge`, or None if judges were not checked."""
+        self.retries = Spent()
+        """The part of the cost of targets that failed attempts caused which were repeated."""
 
-    def add(self, result: HasMoney) -> None:
+    def add(self, result: AnyResult) -> None:
         """Count a result of this run."""
         metrics = result.execution_metrics
         if metrics is not None and result.graded_from is None:
@@ -60,13 +48,38 @@ class Spending:
             if spent is None:
                 spent = Spent()
                 self.targets[result.target] = spent
-            if metrics.cached:
-                spent.add(0.0)
-            else:
-                spent.add(metrics.cost_usd)
+            self._add_metrics(spent, metrics)
         if result.judge_metrics:
-            for name, judge in result.judge_metrics.items():
-                self.judges.setdefault(name, Spent()).add(judge.cost_usd, judge.calls)
+            self._add_judges(result.judge_metrics)
+
+    def _add_metrics(self, spent: Spent, metrics: ExecutionMetrics | MetricsView) -> None:
+        if metrics.cached:
+            spent.add(0.0)
+        elif metrics.cost_usd is not None or metrics.duration_ms is not None or metrics.token_usage is not None:
+            # Without any of them, the last attempt failed before it could cost anything.
+            spent.add(metrics.cost_usd)
+        retries = metrics.retries
+        if retries is not None and retries.cost_usd is not None:
+            spent.add(retries.cost_usd)
+            self.retries.add(retries.cost_usd, retries.attempts)
+
+    def _add_judges(self, judges: Mapping[str, JudgeMetrics | JudgeMetricsView]) -> None:
+        for name, judge in judges.items():
+            spent = self.judges.setdefault(name, Spent())
+            spent.add(judge.cost_usd, judge.calls)
+
+    def add_cancelled(
+        self,
+        target: str,
+        costs: Iterable[float | None],
+        judges: Mapping[str, JudgeMetrics] | None,
+    ) -> None:
+        """Count the attempts and the judges of a case that was cancelled before it had a result."""
+        for cost in costs:
+            spent = self.targets.setdefault(target, Spent())
+            spent.add(cost)
+        if judges is not None:
+            self._add_judges(judges)
 
     def add_checks(self, judges: Mapping[str, JudgeMetrics]) -> None:
         """Count the calls that checked judges."""
@@ -78,8 +91,11 @@ class Spending:
     @property
     def parts(self) -> list[tuple[str, Spent]]:
         """The cost by item: `target NAME`, `judge NAME` and `checks`."""
-        named = [(f"target {name}", spent) for name, spent in self.targets.items()]
-        named += [(f"judge {name}", spent) for name, spent in self.judges.items()]
+        named: list[tuple[str, Spent]] = []
+        for name, spent in self.targets.items():
+            named.append((f"target {name}", spent))
+        for name, spent in self.judges.items():
+            named.append((f"judge {name}", spent))
         if self.checks is not None:
             named.append(("checks", self.checks))
         return named
@@ -87,7 +103,8 @@ class Spending:
     @property
     def usd(self) -> float | None:
         """The known cost of the run, or None if nothing is known."""
-        return _known_usd(spent for _, spent in self.parts)
+        every_part = [spent for _, spent in self.parts]
+        return _known_usd(every_part)
 
     @property
     def judge_usd(self) -> float | None:

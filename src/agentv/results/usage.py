@@ -1,35 +1,16 @@
 """Accumulate the tokens, cost and duration of answers. Memory use is one float per answer."""
 
+import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from agentv.stats.quantiles import quantiles
+from agentv.records import ExecutionMetrics, TokenUsage
+from agentv.results.views import MetricsView, TokensView
 
-
-class Tokens(Protocol):
-    """Token counts reported by a target."""
-
-    @property
-    def input(self) -> float | None: ...
-    @property
-    def output(self) -> float | None: ...
-    @property
-    def reasoning(self) -> float | None: ...
-
-
-class Metrics(Protocol):
-    """Tokens, cost and duration of one answer; unknown values are None."""
-
-    @property
-    def token_usage(self) -> Tokens | None: ...
-    @property
-    def cost_usd(self) -> float | None: ...
-    @property
-    def duration_ms(self) -> float | None: ...
-    @property
-    def cached(self) -> bool: ...
+Tokens = TokenUsage | TokensView
+Metrics = ExecutionMetrics | MetricsView
 
 
 class Total(NamedTuple):
@@ -47,7 +28,10 @@ class Total(NamedTuple):
         known = [value for value in values if value is not None]
         if not known:
             return self
-        return Total(self.sum + sum(known), self.answers + len(known))
+        return Total(
+            sum=self.sum + sum(known),
+            answers=self.answers + len(known),
+        )
 
     @property
     def mean(self) -> float | None:
@@ -76,10 +60,12 @@ class Usage:
         tokens = metrics.token_usage
         if tokens is not None:
             self._add_tokens(tokens)
-        if metrics.cost_usd is not None:
-            self.cost_usd = self.cost_usd.plus(metrics.cost_usd)
-        if metrics.duration_ms is not None:
-            self.durations.append(max(0.0, metrics.duration_ms))
+        cost = metrics.cost_usd
+        if cost is not None:
+            self.cost_usd = self.cost_usd.plus(cost)
+        duration = metrics.duration_ms
+        if duration is not None:
+            self.durations.append(max(0.0, duration))
 
     def _add_tokens(self, tokens: Tokens) -> None:
         if tokens.input is not None:
@@ -95,17 +81,40 @@ class Usage:
         known = [each for each in metrics if each is not None]
         tokens = [each.token_usage for each in known if each.token_usage is not None]
         if tokens:
-            self.input_tokens = self.input_tokens.plus_all([each.input for each in tokens])
-            self.output_tokens = self.output_tokens.plus_all([each.output for each in tokens])
-            self.reasoning_tokens = self.reasoning_tokens.plus_all([each.reasoning for each in tokens])
-        self.cost_usd = self.cost_usd.plus_all([each.cost_usd for each in known])
-        durations = [each.duration_ms for each in known if each.duration_ms is not None]
-        self.durations.extend([max(0.0, duration) for duration in durations])
+            self._add_all_tokens(tokens)
+        costs = [each.cost_usd for each in known]
+        self.cost_usd = self.cost_usd.plus_all(costs)
+        for each in known:
+            duration = each.duration_ms
+            if duration is not None:
+                self.durations.append(max(0.0, duration))
+
+    def _add_all_tokens(self, tokens: Sequence[Tokens]) -> None:
+        inputs = [each.input for each in tokens]
+        outputs = [each.output for each in tokens]
+        reasoning = [each.reasoning for each in tokens]
+        self.input_tokens = self.input_tokens.plus_all(inputs)
+        self.output_tokens = self.output_tokens.plus_all(outputs)
+        self.reasoning_tokens = self.reasoning_tokens.plus_all(reasoning)
 
     @property
     def duration_quantiles(self) -> tuple[float, float] | None:
         """The median and the 95th percentile of the durations, in milliseconds."""
         if not self.durations:
             return None
-        p50, p95 = quantiles(self.durations, [0.5, 0.95])
-        return p50, p95
+        ordered = sorted(self.durations)
+        median = quantile(ordered, 0.5)
+        percentile_95 = quantile(ordered, 0.95)
+        return median, percentile_95
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return a quantile of sorted values, interpolated between the nearest two."""
+    last = len(ordered) - 1
+    position = last * share
+    below = math.floor(position)
+    above = math.ceil(position)
+    low = ordered[below]
+    high = ordered[above]
+    fraction = position - below
+    return low + (high - low) * fraction

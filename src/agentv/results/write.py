@@ -5,7 +5,6 @@ A file is locked while a run writes to it.
 """
 
 import contextlib
-import fcntl
 import itertools
 import os
 import stat
@@ -17,25 +16,31 @@ from typing import Self
 import msgspec
 
 from agentv.errors import OutputError
+from agentv.files.encode import to_json
+from agentv.files.locks import lock_file, release_lock
 from agentv.records import EvalResult
 from agentv.redact import Redactor
 from agentv.results.formats import ResultFormat, sniff
 from agentv.results.merging.stamps import ShardStamp, StampChange
-from agentv.results.read import Record, read_records
-from agentv.results.views import EarlierView
-
-_to_json = msgspec.json.Encoder(enc_hook=str).encode
+from agentv.results.read import StoredResult, read_records
+from agentv.results.views import TextRow
 
 
 class ResultFile:
     """A results file that is open for appending."""
 
-    def __init__(self, path: Path, form: ResultFormat, clean: Redactor, descriptor: int):
+    def __init__(
+        self,
+        path: Path,
+        form: ResultFormat,
+        clean: Redactor,
+        descriptor: int,
+    ):
         self.path = path
         self._encode = form.encode
         self._clean = clean
         self._descriptor = descriptor
-        self._regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._regular = _is_regular(descriptor)
         self._lock = threading.Lock()
 
     def write(self, result: EvalResult) -> None:
@@ -43,7 +48,7 @@ class ResultFile:
 
         Raise `OutputError` if it cannot be written.
         """
-        masked = _mask(_to_json(result), self._clean)
+        masked = _mask(to_json(result), self._clean)
         data = memoryview(self._encode(masked))
         with self._lock:
             written = 0
@@ -56,13 +61,25 @@ class ResultFile:
                 raise OutputError(
                     f"results cannot be written: {error.strerror}",
                     file=self.path,
-                    hint="what was written before is intact; make room and go on with --resume",
+                    hint="earlier results are intact; free some disk space, then continue with --resume",
                 ) from error
+
+    def undo(self, backup: Path | None) -> None:
+        """Remove a new file, and restore the one that it replaced, if that became a backup."""
+        if not self._regular:
+            return
+        real = Path(os.path.realpath(self.path))
+        with contextlib.suppress(OSError):
+            if backup is None:
+                real.unlink()
+            else:
+                real.with_name(backup.name).replace(real)
 
     def _remove_last(self, size: int) -> None:
         """Remove the last `size` bytes of the file, if possible."""
         with contextlib.suppress(OSError):
-            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - size)
+            current_size = os.fstat(self._descriptor).st_size
+            os.ftruncate(self._descriptor, current_size - size)
 
     def __enter__(self) -> Self:
         return self
@@ -72,6 +89,7 @@ class ResultFile:
             with contextlib.suppress(OSError):
                 os.fsync(self._descriptor)
         os.close(self._descriptor)
+        release_lock(self.path)
 
 
 def create(path: Path, form: ResultFormat, clean: Redactor) -> tuple[ResultFile, Path | None]:
@@ -85,7 +103,7 @@ def create(path: Path, form: ResultFormat, clean: Redactor) -> tuple[ResultFile,
             raise OutputError(
                 "--out is a folder",
                 file=path,
-                hint=f"name a file in it: {path / 'results.jsonl'}",
+                hint=f"pass a file in it: {path / 'results.jsonl'}",
             )
         real = Path(os.path.realpath(path))  # keep symlinks: back up and replace their target
         if real.is_file():
@@ -93,15 +111,22 @@ def create(path: Path, form: ResultFormat, clean: Redactor) -> tuple[ResultFile,
             with real.open("rb") as file:
                 _lock(file.fileno(), real)
                 real.replace(backup)
-            return _open(real, form, clean, os.O_CREAT, path), path.with_name(backup.name)
-        return _open(path, form, clean, os.O_CREAT, path), None
+            new_file = _open(real, form, clean, os.O_CREAT, path)
+            return new_file, path.with_name(backup.name)
+        new_file = _open(path, form, clean, os.O_CREAT, path)
+        return new_file, None
     except OSError as error:
         raise _cannot_write(error, path) from error
 
 
 def open_stdout(form: ResultFormat, clean: Redactor) -> ResultFile:
     """Return a results file that writes to standard output."""
-    return ResultFile(Path("-"), form, clean, os.dup(1))
+    return ResultFile(
+        path=Path("-"),
+        form=form,
+        clean=clean,
+        descriptor=os.dup(1),
+    )
 
 
 def _free_backup(path: Path) -> Path:
@@ -117,7 +142,7 @@ def _free_backup(path: Path) -> Path:
 def keep_backup(path: Path) -> Iterator[Path | None]:
     """Back up a regular file while the caller replaces it, and yield the name of the backup.
 
-    Yield None if there is no file. Remove the backup if the caller fails.
+    Yield None if the file does not exist. Remove the backup if the caller fails.
     """
     real = Path(os.path.realpath(path))
     if not real.is_file():
@@ -135,7 +160,12 @@ def keep_backup(path: Path) -> Iterator[Path | None]:
         raise
 
 
-def create_new(folder: Path, stem: str, form: ResultFormat, clean: Redactor) -> ResultFile:
+def create_new(
+    folder: Path,
+    stem: str,
+    form: ResultFormat,
+    clean: Redactor,
+) -> ResultFile:
     """Create a results file with a unique name: `stem`, or `stem_2`, `stem_3` and so on."""
     suffix = form.suffixes[0]
     try:
@@ -149,9 +179,9 @@ def create_new(folder: Path, stem: str, form: ResultFormat, clean: Redactor) -> 
     except OSError as error:
         raise _cannot_write(error, folder) from error
     raise OutputError(
-        "no free name for a results file",
+        "no unused name for a results file",
         file=folder,
-        hint="name one with --out",
+        hint="choose one with --out",
     )
 
 
@@ -168,33 +198,36 @@ class EarlierFile:
             raise _cannot_write(error, path) from error
         try:
             _lock(self._descriptor, path)
-            self.form = sniff(os.pread(self._descriptor, 16, 0)) or form
+            start = os.pread(self._descriptor, 16, 0)
+            self.form = sniff(start) or form
         except BaseException:
             os.close(self._descriptor)
             raise
 
-    def results(self) -> Iterator[EarlierView]:
+    def results(self) -> Iterator[TextRow]:
         """Return an iterator over its results; a truncated result at the end is skipped."""
         return (record.view for record in self._records())
 
-    def _records(self) -> Iterator[Record[EarlierView]]:
-        return read_records(self.path, EarlierView, self.form)
+    def _records(self) -> Iterator[StoredResult[TextRow]]:
+        return read_records(self.path, TextRow, self.form)
 
-    def _stamped(self, record: Record[EarlierView], stamp: ShardStamp) -> bytes:
+    def _stamped(self, record: StoredResult[TextRow], stamp: ShardStamp) -> bytes:
         """Return the bytes of a result, with its stamp replaced if it has one of another plan."""
         shard = record.view.shard
         plan = record.view.plan
         if shard is None or plan is None or plan == stamp.plan:
             return record.raw
-        change = StampChange(ShardStamp(shard, plan), stamp, self.form)
+        old = ShardStamp(shard, plan)
+        change = StampChange(old, stamp, self.form)
         return change(record.raw)
 
     def close(self) -> None:
         os.close(self._descriptor)
+        release_lock(self.path)
 
     def rewrite(
         self,
-        keep: Callable[[EarlierView], bool],
+        keep: Callable[[TextRow], bool],
         needs_backup: Callable[[], bool] = lambda: False,
         stamp: ShardStamp | None = None,
     ) -> tuple[ResultFile, Path | None]:
@@ -208,10 +241,12 @@ class EarlierFile:
         beside = real.with_name(f"{real.name}.resuming")
         backup: Path | None = None
         try:
-            descriptor = os.open(beside, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
+            descriptor = os.open(beside, flags, 0o600)
             try:
-                _lock(descriptor, beside)
-                os.fchmod(descriptor, stat.S_IMODE(os.fstat(self._descriptor).st_mode))
+                lock_file(descriptor, real)
+                old_mode = os.fstat(self._descriptor).st_mode
+                os.fchmod(descriptor, stat.S_IMODE(old_mode))
                 with os.fdopen(os.dup(descriptor), "ab") as file:
                     file.writelines(self._kept(keep, stamp))
                 os.fsync(descriptor)
@@ -229,9 +264,10 @@ class EarlierFile:
             os.close(self._descriptor)
         if backup is not None:
             backup = self.path.with_name(backup.name)
-        return ResultFile(self.path, self.form, self._clean, descriptor), backup
+        rewritten = ResultFile(self.path, self.form, self._clean, descriptor)
+        return rewritten, backup
 
-    def _kept(self, keep: Callable[[EarlierView], bool], stamp: ShardStamp | None) -> Iterator[bytes]:
+    def _kept(self, keep: Callable[[TextRow], bool], stamp: ShardStamp | None) -> Iterator[bytes]:
         """Yield the bytes of the results that `keep` accepts."""
         for record in self._records():
             if not keep(record.view):
@@ -256,12 +292,17 @@ def _open(
         flags |= os.O_RDWR | os.O_APPEND
     descriptor = os.open(path, flags, 0o644)
     try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        if _is_regular(descriptor):
             _lock(descriptor, path)
     except OutputError:
         os.close(descriptor)
         raise
     return ResultFile(shown, form, clean, descriptor)
+
+
+def _is_regular(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISREG(mode)
 
 
 def _is_pipe(path: Path) -> bool:
@@ -278,16 +319,19 @@ def _mask(json: bytes, clean: Redactor) -> bytes:
     text = json.decode()
     if clean(text) == text:
         return json  # most results have no secret, and are not encoded a second time
-    return _to_json(clean.values(msgspec.json.decode(json)))
+    fields = msgspec.json.decode(json)
+    masked = clean.values(fields)
+    return to_json(masked)
 
 
 def _lock(descriptor: int, path: Path) -> None:
     """Lock the file; raise `OutputError` if another run has locked it."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(descriptor, path)
     except BlockingIOError:
         raise _busy(path) from None
-    if os.fstat(descriptor).st_ino != path.stat().st_ino:
+    locked_inode = os.fstat(descriptor).st_ino
+    if locked_inode != path.stat().st_ino:
         # another run replaced the file between our opening and locking it
         raise _busy(path)
 
@@ -296,5 +340,5 @@ def _busy(path: Path) -> OutputError:
     return OutputError(
         "another run is writing to this file",
         file=path,
-        hint="give this run an --out of its own",
+        hint="choose another --out for this run",
     )

@@ -1,137 +1,218 @@
-"""The extension points of a run: what a feature may do before a case starts, to its result, and after the last case.
+"""The extension points of a run: what a feature may do before a case starts, around each attempt, and to its result.
 
 A feature joins a run by an `Extension` in the run's one list. The run itself knows none of them.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from agentv.protocols import ResultSink
-from agentv.records import EvalResult, JudgeMetrics
-from agentv.redact import clean
-from agentv.results.summary import Summary
+from agentv.errors import AgentvError, placed
+from agentv.evaluators.score import CaseEvaluators
+from agentv.log import info, warn
+from agentv.records import EvalResult, Exchange, ProviderRequest, ProviderResponse
+from agentv.results.dropped import DroppedCounts
 from agentv.run.jobs import Job
-from agentv.run.outcome import unwritable_result
-from agentv.run.output import mask_result
+from agentv.run.outcome import Outcome
+from agentv.run.planning.plan import Plan
+from agentv.run.targets import OpenTarget
+from agentv.targets.read import read_targets
+from agentv.text import short_path
 
-StoppedBy = Literal["", "budget", "errors"]
+if TYPE_CHECKING:  # these modules import this one
+    from agentv.run.features import Opening
+    from agentv.run.report import RunReport
+    from agentv.run.run import Run
+
+StoppedBy = str
+"""`budget`, `errors`, or the reason of an extension of another package."""
+_NOT_STARTED = re.compile(r"exit code (126|127)\b")
+"""The exit codes of a shell that could not run a command."""
+_COMMAND_SETTINGS = ("command_template", "executable", "command")
+Ask = Callable[[ProviderRequest], Awaitable[ProviderResponse]]
+"""One call of a target."""
+
+
+class Scope:
+    """What surrounds the attempts at one case, such as a workspace or the collection of its spans.
+
+    `enter` is called before each attempt, `leave` after it. Every method does nothing unless a feature overrides it.
+    """
+
+    def accepts(self, cached: ProviderResponse) -> bool:
+        """Return whether a cached answer may be used instead of calling the target."""
+        return True
+
+    async def enter(self, request: ProviderRequest) -> ProviderRequest:
+        """Return the request to send in this attempt. Raise `ProviderError` if it cannot be prepared."""
+        return request
+
+    async def answered(self, exchange: Exchange) -> Exchange:
+        """Return the exchange with what is known only after the call. Called once, for the answer that is scored."""
+        return exchange
+
+    async def failed(self, partial: ProviderResponse | None) -> ProviderResponse | None:
+        """Return what is known of an attempt that failed: what the target answered until then, if anything.
+
+        Called once per failed attempt, also if it is repeated.
+        """
+        return partial
+
+    async def leave(self, result: EvalResult | None) -> EvalResult | None:
+        """Clean up. Called once after each attempt, and once if an answer was found without any.
+
+        Return the result of the case, which may be another one. It is None if the attempt is repeated or cancelled.
+        """
+        return result
 
 
 class Extension:
     """What a feature does around a run. Every method does nothing unless a feature overrides it."""
 
+    runs_on: ClassVar[Literal["driver", "worker"]] = "driver"
+    """Where it runs if the run has a cluster: in this process, or in each worker, where the cases run."""
     stopped_by: StoppedBy = ""
     """Why no further case may start; empty as long as cases may."""
+    deadline: float | None = None
+    """The time of the event loop at which the cases in flight are cancelled, and no other case starts."""
+    open_cases: int = 0
+    """How many cases may be open at once, if that is more than the workers of the run."""
 
-    def start(self) -> None:
-        """Prepare for the first case."""
+    @classmethod
+    async def join(cls, opening: "Opening") -> "Extension | None":  # noqa: ARG003 - for those that override it
+        """Return the extension for a run that is about to open, or None if it has no part in it.
+
+        Raise `AgentvError` if the run cannot start. Nothing has run or been written then.
+        """
+        return cls()
+
+    async def prepare(self, run: "Run") -> None:
+        """Prepare for the run, before any extension is started. Raise `AgentvError` if no case may be sent."""
+
+    async def start(self, run: "Run", tasks: asyncio.TaskGroup) -> None:
+        """Prepare for the first case. `tasks` is where background tasks belong; they end with the run."""
+
+    def answers_later(self, target: OpenTarget) -> Awaitable[object] | None:
+        """Return what to wait for before cases of a target start, or None if they can start at once."""
+        return None
 
     async def admit(self, job: Job) -> bool:
         """Return whether a case may start. May wait; False means that no further case starts."""
         return True
+
+    async def ask_judge(self, target: OpenTarget, request: ProviderRequest, ask: Ask) -> ProviderResponse:
+        """Return the reply of a target that judges. `ask` calls it. Raise `ProviderError` without a reply."""
+        return await ask(request)
+
+    def known_outcome(self, job: Job, request: ProviderRequest) -> Outcome | None:
+        """Return the answer to a case that exists already, so that its target is not called."""
+        return None
+
+    def scope(self, job: Job, evaluators: CaseEvaluators) -> Scope | None:
+        """Return the scope that surrounds the attempts at a case, or None."""
+        return None
 
     def finish(self, result: EvalResult) -> EvalResult:
         """Return the result to write, which may be another one."""
         return result
 
     def written(self, result: EvalResult) -> None:
-        """Take note of a result that is on disk."""
+        """Process a result that was written to disk."""
 
-    async def end(self, results: "Results") -> None:
-        """Do what comes after the last case. Not called for a run that was interrupted or failed."""
+    def cancelled(self, job: Job, costs: Sequence[float | None]) -> None:
+        """Record a case that was cancelled before it had a result. An unknown cost is None."""
 
+    async def end(self, run: "Run") -> None:
+        """Called after the last case, unless the run was interrupted or failed."""
 
-class Results:
-    """The only path of a result. Local workers, a cluster's driver and its workers all use it."""
+    def interrupted(self) -> None:
+        """Called when a signal stops the run. Whatever the extension still does must be quick."""
 
-    def __init__(
-        self,
-        file: ResultSink | None,
-        summary: Summary | None = None,
-        sink: ResultSink | None = None,
-        extensions: Sequence[Extension] = (),
-    ):
-        """`file` receives each result first; then `sink` receives it, without secrets."""
-        self._file = file
-        self._summary = summary
-        self._sink = sink
-        self._extensions = tuple(extensions)
-
-    @property
-    def stopped_by(self) -> StoppedBy:
-        """Why no further case may start; empty as long as cases may."""
-        for extension in self._extensions:
-            if extension.stopped_by:
-                return extension.stopped_by
-        return ""
-
-    def start(self) -> None:
-        """Let the extensions prepare for the first case."""
-        for extension in self._extensions:
-            extension.start()
-
-    async def admits(self, job: Job) -> bool:
-        """Return whether every extension lets a case start."""
-        for extension in self._extensions:
-            if not await extension.admit(job):
-                return False
-        return True
-
-    def take(self, result: EvalResult) -> EvalResult:
-        """Write a result and count it; return it as written. One that cannot be written becomes an error result."""
-        try:
-            result = self._write(result)
-        except (ValueError, TypeError, RecursionError) as error:
-            result = self._write(unwritable_result(result, error))
-        if self._summary is not None:
-            self._summary.add(result)
-        for extension in self._extensions:
-            extension.written(result)
-        return result
-
-    def keep(self, result: EvalResult, *, is_planned: bool) -> None:
-        """Write a result of an earlier run unchanged; count it as done if this run has planned its case."""
-        if self._file is not None:
-            self._file.write(result)
-        if is_planned and self._summary is not None:
-            self._summary.add_earlier((result.dataset, result.eval_id), result)
-
-    def add_check_costs(self, taken: Mapping[str, JudgeMetrics]) -> None:
-        """Count what checks of judges cost in the summary."""
-        if self._summary is not None:
-            self._summary.spending.add_checks(taken)
-
-    def count_missing(self, no_answer: int, no_case: int) -> None:
-        """Count the cases without a stored answer and the answers without a case in the summary."""
-        if self._summary is not None:
-            self._summary.no_answer = no_answer
-            self._summary.no_case = no_case
-
-    async def end(self) -> None:
-        """Let the extensions do what comes after the last case."""
-        for extension in self._extensions:
-            await extension.end(self)
-
-    def _write(self, result: EvalResult) -> EvalResult:
-        for extension in self._extensions:
-            result = extension.finish(result)
-        if self._file is not None:
-            self._file.write(result)
-        if self._sink is not None:
-            self._sink.write(mask_result(result, clean))
-        return result
+    def add_to(self, report: "RunReport") -> "RunReport":
+        """Return the report of the run with the findings of this feature added."""
+        return report
 
 
 class MaxErrors(Extension):
     """Start no further case after so many errors; those in flight are finished."""
 
-    def __init__(self, most: int):
-        self._most = most
+    def __init__(self, limit: int):
+        self._limit = limit
         self._errors = 0
+
+    def written(self, result: EvalResult) -> None:
+        if result.error is None or result.failure == "machine":
+            return
+        self._errors += 1
+        if self._errors >= self._limit:
+            self.stopped_by = "errors"
+
+
+class DroppedReport(Extension):
+    """Count what could not be read in the answers of a run, and warn about each kind at the end."""
+
+    def __init__(self) -> None:
+        self._counts = DroppedCounts()
+
+    def written(self, result: EvalResult) -> None:
+        if result.dropped:
+            self._counts.add(result.dropped, repr(result.eval_id))
+
+    async def end(self, run: "Run") -> None:
+        for problem in self._counts.warnings():
+            warn(problem)
+
+
+class _Hint(NamedTuple):
+    """What to check in the settings of a target."""
+
+    target: str
+    settings: tuple[str, ...]
+    """The settings that may be wrong. The first one that the target has is named."""
+    advice: str
+
+
+class FailureHints(Extension):
+    """Log, once per target, where to fix a command that does not start or a time limit that is too short."""
+
+    def __init__(self) -> None:
+        self._hints: dict[_Hint, None] = {}
 
     def written(self, result: EvalResult) -> None:
         if result.error is None:
             return
-        self._errors += 1
-        if self._errors >= self._most:
-            self.stopped_by = "errors"
+        if result.failure == "timeout":
+            advice = "increase {setting} or --agent-timeout"
+            self._hints[_Hint(result.target, ("timeout_seconds",), advice)] = None
+        elif result.failure == "target" and _NOT_STARTED.search(result.error):
+            self._hints[_Hint(result.target, _COMMAND_SETTINGS, "check {setting}")] = None
+
+    async def end(self, run: "Run") -> None:
+        for hint in self._hints:
+            line = _describe(hint, run.plan)
+            if line:
+                info(line)
+
+
+def _describe(hint: _Hint, plan: Plan) -> str:
+    """Return the advice with the position of the setting; empty if the target is not in a targets file."""
+    for file in plan.files:
+        if file.targets_file is None or hint.target not in file.targets:
+            continue
+        try:
+            entry = read_targets(file.targets_file).entry(hint.target)
+        except AgentvError:
+            continue  # the file has changed since the run started
+        if entry is None:
+            continue
+        name = hint.settings[0]
+        for setting in hint.settings:
+            if setting in entry.places:
+                name = setting
+                break
+        place = entry.place(name)
+        message = f"target {hint.target!r}: {hint.advice.format(setting=name)}"
+        return placed(message, Path(short_path(file.targets_file)), place.line, place.column)
+    return ""

@@ -1,54 +1,63 @@
-"""Run jobs one after another. Local lanes and the workers of a cluster start several `work` at a time."""
+"""Run jobs one after another. Local lanes and the workers of a cluster run several `work` at a time."""
 
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
-from agentv.run.case import CaseRunner, label
-from agentv.run.extensions import Results
+from agentv.run.case import run_case
 from agentv.run.jobs import Job
-from agentv.run.watching.watcher import Watcher
+from agentv.run.run import Run
 
 YIELD_SECONDS = 0.01
 
 
 class Jobs(Protocol):
-    """Deals out jobs."""
+    """A source of jobs."""
 
     async def next(self) -> Job | None:
-        """Return the next job; None when there are no more."""
+        """Return the next job, or None at the end."""
         ...
 
 
-class JobRunner:
-    """Runs jobs and hands their results on. `stop` is called when no further case may start."""
+async def work(run: Run, jobs: Jobs, worker: int, stop: Callable[[], None]) -> None:
+    """Run jobs until none is left. Call `stop` when no further case may start."""
+    yielded = time.monotonic()
+    while (job := await jobs.next()) is not None:
+        if run.extensions and not await run.admits(job):
+            stop()
+            return
+        limit = _limit(run.deadline)
+        try:
+            async with limit:
+                if run.room.is_full:
+                    await run.room.wait()
+                run.progress.started(worker, run.label(job))
+                run.room.enter()
+                try:
+                    result = await run_case(job, run)
+                finally:
+                    run.room.leave()
+        except TimeoutError:
+            if not isinstance(limit, asyncio.Timeout) or not limit.expired():
+                raise
+            stop()
+            return
+        result = run.results.take(result)
+        run.progress.finished(worker, result)
+        if run.stopped_by:
+            stop()
+        if job.batch is not None:
+            job.batch.job_done(job.request)
+        # A target that never waits would keep signals and timers from being handled.
+        if time.monotonic() - yielded > YIELD_SECONDS:
+            await asyncio.sleep(0)
+            yielded = time.monotonic()
 
-    def __init__(self, cases: CaseRunner, results: Results, watcher: Watcher, trials: int, stop: Callable[[], None]):
-        self._cases = cases
-        self._results = results
-        self._watcher = watcher
-        self._trials = trials
-        self._stop = stop
-        self._yielded = time.monotonic()
 
-    async def work(self, jobs: Jobs, worker: int) -> None:
-        """Take one job after another, until there are no more or none may start."""
-        while (job := await jobs.next()) is not None:
-            if not await self._results.admits(job):
-                self._stop()
-                return
-            self._watcher.started(worker, label(job, self._trials))
-            result = await self._cases.run_case(job)
-            if result is not None:
-                result = self._results.take(result)
-                self._cases.written(job)
-                self._watcher.finished(worker, result)
-                if self._results.stopped_by:
-                    self._stop()
-            if job.batch is not None:
-                job.batch.job_done(job.request)
-            # A target that never waits would keep signals and timers from being handled.
-            if time.monotonic() - self._yielded > YIELD_SECONDS:
-                await asyncio.sleep(0)
-                self._yielded = time.monotonic()
+def _limit(deadline: float | None) -> AbstractAsyncContextManager[object]:
+    """Return a context that is cancelled at the deadline. Without a deadline, it needs no timer."""
+    if deadline is None:
+        return nullcontext()
+    return asyncio.timeout_at(deadline)

@@ -14,6 +14,7 @@ from random import Random
 from typing import Literal
 
 from agentv.stats.distributions import SEED, Interval, Z
+from agentv.stats.fields import Fields
 from agentv.stats.pass_rates import draw_counts, wilson
 
 RESAMPLES = 2000
@@ -28,8 +29,7 @@ Clusters = Mapping[tuple[int, float], int]
 Metric = Literal["nominal", "interval"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class Figure(Fields, frozen=True, kw_only=True):
     """An estimate with its 95% confidence interval. `note` explains why a part is missing."""
 
     value: float | None = None
@@ -41,7 +41,7 @@ class Figure:
 
 def rate(
     clusters: Clusters,
-    nothing: str = "there is nothing to count",
+    nothing: str = "nothing to count",
 ) -> Figure:
     """Return the share of answers whose value is 1, with a Wilson interval at the effective sample size.
 
@@ -111,7 +111,8 @@ def kappa(clusters: Iterable[Table]) -> Figure:
     always or never, or if one rater gives a single label, which makes kappa 0 in every resample. In these cases, the
     interval is the Wilson interval of the agreement, converted to kappa at the observed chance agreement.
     """
-    kinds = Counter(frozenset(table.items()) for table in clusters)
+    contents = (frozenset(table.items()) for table in clusters)
+    kinds = Counter(contents)
     tables = [dict(kind) for kind in kinds]
     counts = list(kinds.values())
     whole = _add_tables(tables, counts)
@@ -121,10 +122,11 @@ def kappa(clusters: Iterable[Table]) -> Figure:
     if _has_no_variation(whole):
         return _kappa_from_agreement(value, whole, kinds.total())
     if len(tables) == 1:
-        return Figure(value=value, note="no interval: all that belongs together is alike")
+        return Figure(value=value, note="no interval: all clusters are alike")
 
     def kappa_of_resample(drawn: Sequence[int]) -> float | None:
-        return _kappa_value(_add_tables(tables, drawn))
+        resample = _add_tables(tables, drawn)
+        return _kappa_value(resample)
 
     low, high = _bootstrap(counts, kappa_of_resample)
     return Figure(
@@ -144,12 +146,17 @@ def _has_no_variation(table: Table) -> bool:
     return len(+first) == 1 or len(+second) == 1  # unary plus drops labels with a count of 0
 
 
-def _kappa_from_agreement(value: float, table: Table, groups: int) -> Figure:
+def _kappa_from_agreement(
+    value: float,
+    table: Table,
+    groups: int,
+) -> Figure:
     """Return kappa with the Wilson interval of the agreement, converted at the observed chance agreement."""
     agreed, chance = _agreement(table)
     low, high = wilson(agreed * groups, groups)
-    kappa_low = (low - chance) / (1 - chance)
-    kappa_high = (high - chance) / (1 - chance)
+    beyond_chance = 1 - chance
+    kappa_low = (low - chance) / beyond_chance
+    kappa_high = (high - chance) / beyond_chance
     return Figure(
         value=value,
         ci_lower=max(-1.0, kappa_low),
@@ -187,7 +194,10 @@ def kappa_large_sample(table: Table) -> Figure:
     )
 
 
-def _add_tables(tables: Sequence[Table], counts: Sequence[int]) -> Table:
+def _add_tables(
+    tables: Sequence[Table],
+    counts: Sequence[int],
+) -> Table:
     """Return the sum of the tables, where `counts[i]` is the multiplicity of `tables[i]`."""
     whole: dict[tuple[str, str], int] = {}
     for table, times in zip(tables, counts, strict=True):
@@ -228,14 +238,16 @@ def _kappa_value(table: Table) -> float | None:
     agreed, chance = _agreement(table)
     if chance >= 1:
         return None
-    return (agreed - chance) / (1 - chance)
+    beyond_chance = 1 - chance
+    return (agreed - chance) / beyond_chance
 
 
 def _why_no_kappa(table: Table) -> str:
     if not any(table.values()):
-        return "undefined: nothing was rated by both"
-    label, _ = next(iter(+Counter(table)))  # unary plus drops pairs with a count of 0
-    return f"undefined: both say {label!r} every time, so that chance alone would agree as well"
+        return "undefined: no item was rated by both"
+    pairs = +Counter(table)  # unary plus drops pairs with a count of 0
+    label, _ = next(iter(pairs))
+    return f"undefined: both always say {label!r}, so agreement by chance is certain"
 
 
 def _bootstrap(
@@ -249,7 +261,8 @@ def _bootstrap(
     rng = Random(SEED)
     values = []
     for _ in range(RESAMPLES):
-        value = statistic(draw_counts(rng, counts))
+        drawn = draw_counts(rng, counts)
+        value = statistic(drawn)
         if value is not None:
             values.append(value)
     values.sort()
@@ -279,21 +292,27 @@ def alpha(
     A unit is one rated item, given by the values of its raters without missing ones. Units with fewer than two values
     are skipped. `nominal` values are equal or not, `interval` values are numbers.
     """
-    rated = [tuple(values) for values in units if len(values) > 1]
+    rated: list[Sequence[Hashable]] = []
+    for values in units:
+        if len(values) > 1:
+            rated.append(values)
     if not rated:
-        return Figure(note="undefined: nothing was rated by two")
+        return Figure(note="undefined: no item was rated twice")
     axes: list[Hashable] = []
     if metric == "nominal":
-        axes = sorted(set(chain.from_iterable(rated)), key=str)
+        distinct = set(chain.from_iterable(rated))
+        axes = sorted(distinct, key=str)
         if len(axes) == 1:
-            return Figure(note=f"undefined: everybody says {str(axes[0])!r} every time")
+            only = str(axes[0])
+            return Figure(note=f"undefined: all ratings are {only!r}")
     kinds = Counter(_make_unit(values, axes) for values in rated)
     summands = list(kinds)
     counts = list(kinds.values())
     value = _alpha_value(summands, counts)
     if value is None:
-        return Figure(note="undefined: everybody gives the same value every time")
-    low, high = _bootstrap(counts, partial(_alpha_value, summands))
+        return Figure(note="undefined: all ratings are equal")
+    statistic = partial(_alpha_value, summands)
+    low, high = _bootstrap(counts, statistic)
     if low == high:
         reason = _why_no_alpha_interval(value, len(rated))
         return Figure(value=value, note=f"no interval: {reason}")
@@ -307,13 +326,16 @@ def alpha(
 
 def _why_no_alpha_interval(value: float, units: int) -> str:
     if units == 1:
-        return "one unit alone"
+        return "only one unit"
     if value == 1:
-        return "they always agree"
+        return "all ratings agree"
     return "all units are alike"
 
 
-def _make_unit(values: Sequence[Hashable], axes: Sequence[Hashable]) -> _Unit:
+def _make_unit(
+    values: Sequence[Hashable],
+    axes: Sequence[Hashable],
+) -> _Unit:
     """Return the sums of a unit.
 
     Each nominal value is a unit vector on its own axis, so that unequal values are equally far apart. Without `axes`,
@@ -338,7 +360,10 @@ def _make_unit(values: Sequence[Hashable], axes: Sequence[Hashable]) -> _Unit:
     )
 
 
-def _alpha_value(units: Sequence[_Unit], counts: Sequence[int]) -> float | None:
+def _alpha_value(
+    units: Sequence[_Unit],
+    counts: Sequence[int],
+) -> float | None:
     """Return Krippendorff's alpha, or None if the values do not vary."""
     size = 0.0
     disagreement = 0.0
@@ -357,21 +382,25 @@ def _alpha_value(units: Sequence[_Unit], counts: Sequence[int]) -> float | None:
     return 1 - (size - 1) * disagreement / expected
 
 
-def spearman(first: Sequence[float], second: Sequence[float]) -> Figure:
+def spearman(
+    first: Sequence[float],
+    second: Sequence[float],
+) -> Figure:
     """Return Spearman's rank correlation, with the interval of Bonett and Wright."""
     n = len(first)
     if n < 2:
-        return Figure(note="undefined: it takes two or more")
+        return Figure(note="undefined: at least two values are needed")
     x = _centered_ranks(first)
     y = _centered_ranks(second)
     squares = _sum_of_squares(x) * _sum_of_squares(y)
     spread = math.sqrt(squares)
     if not spread:
-        return Figure(note="undefined: one of the two is always the same")
+        return Figure(note="undefined: one of the two variables is constant")
     products = sum(map(mul, x, y))
-    value = max(-1.0, min(1.0, products / spread))
+    rough = products / spread
+    value = max(-1.0, min(1.0, rough))
     if n < 4 or abs(value) == 1:
-        return Figure(value=value, note="no interval: too few, or in perfect order")
+        return Figure(value=value, note="no interval: too few values, or a perfect correlation")
     center = math.atanh(value)
     variance = (1 + value * value / 2) / (n - 3)
     half = Z * math.sqrt(variance)
@@ -390,10 +419,11 @@ def _sum_of_squares(values: Iterable[float]) -> float:
 def _centered_ranks(values: Sequence[float]) -> list[float]:
     """Return the rank of each value minus the mean rank. Equal values share the mean of their ranks."""
     middle = (len(values) + 1) / 2
-    order = sorted(range(len(values)), key=values.__getitem__)
+    value_at = values.__getitem__
+    order = sorted(range(len(values)), key=value_at)
     ranks = [0.0] * len(values)
     start = 0
-    for _, tied in groupby(order, key=values.__getitem__):
+    for _, tied in groupby(order, key=value_at):
         places = list(tied)
         end = start + len(places)
         rank = (start + 1 + end) / 2

@@ -18,7 +18,10 @@ def difference(before: float, after: float) -> float:
     return differences([before], [after])[0]
 
 
-def differences(before: Sequence[float], after: Sequence[float]) -> "array[float]":
+def differences(
+    before: Sequence[float],
+    after: Sequence[float],
+) -> "array[float]":
     """Return the difference of each pair of scores without binary rounding noise: 0.9 - 0.8 is 0.1."""
     # Local names and no helper: this loop runs once per case of a comparison.
     scale = SCALE

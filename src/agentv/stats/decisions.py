@@ -49,7 +49,11 @@ def decide(
     return Decision("undecided", estimate, interval, cases, needed)
 
 
-def _needed_for_share(estimate: float, cases: int, bar: float) -> int | None:
+def _needed_for_share(
+    estimate: float,
+    cases: int,
+    bar: float,
+) -> int | None:
     """Return how many cases would decide it if the share stayed the same."""
 
     def is_decided(n: int) -> bool:

@@ -15,7 +15,7 @@ Interval = tuple[float, float]
 
 
 @lru_cache(maxsize=64)
-def t_quantile(probability: float, df: int) -> float:
+def t_quantile(probability: float, df: float) -> float:
     """Return a quantile of Student's t distribution for a probability of at least 0.5."""
     low = 0.0
     high = 1.0
@@ -30,14 +30,18 @@ def t_quantile(probability: float, df: int) -> float:
     return (low + high) / 2
 
 
-def t_cdf(value: float, df: int) -> float:
+def t_cdf(value: float, df: float) -> float:
     """Return the cumulative distribution function of Student's t at a `value` of at least 0."""
     x = df / (df + value * value)
     both_tails = incomplete_beta(x, df / 2, 0.5)
     return 1 - both_tails / 2
 
 
-def incomplete_beta(x: float, a: float, b: float) -> float:
+def incomplete_beta(
+    x: float,
+    a: float,
+    b: float,
+) -> float:
     """Return the regularized incomplete beta function, by Lentz's method for its continued fraction."""
     if x in (0.0, 1.0):
         return x
@@ -69,7 +73,8 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 def normal_two_sided(value: float) -> float:
     """Return the two-sided p-value of a standard normal statistic."""
-    return math.erfc(abs(value) / math.sqrt(2))
+    scaled = abs(value) / math.sqrt(2)
+    return math.erfc(scaled)
 
 
 def fair_coin_cdf(heads: int, coins: int) -> float:
@@ -78,5 +83,7 @@ def fair_coin_cdf(heads: int, coins: int) -> float:
         return 1.0
     if coins > MAX_EXACT_COINS:
         return incomplete_beta(0.5, coins - heads, heads + 1)
-    outcomes = sum(math.comb(coins, number) for number in range(heads + 1))
+    outcomes = 0
+    for number in range(heads + 1):
+        outcomes += math.comb(coins, number)
     return outcomes / (1 << coins)

@@ -1,7 +1,7 @@
 """Compute confidence intervals and significance tests for the scores of cases.
 
 The unit of analysis is the case, not the trial. Cases of one conversation or document are a cluster and count as one
-draw: `Sample` holds one sum per cluster.
+draw: `ClusterSums` holds one sum per cluster.
 """
 
 import math
@@ -36,7 +36,7 @@ NO_VARIATION = 1e-9
 
 
 @dataclass(frozen=True)
-class Sample:
+class ClusterSums:
     """The sum of the values of each cluster, and its number of cases. Without `sizes`, each cluster has one case."""
 
     sums: Sequence[float]
@@ -64,12 +64,16 @@ class Sample:
         return len(self.sums)
 
 
-def cluster_sums(values: Sequence[float], keys: Sequence[int]) -> Sample:
+def cluster_sums(
+    values: Sequence[float],
+    keys: Sequence[int],
+) -> ClusterSums:
     """Return the values summed by cluster key. Each case with key 0 is a cluster of its own."""
-    order = sorted(range(len(values)), key=keys.__getitem__)
+    key_at = keys.__getitem__
+    order = sorted(range(len(values)), key=key_at)
     sums = array("d")
     sizes = array("l")
-    for key, members in groupby(order, key=keys.__getitem__):
+    for key, members in groupby(order, key=key_at):
         inside = [values[number] for number in members]
         if key == 0:
             sums.extend(inside)
@@ -77,7 +81,7 @@ def cluster_sums(values: Sequence[float], keys: Sequence[int]) -> Sample:
         else:
             sums.append(math.fsum(inside))
             sizes.append(len(inside))
-    return Sample(sums, sizes)
+    return ClusterSums(sums, sizes)
 
 
 class Estimate(NamedTuple):
@@ -90,7 +94,7 @@ class Estimate(NamedTuple):
     high: float | None = None
 
 
-def estimate_mean(sample: Sample) -> Estimate:
+def estimate_mean(sample: ClusterSums) -> Estimate:
     """Return the mean of all cases, with a cluster-robust standard error."""
     mean = sample.mean
     draws = len(sample)
@@ -132,7 +136,7 @@ def interval_of_mean(
     return low, high
 
 
-def bootstrap_mean(sample: Sample) -> Interval:
+def bootstrap_mean(sample: ClusterSums) -> Interval:
     """Return the 95% bootstrap interval of the mean. Clusters are resampled as a whole."""
     import random
 
@@ -159,7 +163,7 @@ class SignFlip(NamedTuple):
     resamples: int = 0
 
 
-def sign_flip(sample: Sample) -> SignFlip:
+def sign_flip(sample: ClusterSums) -> SignFlip:
     """Test paired differences by flipping their signs; under the null hypothesis, each sign is equally likely.
 
     The sign of a cluster is flipped as a whole.
@@ -179,13 +183,19 @@ def sign_flip(sample: Sample) -> SignFlip:
     return _flip_randomly(nonzero, observed)
 
 
-def _flip_exhaustively(values: Sequence[float], observed: float) -> SignFlip:
+def _flip_exhaustively(
+    values: Sequence[float],
+    observed: float,
+) -> SignFlip:
     totals = _signed_sums(values)
     extreme = sum(abs(total) >= observed for total in totals)
-    return SignFlip(extreme / len(totals), "all choices of signs")
+    return SignFlip(extreme / len(totals), "exact")
 
 
-def _flip_randomly(values: Sequence[float], observed: float) -> SignFlip:
+def _flip_randomly(
+    values: Sequence[float],
+    observed: float,
+) -> SignFlip:
     """Draw the signs of eight values at a time: a random byte selects one of their 256 signed sums."""
     import random
 
@@ -203,7 +213,7 @@ def _flip_randomly(values: Sequence[float], observed: float) -> SignFlip:
         if abs(total) >= observed:
             extreme += 1
     p_value = (1 + extreme) / (1 + RESAMPLES)
-    return SignFlip(p_value, "signs chosen at random", RESAMPLES)
+    return SignFlip(p_value, "Monte Carlo", RESAMPLES)
 
 
 def _signed_sums(values: Sequence[float]) -> list[float]:
@@ -222,7 +232,11 @@ def mcnemar(lost: int, gained: int) -> float:
     return min(1.0, 2 * one_sided)
 
 
-def pass_difference(lost: int, gained: int, cases: int) -> Interval:
+def pass_difference(
+    lost: int,
+    gained: int,
+    cases: int,
+) -> Interval:
     """Return the 95% interval of the difference between two pass rates of the same cases (Agresti and Min)."""
     # Agresti and Min add half a case to each cell of the 2 x 2 table
     adjusted_lost = lost + 0.5

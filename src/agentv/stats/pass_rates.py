@@ -20,28 +20,44 @@ def wilson(passes: float, n: float) -> Interval:
     extra = Z * Z / n
     center = rate + extra / 2
     variance = rate * (1 - rate) / n
-    half = Z * math.sqrt(variance + extra / n / 4)
-    low = (center - half) / (1 + extra)
-    high = (center + half) / (1 + extra)
+    variance += extra / n / 4
+    half = Z * math.sqrt(variance)
+    scale = 1 + extra
+    low = (center - half) / scale
+    high = (center + half) / scale
     return max(0.0, low), min(1.0, high)
 
 
-def pass_at(k: int, passes: int, trials: int) -> float:
+def pass_at(
+    k: int,
+    passes: int,
+    trials: int,
+) -> float:
     """Return pass@k, the estimated probability that at least one of k trials passes; NaN if k exceeds `trials`."""
     if not 1 <= k <= trials:
         return math.nan
     all_fail = math.comb(trials - passes, k)
-    return 1 - all_fail / math.comb(trials, k)
+    choices = math.comb(trials, k)
+    return 1 - all_fail / choices
 
 
-def pass_all(k: int, passes: int, trials: int) -> float:
+def pass_all(
+    k: int,
+    passes: int,
+    trials: int,
+) -> float:
     """Return pass^k, the estimated probability that all of k trials pass; NaN if k exceeds `trials`."""
     if not 1 <= k <= trials:
         return math.nan
-    return math.comb(passes, k) / math.comb(trials, k)
+    all_pass = math.comb(passes, k)
+    choices = math.comb(trials, k)
+    return all_pass / choices
 
 
-def bootstrap_interval(counts: Sequence[int], values: Sequence[float]) -> Interval:
+def bootstrap_interval(
+    counts: Sequence[int],
+    values: Sequence[float],
+) -> Interval:
     """Return the 95% bootstrap interval of the mean over cases, of which `counts[i]` have the value `values[i]`.
 
     Cases with the same value are interchangeable, so each resample draws the counts instead of single cases.
@@ -89,7 +105,11 @@ def _conditional_shares(counts: tuple[int, ...]) -> list[float]:
     return shares
 
 
-def _binomial(rng: Random, n: int, chance: float) -> int:
+def _binomial(
+    rng: Random,
+    n: int,
+    chance: float,
+) -> int:
     """Return a binomial random number; for large means, from the normal approximation."""
     if chance > 0.5:
         return n - _binomial(rng, n, 1 - chance)

@@ -32,7 +32,8 @@ LONG = ("input", "output", "cached", "cache_write")
 """The prices that may differ for long inputs."""
 _ABOVE = re.compile(r"(\w+?)_above_(\d+)k_tokens")
 MILLION = 1_000_000
-CALLED = ("model", "deployment")
+MODEL_SETTINGS = ("model", "deployment")
+"""The settings that may name the model of a target."""
 SHOWN_NAMES = 3
 FORM = """write it in the form of LiteLLM's model price list:
 {"MODEL": {"input_cost_per_token": 1.25e-06, "output_cost_per_token": 1e-05}}"""
@@ -50,12 +51,12 @@ class PriceList:
             raise ConfigError(
                 f"the price list cannot be read: {error.strerror}",
                 file=path,
-                hint="name a JSON file in the form of LiteLLM's model price list",
+                hint="pass a JSON file in the format of LiteLLM's model price list",
             ) from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ConfigError(f"the price list is no JSON: {error}", file=path, hint=FORM) from error
+            raise ConfigError(f"the price list is not valid JSON: {error}", file=path, hint=FORM) from error
         if not isinstance(entries, dict):
-            raise ConfigError("the price list is no JSON object", file=path, hint=FORM)
+            raise ConfigError("the price list must be a JSON object", file=path, hint=FORM)
         self._entries: dict[str, Any] = entries
 
     def pricing(self, settings: TargetSettings) -> Pricing | None:
@@ -81,7 +82,7 @@ class PriceList:
 
     def _convert(self, name: str, entry: Any) -> Pricing:
         if not isinstance(entry, dict):
-            raise ConfigError(f"the entry of {name!r} is no object", file=self.path, hint=FORM)
+            raise ConfigError(f"the entry of {name!r} must be an object", file=self.path, hint=FORM)
         prices = {}
         for field, key in PRICES.items():
             prices[field] = self._price(name, entry, key)
@@ -118,12 +119,12 @@ class PriceList:
             return None
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not math.isfinite(value):
-            raise ConfigError(f"{name!r}: {key} is {value!r}, and no number", file=self.path, hint=FORM)
+            raise ConfigError(f"{name!r}: {key} is {value!r}, not a number", file=self.path, hint=FORM)
         if value < 0:
             raise ConfigError(
                 f"{name!r}: {key} is {value!r}, which is negative",
                 file=self.path,
-                hint="a price is 0 or more",
+                hint="prices must be at least 0",
             )
         price: float = value * MILLION
         return round(price, 9)  # 0.1e-06 * 1,000,000 is 0.09999999999999999
@@ -208,7 +209,7 @@ def own_pricing(settings: TargetSettings) -> Pricing | None:
 def price_names(settings: TargetSettings) -> list[str]:
     """Return the names to look up for a target's model: as configured, then with the vendor as a prefix."""
     models = []
-    for name in CALLED:
+    for name in MODEL_SETTINGS:
         model = getattr(settings, name, None)
         if model:
             models.append(str(model))
@@ -226,15 +227,15 @@ def _unknown_price(
     names = price_names(settings)
     hint = "give the target a 'pricing' of its own"
     if not names:
-        reason = f"it names no model to look up in {prices.path}"
+        reason = f"it has no model to look up in {prices.path}"
     else:
         reason = f"{prices.path} has no model {names[0]!r}"
         similar = prices.similar_names(names[0])
         if similar:
             hint = f"it has {', '.join(map(repr, similar))}; or {hint}"
-    place = entry.place(*CALLED)
+    place = entry.place(*MODEL_SETTINGS)
     return Problem(
-        message=f"{entry.title}: what its tokens cost is not known: {reason}",
+        message=f"{entry.title}: unknown token prices: {reason}",
         severity="warning",
         line=place.line,
         column=place.column,

@@ -16,21 +16,25 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import AgentvError, ConfigError, SettingError
-from agentv.formats.conversion import Misfit, convert, field_names, inner_names, takes_text
-from agentv.formats.wire import camel_name, snake_keys
-from agentv.formats.yaml import Document, Place, Steps, read_yaml
+from agentv.files.conversion import Misfit, convert, field_names, inner_names, takes_text
+from agentv.files.wire import camel_name, snake_keys
+from agentv.files.yaml import Document, Place, Steps, read_yaml
 from agentv.providers import settings_type
 from agentv.providers.settings import SECRET, TargetSettings, secret_values
 from agentv.records import Json, Problem, Severity
-from agentv.redact import is_secret_name, secrets_in_urls
-from agentv.system.folders import first_file, searched_folders
+from agentv.redact import NamedSecret, is_secret_name, secrets_in_urls
 
 Environment = Mapping[str, str]
 Keys = dict[str, str]
 """The key in a file of each setting, by the setting's name."""
 
-TARGETS_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
-RETRY_NAMES = ("max_retries", "initial_delay_ms", "max_delay_ms", "backoff_factor", "retryable_status_codes")
+RETRY_NAMES = (
+    "max_retries",
+    "initial_delay_ms",
+    "max_delay_ms",
+    "backoff_factor",
+    "retryable_status_codes",
+)
 _HEADER_PARTS = re.compile(r"[\s=;,]+")
 """The separators between the values of a header, such as those of a cookie."""
 VARIABLE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -56,6 +60,8 @@ class TargetEntry(NamedTuple):
     """Values that must never be shown."""
     draft: TargetSettings | None = None
     """The settings without the invalid ones, if the rest can be used."""
+    has_unset_variables: bool = False
+    """Whether a `${{ VARIABLE }}` in its settings is not set."""
     places: Mapping[str, Place] = {}
     """Where each of its settings is written; `""` is the target itself."""
 
@@ -139,43 +145,6 @@ class TargetList(NamedTuple):
         return tuple(secrets)
 
 
-def find_targets(folder: Path, given: Path | None = None) -> Path:
-    """Return the targets file for the eval files in `folder`: the given one, else the nearest.
-
-    Raise `ConfigError` if there is none.
-    """
-    if given is not None:
-        return _given_targets(given)
-    folders = searched_folders(folder)
-    path = first_file(folders, TARGETS_NAMES)
-    if path is None:
-        searched = ", ".join(map(str, folders))
-        raise ConfigError(f"no targets file found: looked in {searched}", hint=EXAMPLE)
-    return path
-
-
-def _given_targets(given: Path) -> Path:
-    """Return the given file, or the targets file in the given folder."""
-    if given.is_file():
-        return given
-    for name in TARGETS_NAMES:
-        path = given / name
-        if path.is_file():
-            return path
-    raise ConfigError(
-        "no targets file there",
-        file=given,
-        hint=f"--targets is a file, or a folder with {TARGETS_NAMES[0]}",
-    )
-
-
-EXAMPLE = """'agentv init' makes one; or write .agentv/targets.yaml, such as:
-targets:
-  - name: default
-    provider: python
-    function: agent.py:answer"""
-
-
 def read_targets(
     path: Path,
     environment: Environment = os.environ,
@@ -202,11 +171,11 @@ def read_targets(
     if used is not None:
         required = _with_judges(raw_targets.values(), used)
     reader = _Reader(document, path, environment, required)
-    entries = []
-    for index, raw in raw_targets.items():
-        entry = reader.read(raw, ("targets", index))
-        entries.append(entry)
-    return TargetList(tuple(entries), _file_problems(document, path))
+    entries = [reader.read(raw, ("targets", index)) for index, raw in raw_targets.items()]
+    return TargetList(
+        entries=tuple(entries),
+        file_problems=_file_problems(document, path),
+    )
 
 
 def _file_problems(document: Document, path: Path) -> tuple[Problem, ...]:
@@ -216,18 +185,20 @@ def _file_problems(document: Document, path: Path) -> tuple[Problem, ...]:
         return ()
     problems = []
     for misfit in file:
-        place = document.place(misfit.steps)
-        hinted = _with_hint(misfit)
-        problems.append(hinted.problem(path, place))
+        hinted = _with_hint(misfit, document.value)
+        problems.append(hinted.problem(path, document.place(misfit.steps)))
     return tuple(problems)
 
 
-def _with_hint(misfit: Misfit) -> Misfit:
-    """Add a hint to the misfit of a common beginner's mistake."""
-    if misfit.steps == ("targets",) and "got an object" in misfit.message:
-        return misfit._replace(hint="put a dash before the first setting of each target: '- name: default'")
-    if misfit.steps == () and "got an array" in misfit.message:
+def _with_hint(misfit: Misfit, value: Any) -> Misfit:
+    """Add a hint to the misfit of a common beginner's mistake; `value` is the content of the file."""
+    if misfit.steps == () and isinstance(value, list):
         return misfit._replace(hint="list the targets under 'targets:'")
+    if misfit.steps == ("targets",) and misfit.message.startswith("expected "):
+        hint = ""
+        if isinstance(value.get("targets"), dict):
+            hint = "put a dash before the first setting of each target: '- name: default'"
+        return Misfit((), "'targets' must be a list", hint)
     return misfit
 
 
@@ -238,11 +209,7 @@ def _raw_targets(value: Any) -> dict[int, Json]:
     targets = value.get("targets")
     if not isinstance(targets, list):
         return {}
-    raw_targets = {}
-    for index, raw in enumerate(targets):
-        if isinstance(raw, dict):
-            raw_targets[index] = raw
-    return raw_targets
+    return {index: raw for index, raw in enumerate(targets) if isinstance(raw, dict)}
 
 
 def _with_judges(raw_targets: Iterable[Json], used: Collection[str]) -> set[str]:
@@ -275,7 +242,10 @@ class _Reader:
         """Return the target that `raw` describes; `steps` lead to it in the document."""
         name = raw.get("name")
         is_used = self._is_used(name)
-        type_, misfits = _settings_type(raw, severity="error" if is_used else "warning")
+        severity: Severity = "warning"
+        if is_used:
+            severity = "error"
+        type_, misfits = _settings_type(raw, severity)
         unset = self._unset_variables(raw, is_used)
         keys = setting_keys(raw, field_names(type_))
         renamed = _rename_keys(raw, keys, type_)
@@ -286,23 +256,28 @@ class _Reader:
             misfits += converted
         else:
             misfits += converted.validate()
-            has_error = any(misfit.severity == "error" for misfit in misfits)
-            if isinstance(name, str) and not has_error:
+            severities = [misfit.severity for misfit in misfits]
+            if isinstance(name, str) and "error" not in severities:
                 settings = converted
 
         # These do not make the settings unusable, so they are added after the check for errors.
         misfits += self._duplicate_name(name, steps)
         misfits += unset
         problems = [self._problem(misfit, keys, steps) for misfit in misfits]
-
+        title = "unnamed target"
+        if name:
+            title = f"target {name!r}"
+        provider = raw.get("provider", "")
+        secrets = target_secrets(raw, type_, self.environment)
         return TargetEntry(
             name=str(name or ""),
-            title=f"target {name!r}" if name else "a target without a name",
-            provider=str(raw.get("provider", "")),
+            title=title,
+            provider=str(provider),
             settings=settings,
             problems=tuple(problems),
-            secrets=tuple(target_secrets(raw, type_, self.environment)),
+            secrets=tuple(secrets),
             draft=self._draft(renamed, type_, converted),
+            has_unset_variables=bool(unset),
             places=self._places(keys, steps),
         )
 
@@ -316,7 +291,13 @@ class _Reader:
         severity: Severity = "warning"
         if is_used and self.used is not None:
             severity = "error"
-        return list(_unset_variables(raw, (), self.environment, severity))
+        misfits = _unset_variables(
+            raw,
+            steps=(),
+            environment=self.environment,
+            severity=severity,
+        )
+        return list(misfits)
 
     def _convert(
         self,
@@ -343,7 +324,10 @@ class _Reader:
             return None
         if isinstance(converted, TargetSettings):
             return converted
-        invalid = {misfit.steps[0] for misfit in converted if misfit.steps}
+        invalid = set()
+        for misfit in converted:
+            if misfit.steps:
+                invalid.add(misfit.steps[0])
         names = field_names(type_) - invalid
         valid = {}
         for name, value in settings.items():
@@ -365,7 +349,8 @@ class _Reader:
         written = list(steps)
         if misfit.steps:
             name, *inner = misfit.steps
-            written.append(keys.get(str(name), name))
+            key = keys.get(str(name), name)
+            written.append(key)
             written.extend(inner)
         place = self.document.place(tuple(written))
         return misfit.problem(self.path, place)
@@ -374,8 +359,13 @@ class _Reader:
         if not isinstance(name, str):
             return []
         if name in self.name_lines:
-            message = f"the name stands twice, first on line {self.name_lines[name]}"
-            return [Misfit(("name",), message, "rename one of them")]
+            first_line = self.name_lines[name]
+            misfit = Misfit(
+                steps=("name",),
+                message=f"duplicate name, first used on line {first_line}",
+                hint="rename one of them",
+            )
+            return [misfit]
         place = self.document.place((*steps, "name"))
         self.name_lines[name] = place.line
         return []
@@ -395,7 +385,12 @@ def _settings_type(raw: Json, severity: Severity) -> tuple[type[TargetSettings],
     try:
         return settings_type(provider), []
     except ConfigError as error:
-        misfit = Misfit(("provider",), error.message, error.hint, severity)
+        misfit = Misfit(
+            steps=("provider",),
+            message=error.message,
+            hint=error.hint,
+            severity=severity,
+        )
         return _UnknownSettings, [misfit]
 
 
@@ -419,20 +414,25 @@ def spellings(name: str) -> list[str]:
         names.append(f"retry_{name}")
     forms: dict[str, None] = {}
     for each in names:
+        camel = camel_name(each)
         forms[each] = None
-        forms[camel_name(each)] = None
+        forms[camel] = None
     return list(forms)
 
 
 def _rename_keys(raw: Json, keys: Keys, type_: type) -> Json:
     """Return the settings under their own names. The user's headers, options and bodies keep their keys."""
-    settings = {name: raw[key] for name, key in keys.items()}
+    settings = _renamed(raw, keys)
     for name, known in inner_names(type_).items():
         value = settings.get(name)
         if isinstance(value, dict):
             inner_keys = snake_keys(value, known)
-            settings[name] = {inner_name: value[key] for inner_name, key in inner_keys.items()}
+            settings[name] = _renamed(value, inner_keys)
     return settings
+
+
+def _renamed(raw: Json, keys: Keys) -> Json:
+    return {name: raw[key] for name, key in keys.items()}
 
 
 def _unset_variables(
@@ -445,26 +445,40 @@ def _unset_variables(
     if isinstance(value, str):
         for variable in VARIABLE.findall(value):
             if variable not in environment:
-                message = f"the environment variable {variable} is not set"
-                yield Misfit(steps, message, "set it, or put it into .env", severity)
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _unset_variables(inner, (*steps, key), environment, severity)
+                yield Misfit(
+                    steps=steps,
+                    message=f"the environment variable {variable} is not set",
+                    hint="set it, or add it to .env",
+                    severity=severity,
+                )
+        return
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        items = value.items()
     elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _unset_variables(inner, (*steps, index), environment, severity)
+        items = enumerate(value)
+    for key, inner in items:
+        inner_steps = (*steps, key)
+        yield from _unset_variables(inner, inner_steps, environment, severity)
 
 
 def _fill_settings(settings: Json, type_: type, environment: Environment) -> Json:
     """Return the settings with their variables replaced; a variable for a number or a boolean becomes one."""
-    filled = {name: _fill(value, environment) for name, value in settings.items()}
+    filled: Json = {}
     for name, value in settings.items():
-        if not isinstance(value, str) or not VARIABLE.fullmatch(value.strip()):
-            continue
-        if not takes_text(type_, name):
+        filled[name] = _fill(value, environment)
+        if _is_variable(value) and not takes_text(type_, name):
             with suppress(msgspec.DecodeError):  # the conversion reports a value of the wrong type
                 filled[name] = msgspec.json.decode(filled[name])
     return filled
+
+
+def _is_variable(value: Any) -> bool:
+    """Return whether a value is a single `${{ VARIABLE }}`, with nothing else."""
+    if not isinstance(value, str):
+        return False
+    match = VARIABLE.fullmatch(value.strip())
+    return match is not None
 
 
 def _fill(value: Any, environment: Environment) -> Any:
@@ -488,20 +502,29 @@ def target_secrets(
     A setting that is unknown for its kind of target is secret if its name suggests so.
     """
     known = field_names(type_)
-    secrets = list(secret_values(raw, type_))
     for name, key in snake_keys(raw, known).items():
+        setting = {key: raw[key]}
+        secrets = list(secret_values(setting, type_))
         if name not in known and is_secret_name(name):
             secrets.append(raw[key])
-    for text in _texts(secrets):
-        filled = _fill(text, environment)
-        yield filled
-        # The parts of a header are secret on their own: "Bearer KEY", "session=KEY; path=/".
-        yield from filled.split()
-        yield from _HEADER_PARTS.split(filled)
-        for variable in VARIABLE.findall(text):
-            yield environment.get(variable, "")
-    for text in _texts(raw):
-        yield from secrets_in_urls(_fill(text, environment))
+        place = f"{raw.get('name', '')}.{name}"
+        for text in _texts(secrets):
+            yield from _secrets_in_text(text, place, environment)
+        for text in _texts(setting):
+            filled = _fill(text, environment)
+            for secret in secrets_in_urls(filled):
+                yield NamedSecret(secret, place)
+
+
+def _secrets_in_text(text: str, place: str, environment: Environment) -> Iterator[str]:
+    """Yield the values in a secret text of a target: its variables, the text itself, and its parts."""
+    # A variable comes first: a value that has several names is reported under the first one.
+    for variable in VARIABLE.findall(text):
+        yield NamedSecret(environment.get(variable, ""), variable)
+    filled = _fill(text, environment)
+    # The parts of a header are secret on their own: "Bearer KEY", "session=KEY; path=/".
+    for part in (filled, *filled.split(), *_HEADER_PARTS.split(filled)):
+        yield NamedSecret(part, place)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -77,7 +77,7 @@ async def _target_state(
     if judge is not None and judge not in read.names:
         unknown_judge = Problem(
             message=f"judge_target: unknown target {judge!r}",
-            hint=nearest(judge, read.names),
+            hint=nearest(judge, read.names, "targets"),
         )
         problems.append(unknown_judge)
     healthcheck: Healthcheck = "none"
@@ -122,7 +122,7 @@ async def _run_healthcheck(provider: Provider | BatchProvider, check: bool) -> t
     try:
         await provider.check.run()
     except ProviderError as error:
-        message = f"its healthcheck failed: {error.message}"
+        message = f"health check failed: {error.message}"
         return "failed", [Problem(message=message, hint=error.hint)]
     return "passed", []
 
@@ -187,4 +187,4 @@ async def _check_client(provider: Provider | BatchProvider) -> None:
             return
         if not any(getattr(client, name, None) for name in CREDENTIALS):
             hint = "write api_key: ${{ VARIABLE }}, or set the variable that its SDK looks for"
-            raise ConfigError("there is no api_key", hint=hint)
+            raise ConfigError("no api_key is set", hint=hint)

@@ -5,46 +5,21 @@ receives the spans when they end, in addition to what the user has set up. A spa
 """
 
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from agentv.records import TraceContext
 from agentv.telemetry.inbox import take_local
 from agentv.telemetry.span import Span
 
 _bridged: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
-@contextmanager
-def current_span(context: TraceContext | None) -> Iterator[None]:
-    """Make the case's span the current one for code in this process. Do nothing without OpenTelemetry's API."""
-    if context is None:
-        yield
-        return
+def bridge_local_spans() -> None:
+    """Receive the spans of the global tracer provider from now on. Do nothing without OpenTelemetry's API."""
     try:
-        from opentelemetry import context as otel_context
         from opentelemetry import trace
     except ImportError:
-        yield
         return
-    _bridge(trace.get_tracer_provider())
-    span_context = trace.SpanContext(
-        trace_id=int(context.trace_id, 16),
-        span_id=int(context.span_id, 16),
-        is_remote=True,
-        trace_flags=trace.TraceFlags(1),
-    )
-    span = trace.NonRecordingSpan(span_context)
-    token = otel_context.attach(trace.set_span_in_context(span))
-    try:
-        yield
-    finally:
-        otel_context.detach(token)
-
-
-def _bridge(provider: Any) -> None:
-    """Add a span processor to a provider, unless it has one already or records no spans."""
+    provider: Any = trace.get_tracer_provider()
     if provider in _bridged:
         return
     add_processor = getattr(provider, "add_span_processor", None)

@@ -8,22 +8,23 @@ import asyncio
 import threading
 import zlib
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 
 from agentv.errors import ConfigError
-from agentv.notices import warn
+from agentv.log import warn
+from agentv.processes.loopback_server import HOST, LoopbackHandler, LoopbackServer
 from agentv.records import Problem, ProviderRequest, ProviderResponse
+from agentv.results.trace import build_trace
+from agentv.run.options import CollectOptions
+from agentv.telemetry.bridge import bridge_local_spans
 from agentv.telemetry.inbox import Attempt, BadTelemetry, Inbox
-from agentv.telemetry.options import CollectOptions
 from agentv.telemetry.protobuf import encode_rejected
-from agentv.telemetry.spans import trace_of_spans, usage_of_spans
-from agentv.telemetry.trace import build_trace
+from agentv.telemetry.spans import dropped_calls, trace_of_spans, usage_of_spans
+from agentv.text import plural
 
-HOST = "127.0.0.1"
 SIGNALS = ("traces", "logs", "metrics")
 GRACE_SECONDS = 1.0
 LATE_GRACE_SECONDS = 6.0
@@ -31,14 +32,12 @@ LATE_GRACE_SECONDS = 6.0
 MAX_BODY_BYTES = 64 << 20
 MAX_LENGTH_DIGITS = 12
 """Longer values of Content-Length are rejected without parsing them."""
-MAX_CONNECTIONS = 256
-IDLE_SECONDS = 60.0
 JSON = "application/json"
 PROTOBUF = "application/x-protobuf"
 HTTP2 = b"PRI * HTTP/2"
-GRPC_MESSAGE = "OTLP over gRPC arrived, and --collect-traces takes OTLP over HTTP: its spans are lost"
-GRPC_HINT = "set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, and use the HTTP exporter"
-TOO_LATE = "no case that is under way has this trace, or it has too many spans already"
+GRPC_MESSAGE = "received OTLP over gRPC, but --collect-traces supports only OTLP over HTTP: the spans are lost"
+GRPC_HINT = "set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf and use the HTTP exporter"
+TOO_LATE = "no running case has this trace, or it already has too many spans"
 
 
 class Collector:
@@ -49,28 +48,22 @@ class Collector:
         self.inbox = Inbox()
         self._grpc_warning = threading.Lock()
         """Acquired by the first thread that warns about gRPC, and never released."""
-        self._server: _Server | None = None
+        self._server: CollectorServer | None = None
         self.base = ""
 
     def __enter__(self) -> Self:
         """Start listening. Raise `ConfigError` if the port cannot be used."""
-        port = self._options.port or 0
+        port = self._options.collect_port or 0
         try:
-            self._server = _Server((HOST, port), _Handler)
+            self._server = CollectorServer(port, self)
         except (OSError, OverflowError) as error:  # OverflowError: not a valid port number
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(
                 f"--collect-traces cannot listen on port {port} of {HOST}: {reason}",
-                hint="choose another with --collect-port, or leave it out: then a free one is taken",
+                hint="choose another --collect-port, or omit it to use any free port",
             ) from error
-        self._server.collector = self
         self.base = f"http://{HOST}:{self._server.server_port}"
-        thread = threading.Thread(
-            target=self._server.serve_forever,
-            kwargs={"poll_interval": 0.05},
-            daemon=True,
-        )
-        thread.start()
+        self._server.start("agentv-collector")
         return self
 
     def __exit__(
@@ -80,15 +73,14 @@ class Collector:
         trace: TracebackType | None,
     ) -> None:
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            self._server.stop()
         strays = self.inbox.strays
         if strays:
-            many = "1 span" if strays == 1 else f"{strays} spans and events"
-            hint = "they came after their case had ended, see --collect-grace, or are of another program"
+            many = plural(strays, "span", "spans and events")
+            hint = "they arrived after their case had ended (see --collect-grace), or come from another program"
             warn(
                 Problem(
-                    message=f"{many} belonged to no case that was under way",
+                    message=f"{many} did not belong to a running case",
                     severity="warning",
                     hint=hint,
                 )
@@ -96,25 +88,38 @@ class Collector:
 
     def case(self, *, is_late: bool) -> "CaseTraces":
         """Return a collector for one case. `is_late` is True if the target keeps running after its answer."""
-        grace = self._options.grace
+        grace = self._options.collect_grace
         if grace is None:
-            grace = LATE_GRACE_SECONDS if is_late else GRACE_SECONDS
+            grace = GRACE_SECONDS
+            if is_late:
+                grace = LATE_GRACE_SECONDS
         return CaseTraces(self.inbox, self.base, grace)
 
     def warn_about_grpc(self) -> None:
         """Warn, once, that spans arrive over an unsupported protocol."""
         is_first = self._grpc_warning.acquire(blocking=False)
         if is_first:
-            warn(Problem(message=GRPC_MESSAGE, severity="warning", hint=GRPC_HINT))
+            warn(
+                Problem(
+                    message=GRPC_MESSAGE,
+                    severity="warning",
+                    hint=GRPC_HINT,
+                )
+            )
 
 
 class CaseTraces:
-    """Collects the traces of one case, one per attempt. See `calls.caller.Preparation`.
+    """Collects the traces of one case, one per attempt.
 
     A context manager: spans that arrive after its end are not accepted.
     """
 
-    def __init__(self, inbox: Inbox, base: str, grace: float):
+    def __init__(
+        self,
+        inbox: Inbox,
+        base: str,
+        grace: float,
+    ):
         self._inbox = inbox
         self._base = base
         self._grace = grace
@@ -128,6 +133,7 @@ class CaseTraces:
 
     async def prepare(self, request: ProviderRequest) -> ProviderRequest:
         """Return the request with an endpoint and a trace of its own."""
+        bridge_local_spans()  # before each attempt, as the user's code may set up a tracer provider at any time
         self.close()
         self._attempt = self._inbox.open(request, self._base)
         self.trace_id = self._attempt.context.trace_id
@@ -163,12 +169,14 @@ class CaseTraces:
         # In threads, as up to 200,000 spans would block the event loop.
         trace = await asyncio.to_thread(trace_of_spans, spans)
         usage = await asyncio.to_thread(usage_of_spans, spans)
+        dropped = await asyncio.to_thread(dropped_calls, spans)
         trace_complete: bool | None = False
-        if is_complete:
+        if is_complete and dropped is None:
             trace_complete = response.trace_complete
         return msgspec.structs.replace(
             response,
             trace=trace,
+            dropped=response.dropped or dropped,
             token_usage=response.token_usage or usage,
             trace_complete=trace_complete,
         )
@@ -186,31 +194,16 @@ class CaseTraces:
             self._attempt = None
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-    collector: Collector
+class CollectorServer(LoopbackServer):
+    """Receives the telemetry of a run."""
 
-    def __init__(self, *args: Any):
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        super().__init__(*args)
+    drops_excess = True
+    # Twice the body, since the chunked transfer encoding adds the sizes of its chunks.
+    max_request_bytes = 2 * MAX_BODY_BYTES
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle a connection in a thread of its own, or close it if there are too many."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, *_: object) -> None:
-        """Ignore the error: a program that has exited does not read the response."""
+    def __init__(self, port: int, collector: Collector):
+        self.collector = collector
+        super().__init__(port, _CollectorHandler)
 
 
 class _Refused(Exception):
@@ -221,11 +214,9 @@ class _Refused(Exception):
         self.status = status
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+class _CollectorHandler(LoopbackHandler):
+    server: CollectorServer
     raw_requestline: bytes
-    protocol_version = "HTTP/1.1"
-    timeout = IDLE_SECONDS
 
     def parse_request(self) -> bool:
         """Parse a request line. Detect the preface of HTTP/2, which gRPC uses."""
@@ -245,14 +236,11 @@ class _Handler(BaseHTTPRequestHandler):
             answer = _refusal(str(error))
         except BadTelemetry as error:
             status = HTTPStatus.BAD_REQUEST
-            answer = _refusal(f"this is no OTLP: {error}")
-        is_protobuf = status == HTTPStatus.OK and not is_json
-        self.send_response(status)
-        self.send_header("Content-Type", PROTOBUF if is_protobuf else JSON)
-        self.send_header("Content-Length", str(len(answer)))
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(answer)
+            answer = _refusal(f"invalid OTLP: {error}")
+        answer_type = JSON
+        if status == HTTPStatus.OK and not is_json:
+            answer_type = PROTOBUF
+        self.respond(status, answer, {"Content-Type": answer_type})
 
     def _content_type(self) -> str:
         header = self.headers.get("Content-Type", "")
@@ -263,7 +251,7 @@ class _Handler(BaseHTTPRequestHandler):
         collector = self.server.collector
         token, signal = self._token_and_signal()
         if signal not in SIGNALS:
-            raise _Refused(HTTPStatus.NOT_FOUND, "there are /v1/traces and /v1/logs")
+            raise _Refused(HTTPStatus.NOT_FOUND, "not found: use /v1/traces or /v1/logs")
         content_type = self._content_type()
         if content_type.startswith("application/grpc"):
             collector.warn_about_grpc()
@@ -274,13 +262,15 @@ class _Handler(BaseHTTPRequestHandler):
             return _accepted(is_json)
         if token and not collector.inbox.knows(token):
             collector.inbox.add_strays(1)
-            raise _Refused(HTTPStatus.NOT_FOUND, "no case that is under way has this endpoint")
+            raise _Refused(HTTPStatus.NOT_FOUND, "no running case has this endpoint")
         rejected = collector.inbox.take(token, signal, data, is_json=is_json)
         if not rejected:
             return _accepted(is_json)
         if not is_json:
             return encode_rejected(rejected, TOO_LATE)
-        name = "rejectedSpans" if signal == "traces" else "rejectedLogRecords"
+        name = "rejectedLogRecords"
+        if signal == "traces":
+            name = "rejectedSpans"
         partial_success = {name: str(rejected), "errorMessage": TOO_LATE}
         return msgspec.json.encode({"partialSuccess": partial_success})
 
@@ -293,18 +283,21 @@ class _Handler(BaseHTTPRequestHandler):
         """Return the decompressed body. Raise `_Refused` or `BadTelemetry` if it is too large or invalid."""
         encoding = self.headers.get("Content-Encoding", "identity").strip().lower()
         is_chunked = "chunked" in self.headers.get("Transfer-Encoding", "").lower()
-        data = self._read_chunks() if is_chunked else self._read_whole()
+        if is_chunked:
+            data = self._read_chunks()
+        else:
+            data = self._read_whole()
         if encoding in ("", "identity"):
             return data
         if encoding not in ("gzip", "deflate"):
-            raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send it as it is, or compressed by gzip")
+            raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send the body uncompressed or with gzip")
         return _decompress(data, encoding)
 
     def _read_whole(self) -> bytes:
         """Read a body whose size is in `Content-Length`."""
         size = self.headers.get("Content-Length", "")
         if not size.isdecimal():
-            raise _Refused(HTTPStatus.LENGTH_REQUIRED, "say how long it is")
+            raise _Refused(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing")
         if len(size) > MAX_LENGTH_DIGITS or int(size) > MAX_BODY_BYTES:
             raise _too_large()
         return self._read(int(size))
@@ -317,7 +310,7 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 size = int(line.partition(b";")[0], 16)
             except ValueError:
-                raise BadTelemetry("a chunk does not say how long it is") from None
+                raise BadTelemetry("a chunk has no valid size") from None
             if size < 0 or size > MAX_BODY_BYTES:
                 raise _too_large()
             if size == 0:
@@ -330,11 +323,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _read(self, size: int) -> bytes:
         data = self.rfile.read(size)
         if len(data) < size:
-            raise BadTelemetry("it is cut off")
+            raise BadTelemetry("the body is truncated")
         return data
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing to the terminal."""
 
 
 def _refusal(message: str) -> bytes:
@@ -354,13 +344,13 @@ def _decompress(data: bytes, encoding: str) -> bytes:
     try:
         found = decompressor.decompress(data, MAX_BODY_BYTES + 1)
     except zlib.error as error:
-        raise BadTelemetry(f"it is no {encoding}: {error}") from error
+        raise BadTelemetry(f"invalid {encoding}: {error}") from error
     if len(found) > MAX_BODY_BYTES:
         raise _too_large()
     if not decompressor.eof:
-        raise BadTelemetry("it is cut off")
+        raise BadTelemetry("the body is truncated")
     return found
 
 
 def _too_large() -> _Refused:
-    return _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_BODY_BYTES >> 20} MiB at once, please")
+    return _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body exceeds {MAX_BODY_BYTES >> 20} MiB")

@@ -18,12 +18,12 @@ from urllib.parse import unquote
 
 from agentv import __version__
 from agentv.errors import ConfigError
-from agentv.notices import warn
+from agentv.extras import install_command
+from agentv.log import warn
+from agentv.processes.threads import run_in_thread
+from agentv.providers.trace_context import case_span_id, new_trace_id
 from agentv.records import EvalResult, Problem
-from agentv.redact import clean
-from agentv.system.extras import install_command
-from agentv.system.threads import run_in_thread
-from agentv.telemetry.context import case_span_id, new_trace_id
+from agentv.redact import NamedSecret, clean
 from agentv.telemetry.result_spans import SpanData, TargetKind, span_of_result
 
 if TYPE_CHECKING:
@@ -104,7 +104,9 @@ class Exporter:
             reason = f": {self._log.last}"
         lost = sdk.recorded - sdk.sent
         if lost:
-            what = "spans and events" if sdk.has_logs else "spans"
+            what = "spans"
+            if sdk.has_logs:
+                what = "spans and events"
             message = f"--otel: {lost} of {sdk.recorded} {what} were not sent to {sdk.endpoint}{reason}"
         elif self._lost_results:
             message = f"--otel: {self._lost_results} results have no trace{reason}"
@@ -197,7 +199,12 @@ class _Sdk:
         provider.add_log_record_processor(processor)
         self._logger = provider.get_logger("agentv", __version__)
 
-    def _processor(self, type_: Any, exporter: Any, queue_size: int | None) -> Any:
+    def _processor(
+        self,
+        type_: Any,
+        exporter: Any,
+        queue_size: int | None,
+    ) -> Any:
         """Return a new processor for an exporter. `stop` shuts both down."""
         processor = type_(_CountingExporter(exporter, self), max_queue_size=queue_size)
         self._exporters.append(exporter)
@@ -239,17 +246,25 @@ class _Sdk:
         self._own_ids.next = (int(trace_id, 16), int(span_id, 16))
         self._record(span, Context())
 
-    def _record(self, data: SpanData, context: Any, scored: Any = None) -> Any:
+    def _record(
+        self,
+        data: SpanData,
+        context: Any,
+        scored: Any = None,
+    ) -> Any:
         """Record a span and its children, and return its context.
 
         `scored` is the context of the call whose answer was scored, which events as log records refer to.
         """
         from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 
+        kind = SpanKind.INTERNAL
+        if data.is_client:
+            kind = SpanKind.CLIENT
         span = self._tracer.start_span(
             data.name,
             context=context,
-            kind=SpanKind.CLIENT if data.is_client else SpanKind.INTERNAL,
+            kind=kind,
             attributes=dict(data.attributes),
             start_time=data.start,
         )
@@ -335,7 +350,7 @@ def _check_protocol() -> None:
         Problem(
             message=message,
             severity="warning",
-            hint="the endpoint has to take OTLP over HTTP",
+            hint="the endpoint must accept OTLP over HTTP",
         )
     )
 
@@ -394,7 +409,7 @@ class _SdkLog(logging.Handler):
         elif record.thread == self._our_thread:
             message = record.getMessage()
             if message.startswith("Queue full"):
-                self._warn_once(f"more than {QUEUE_SIZE} spans wait to be sent")
+                self._warn_once(f"more than {QUEUE_SIZE} spans are waiting to be sent")
             else:  # an invalid environment variable
                 warn(Problem(message=f"--otel: {_reason(message)}", severity="warning"))
         elif not logging.getLogger().handlers and logging.lastResort is not None:
@@ -407,19 +422,26 @@ class _SdkLog(logging.Handler):
             return
         self._has_warned = True
         message = f"--otel: spans cannot be sent to {self._sdk.endpoint}: {reason}"
-        hint = "the run goes on; how many spans are lost is told at its end"
-        warn(Problem(message=message, severity="warning", hint=hint))
+        hint = "the run continues; the number of lost spans is reported at its end"
+        warn(
+            Problem(
+                message=message,
+                severity="warning",
+                hint=hint,
+            )
+        )
 
 
 def _header_secrets() -> list[str]:
     """Return the values of the headers that are sent to the collector, such as an API key."""
-    values = []
+    secrets: list[str] = []
     for name in ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"):
         for pair in os.environ.get(name, "").split(","):
-            value = pair.partition("=")[2]
-            values.append(unquote(value).strip())
-    tokens = [value.partition(" ")[2] for value in values]  # the token alone, of "Bearer abc"
-    return [*values, *tokens]
+            value = unquote(pair.partition("=")[2]).strip()
+            token = value.partition(" ")[2]  # the token alone, of "Bearer abc"
+            secrets.append(NamedSecret(value, name))
+            secrets.append(NamedSecret(token, name))
+    return secrets
 
 
 def _reason(message: str) -> str:
@@ -445,7 +467,7 @@ def _import_sdk() -> _SdkModules:
         from opentelemetry.sdk.trace import export, id_generator
     except ImportError as error:
         hint = f"install it with: {install_command('otel')}"
-        raise ConfigError("--otel needs OpenTelemetry's SDK and its OTLP exporter", hint=hint) from error
+        raise ConfigError("--otel requires the OpenTelemetry SDK and its OTLP exporter", hint=hint) from error
     return _SdkModules(
         trace=trace,
         export=export,

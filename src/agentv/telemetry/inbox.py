@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
+from agentv.providers.trace_context import new_context
 from agentv.records import ProviderRequest, TraceContext
-from agentv.telemetry.context import new_context
 from agentv.telemetry.protobuf import ProtobufError, decode_logs, decode_traces
 from agentv.telemetry.span import LogEvent, Span, add_log_events, log_events_of, spans_of
 from agentv.telemetry.spans import missing_parents
 
-MOST_SPANS = 200_000
+MAX_SPANS = 200_000
 """The maximum number of spans, and of events, that are kept per attempt."""
-MOST_BYTES = 128 << 20
+MAX_TOTAL_BYTES = 128 << 20
 """The maximum size of all requests that are accepted per attempt."""
 
 
@@ -42,7 +42,12 @@ class Attempt:
         self._loop = asyncio.get_running_loop()
         self._arrived = asyncio.Event()
 
-    def add(self, spans: Iterable[Span], events: Iterable[LogEvent], size: int) -> int:
+    def add(
+        self,
+        spans: Iterable[Span],
+        events: Iterable[LogEvent],
+        size: int,
+    ) -> int:
         """Store spans and events from a request of `size` bytes. Return how many were rejected.
 
         A span that is sent twice is stored once.
@@ -67,7 +72,7 @@ class Attempt:
         return rejected
 
     def _has_room(self, count: int) -> bool:
-        return count < MOST_SPANS and self._bytes <= MOST_BYTES
+        return count < MAX_SPANS and self._bytes <= MAX_TOTAL_BYTES
 
     def spans(self) -> list[Span]:
         """Return the spans that have arrived, including the events that were sent as log records."""
@@ -211,12 +216,17 @@ def read_telemetry(
         raise BadTelemetry(str(error)) from error
 
 
-def _decode(signal: str, data: bytes, *, is_json: bool) -> dict[str, Any]:
+def _decode(
+    signal: str,
+    data: bytes,
+    *,
+    is_json: bool,
+) -> dict[str, Any]:
     """Return an OTLP request in its JSON form."""
     if is_json:
         document = msgspec.json.decode(data)
         if not isinstance(document, dict):
-            raise BadTelemetry("it is no JSON object")
+            raise BadTelemetry("not a JSON object")
         return document
     if signal == "traces":
         return decode_traces(data)

@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
+from agentv.files.dropped import DroppedParts
+from agentv.files.plain import json_value
+from agentv.files.tool_calls import is_result, looks_like_call, read_calls
+from agentv.records import Json, ToolCall
 from agentv.telemetry.span import Span, dicts
 
 OPERATION_DETAILS = "gen_ai.client.inference.operation.details"
@@ -18,70 +20,55 @@ ANSWER_EVENTS = ("gen_ai.choice", "gen_ai.assistant.message")
 _OPENINFERENCE = re.compile(r"llm\.(?:in|out)put_messages\.(\d+)\.message\.(?:tool_calls\.(\d+)\.tool_call\.)?(.+)")
 
 
-class RequestedCall(NamedTuple):
-    """A tool call that a model requested in a message."""
-
-    id: str
-    name: str
-    input: Any
-
-
 class ToolMessages(NamedTuple):
     """The tool calls in the messages of some spans, and the results that models were given, by call id."""
 
-    calls: Mapping[str, tuple[RequestedCall, Span]]
+    calls: Mapping[str, tuple[ToolCall, Span]]
     results: Mapping[str, Any]
+    dropped: DroppedParts
+    """The calls without a readable name."""
 
 
 def tool_messages(spans: Sequence[Span]) -> ToolMessages:
     """Return the tool calls that models requested, and the results that they were given."""
-    calls: dict[str, tuple[RequestedCall, Span]] = {}
+    calls: dict[str, tuple[ToolCall, Span]] = {}
     results: dict[str, Any] = {}
+    dropped = DroppedParts()
     for span in spans:
-        for call in _calls(span):
+        requested = list(_calls(span))
+        for call in read_calls(requested, dropped):
             id_ = call.id or f"{span.span_id}/{len(calls)}"
             calls.setdefault(id_, (call, span))
         for id_, result in _results(span):
             results.setdefault(id_, result)
-    return ToolMessages(calls, results)
+    return ToolMessages(calls, results, dropped)
 
 
-def _calls(span: Span) -> Iterator[RequestedCall]:
-    """Yield the tool calls that a model requested in a span."""
+def _calls(span: Span) -> Iterator[Json]:
+    """Yield the tool calls that a model requested in a span, as they are written there."""
     for message in _messages(span, "gen_ai.output.messages"):
         for part in dicts(message.get("parts")):
-            if part.get("type") == "tool_call":
-                yield _call(
-                    id_=part.get("id"),
-                    name=part.get("name"),
-                    input_=part.get("arguments"),
-                )
+            if not is_result(part) and looks_like_call(part):
+                yield part
     for name, attributes in span.events:
         if name in ANSWER_EVENTS:
             yield from _calls_of_event(attributes)
     for fields in _openinference(span, "llm.output_messages."):
         if "function.name" in fields:
-            yield _call(
-                id_=fields.get("id"),
-                name=fields["function.name"],
-                input_=fields.get("function.arguments"),
-            )
+            yield {
+                "id": fields.get("id"),
+                "name": fields["function.name"],
+                "arguments": fields.get("function.arguments"),
+            }
 
 
-def _calls_of_event(attributes: Mapping[str, Any]) -> Iterator[RequestedCall]:
+def _calls_of_event(attributes: Mapping[str, Any]) -> Iterator[Json]:
     """Yield the tool calls in an event, whose message is an attribute or the attributes themselves."""
     message = json_value(attributes.get("message"))
     if not isinstance(message, dict):
         message = attributes
     calls = json_value(message.get("tool_calls"))
-    for call in dicts(calls):
-        function = call.get("function")
-        if isinstance(function, dict):
-            yield _call(
-                id_=call.get("id"),
-                name=function.get("name"),
-                input_=function.get("arguments"),
-            )
+    yield from dicts(calls)
 
 
 def _results(span: Span) -> Iterator[tuple[str, Any]]:
@@ -100,14 +87,6 @@ def _results(span: Span) -> Iterator[tuple[str, Any]]:
         call_id = fields.get("tool_call_id")
         if isinstance(call_id, str):
             yield call_id, json_value(fields.get("content"))
-
-
-def _call(id_: Any, name: Any, input_: Any) -> RequestedCall:
-    return RequestedCall(
-        id=str(id_ or ""),
-        name=str(name or "unknown"),
-        input=json_value(input_),
-    )
 
 
 def _messages(span: Span, name: str) -> Iterator[Mapping[str, Any]]:
@@ -135,15 +114,3 @@ def _openinference(span: Span, prefix: str) -> Iterator[dict[str, Any]]:
         found.setdefault(place, {})[field] = value
     for place in sorted(found):
         yield found[place]
-
-
-def json_value(text: Any) -> Any:
-    """Decode a text that is a JSON object or array. Return any other value unchanged."""
-    if not isinstance(text, str):
-        return text
-    if not text.lstrip().startswith(("{", "[")):
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return text

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-MOST_NESTED = 50
+MAX_NESTING = 50
 """The maximum depth of nested messages. Only values in values can be nested deeply."""
 
 
@@ -138,10 +138,14 @@ def _varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def _decode(data: memoryview, fields: dict[int, _Field], depth: int) -> dict[str, Any]:
+def _decode(
+    data: memoryview,
+    fields: dict[int, _Field],
+    depth: int,
+) -> dict[str, Any]:
     """Decode a message to a dictionary with the JSON names of its fields."""
-    if depth > MOST_NESTED:
-        raise ProtobufError(f"messages are nested more than {MOST_NESTED} deep")
+    if depth > MAX_NESTING:
+        raise ProtobufError(f"messages are nested more than {MAX_NESTING} deep")
     found: dict[str, Any] = {}
     at = 0
     end = len(data)
@@ -161,22 +165,27 @@ def _decode(data: memoryview, fields: dict[int, _Field], depth: int) -> dict[str
                 raw, at = _read_bytes(data, at, 4)
                 raw = int.from_bytes(raw, "little")
             case kind:
-                raise ProtobufError(f"there is no field of kind {kind}")
+                raise ProtobufError(f"unknown wire type {kind}")
         field = fields.get(tag >> 3)
         if field is not None:
             _add(found, field, raw, depth)
     return found
 
 
-def _add(found: dict[str, Any], field: _Field, raw: Any, depth: int) -> None:
+def _add(
+    found: dict[str, Any],
+    field: _Field,
+    raw: Any,
+    depth: int,
+) -> None:
     """Add the value of a field to a message. Raise `ProtobufError` if its wire type does not fit the field."""
     is_data = isinstance(raw, memoryview)
     if field.message is not None:
         if not is_data:
-            raise ProtobufError(f"{field.name} is no message")
+            raise ProtobufError(f"{field.name} is not a message")
         value: Any = _decode(raw, field.message, depth + 1)
     elif field.read is None or is_data != (field.read in (_text, _hex)):
-        raise ProtobufError(f"{field.name} is of another kind")
+        raise ProtobufError(f"{field.name} has a wrong type")
     else:
         value = field.read(raw)
     if field.is_list:
@@ -185,11 +194,15 @@ def _add(found: dict[str, Any], field: _Field, raw: Any, depth: int) -> None:
         found[field.name] = value
 
 
-def _read_bytes(data: memoryview, at: int, size: int) -> tuple[memoryview, int]:
+def _read_bytes(
+    data: memoryview,
+    at: int,
+    size: int,
+) -> tuple[memoryview, int]:
     """Return the next bytes, and the position after them."""
     end = at + size
     if end > len(data):
-        raise ProtobufError("it is cut off")
+        raise ProtobufError("it is truncated")
     return data[at:end], end
 
 
@@ -211,4 +224,4 @@ def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
             if shift > 63:
                 raise ProtobufError("a number has more than ten bytes")
     except IndexError:
-        raise ProtobufError("it is cut off") from None
+        raise ProtobufError("it is truncated") from None

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import msgspec
-
+from agentv.files.encode import to_json
 from agentv.records import (
     EvalResult,
     EvaluatorResult,
@@ -20,7 +19,6 @@ from agentv.records import (
 )
 
 EVALUATION = "gen_ai.evaluation.result"
-_ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class TargetKind(NamedTuple):
@@ -67,12 +65,15 @@ def span_of_result(
     children = [call]
     for part in result.evaluator_results:
         children.append(_evaluator_span(part, _Times(answered, end)))
+    status = "fail"
+    if result.verdict == "pass":
+        status = "pass"
     attributes = {
         "test.suite.name": result.dataset,
         "test.suite.run.id": result.run_id,
         "test.case.id": result.eval_id,
         "test.case.name": result.eval_id,
-        "test.case.result.status": "pass" if result.verdict == "pass" else "fail",
+        "test.case.result.status": status,
         "agentv.verdict": result.verdict,
         "agentv.score": result.score,
         "agentv.target": result.target,
@@ -130,13 +131,15 @@ def _call_attributes(
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": kind.provider,
-        "gen_ai.agent.name": None if kind.is_model else result.target,
         "gen_ai.request.model": kind.model,
         "gen_ai.conversation.id": result.conversation_id,
-        "gen_ai.response.finish_reasons": [result.stop_reason] if result.stop_reason else None,
         "agentv.cost_usd": metrics.cost_usd,
         "agentv.ttft_ms": metrics.ttft_ms,
     }
+    if not kind.is_model:
+        attributes["gen_ai.agent.name"] = result.target
+    if result.stop_reason:
+        attributes["gen_ai.response.finish_reasons"] = [result.stop_reason]
     if result.error is not None:
         attributes["error.type"] = result.failure
     attributes |= _usage(metrics.token_usage)
@@ -184,7 +187,11 @@ def _tool_spans(
     return spans
 
 
-def _tool_end(event: TraceEvent, result: TraceEvent | None, start: int) -> int | None:
+def _tool_end(
+    event: TraceEvent,
+    result: TraceEvent | None,
+    start: int,
+) -> int | None:
     """Return the end of a tool call by its duration, otherwise by the time of its result. None if it is unknown."""
     took = (event.metadata or {}).get("duration_ms")
     if isinstance(took, int | float):
@@ -250,6 +257,8 @@ def _evaluator_span(part: EvaluatorResult, times: _Times) -> SpanData:
         error = explanation or "the evaluator failed"
         attributes["error.type"] = "judge"
         evaluation["error.type"] = "judge"
+    elif part.score is None:
+        evaluation["gen_ai.evaluation.score.label"] = "not applicable"
     else:
         evaluation["gen_ai.evaluation.score.value"] = float(part.score)
         evaluation["gen_ai.evaluation.score.label"] = part.verdict
@@ -273,14 +282,14 @@ def _message(role: str, text: str) -> str:
     """Return a message in the JSON form of the conventions."""
     part = {"type": "text", "content": text}
     messages = [{"role": role, "parts": [part]}]
-    return _ENCODE(messages).decode()
+    return to_json(messages).decode()
 
 
 def _text(value: Any) -> str | None:
     """Return a value as text: JSON unless it is text already."""
     if value is None or isinstance(value, str):
         return value
-    return _ENCODE(value).decode()
+    return to_json(value).decode()
 
 
 def _nanoseconds(timestamp: str | None) -> int | None:

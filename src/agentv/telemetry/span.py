@@ -62,7 +62,9 @@ def _log_event(raw: Json) -> LogEvent | None:
     attributes = _attributes(raw.get("attributes"))
     name = raw.get("eventName") or attributes.get("event.name")
     trace_id = raw.get("traceId")
-    if not isinstance(trace_id, str) or not isinstance(name, str):
+    if not isinstance(trace_id, str):
+        return None
+    if not isinstance(name, str):
         return None
     body = _any_value(raw.get("body"))
     if isinstance(body, dict):
@@ -81,10 +83,12 @@ def add_log_events(spans: Iterable[Span], events: Iterable[LogEvent]) -> list[Sp
     events_by_span: dict[tuple[str, str], list[Event]] = {}
     for log_event in events:
         key = (log_event.trace_id, log_event.span_id)
-        events_by_span.setdefault(key, []).append(log_event.event)
+        of_span = events_by_span.setdefault(key, [])
+        of_span.append(log_event.event)
     found = []
     for span in spans:
-        added = events_by_span.get((span.trace_id, span.span_id))
+        key = (span.trace_id, span.span_id)
+        added = events_by_span.get(key)
         if added is None:
             found.append(span)
         else:

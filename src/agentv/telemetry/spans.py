@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from agentv.records import Json, ProviderResponse, TokenUsage, TraceEvent
+from agentv.files.plain import json_value
+from agentv.records import Dropped, Json, ProviderResponse, TokenUsage, TraceEvent
 from agentv.telemetry.messages import (
     ANSWER_EVENTS,
     OPERATION_DETAILS,
     ToolMessages,
-    json_value,
     tool_messages,
 )
 from agentv.telemetry.span import Span, dicts
@@ -32,11 +32,6 @@ _TOKENS = {
 """The attributes for each count of tokens, in order of preference."""
 
 
-def is_complete(spans: Sequence[Span]) -> bool:
-    """Return whether no parent is missing, except for that of one root span, which may belong to another program."""
-    return len(missing_parents(spans)) <= 1
-
-
 def missing_parents(spans: Sequence[Span]) -> set[str]:
     """Return the ids of parents that are not among the spans."""
     parents = {span.parent_id for span in spans if span.parent_id}
@@ -50,13 +45,28 @@ def response_of_spans(spans: Sequence[Span]) -> ProviderResponse:
     if ordered:
         last_end = max(span.end for span in ordered)
         duration_ms = (last_end - ordered[0].start) / 1e6
+    dropped = dropped_calls(ordered)
+    trace_complete = None
+    if missing_parents(ordered) or dropped is not None:
+        trace_complete = False
     return ProviderResponse(
         text=_answer(ordered),
         trace=trace_of_spans(ordered),
         token_usage=usage_of_spans(ordered),
         duration_ms=duration_ms,
-        trace_complete=None if is_complete(ordered) else False,
+        trace_complete=trace_complete,
+        dropped=dropped,
     )
+
+
+def dropped_calls(spans: Sequence[Span]) -> tuple[Dropped, ...] | None:
+    """Return the tool calls without a readable name, or None if there are none.
+
+    The messages of models only count if no tool has a span.
+    """
+    if any(_kind(span) == "tool" for span in spans):
+        return None
+    return tool_messages(spans).dropped.records()
 
 
 def trace_of_spans(spans: Sequence[Span]) -> tuple[TraceEvent, ...]:
@@ -133,7 +143,11 @@ class _Agents:
         return name
 
 
-def _event(span: Span, messages: ToolMessages, agent: str | None) -> TraceEvent | None:
+def _event(
+    span: Span,
+    messages: ToolMessages,
+    agent: str | None,
+) -> TraceEvent | None:
     """Return the trace event for a span, or None if the span is not a step of an agent."""
     match _kind(span):
         case "tool":
@@ -162,7 +176,11 @@ def _event(span: Span, messages: ToolMessages, agent: str | None) -> TraceEvent 
     return None
 
 
-def _tool_event(span: Span, messages: ToolMessages, agent: str | None) -> TraceEvent:
+def _tool_event(
+    span: Span,
+    messages: ToolMessages,
+    agent: str | None,
+) -> TraceEvent:
     found = span.attributes
     call_id = str(found.get("gen_ai.tool.call.id") or found.get("tool_call.id") or span.span_id)
     name = found.get("gen_ai.tool.name") or found.get("tool.name") or span.name
@@ -211,7 +229,11 @@ def _model_or_agent_name(span: Span) -> str:
     return str(name or span.name)
 
 
-def _requested_call(call_id: str, span: Span, messages: ToolMessages) -> TraceEvent:
+def _requested_call(
+    call_id: str,
+    span: Span,
+    messages: ToolMessages,
+) -> TraceEvent:
     """Return a tool call that a model requested in a span. It began when the span ended."""
     requested, _ = messages.calls[call_id]
     metadata: Json | None = None
@@ -221,7 +243,7 @@ def _requested_call(call_id: str, span: Span, messages: ToolMessages) -> TraceEv
         type="tool_call",
         timestamp=_time(span.end),
         id=call_id,
-        name=requested.name,
+        name=requested.tool,
         input=requested.input,
         output=messages.results.get(call_id),
         metadata=metadata,

@@ -1,55 +1,70 @@
-"""Results files -> what is wrong with them.
+"""Checks the results files that the viewer was started with for invalid lines.
 
-A file that was named is read to its end once, which only decodes: 400 MB of JSON a second. What takes a moment is done
-before the address is known, so that a bad line is an error of the command. What takes longer is done while the file is
-shown, so that files of any size open at once; then nothing ends a viewer that somebody may be looking at, and the
-problems are told as soon as they are found.
+Each file is decoded once, at about 400 MB of JSON per second. Small files are checked before the viewer starts, so
+that an invalid line is an error of the command. Large files are checked while they are shown, so that files of any
+size open at once. Their problems are reported when they are found, and do not stop the viewer.
 """
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from agentv.errors import ResultsError
-from agentv.notices import warn
+from agentv.log import warn
 from agentv.records import Problem
 from agentv.results.formats import JSONL, YAML, format_for
-from agentv.results.read import read_result_blocks
-from agentv.results.views import PageView
+from agentv.results.read import unreadable
 from agentv.view.files import ResultsFile, stamp_of
+from agentv.view.incremental_reader import FileProblems, IncrementalReader
 
 FIRST_SECONDS = 0.4
-"""What is expected to take longer is checked while it is shown; it goes by sizes, so it is always the same."""
-BYTES_A_SECOND = {JSONL.name: 400e6, YAML.name: 2.5e6}
-HINT = "mend the line or take it out; 'agentv view' with the folder shows what can be read"
+"""Files whose check is estimated to take longer are checked while they are shown.
+
+The estimate depends on file sizes only, so that it is deterministic.
+"""
+BYTES_PER_SECOND = {
+    JSONL.name: 400e6,
+    YAML.name: 2.5e6,
+}
+HINT = "fix or delete the line; 'agentv view FOLDER' shows the results that can be read"
 
 IsRunning = Callable[[ResultsFile], bool]
 OnProblems = Callable[[Sequence[Problem]], None]
 
 
 @contextmanager
-def checked(files: Sequence[ResultsFile], is_running: IsRunning, on_problems: OnProblems) -> Iterator[None]:
-    """Check files, before this block or, if that takes long, inside of it.
+def checked(
+    files: Sequence[ResultsFile],
+    is_running: IsRunning,
+    on_problems: OnProblems,
+) -> Iterator[None]:
+    """Check files before this block or, if that takes long, in a thread during the block.
 
-    Raise `ResultsError` with what is wrong before the block begins; inside of it, `on_problems` is told. A torn result
-    at the end is a warning, unless the file is still written.
+    Problems that are found before the block raise `ResultsError`; later ones are passed to `on_problems`. A truncated
+    result at the end is a warning, unless the file is still being written.
     """
     stop = threading.Event()
-    if sum(map(check_seconds, files)) <= FIRST_SECONDS:
-        if problems := _check_all(files, is_running, stop):
+    seconds = sum(check_seconds(file) for file in files)
+    if seconds <= FIRST_SECONDS:
+        problems = _check_all(files, is_running, stop)
+        if problems:
             raise ResultsError(problems)
         yield
         return
 
     def check() -> None:
-        if problems := _check_all(files, is_running, stop):
-            on_problems(problems)
+        found = _check_all(files, is_running, stop)
+        if found:
+            on_problems(found)
 
-    thread = threading.Thread(target=check, name="agentv-view-check", daemon=True)
+    thread = threading.Thread(
+        target=check,
+        name="agentv-view-check",
+        daemon=True,
+    )
     thread.start()
     try:
         yield
@@ -59,31 +74,49 @@ def checked(files: Sequence[ResultsFile], is_running: IsRunning, on_problems: On
 
 
 def check_seconds(file: ResultsFile) -> float:
-    """Return about how long it takes to check a file."""
+    """Return the estimated time to check a file, in seconds."""
     stamp = stamp_of(file.real)
-    return 0.0 if stamp is None else stamp[2] / BYTES_A_SECOND[format_for(file.real).name]
+    if stamp is None:
+        return 0.0
+    size = stamp[2]
+    form = format_for(file.real)
+    return size / BYTES_PER_SECOND[form.name]
 
 
-def find_problems(path: Path, on_torn: Callable[[Problem], Any], stop: threading.Event | None = None) -> list[Problem]:
-    """Return all lines of a results file that are no results; none if `stop` is set meanwhile."""
+def find_file_problems(path: Path, stop: threading.Event | None = None) -> FileProblems:
+    """Return the problems of a results file; none if `stop` is set meanwhile."""
+    reader = IncrementalReader(path)
     try:
-        for _ in read_result_blocks(path, PageView, on_torn):
-            if stop is not None and stop.is_set():
-                return []
-    except ResultsError as error:
-        return list(error.problems)
-    return []
+        reader.read_to_end(stop)
+    except OSError as error:
+        problem = Problem.of(unreadable(error, path))
+        return FileProblems([problem], None)
+    if stop is not None and stop.is_set():
+        return FileProblems([], None)
+    return reader.find_problems()
 
 
-def _check_all(files: Sequence[ResultsFile], is_running: IsRunning, stop: threading.Event) -> list[Problem]:
+def _check_all(
+    files: Sequence[ResultsFile],
+    is_running: IsRunning,
+    stop: threading.Event,
+) -> list[Problem]:
     found: list[Problem] = []
     for file in files:
-        before, torn = stamp_of(file.real), list[Problem]()
-        found += [_named(each, file) for each in find_problems(file.real, torn.append, stop)]
-        if torn and not stop.is_set() and stamp_of(file.real) == before and not is_running(file):
-            warn(_named(torn[0], file))
-    if found and not found[-1].hint:
-        found[-1] = msgspec.structs.replace(found[-1], hint=HINT)
+        stamp = stamp_of(file.real)
+        problems = find_file_problems(file.real, stop)
+        for problem in problems.errors:
+            found.append(_named(problem, file))
+        if problems.truncated is None:
+            continue
+        # A truncated last line is normal while a run is still writing the file.
+        is_growing = stamp_of(file.real) != stamp or is_running(file)
+        if not is_growing:
+            warn(_named(problems.truncated, file))
+    if found:
+        last = found[-1]
+        if not last.hint:
+            found[-1] = msgspec.structs.replace(last, hint=HINT)
     return found
 
 

@@ -1,22 +1,21 @@
-"""Who may ask: the checks of every request, before anything else is done with it.
+"""Access control: the checks of every request, before it is processed.
 
-Others may share the machine, and other sites the browser. A server on a port of 127.0.0.1 can be reached by every user
-of the machine, and by every page that a browser shows, so
+A server on 127.0.0.1 can be reached by every user of the machine, and by every page in the user's browser. Therefore
 
-- a request needs the token: from the address that was printed, or from the cookie that it became. A cookie is for a
-  host and not for a port, so its name holds the port;
-- `Host` must be ours, or a name of somebody else's that is made to lead to 127.0.0.1 would make their page one of ours;
-- `Origin` and `Sec-Fetch-Site` must not be those of another site, or of another port of this machine;
-- a change needs a header that a page of another site cannot send without being asked first, which we never allow.
+- a request for data needs the token in a header. The token is in the printed address, behind the `#`, which browsers do
+  not send. The page keeps it in storage that belongs to its host and port. It is not a cookie: browsers send cookies to
+  all ports of a host, and so to the servers of other users. Without the token there are only pages without data;
+- `Host` must be that of this server, to prevent DNS rebinding: another site could resolve its name to 127.0.0.1;
+- `Origin` and `Sec-Fetch-Site` must not be those of another site, or of another port of this machine. Another site can
+  send the header with the token only after a CORS preflight, which is never granted.
 """
 
 import hmac
 import secrets
-from http.cookies import CookieError, SimpleCookie
 from typing import Protocol
 
 TOKEN_BYTES = 24
-CHANGE_HEADER = "X-Agentv"
+TOKEN_HEADER = "X-Agentv-Token"
 
 
 class Headers(Protocol):
@@ -27,7 +26,7 @@ class Headers(Protocol):
 
 
 class Refused(Exception):
-    """The request is not answered; the text says why."""
+    """The request is refused, for the reason in the message."""
 
 
 class Guard:
@@ -38,51 +37,36 @@ class Guard:
         self.token = token or secrets.token_urlsafe(TOKEN_BYTES)
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
 
-    @property
-    def cookie_name(self) -> str:
-        return f"agentv-{self.port}"
-
-    @property
-    def cookie(self) -> str:
-        """What makes a browser send the token with each request, and no script read it."""
-        return f"{self.cookie_name}={self.token}; HttpOnly; SameSite=Strict; Path=/"
-
     def check_place(self, headers: Headers) -> None:
-        """Raise `Refused` unless the request is for this server."""
+        """Raise `Refused` unless the request has a single `Host` header with the address of this server."""
         hosts = headers.get_all("Host") or []
-        if len(hosts) != 1 or hosts[0].strip().lower() not in self._hosts:
-            raise Refused("this address is not that of the viewer")
+        if len(hosts) != 1 or _normalized(hosts[0]) not in self._hosts:
+            raise Refused("this is not the address of the viewer")
 
-    def check_origin(self, headers: Headers) -> None:
-        """Raise `Refused` if another site made the browser ask."""
-        host = (headers.get_all("Host") or [""])[0].strip().lower()
-        if any(origin.strip().lower() != f"http://{host}" for origin in headers.get_all("Origin") or []):
-            raise Refused("another site asked")
-        if any(site.strip() not in ("same-origin", "none") for site in headers.get_all("Sec-Fetch-Site") or []):
-            raise Refused("another site asked")
+    def check_origin(self, headers: Headers, *, is_page: bool = False) -> None:
+        """Raise `Refused` if the request comes from a page of another site.
 
-    def knows(self, token: str) -> bool:
-        """Whether this is the token; takes as long for any text."""
-        return hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode())
+        A link to a page may be anywhere, such as in the file that opens the browser.
+        """
+        hosts = headers.get_all("Host") or [""]
+        own_origin = f"http://{_normalized(hosts[0])}"
+        for origin in headers.get_all("Origin") or []:
+            if _normalized(origin) != own_origin:
+                raise Refused("requests from other sites are not allowed")
+        if is_page:
+            return
+        for site in headers.get_all("Sec-Fetch-Site") or []:
+            if site.strip() not in ("same-origin", "none"):
+                raise Refused("requests from other sites are not allowed")
 
-    def has_cookie(self, headers: Headers) -> bool:
-        """Whether the request has the cookie."""
-        return any(self.knows(value) for value in _cookies(headers, self.cookie_name))
+    def has_token(self, headers: Headers) -> bool:
+        """Return whether the request has the token. Compares in constant time, to prevent timing attacks."""
+        values = headers.get_all(TOKEN_HEADER) or []
+        if len(values) != 1:
+            return False
+        given = values[0].strip().encode("utf-8", "replace")
+        return hmac.compare_digest(given, self.token.encode())
 
-    def check_change(self, headers: Headers) -> None:
-        """Raise `Refused` unless a page of ours asks for a change."""
-        if headers.get_all(CHANGE_HEADER) != ["1"]:
-            raise Refused(f"a change needs the header {CHANGE_HEADER}")
 
-
-def _cookies(headers: Headers, name: str) -> list[str]:
-    found = []
-    for text in headers.get_all("Cookie") or []:
-        for part in text.split(";"):
-            try:
-                morsel = SimpleCookie(part.strip()).get(name)
-            except CookieError:
-                continue
-            if morsel is not None:
-                found.append(morsel.value)
-    return found
+def _normalized(header: str) -> str:
+    return header.strip().lower()

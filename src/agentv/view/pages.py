@@ -1,18 +1,23 @@
-"""The pages of the viewer and the files that they are made of: all of them known by name, none found by a path."""
+"""The pages of the viewer and their assets. Assets are listed by name; no path is ever resolved."""
 
 import html
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from agentv.report.page.document import MODULES, asset
-from agentv.view.server import Answer
+from agentv.report.page.bundle import STYLES, asset, join_modules, join_styles
+from agentv.view.server import HttpAnswer
 
-OWN: Final = (
-    *("ask.js", "live.js", "review.js", "rows.js", "runs.js", "sums.js", "trend.js", "view.js"),
-    *("view.css", "icon.svg"),
+SCRIPTS: Final = ("view.js", "review.js")
+STYLE: Final = "view.css"
+ICON: Final = "icon.svg"
+VIEW_STYLES: Final = (
+    "live.css",
+    "runs.css",
+    "trend.css",
+    "review.css",
 )
-SHARED: Final = (*(name for name in MODULES if name != "report.js"), "page.css")
+"""The stylesheets of the viewer itself, in the order of the cascade. They follow those of a report."""
 TYPES: Final = {
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -21,19 +26,37 @@ TYPES: Final = {
 
 
 def asset_names() -> tuple[str, ...]:
-    """Return the names of all files that pages are made of."""
-    return (*OWN, *SHARED)
+    """Return the names of all assets."""
+    return (*SCRIPTS, STYLE, ICON)
 
 
 @cache
-def asset_answer(name: str) -> Answer:
-    """Return one of these files."""
-    text = files("agentv.view").joinpath("assets", name).read_text("utf-8") if name in OWN else asset(name)
-    return Answer(text.encode(), TYPES[name.rpartition(".")[2]])
+def asset_answer(name: str) -> HttpAnswer:
+    """Return the answer with an asset; the name must be one of `asset_names`."""
+    text = _asset_text(name)
+    _, _, suffix = name.rpartition(".")
+    return HttpAnswer(text.encode(), TYPES[suffix])
 
 
-def page(kind: str, title: str, script: str = "view.js") -> Answer:
-    """Return the page for a kind of address; its script reads the address and fetches the rest."""
+def _asset_text(name: str) -> str:
+    if name in SCRIPTS:
+        return join_modules(name, source)
+    if name == STYLE:
+        return join_styles((*STYLES, *VIEW_STYLES), source)
+    return source(name)
+
+
+def source(name: str) -> str:
+    """Return a file of the viewer or, if the viewer has none of this name, of a report."""
+    own = files("agentv.view").joinpath("assets", name)
+    if own.is_file():
+        return own.read_text("utf-8")
+    return asset(name)
+
+
+@cache
+def page(kind: str, title: str, script: str = "view.js") -> HttpAnswer:
+    """Return a page of the viewer: an empty shell without data. Its script reads the address and fetches the data."""
     text = f"""<!doctype html>
 <html lang="en" data-page="{kind}">
 <head>
@@ -41,9 +64,8 @@ def page(kind: str, title: str, script: str = "view.js") -> Answer:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{html.escape(title)}</title>
-<link rel="icon" href="/assets/icon.svg">
-<link rel="stylesheet" href="/assets/page.css">
-<link rel="stylesheet" href="/assets/view.css">
+<link rel="icon" href="/assets/{ICON}">
+<link rel="stylesheet" href="/assets/{STYLE}">
 <script type="module" src="/assets/{script}"></script>
 </head>
 <body>
@@ -53,4 +75,4 @@ def page(kind: str, title: str, script: str = "view.js") -> Answer:
 </body>
 </html>
 """
-    return Answer(text.encode("utf-8", "replace"), "text/html; charset=utf-8")
+    return HttpAnswer(text.encode("utf-8", "replace"), "text/html; charset=utf-8")

@@ -1,137 +1,196 @@
-"""Addresses -> answers. A new page is a row in `ROUTES` and a function; all checks are done before."""
+"""The routes of the viewer. To add a page, add a method and a row in `ROUTES`. Requests have passed all checks."""
 
 import re
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from agentv.compare.compare import compare_files
+from agentv.compare.pairs import pairs_of
 from agentv.compare.records import CompareOptions, Comparison
-from agentv.errors import AgentvError, SeveralProblems
+from agentv.errors import AgentvError, ResultsError, SeveralProblems
+from agentv.metrics.differences import metric_differences
+from agentv.records import Problem
 from agentv.redact import clean
-from agentv.report.page.figures import CaseSums, run_figures
-from agentv.report.page.meta import comparison_meta, run_meta, with_record
+from agentv.report.page.figures import run_figures
+from agentv.report.page.meta import PageMeta, RunMeta, comparison_meta, run_meta, with_record
+from agentv.report.page.sums import CaseSums, FlipCounts
 from agentv.report.page.words import comparison_headline
-from agentv.view.files import Catalog, ResultsFile, stamp_of
-from agentv.view.growing import Changed, GrowingIndex, result_lines, snippet_lines
+from agentv.trust.answers import ReviewConflict
+from agentv.trust.review import NewLabel
+from agentv.view.chunk import id_key
+from agentv.view.files import Catalog, ResultsFile, Stamp, stamp_of
+from agentv.view.incremental_index import IncrementalIndex, field_lines, result_lines, snippet_lines
+from agentv.view.incremental_reader import Entry, FileChanged
 from agentv.view.pages import asset_answer, asset_names, page
-from agentv.view.review import LabelRequest, ReviewDesk, ReviewRequest
-from agentv.view.runs import Runs
-from agentv.view.server import Answer, Request
+from agentv.view.review import ReviewRequest, ReviewStore
+from agentv.view.runs import RunLister
+from agentv.view.server import HttpAnswer, HttpRequest
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
 KEPT_INDEXES = 16
+SHOWN_PROBLEMS = 5
+"""How many invalid records a page explains."""
+MAX_UINT32 = 0xFFFFFFFF
 RUN = r"(?P<run>[0-9a-f]{16})"
+TWO_RUNS = r"(?P<first>[0-9a-f]{16})/(?P<second>[0-9a-f]{16})"
 REVIEW = r"(?P<review>[0-9a-f]{16})/(?P<place>\d{1,9})"
 
 
 class NotFound(Exception):
-    """There is nothing at this address; the text says why."""
+    """There is nothing at this address, for the reason in the message."""
 
 
-class SumsOf(msgspec.Struct, frozen=True):
-    """What a run comes to, as the browser has added it up."""
+class RunSums(msgspec.Struct, frozen=True):
+    """The sums of a run, as computed by the browser."""
 
     run: str
     sums: CaseSums
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What a page on one run, or on two, asks for: words and intervals for the sums."""
+class DescribeRequest(msgspec.Struct, frozen=True):
+    """A request for the texts and intervals of a page about one run, or two."""
 
-    runs: Annotated[tuple[SumsOf, ...], msgspec.Meta(min_length=1, max_length=2)]
-    flips: tuple[int, int] = (0, 0)
+    runs: Annotated[tuple[RunSums, ...], msgspec.Meta(min_length=1, max_length=2)]
+    flips: FlipCounts = FlipCounts(0, 0)
+
+
+class IndexState(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a results file was read, and which chunks of its index follow."""
+
+    gone: str = ""
+    """Why the file cannot be read. In this case, the other fields have their defaults."""
+    generation: int = 0
+    """Distinguishes one content of the file from another."""
+    change: str = ""
+    """How the file has changed since the generation that the page knows."""
+    first: int = 0
+    """The number of the first chunk that follows."""
+    chunks: int = 0
+    closed: int = 0
+    """The number of chunks that will not change any more."""
+    results: int = 0
+    read: int = 0
+    """The number of bytes read so far, of `size`."""
+    size: int = 0
+    is_behind: bool = False
+    """Whether there is more: of the file to read, or of the index to send."""
+    status: str = ""
+    torn: Problem | None = None
+    bad: int = 0
+    problems: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    evaluators: tuple[str, ...] = ()
+
+
+class ComparedFile(NamedTuple):
+    """A file of a comparison, with its stamp at that time."""
+
+    path: Path
+    stamp: Stamp | None
 
 
 class Site:
     """Answers the requests of one viewer."""
 
-    def __init__(self, catalog: Catalog, desk: ReviewDesk):
-        self._catalog, self._desk = catalog, desk
-        self._runs = Runs(catalog)
-        self._indexes: OrderedDict[str, GrowingIndex] = OrderedDict()
-        self._lock, self._comparing = threading.Lock(), threading.Lock()
-        self._comparison: tuple[Any, Comparison] | None = None
+    def __init__(self, catalog: Catalog, reviews: ReviewStore):
+        self._catalog = catalog
+        self._reviews = reviews
+        self._runs = RunLister(catalog)
+        self._indexes: OrderedDict[str, IncrementalIndex] = OrderedDict()
+        self._lock = threading.Lock()
+        self._comparing = threading.Lock()
+        self._compared: list[ComparedFile] = []
+        """The files of the latest comparison."""
+        self._comparison: Comparison | None = None
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HttpRequest) -> HttpAnswer:
         """Answer a request."""
-        allowed = False
-        for method, pattern, route in ROUTES:
-            if (found := pattern.fullmatch(request.path)) is None:
-                continue
-            allowed = True
-            if method == request.method:
-                return self._call(route, request, found.groupdict())
-        status = HTTPStatus.METHOD_NOT_ALLOWED if allowed else HTTPStatus.NOT_FOUND
-        return Answer(f"{status.phrase.lower()}\n".encode(), status=status)
+        status = HTTPStatus.NOT_FOUND
+        for method, handlers in ROUTES.items():
+            for address, handler in handlers.items():
+                match = re.fullmatch(address, request.path)
+                if match is None:
+                    continue
+                if method == request.method:
+                    return self._call(handler, request, match.groupdict())
+                status = HTTPStatus.METHOD_NOT_ALLOWED
+        text = f"{status.phrase.lower()}\n"
+        return HttpAnswer(text.encode(), status=status)
 
-    def _call(self, route: "Route", request: Request, places: dict[str, str]) -> Answer:
+    def _call(
+        self,
+        handler: "Handler",
+        request: HttpRequest,
+        arguments: dict[str, str],
+    ) -> HttpAnswer:
+        """Return the answer of a handler. Its exceptions become answers with an error status."""
         try:
-            return route(self, request, **places)
+            return handler(self, request, **arguments)
         except NotFound as error:
             return _problem(str(error), HTTPStatus.NOT_FOUND)
-        except Changed as error:
+        except (FileChanged, ReviewConflict) as error:
             return _problem(str(error), HTTPStatus.CONFLICT)
         except SeveralProblems as error:
-            return _problem("; ".join(str(AgentvError.of(each)) for each in error.problems[:3]), HTTPStatus.CONFLICT)
+            texts = [str(AgentvError.of(problem)) for problem in error.problems[:3]]
+            return _problem("; ".join(texts), HTTPStatus.CONFLICT)
         except AgentvError as error:
-            return _problem(f"{error}{f' ({error.hint})' if error.hint else ''}", HTTPStatus.CONFLICT)
+            text = str(error)
+            if error.hint:
+                text = f"{text} ({error.hint})"
+            return _problem(text, HTTPStatus.CONFLICT)
         except (msgspec.MsgspecError, ValueError) as error:
             return _problem(f"the request cannot be read: {error}", HTTPStatus.BAD_REQUEST)
 
     def is_running(self, file: ResultsFile) -> bool:
-        """Whether a run is still writing the file."""
-        record = self._runs.record_of(file)
-        return record is not None and record.current_status == "running"
+        """Return whether a run is still writing the file."""
+        return self._status_of(file) == "running"
 
     def close(self) -> None:
-        """Drop all indexes."""
+        """Discard all indexes."""
         for index in self._indexes.values():
             index.close()
 
-    # pages
+    # Pages, which hold no data: they are served without the token
 
-    def list_page(self, _request: Request) -> Answer:
+    def list_page(self, _request: HttpRequest) -> HttpAnswer:
         return page("runs", "Runs")
 
-    def run_page(self, _request: Request, run: str) -> Answer:
-        return self._page("run", self._file(run).path.name)
+    def run_page(self, _request: HttpRequest, **_runs: str) -> HttpAnswer:
+        return page("run", "Run")
 
-    def compare_page(self, _request: Request, first: str, second: str) -> Answer:
-        return self._page("compare", f"{self._file(first).path.name} and {self._file(second).path.name}")
+    def compare_page(self, _request: HttpRequest, **_runs: str) -> HttpAnswer:
+        return page("compare", "Comparison")
 
-    def review_page(self, _request: Request, run: str | None = None) -> Answer:
-        if run is not None:
-            self._file(run)
+    def review_page(self, _request: HttpRequest, **_runs: str | None) -> HttpAnswer:
         return page("review", "Review", "review.js")
 
-    def _page(self, kind: str, title: str) -> Answer:
-        return page(kind, clean(title))
-
-    def asset(self, _request: Request, name: str) -> Answer:
+    def asset(self, _request: HttpRequest, name: str) -> HttpAnswer:
         if name not in asset_names():
-            raise NotFound("there is no such file")
+            raise NotFound("no such file")
         return asset_answer(name)
 
-    def icon(self, _request: Request) -> Answer:
-        """Answer a browser that asks for an icon before it has read which one the page has."""
+    def icon(self, _request: HttpRequest) -> HttpAnswer:
+        """Return the icon at the default address, which browsers request on their own."""
         return asset_answer("icon.svg")
 
-    # data
+    # Data
 
-    def list_runs(self, _request: Request) -> Answer:
-        return Answer(msgspec.json.encode(self._runs.list()), JSON)
+    def list_runs(self, _request: HttpRequest) -> HttpAnswer:
+        return _json(self._runs.list())
 
-    def read_index(self, request: Request, run: str) -> Answer:
-        """Read on in a file, and return its state and the chunks from `from` on.
+    def read_index(self, request: HttpRequest, run: str) -> HttpAnswer:
+        """Read the next part of a file, and return the state of its index and the chunks from `from`.
 
-        The answer is the length of a JSON text, that text, and the chunks.
+        The answer consists of the length of a JSON text, that text, and the chunks.
         """
         try:
             file = self._file(run)
@@ -139,133 +198,265 @@ class Site:
             with index.lock:
                 index.step()
         except NotFound:
-            return _with_head({"gone": "the results file is gone"})
-        except Changed as error:
-            return _with_head({"gone": str(error)})
-        record = self._runs.record_of(file)
+            return _with_head(IndexState(gone="the results file no longer exists"))
+        except FileChanged as error:
+            return _with_head(IndexState(gone=str(error)))
+        status = self._status_of(file)
         with index.lock:
-            wanted = int(request.query.get("generation", "0"))
-            first = int(request.query.get("from", "0"))
-            if wanted != index.generation or not 0 <= first <= index.closed:
+            known_generation = _query_number(request, "generation")
+            first = _query_number(request, "from")
+            is_known = known_generation == index.generation
+            if not is_known or not 0 <= first <= index.closed:
                 first = 0
-            count, chunks = index.chunks(first)
-            state = {
-                "generation": index.generation,
-                "change": index.change if wanted and wanted != index.generation else "",
-                "first": first,
-                "chunks": count,
-                "closed": index.closed,
-                "results": index.results,
-                "read": index.offset,
-                "size": index.size,
-                "is_behind": index.is_behind,
-                "status": record.current_status if record is not None else "",
-                "torn": index.torn,
-                "bad": index.bad,
-                "problems": [str(AgentvError.of(problem)) for problem in index.problems],
-                "datasets": list(index.names.datasets),
-                "targets": list(index.names.targets),
-                "evaluators": list(index.names.evaluators),
-            }
-        return _with_head(state, chunks)
+            answer = index.chunks(first)
+            state = msgspec.structs.replace(
+                _index_state(index, known_generation),
+                first=first,
+                chunks=answer.chunks,
+                # An answer has a maximum size: the page asks for the chunks that are left.
+                is_behind=index.is_behind or first + answer.chunks < index.chunk_count,
+                status=status,
+            )
+        return _with_head(state, answer.data)
 
-    def read_results(self, request: Request, run: str, chunk: str) -> Answer:
-        return Answer(result_lines(self._entries(request, run, chunk)), BYTES)
+    def shared_keys(
+        self,
+        _request: HttpRequest,
+        first: str,
+        second: str,
+    ) -> HttpAnswer:
+        """Return the keys of the ids whose cases are matched by dataset, each as its lower and its upper 32 bits."""
+        files = [self._file(first), self._file(second)]
+        try:
+            comparison = self._compare(files)
+        except ResultsError:
+            return _json([])  # reported when the page asks for the comparison
+        keys = []
+        for eval_id in pairs_of(comparison).shared_ids:
+            key = id_key(eval_id)
+            keys.append((key & MAX_UINT32, key >> 32))
+        return _json(keys)
 
-    def read_snippets(self, request: Request, run: str, chunk: str) -> Answer:
-        return Answer(snippet_lines(self._entries(request, run, chunk)), BYTES)
+    def read_results(
+        self,
+        request: HttpRequest,
+        run: str,
+        chunk: str,
+    ) -> HttpAnswer:
+        entries = self._entries(request, run, chunk)
+        return HttpAnswer(result_lines(entries), BYTES)
 
-    def describe(self, request: Request) -> Answer:
-        """Return the words and intervals of a page, for what its browser has added up."""
-        asked = msgspec.json.decode(request.body, type=Asked)
+    def read_snippets(
+        self,
+        request: HttpRequest,
+        run: str,
+        chunk: str,
+    ) -> HttpAnswer:
+        entries = self._entries(request, run, chunk)
+        return HttpAnswer(snippet_lines(entries), BYTES)
+
+    def read_fields(
+        self,
+        request: HttpRequest,
+        run: str,
+        chunk: str,
+    ) -> HttpAnswer:
+        entries = self._entries(request, run, chunk)
+        return HttpAnswer(field_lines(entries), BYTES)
+
+    def describe(self, request: HttpRequest) -> HttpAnswer:
+        """Return the texts and intervals of a page, for the sums that its browser has computed."""
+        asked = msgspec.json.decode(request.body, type=DescribeRequest)
         files = [self._file(each.run) for each in asked.runs]
         runs = []
         for each, file, letter in zip(asked.runs, files, "AB", strict=False):
-            index = self._index(file)
-            with index.lock:
-                figures = with_record(run_figures(each.sums, index.totals, index.names), index)
-                runs.append(run_meta(index, figures, letter) | {"file": str(file.path)})
-        meta: dict[str, Any] = {"runs": runs, "headline": runs[0]["headline"], "failed_only": False, "traces": True}
+            runs.append(self._describe_run(each, file, letter))
+        headline = runs[0].headline
+        compared = None
         if len(files) == 2:
             comparison = self._compare(files)
-            meta["headline"] = comparison_headline(comparison, *asked.flips)
-            meta["comparison"] = comparison_meta(comparison, asked.flips)
-        return Answer(msgspec.json.encode(clean.values(msgspec.to_builtins(meta))), JSON)
+            headline = comparison_headline(comparison, asked.flips)
+            compared = comparison_meta(comparison)
+        meta = PageMeta(
+            runs=tuple(runs),
+            headline=headline,
+            comparison=compared,
+        )
+        masked = clean.values(msgspec.to_builtins(meta))
+        return _json(masked)
 
-    # labels
+    def _describe_run(
+        self,
+        asked: RunSums,
+        file: ResultsFile,
+        letter: str,
+    ) -> RunMeta:
+        index = self._index(file)
+        with index.lock:
+            figures = run_figures(asked.sums, index.totals, index.names)
+            return run_meta(index, with_record(figures, index), letter, str(file.path))
 
-    def review_defaults(self, _request: Request) -> Answer:
-        return Answer(msgspec.json.encode(self._desk.defaults, enc_hook=str), JSON)
+    # Reviews
 
-    def begin_review(self, request: Request) -> Answer:
-        """Draw the answers that a reviewer gets; nothing of them is sent."""
+    def review_defaults(self, _request: HttpRequest) -> HttpAnswer:
+        return _json(self._reviews.defaults)
+
+    def begin_review(self, request: HttpRequest) -> HttpAnswer:
+        """Start a review and return its state. The answers are not sent yet."""
         asked = msgspec.json.decode(request.body, type=ReviewRequest)
-        files = self._catalog.reviewed if asked.run is None else [self._file(asked.run)]
-        return Answer(msgspec.json.encode(self._desk.begin(files, asked).state), JSON)
+        files = self._files_to_review(asked.run)
+        review = self._reviews.begin(files, asked)
+        return _json(review.state)
 
-    def show_answer(self, _request: Request, review: str, place: str) -> Answer:
-        return Answer(msgspec.json.encode(self._desk.find(review).show(int(place)).case), JSON)
+    def _files_to_review(self, run: str | None) -> list[ResultsFile]:
+        if run is None:
+            return self._catalog.reviewed
+        return [self._file(run)]
 
-    def label_answer(self, request: Request, review: str, place: str) -> Answer:
-        """Write a label. The answer is sent when it is on disk."""
-        said = msgspec.json.decode(request.body, type=LabelRequest)
-        self._desk.find(review).label(int(place), said)
-        return Answer(msgspec.json.encode({"label": said.label}), JSON)
+    def show_answer(
+        self,
+        _request: HttpRequest,
+        review: str,
+        place: str,
+    ) -> HttpAnswer:
+        shown = self._reviews.find(review).show(int(place))
+        return _json(shown.case)
 
-    # what they share
+    def label_answer(
+        self,
+        request: HttpRequest,
+        review: str,
+        place: str,
+    ) -> HttpAnswer:
+        """Write a label. The response is sent when the label is on disk."""
+        given = msgspec.json.decode(request.body, type=NewLabel)
+        self._reviews.find(review).label(int(place), given)
+        return _json({"label": given.label})
+
+    # Shared by routes
+
+    def _status_of(self, file: ResultsFile) -> str:
+        """Return the status of the run that wrote a file; empty if there is no record of it."""
+        record = self._runs.record_of(file)
+        if record is None:
+            return ""
+        return record.status
 
     def _file(self, run: str) -> ResultsFile:
+        """Return a results file by its id; raise `NotFound` if there is none."""
         file = self._catalog.find(run)
         if file is None:
-            raise NotFound("there is no such run: its results file is gone, or was never here")
+            raise NotFound("no such run: its results file does not exist")
         return file
 
-    def _index(self, file: ResultsFile) -> GrowingIndex:
+    def _index(self, file: ResultsFile) -> IncrementalIndex:
+        """Return the index of a file, which is kept for later requests."""
         with self._lock:
-            index = self._indexes.pop(file.id, None) or GrowingIndex(file.real)
+            # Removed and inserted again, so that the least recently used index is the first one.
+            index = self._indexes.pop(file.id, None)
+            if index is None:
+                index = IncrementalIndex(file.real)
             self._indexes[file.id] = index
             if len(self._indexes) > KEPT_INDEXES:
-                self._indexes.popitem(last=False)  # it is closed when nobody reads it any more
+                # Not closed here: another request may still use it. It is closed when it is garbage collected.
+                self._indexes.popitem(last=False)
             return index
 
-    def _entries(self, request: Request, run: str, chunk: str) -> Any:
-        return self._index(self._file(run)).entries(int(chunk), int(request.query.get("generation", "0")))
+    def _entries(
+        self,
+        request: HttpRequest,
+        run: str,
+        chunk: str,
+    ) -> Iterator[Entry]:
+        index = self._index(self._file(run))
+        generation = _query_number(request, "generation")
+        return index.entries(int(chunk), generation)
 
     def _compare(self, files: list[ResultsFile]) -> Comparison:
-        """Return how two files compare; of the same two, as long as they do not change, only once."""
+        """Compare two files. The latest comparison is reused as long as its files do not change."""
         with self._comparing:
-            paths = [file.real for file in files]
-            known = paths, list(map(stamp_of, paths))
-            if self._comparison is None or self._comparison[0] != known:
-                self._comparison = known, compare_files(paths, CompareOptions(skip_torn=True))[0]
-            return self._comparison[1]
+            compared = [ComparedFile(file.real, stamp_of(file.real)) for file in files]
+            if self._comparison is None or self._compared != compared:
+                paths = [file.real for file in files]
+                options = CompareOptions(skip_torn=True)
+                self._comparison, *_ = compare_files(paths, options, compare_metrics=metric_differences)
+                self._compared = compared
+            return self._comparison
 
 
-def _with_head(state: dict[str, Any], chunks: bytes = b"") -> Answer:
-    head = msgspec.json.encode(clean.values(msgspec.to_builtins(state)))
-    return Answer(struct.pack("<I", len(head)) + head + chunks, BYTES)
+def _index_state(index: IncrementalIndex, known_generation: int) -> IndexState:
+    """Return the state of an index for a browser that knows a generation of it, 0 for none."""
+    problems = []
+    for problem in index.problems[:SHOWN_PROBLEMS]:
+        error = AgentvError.of(problem)
+        problems.append(str(error))
+    change = ""
+    if known_generation and known_generation != index.generation:
+        change = index.change
+    return IndexState(
+        generation=index.generation,
+        change=change,
+        closed=index.closed,
+        results=index.results,
+        read=index.offset,
+        size=index.size,
+        is_behind=index.is_behind,
+        torn=index.torn,
+        bad=index.bad,
+        problems=tuple(problems),
+        datasets=tuple(index.names.datasets),
+        targets=tuple(index.names.targets),
+        evaluators=tuple(index.names.evaluators),
+    )
 
 
-def _problem(text: str, status: HTTPStatus) -> Answer:
-    return Answer(clean(f"{text}\n").encode("utf-8", "replace"), status=status)
+def _query_number(request: HttpRequest, name: str) -> int:
+    """Return a number in the query of a request, 0 if it is missing; raise `ValueError` if it is not a number."""
+    text = request.query.get(name, "0")
+    return int(text)
 
 
-Route = Callable[..., Answer]
-ROUTES: tuple[tuple[str, re.Pattern[str], Route], ...] = (
-    ("GET", re.compile(r"/"), Site.list_page),
-    ("GET", re.compile(rf"/run/{RUN}"), Site.run_page),
-    ("GET", re.compile(r"/compare/(?P<first>[0-9a-f]{16})/(?P<second>[0-9a-f]{16})"), Site.compare_page),
-    ("GET", re.compile(r"/assets/(?P<name>[a-z]{1,20}\.(js|css|svg))"), Site.asset),
-    ("GET", re.compile(r"/favicon\.ico"), Site.icon),
-    ("GET", re.compile(r"/api/runs"), Site.list_runs),
-    ("GET", re.compile(rf"/api/run/{RUN}/index"), Site.read_index),
-    ("GET", re.compile(rf"/api/run/{RUN}/results/(?P<chunk>\d{{1,9}})"), Site.read_results),
-    ("GET", re.compile(rf"/api/run/{RUN}/snippets/(?P<chunk>\d{{1,9}})"), Site.read_snippets),
-    ("POST", re.compile(r"/api/describe"), Site.describe),
-    ("GET", re.compile(rf"/review(/{RUN})?"), Site.review_page),
-    ("GET", re.compile(r"/api/review"), Site.review_defaults),
-    ("POST", re.compile(r"/api/review"), Site.begin_review),
-    ("GET", re.compile(rf"/api/review/{REVIEW}"), Site.show_answer),
-    ("POST", re.compile(rf"/api/review/{REVIEW}"), Site.label_answer),
-)
-"""Method, address and what answers: the first that fits."""
+def _json(value: Any) -> HttpAnswer:
+    encoded = msgspec.json.encode(value, enc_hook=str)
+    return HttpAnswer(encoded, JSON)
+
+
+def _with_head(state: IndexState, chunks: bytes = b"") -> HttpAnswer:
+    """Return an answer with the length of a JSON text, that text, and the chunks."""
+    masked = clean.values(msgspec.to_builtins(state))
+    head = msgspec.json.encode(masked)
+    length = struct.pack("<I", len(head))
+    return HttpAnswer(length + head + chunks, BYTES)
+
+
+def _problem(text: str, status: HTTPStatus) -> HttpAnswer:
+    masked = clean(f"{text}\n")
+    return HttpAnswer(masked.encode("utf-8", "replace"), status=status)
+
+
+Handler = Callable[..., HttpAnswer]
+
+ROUTES: dict[str, dict[str, Handler]] = {
+    "GET": {
+        r"/": Site.list_page,
+        rf"/run/{RUN}": Site.run_page,
+        rf"/compare/{TWO_RUNS}": Site.compare_page,
+        rf"/review(/{RUN})?": Site.review_page,
+        r"/assets/(?P<name>[a-z]{1,20}\.(js|css|svg))": Site.asset,
+        r"/favicon\.ico": Site.icon,
+        r"/api/runs": Site.list_runs,
+        rf"/api/compare/{TWO_RUNS}": Site.shared_keys,
+        rf"/api/run/{RUN}/index": Site.read_index,
+        rf"/api/run/{RUN}/results/(?P<chunk>\d{{1,9}})": Site.read_results,
+        rf"/api/run/{RUN}/snippets/(?P<chunk>\d{{1,9}})": Site.read_snippets,
+        rf"/api/run/{RUN}/fields/(?P<chunk>\d{{1,9}})": Site.read_fields,
+        r"/api/review": Site.review_defaults,
+        rf"/api/review/{REVIEW}": Site.show_answer,
+    },
+    "POST": {
+        r"/api/describe": Site.describe,
+        r"/api/review": Site.begin_review,
+        rf"/api/review/{REVIEW}": Site.label_answer,
+    },
+}
+"""The handlers of each method by address, a pattern whose groups are the arguments of the handler."""

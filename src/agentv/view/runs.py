@@ -1,39 +1,50 @@
-"""Results files and run records -> the list of runs, newest first."""
+"""The list of runs, from results files and run records."""
 
 import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.errors import ResultsError
+from agentv.files.state import state_folder
 from agentv.records import Problem
 from agentv.redact import clean
-from agentv.report.page.figures import Figures, Totals, case_sums, run_figures
-from agentv.report.page.index import Rows, RunIndex
-from agentv.report.page.masking import masked
-from agentv.results.read import read_results
-from agentv.results.runs import RUNS, RunRecord
-from agentv.results.views import PageView
-from agentv.view.check import check_seconds, find_problems
-from agentv.view.files import DEFAULT, Catalog, ResultsFile, Stamp, stamp_of
+from agentv.report.page.figures import RunFigures
+from agentv.results.read import unreadable
+from agentv.results.runs import RunRecord, with_current_status
+from agentv.view.check import check_seconds, find_file_problems
+from agentv.view.files import Catalog, ResultsFile, Stamp, stamp_of
+from agentv.view.incremental_index import IncrementalIndex
 
 COUNTED_BYTES = 32 << 20
-"""A file without a record is counted for the list if it is at most so large; a larger one is when it is opened."""
+"""The maximum size of a file without a record whose figures are computed for the list."""
 COUNTING_SECONDS = 0.3
+"""How long one request for the list may read files."""
+MAX_NAMES = 20
+"""How many targets and eval files of a run are listed."""
 _TIMESTAMP = re.compile(rb'"?timestamp"?: ?["\']?([0-9T:.Z+-]{10,40})')
+
+ONLY_ERRORS: dict[str, Any] = {
+    "mean": None,
+    "low": None,
+    "high": None,
+    "pass_rate": None,
+    "problem": "every case ended in an error",
+}
+"""The fields of a run without a single answer. It has no mean, so that it is not part of a trend."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run as the list shows it."""
+    """A run in the list."""
 
     id: str | None = None
-    """None if its results are not among the files that are shown."""
+    """None if its results file is not among the files of the viewer."""
     name: str
     file: str = ""
     run_id: str = ""
@@ -51,11 +62,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: float | None = None
     note: str = ""
     problem: str = ""
-    """What is wrong with its results file."""
+    """What is wrong with the run or with its results file; empty if nothing is."""
 
 
 class RunList(msgspec.Struct, frozen=True, kw_only=True):
-    """All runs, and whether some of their figures are still to be counted."""
+    """All runs, and whether some figures are still to be computed."""
 
     runs: tuple[Run, ...]
     is_counting: bool
@@ -63,47 +74,60 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Count(NamedTuple):
-    """What a file comes to, None if it has no results, and what is wrong with it."""
+    """The figures and problems of a file."""
 
-    figures: Figures | None
+    figures: RunFigures | None
+    """None if the file has no results."""
     problems: Sequence[Problem]
 
 
 class _Counted(NamedTuple):
-    """The figures of a file and what is wrong with it, as it was when it was read."""
+    """The figures and the problem of a file at the time of its stamp."""
 
     stamp: Stamp | None
-    figures: Figures | None = None
+    figures: RunFigures | None = None
     problem: str = ""
     not_before: float = 0.0
-    """When a file that grows may be counted again: counting takes a tenth of the time at most."""
+    """When a growing file may be read again, so that reading takes at most a tenth of the time."""
 
 
-class Runs:
-    """Lists the runs of a catalog. What does not change is read once."""
+class RunLister:
+    """Lists the runs of a catalog. Files that do not change are read once."""
 
     def __init__(self, catalog: Catalog):
         self._catalog = catalog
-        self._records: dict[Path, tuple[Stamp, Path, RunRecord | None]] = {}
+        self._records: dict[Path, tuple[Stamp, RunRecord | None]] = {}
         self._counted: dict[tuple[Path, bool], _Counted] = {}
         self._lock = threading.Lock()
 
     def list(self) -> RunList:
-        """Return the runs, newest first. Files are counted for a moment in each call; then the others wait."""
+        """Return the runs, newest first.
+
+        Each call reads files for up to `COUNTING_SECONDS`. The figures of the other files follow in later calls.
+        """
         with self._lock:
-            files, waits, end = self._catalog.files(), False, time.monotonic() + COUNTING_SECONDS
+            files = self._catalog.files()
+            end = time.monotonic() + COUNTING_SECONDS
             records = self._read_records()
-            known = {file.real for file in files.values()}
-            found = [_absent(record, path) for path, record in records.items() if path not in known]
+            runs = _absent_runs(records, files.values())
+            is_counting = False
             for file in files.values():
-                record, may_read = records.get(file.real), time.monotonic() < end
-                has_figures = record is not None and bool(record.summary)
-                counted = self._count(file, may_read=may_read, only_checks=has_figures)
-                waits = waits or counted is None
-                found.append(_listed(file, record, counted or _Counted(None)))
-            found.sort(key=lambda run: run.started, reverse=True)
-            shown = tuple(str(path) for path in self._catalog.named)
-            return RunList(runs=tuple(found), is_counting=waits, folders=shown)
+                record = records.get(file.real)
+                counted = self._count(
+                    file,
+                    may_read=time.monotonic() < end,
+                    only_checks=_has_figures(record),
+                )
+                if counted is None:
+                    is_counting = True
+                    counted = _Counted(None)
+                runs.append(_listed(file, record, counted))
+            runs.sort(key=lambda run: run.started, reverse=True)
+            return RunList(
+                runs=tuple(runs),
+                is_counting=is_counting,
+                folders=tuple(str(path) for path in self._catalog.named),
+            )
 
     def record_of(self, file: ResultsFile) -> RunRecord | None:
         """Return the newest record of a results file."""
@@ -111,145 +135,249 @@ class Runs:
             return self._read_records().get(file.real)
 
     def _read_records(self) -> dict[Path, RunRecord]:
-        """Return the newest record of each results file that is shown, or would be if it stood there."""
+        """Return the newest record of each results file that is shown, or would be shown if it existed."""
         newest: dict[Path, RunRecord] = {}
         roots = [Path(os.path.realpath(path)) for path in self._catalog.named]
         for folder in self._catalog.folders:
-            for path in (folder / RUNS).glob("*.json"):
-                record = self._read_record(path)
-                if record is None or not record.results:
+            for path in (folder / state_folder("runs")).glob("*.json"):
+                stored = self._read_record(path)
+                if stored is None or not stored.results:
                     continue
-                results = Path(os.path.realpath(folder / record.results))
-                is_shown = folder / DEFAULT in roots or any(results.is_relative_to(root) for root in roots)
-                if is_shown and (results not in newest or record.started > newest[results].started):
+                record = with_current_status(path, stored)
+                results = Path(os.path.realpath(folder / stored.results))
+                # The default folder shows all runs of its project, wherever their results are.
+                is_default = folder / state_folder("results") in roots
+                if not is_default and not any(results.is_relative_to(root) for root in roots):
+                    continue
+                if results not in newest or record.started > newest[results].started:
                     newest[results] = record
         return newest
 
     def _read_record(self, path: Path) -> RunRecord | None:
+        """Return a run record; None if it cannot be read."""
         stamp = stamp_of(path)
         if stamp is None:
             return None
-        if path not in self._records or self._records[path][0] != stamp:
-            try:
-                record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
-            except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                record = None
-            self._records[path] = stamp, path, record
-        return self._records[path][2]
+        if path in self._records:
+            known_stamp, known_record = self._records[path]
+            if known_stamp == stamp:
+                return known_record
+        try:
+            record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            record = None
+        self._records[path] = (stamp, record)
+        return record
 
-    def _count(self, file: ResultsFile, *, may_read: bool, only_checks: bool) -> _Counted | None:
-        """Return what is in a file, as far as the list ever tells; None if it is still to be read."""
+    def _count(
+        self,
+        file: ResultsFile,
+        *,
+        may_read: bool,
+        only_checks: bool,
+    ) -> _Counted | None:
+        """Return the figures and the problem of a file; None if it is still to be read.
+
+        The result is empty if the file is too large to be read for the list.
+        """
         stamp = stamp_of(file.real)
-        if stamp is None or stamp[2] > COUNTED_BYTES or (only_checks and check_seconds(file) > COUNTING_SECONDS):
+        if stamp is None or stamp[2] > COUNTED_BYTES:
             return _Counted(stamp)
-        counted = self._counted.get((file.real, only_checks))
+        if only_checks and check_seconds(file) > COUNTING_SECONDS:
+            return _Counted(stamp)
+        key = (file.real, only_checks)
+        counted = self._counted.get(key)
         start = time.monotonic()
         if counted is not None and (counted.stamp == stamp or start < counted.not_before):
             return counted
         if not may_read:
             return None
-        count = _check_file(file.real) if only_checks else count_file(file.real)
+        count = _read_file(file.real, only_checks=only_checks)
         end = time.monotonic()
-        counted = _Counted(stamp, count.figures, _problem_text(count.problems), end + 10 * (end - start))
-        self._counted[file.real, only_checks] = counted
+        counted = _Counted(
+            stamp=stamp,
+            figures=count.figures,
+            problem=_problem_text(count.problems),
+            not_before=end + 10 * (end - start),
+        )
+        self._counted[key] = counted
         return counted
 
 
+def _has_figures(record: RunRecord | None) -> bool:
+    return record is not None and bool(record.summary)
+
+
+def _absent_runs(records: Mapping[Path, RunRecord], files: Iterable[ResultsFile]) -> list[Run]:
+    """Return the runs whose results file is not among the files of the viewer."""
+    shown = {file.real for file in files}
+    runs = []
+    for path, record in records.items():
+        if path not in shown:
+            runs.append(_absent(record, path))
+    return runs
+
+
 def _absent(record: RunRecord, path: Path) -> Run:
-    """Return a run whose results are not among those that are shown."""
     name = record.results or ""
-    note = clean(f"elsewhere: agentv view {name}") if path.exists() else "the results file is gone"
+    note = "the results file no longer exists"
+    if path.exists():
+        note = clean(f"elsewhere: agentv view {name}")
     return _run(Path(name).name, record, note=note)
 
 
 def _run(name: str, record: RunRecord | None, **fields: Any) -> Run:
-    """Return what the record says of a run."""
+    """Return a run with the values of its record. The given fields override them."""
     if record is None:
         return Run(name=clean(name), **fields)
-    summary, git = record.summary, record.git
-    numbers = {"mean": "mean", "low": "ci_lower", "high": "ci_upper", "pass_rate": "pass_rate", "cost": "cost_usd"}
-    planned = sum(cases for each in record.eval_files if isinstance(cases := each.get("cases", 0), int))
-    said = {
+    values = _record_values(record) | fields
+    return Run(name=clean(name), **values)
+
+
+def _record_values(record: RunRecord) -> dict[str, Any]:
+    """Return the fields of a `Run` that its record has."""
+    summary = record.summary
+    planned = _planned_cases(record)
+    commit = ""
+    if record.git is not None:
+        commit = record.git.label
+    targets = [clean(str(target.get("name", ""))) for target in record.targets]
+    evals = []
+    for eval_file in record.eval_files[:MAX_NAMES]:
+        path = Path(str(eval_file.get("path", "")))
+        evals.append(clean(path.name))
+    values = {
         "run_id": record.run_id,
         "started": record.started,
-        "status": record.current_status,
-        "targets": tuple(dict.fromkeys(clean(str(each.get("name", ""))) for each in record.targets)),
-        "commit": f"{git.commit[:9]}{'+' if git.dirty else ''}" if git else "",
-        "evals": tuple(clean(Path(str(each.get("path", ""))).name) for each in record.eval_files[:20]),
+        "status": record.status,
+        "targets": tuple(dict.fromkeys(targets)),
+        "commit": commit,
+        "evals": tuple(evals),
         "cases": planned,
         "planned": planned,
-        **{ours: _number(summary.get(theirs)) for ours, theirs in numbers.items()},
+        "mean": _number(summary.get("mean")),
+        "low": _number(summary.get("ci_lower")),
+        "high": _number(summary.get("ci_upper")),
+        "pass_rate": _number(summary.get("pass_rate")),
+        "cost": _number(summary.get("cost_usd")),
     }
-    return Run(name=clean(name), **(said | fields))
+    if record.has_only_errors:
+        values |= ONLY_ERRORS
+    return values
+
+
+def _planned_cases(record: RunRecord) -> int:
+    planned = 0
+    for eval_file in record.eval_files:
+        cases = eval_file.get("cases", 0)
+        if isinstance(cases, int):
+            planned += cases
+    return planned
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    if isinstance(value, int | float):
+        return float(value)
+    return None
 
 
-def _listed(file: ResultsFile, record: RunRecord | None, counted: _Counted) -> Run:
-    run = _run(file.path.name, record, id=file.id, file=str(file.path))
-    if record is None or not record.summary:
-        run = _of_file(file, record, counted.figures)
-    return msgspec.structs.replace(run, problem=counted.problem)
+def _listed(
+    file: ResultsFile,
+    record: RunRecord | None,
+    counted: _Counted,
+) -> Run:
+    """Return a run with the figures of its record; without these, with the figures of its results file."""
+    if _has_figures(record):
+        run = _run(file.path.name, record, id=file.id, file=str(file.path))
+    else:
+        run = _run_of_file(file, record, counted.figures)
+    problems = [run.problem, counted.problem]
+    return msgspec.structs.replace(run, problem="; ".join(filter(None, problems)))
 
 
 def _problem_text(problems: Sequence[Problem]) -> str:
-    """Return what is wrong with a file, in a line."""
+    """Return the first problem of a file and the number of the others, on one line."""
     if not problems:
         return ""
-    first, others = problems[0], len(problems) - 1
-    place = f"line {first.line}: " if first.line else ""
-    return clean(f"{place}{first.message}{f' (and {others} more)' if others else ''}")
+    first = problems[0]
+    text = first.message
+    if first.line:
+        text = f"line {first.line}: {text}"
+    others = len(problems) - 1
+    if others:
+        text = f"{text} (and {others} more)"
+    return clean(text)
 
 
-def _of_file(file: ResultsFile, record: RunRecord | None, figures: Figures | None) -> Run:
-    """Return a run of which only the results tell what came of it."""
-    fields: dict[str, Any] = {"id": file.id, "file": str(file.path)}
+def _run_of_file(
+    file: ResultsFile,
+    record: RunRecord | None,
+    figures: RunFigures | None,
+) -> Run:
+    """Return a run whose figures are known only from its results file."""
+    fields: dict[str, Any] = {
+        "id": file.id,
+        "file": str(file.path),
+    }
     stamp = stamp_of(file.real)
-    if figures is None:
-        if stamp is not None and stamp[2] > COUNTED_BYTES:
-            fields["note"] = f"{stamp[2] / 1e6:,.0f} MB: counted when it is opened"
-        elif stamp is not None and stamp[2] == 0:
-            fields["note"] = "no results yet"
-    else:
-        fields |= {"mean": figures["mean"], "low": figures["mean_low"], "high": figures["mean_high"]}
-        fields |= {name: figures[name] for name in ("cases", "pass_rate", "cost")}
+    if figures is not None:
+        fields |= _figure_values(figures)
         if record is None:
-            fields |= {"targets": tuple(figures["targets"][:20]), "started": figures["started"]}
+            fields["targets"] = figures.targets[:MAX_NAMES]
+            fields["started"] = figures.started
+    elif stamp is not None:
+        size = stamp[2]
+        if size > COUNTED_BYTES:
+            fields["note"] = f"{size / 1e6:,.0f} MB: open the run to count its results"
+        elif size == 0:
+            fields["note"] = "no results yet"
     if record is None and not fields.get("started") and stamp is not None:
-        fields["started"] = _first_time(file.real) or datetime.fromtimestamp(stamp[1] / 1e9, UTC).isoformat()
+        modified = datetime.fromtimestamp(stamp[1] / 1e9, UTC)
+        fields["started"] = _first_time(file.real) or modified.isoformat()
     return _run(file.path.name, record, **fields)
 
 
+def _figure_values(figures: RunFigures) -> dict[str, Any]:
+    """Return the fields of a `Run` that are known from its results."""
+    values = {
+        "cases": figures.cases,
+        "mean": figures.mean,
+        "low": figures.mean_low,
+        "high": figures.mean_high,
+        "pass_rate": figures.pass_rate,
+        "cost": figures.cost,
+    }
+    if figures.target_errors + figures.timeouts == figures.results:
+        values |= ONLY_ERRORS
+    return values
+
+
 def _first_time(path: Path) -> str:
-    """Return the time of the first result, without reading more than the start of a file; empty if it has none."""
+    """Return the first timestamp near the start of a file; empty if there is none."""
     try:
         with path.open("rb") as file:
-            found = _TIMESTAMP.search(file.read(4096))
+            start = file.read(4096)
     except OSError:
         return ""
-    return found[1].decode() if found else ""
+    found = _TIMESTAMP.search(start)
+    if not found:
+        return ""
+    return found[1].decode()
 
 
-def _check_file(path: Path) -> _Count:
-    return _Count(None, find_problems(path, on_torn=lambda _: None))
+def _read_file(path: Path, *, only_checks: bool) -> _Count:
+    """Read a file. With `only_checks`, its figures are not computed.
 
-
-def count_file(path: Path) -> _Count:
-    """Return the figures of a small results file, and what is wrong with it."""
-    index, totals, rows = RunIndex(), Totals(), Rows()
-    problems: Sequence[Problem] = ()
+    A truncated last result is not a problem: the file may still grow.
+    """
+    if only_checks:
+        problems = find_file_problems(path)
+        return _Count(None, problems.errors)
+    index = IncrementalIndex(path)
     try:
-        for view in _views(path):
-            index.add(rows.number((view.dataset, view.eval_id, view.target), view.eval_id), view)
-            totals.add(view)
-    except ResultsError as error:
-        problems = error.problems
-    figures = run_figures(case_sums(index, len(rows)), totals, index.names) if len(index) else None
-    return _Count(figures, problems)
-
-
-def _views(path: Path) -> Iterator[PageView]:
-    for record in read_results(path, PageView, on_torn=lambda _: None):
-        yield masked(record).view
+        index.read_to_end()
+    except OSError as error:
+        problem = Problem.of(unreadable(error, path))
+        return _Count(None, [problem])
+    with closing(index):
+        return _Count(index.figures(), index.find_problems().errors)

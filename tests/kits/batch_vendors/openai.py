@@ -20,7 +20,15 @@ def openai_upload(store: Store, call: Call, _: str) -> Reply:
         return Reply(_openai_error(f"File is too large. Max size is {store.faults.max_bytes} bytes."), 413)
     name = store.keep(content)
     return Reply({"id": name, "object": "file", "bytes": len(content), "created_at": 1, "filename": "x.jsonl",
-                  "purpose": "batch", "status": "processed"})  # fmt: skip
+                  "purpose": "batch", "status": "pending" if store.faults.pending_files else "processed"})  # fmt: skip
+
+
+def openai_file(store: Store, _: Call, name: str) -> Reply:
+    if name not in store.files:
+        return Reply(_openai_error("No such File object"), 404)
+    status = "pending" if store.use("pending_files") else store.faults.file_status
+    return Reply({"id": name, "object": "file", "bytes": 1, "created_at": 1, "filename": "x.jsonl",
+                  "purpose": "batch", "status": status, "status_details": "bad line"})  # fmt: skip
 
 
 def openai_create(store: Store, call: Call, _: str) -> Reply:
@@ -44,6 +52,7 @@ def openai_create(store: Store, call: Call, _: str) -> Reply:
 def _openai_refusal(store: Store, endpoint: str, lines: list[Any]) -> str:
     ids, models = {line["custom_id"] for line in lines}, {line["body"]["model"] for line in lines}
     reasons = {
+        "invalid_file_status_pending": store.faults.pending_files > 0,
         "token_limit_exceeded": store.use("queue_full"),
         "empty_file": not lines,
         "too_many_tasks": bool(store.faults.max_requests) and len(lines) > store.faults.max_requests,
@@ -149,6 +158,7 @@ def _multipart(call: Call) -> dict[str, bytes]:
 OPENAI = r"(?:/v1|/openai/v1|/openai)"
 ROUTES: list[tuple[str, str, Route]] = [
     ("POST", rf"{OPENAI}/files", openai_upload),
+    ("GET", rf"{OPENAI}/files/{NAME}", openai_file),
     ("GET", rf"{OPENAI}/files/{NAME}/content", openai_content),
     ("POST", rf"{OPENAI}/batches", openai_create),
     ("GET", rf"{OPENAI}/batches", openai_list),

@@ -42,6 +42,10 @@ class Faults:
     cut_polls: int = 0
     """So many polls are answered with the status 500, or with the end of the connection."""
     failing_uploads: int = 0
+    pending_files: int = 0
+    """So often a file is asked for before it is processed; a batch that is created before that fails."""
+    file_status: str = "processed"
+    """That of files which are not pending any more."""
     lost_creates: int = 0
     """So many batches are created, and the connection ends before that is said."""
     cut_results: int = 0

@@ -105,8 +105,8 @@ def test_settings_that_contradict_each_other_or_are_unknown(write: Write, provid
     path = write("targets.yaml", json.dumps({"targets": [entry]}, indent=0))
     ran = agentv("validate", path)
     assert ran.returncode == 1
-    assert "error: target 'a': workspace_template: cwd is given as well (" in ran.stdout
-    assert "error: target 'a': log_format: unknown log_format 'xml' (known are json, summary)" in ran.stdout
+    assert "error: target 'a': workspace_template: cwd is set as well (" in ran.stdout
+    assert "error: target 'a': log_format: unknown log_format 'xml' (available: json, summary)" in ran.stdout
 
 
 def test_a_log_format_can_come_from_the_environment(codex: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ def test_a_summary_is_one_short_line_an_event(claude: Agents, codex: Agents) -> 
         "system: init",
         "thinking: Hm. Well.",
         f"assistant: {'x' * 289}…",
-        "Read gave (failed): gone",
+        "Read returned (failed): gone",
         "result: success: Paris",
     ]
     codex.settings |= {"log_format": "summary"}
@@ -207,7 +207,7 @@ def test_a_summary_is_one_short_line_an_event(claude: Agents, codex: Agents) -> 
     assert log.splitlines() == [
         "thread.started",
         "turn.started",
-        'command_execution: {"command":"ls"} gave: {"exit_code":0}',
+        'command_execution: {"command":"ls"} returned: {"exit_code":0}',
         "agent_message: Paris",
         'turn.completed: {"input_tokens":1200,"cached_input_tokens":200,"output_tokens":345}',
     ]
@@ -295,7 +295,7 @@ def test_odd_texts_arrive_as_they_are(codex: Agents) -> None:
 def test_an_argument_that_no_program_can_take_is_an_error_of_the_case(claude: Agents) -> None:
     claude.settings |= {"system_prompt": "a\0b"}
     error = claude.error(result())
-    assert error == "an argument of the program has a NUL character, which it cannot hold"
+    assert error == "an argument of the program contains a NUL character"
     claude.settings |= {"system_prompt": "x" * 200_000}
     assert claude.error(result()) == "the command cannot be started: Argument list too long"
 

@@ -104,7 +104,7 @@ def test_guidelines_are_in_the_prompt_and_attached_files_are_linked_and_may_be_r
             'claude-code reports a failure: error_during_execution: no such session; {"code":7}',
         ),
         (result(None, "error_max_turns", is_error=False), "claude-code reports a failure: error_max_turns"),
-        (result("", is_error=True), "claude-code reports a failure: it does not say why"),
+        (result("", is_error=True), "claude-code reports a failure: no reason given"),
     ],
 )
 def test_a_failure_that_is_reported_is_an_error_even_with_exit_code_0(
@@ -150,7 +150,7 @@ def test_a_program_that_ends_without_an_answer_is_an_error_that_says_what_it_sai
 
 def test_without_a_result_what_was_said_on_the_way_is_no_answer(claude: Agents) -> None:
     error = claude.error(assistant(text("I will start by reading the file.")))
-    assert error.startswith("claude-code broke off before it was done")
+    assert error.startswith("claude-code stopped before it was done")
 
 
 def test_a_result_without_words_means_the_last_text_but_not_that_of_a_helper(claude: Agents) -> None:
@@ -360,9 +360,9 @@ def test_an_end_without_an_answer_is_a_sentence(claude: Agents) -> None:
     error = claude.error(INIT, assistant(tool_use("t1", "Bash", command="ls")))
     assert error == "claude-code ended without an answer: its last event was 'Bash'"
     error = claude.error(INIT, api_retry(3, 529, "overloaded"))
-    assert error == "claude-code ended without an answer: its last retry was because of 529 overloaded"
+    assert error == "claude-code ended without an answer: it last retried because of 529 overloaded"
     assert claude.error("Segmentation fault") == "claude-code ended without an answer: Segmentation fault"
-    assert claude.error() == "claude-code ended without an answer, and said nothing"
+    assert claude.error() == "claude-code ended without an answer, without any output"
 
 
 def test_dumped_prompts_have_all_that_was_sent(claude: Agents) -> None:

@@ -104,8 +104,8 @@ def test_whether_a_folder_of_the_user_s_is_a_repo_is_left_to_codex(codex: Agents
         ([message(), {"type": "error", "message": "stream closed"}], "stream closed"),
         ([{"type": "turn.failed", "error": "text"}], "text"),
         ([{"type": "turn.failed", "error": {"message": {"code": 1}}}], '{"code":1}'),
-        ([{"type": "turn.failed"}], "it does not say why"),
-        ([{"type": "error"}], "it does not say why"),
+        ([{"type": "turn.failed"}], "no reason given"),
+        ([{"type": "error"}], "no reason given"),
     ],
 )
 def test_a_failure_that_is_reported_is_an_error_even_with_exit_code_0(
@@ -156,7 +156,7 @@ def test_wrong_types_and_unknown_events_never_break_a_case(codex: Agents, odd: d
 
 
 def test_a_turn_that_was_not_completed_has_no_answer(codex: Agents) -> None:
-    assert codex.error(message("I will look at the files.")).startswith("codex broke off before it was done")
+    assert codex.error(message("I will look at the files.")).startswith("codex stopped before it was done")
 
 
 def test_tools_whose_items_have_no_id_are_seen_once(codex: Agents) -> None:
@@ -205,7 +205,7 @@ def test_items_of_an_unknown_type_are_counted_in_a_note(codex: Agents) -> None:
         message(),
         COMPLETED,
     )
-    assert found["note"] == "not understood, and not in the trace: brand_new (1), image_generation (2)"
+    assert found["note"] == "unknown events, omitted from the trace: brand_new (1), image_generation (2)"
 
 
 @pytest.mark.parametrize(

@@ -114,21 +114,21 @@ def test_requests_that_claude_repeats_are_seen_and_the_last_one_is_named(claude:
         busy=[INIT, api_retry(1, 529, "overloaded")],
         recovered=[api_retry(1, 403, "authentication_failed"), assistant(tool_use("t1", "Bash", command="sleep"))],
     )
-    for line in ("attempt 1 failed, trying again: 529 overloaded", "attempt 2 failed, trying again: 401 authen"):
-        assert f"refused, a request of the target: {line}" in claude.ran.stderr
+    for line in ("attempt 1 failed, retrying: 529 overloaded", "attempt 2 failed, retrying: 401 authen"):
+        assert f"refused, inner request: {line}" in claude.ran.stderr
     late = f"timed out after {SECONDS} s"
-    assert found["refused"]["error"] == f"{late}: its last retry was because of 401 authentication_failed"
+    assert found["refused"]["error"] == f"{late}: it last retried because of 401 authentication_failed"
     assert found["refused"]["attempt"] == 1  # a second try would be refused as well
-    assert found["busy"]["error"] == f"{late}: its last retry was because of 529 overloaded"
+    assert found["busy"]["error"] == f"{late}: it last retried because of 529 overloaded"
     assert found["busy"]["attempt"] == 2
     assert (found["recovered"]["error"], found["recovered"]["attempt"]) == (late, 2)
 
 
 def test_requests_that_codex_repeats_are_seen_and_the_last_one_is_named(codex: Agents) -> None:
     found = stopped(codex, "--max-retries=1", refused=[*STARTED, *(reconnecting(n, REFUSED) for n in (1, 2))])
-    line = f"refused, a request of the target: attempt 2 failed, trying again: {REFUSED}"
+    line = f"refused, inner request: attempt 2 failed, retrying: {REFUSED}"
     assert line in codex.ran.stderr
-    assert found["refused"]["error"] == f"timed out after {SECONDS} s: its last retry was because of {REFUSED}"
+    assert found["refused"]["error"] == f"timed out after {SECONDS} s: it last retried because of {REFUSED}"
     assert found["refused"]["attempt"] == 1
 
 

@@ -102,7 +102,7 @@ def test_a_folder_of_the_user_s_is_left_as_it_was(vscode: Agents) -> None:
     [
         ("sys.exit('no display')", "vscode failed with exit code 1: no display"),
         ("answer(' \\n')", "the agent wrote an empty answer"),
-        ("os.mkdir(response)", "the agent made something of its response file that is no file"),
+        ("os.mkdir(response)", "the response file of the agent is not a regular file"),
         ("answer('x' * (17 << 20))", "the agent answered with more than 16 MiB"),
     ],
 )
@@ -151,7 +151,7 @@ def test_settings_that_the_editor_makes_no_use_of_are_told(write: Write, setting
     path = write("targets.yaml", f"targets:\n  - {target}\n")
     ran = agentv("validate", path)
     assert ran.returncode == 0
-    assert re.search(rf"warning: target 'a': {name}: vscode makes no use of this \(", ran.stdout)
+    assert re.search(rf"warning: target 'a': {name}: vscode does not support this setting \(", ran.stdout)
 
 
 def test_dumped_prompts_have_the_document_that_is_opened(vscode: Agents) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agentv.calls.caller import TIMEOUT_SECONDS, Caller, CallPolicy
+from agentv.project.validate import check_file
 from tests.kits.batches import COUNTED, PYTHON, project, runs
 from tests.kits.naps import sleeping
 from tests.kits.processes import PATIENCE_SECONDS, living, wait_until
@@ -26,8 +27,8 @@ def answers(path: str = "out.jsonl") -> dict[str, str]:
     [
         ((7, {"id": "a"}), "line 1: a record without an 'id': 7"),
         (({"id": "a", "text": "A"}, {"text": "B"}), 'line 2: a record without an \'id\': {"text": "B"}'),
-        (({"id": 1, "text": "A"},), 'line 1: \'id\' is no string: {"id": 1, "text": "A"}'),
-        (({"id": "a"}, "", {"id": "b"}, {"id": "a"}), "line 4: the id 'a' stands twice, first on line 1"),
+        (({"id": 1, "text": "A"},), 'line 1: \'id\' is not a string: {"id": 1, "text": "A"}'),
+        (({"id": "a"}, "", {"id": "b"}, {"id": "a"}), "line 4: duplicate id 'a', first on line 1"),
         (('{"id": "a", "text": NaN}',), 'line 1: Invalid JSON: NaN is not a JSON value: {"id": "a", "text": NaN}'),
         (('{"id": "a"} x',), 'line 1: Invalid JSON: Extra data: {"id": "a"} x'),
         (("[" * 5000,), "line 1: "),
@@ -53,7 +54,7 @@ def test_nothing_is_kept_of_a_batch_that_went_well(batch: Batch) -> None:
 def test_nothing_is_named_when_there_is_nothing_to_keep(write: Write) -> None:
     project(write, command="exit 3 # {OUTPUT_FILE}")
     evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
-    assert {r["error"] for r in results("out.jsonl")} == {"the command failed with exit code 3, and said nothing"}
+    assert {r["error"] for r in results("out.jsonl")} == {"the command failed with exit code 3, without any output"}
     assert not Path(".agentv/batches").exists()
 
 
@@ -83,7 +84,7 @@ def test_figures_that_are_none_do_not_cost_the_answer(batch: Batch) -> None:
 
 
 def test_messages_of_another_kind_do_not_cost_the_answer(batch: Batch) -> None:
-    calls = [{"tool": "search", "id": 7}, {"name": "no tool"}, {"tool": "read"}]
+    calls = [{"tool": "search", "id": 7}, {"names": "no tool"}, {"tool": "read"}]
     messages = [
         {"role": "developer"},
         7,
@@ -94,6 +95,7 @@ def test_messages_of_another_kind_do_not_cost_the_answer(batch: Batch) -> None:
         {"type": "tool_call", "id": "7", "name": "search"},
         {"type": "tool_call", "name": "read"},
     ]
+    assert found["a"]["trace_complete"] is False
 
 
 def test_an_empty_trace_gives_way_to_tool_calls(batch: Batch) -> None:
@@ -109,14 +111,14 @@ def test_an_empty_trace_gives_way_to_tool_calls(batch: Batch) -> None:
     ("command", "error"),
     [
         ("ln -s /nonexistent/x {OUTPUT_FILE}", "the output of the batch: no such file"),
-        ("ln -s output.jsonl {OUTPUT_FILE}; exit 2", "the command failed with exit code 2, and said nothing"),
-        ('rm -rf "$(dirname {OUTPUT_FILE})"; exit 3', "the command failed with exit code 3, and said nothing"),
+        ("ln -s output.jsonl {OUTPUT_FILE}; exit 2", "the command failed with exit code 2, without any output"),
+        ('rm -rf "$(dirname {OUTPUT_FILE})"; exit 3', "the command failed with exit code 3, without any output"),
         ("mkdir {OUTPUT_FILE}", "the output of the batch: this is a folder, not a file"),
-        ("mkfifo {OUTPUT_FILE}", "the output of the batch: this is no regular file"),
-        (": {OUTPUT_FILE}", "the command succeeded but wrote no {OUTPUT_FILE}, and said nothing"),
+        ("mkfifo {OUTPUT_FILE}", "the output of the batch: not a regular file"),
+        (": {OUTPUT_FILE}", "the command succeeded but wrote no {OUTPUT_FILE}, without any output"),
         (
             "cat {BATCH_FILE} > /dev/null; exit 4 # {OUTPUT_FILE}",
-            "the command failed with exit code 4, and said nothing",
+            "the command failed with exit code 4, without any output",
         ),
         ("echo boom; exit 4", "the command failed with exit code 4: boom"),
     ],
@@ -131,9 +133,14 @@ def test_outputs_that_are_none(write: Write, command: str, error: str) -> None:
     assert "requests.jsonl" not in errors[0]
 
 
+LOSE_FILE = {"type": "command", "command_template": "rm gone.txt"}
+"""A health check runs after the plan and before the first case: the file is lost between them."""
+
+
 def test_nothing_is_asked_when_there_is_nothing_to_ask(write: Write) -> None:
     blocks = [{"type": "file", "value": "gone.txt"}]
-    project(write)
+    project(write, healthcheck=LOSE_FILE)
+    write("gone.txt", "")
     write("cases.jsonl", [a_case("lost", input_messages=[{"role": "user", "content": blocks}], evaluators=[ANY])])
     evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
     assert not Path("count").exists()
@@ -208,7 +215,8 @@ def test_the_requests_of_a_batch(write: Write) -> None:
 
 
 def test_a_case_whose_file_is_missing_does_not_fail_the_batch(write: Write) -> None:
-    project(write, 2)
+    project(write, 2, healthcheck=LOSE_FILE)
+    write("gone.txt", "")
     with Path("cases.jsonl").open("a") as file:
         blocks = [{"type": "file", "value": "gone.txt"}]
         file.write(
@@ -256,7 +264,7 @@ def test_a_batch_that_takes_too_long_is_tried_again_and_then_failed(write: Write
         timeout_seconds=5,
     )
     ran = evaluate("cases.jsonl", "--out", "out.jsonl", "--max-retries", "1")
-    assert "target default: attempt 1 failed, trying again: timed out after 5 s" in ran.stderr
+    assert "target default: attempt 1 failed, retrying: timed out after 5 s" in ran.stderr
     assert {result["attempt"] for result in results("out.jsonl")} == {2}
     Path("reached").unlink()
     project(write, command=f"echo '{{\"half' > {{OUTPUT_FILE}}; {late}", timeout_seconds=2)
@@ -281,7 +289,7 @@ def test_an_interrupted_batch_keeps_what_was_written(write: Write, nap: str) -> 
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=PATIENCE_SECONDS)
     assert (run.returncode, living(nap)) == (130, [])
-    path = err.partition("a batch was broken off; its raw output is kept: ")[2].split("\n")[0]
+    path = err.partition("a batch was interrupted; its raw output is kept: ")[2].split("\n")[0]
     assert Path(path).read_text() == '{"id": "c1"}\n'
 
 
@@ -362,4 +370,101 @@ def test_the_output_of_a_batch_that_is_interrupted_twice_is_masked(
     _, err = run.communicate(timeout=PATIENCE_SECONDS)
     assert (run.returncode, living(nap)) == (130, [])
     assert (kept_folder() / "output.jsonl").read_text() == "key ***\n"
-    assert "a batch was broken off; its raw output is kept: " in err
+    assert "a batch was interrupted; its raw output is kept: " in err
+
+
+# Incomplete batches
+
+
+@pytest.fixture
+def tolerant(write: Write) -> Batch:
+    """A batch of which only the cases without an answer fail."""
+    made = Batch(write)
+    settings = {"provider_batching": True, "batch_on_missing": "fail_case"}
+    write("targets.yaml", target("cp records.jsonl {OUTPUT_FILE}", **settings))
+    made.expected = 1
+    return made
+
+
+def test_a_missing_record_fails_its_case_alone(tolerant: Batch) -> None:
+    found = tolerant.run({"id": "a", "text": "A"})
+    assert found["a"]["candidate_answer"] == "A"
+    assert found["a"]["verdict"] == "pass"
+    assert found["b"]["error"].startswith(
+        "the output of the batch has no record for this case; its raw output is kept: "
+    )
+    assert found["b"]["failure"] == "target"
+
+
+def test_of_duplicate_records_none_is_used(tolerant: Batch) -> None:
+    lines = [{"id": "a", "text": "A"}, {"id": "b", "text": "1"}, {"id": "b", "text": "2"}, {"id": "b", "text": "3"}]
+    found = tolerant.run(*lines)
+    assert found["a"]["candidate_answer"] == "A"
+    assert found["b"]["candidate_answer"] == ""
+    assert found["b"]["error"].startswith(
+        "the output of the batch has more than one record for this case; all are ignored; its raw output is kept: "
+    )
+
+
+def test_unreadable_lines_are_counted_in_the_error_of_each_missing_case(tolerant: Batch) -> None:
+    lines: list[Any] = ['{"id": "b", "te', {"text": "whose?"}, "", {"id": "a", "text": "A"}]
+    found = tolerant.run(*lines, ids=("a", "b", "c"))
+    assert found["a"]["candidate_answer"] == "A"
+    expected = (
+        "the output of the batch has no record for this case; 2 of its lines cannot be read "
+        '(line 1: Invalid JSON: Unterminated string: {"id": "b", "te); its raw output is kept: '
+    )
+    assert found["b"]["error"].startswith(expected)
+    assert found["c"]["error"].startswith(expected)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_line_that_is_too_long_is_counted_as_unreadable(tolerant: Batch, end: str) -> None:
+    long_line = json.dumps({"id": "b", "text": "x" * 40_000_000})
+    found = tolerant.run(long_line, {"id": "a", "text": "A"}, "", {"id": "c", "text": "C"}, ids=("a", "b", "c"))
+    assert found["a"]["candidate_answer"] == "A"
+    assert found["c"]["candidate_answer"] == "C"
+    expected = "has no record for this case; 1 of its lines cannot be read (line 1: longer than 16 MiB); its raw"
+    assert expected in found["b"]["error"]
+
+    found = tolerant.run({"id": "a", "text": "A"}, long_line + end)
+    assert found["a"]["candidate_answer"] == "A"
+    assert "(line 2: longer than 16 MiB)" in found["b"]["error"]
+
+
+def test_a_complete_batch_with_unreadable_lines_succeeds(tolerant: Batch) -> None:
+    tolerant.expected = 0
+    found = tolerant.run("no JSON", {"id": "a", "text": "A"}, {"id": "b", "text": "B"})
+    assert found["b"]["candidate_answer"] == "B"
+
+
+@pytest.mark.parametrize("record", [{}, {"text": "partial"}])
+def test_the_error_of_a_record_is_the_error_of_its_case(batch: Batch, record: dict[str, str]) -> None:
+    batch.expected = 1
+    found = batch.run({"id": "a", "error": "rate limited", **record}, {"id": "b", "text": "B", "error": ""})
+    assert found["a"]["error"].startswith("rate limited; its raw output is kept: ")
+    assert found["a"]["candidate_answer"] == ""
+    assert found["b"]["candidate_answer"] == "B"
+
+
+def test_records_with_unknown_ids_are_shown_if_cases_are_missing(batch: Batch, tolerant: Batch) -> None:
+    padded = [{"id": f" {n} ", "text": ""} for n in range(5)]
+    others = "it has 5 records with other ids: ' 0 ', ' 1 ', ' 2 ' and 2 more"
+    found = tolerant.run(*padded, {"id": "a", "text": "A"})
+    assert found["b"]["error"].startswith(f"the output of the batch has no record for this case; {others}; its raw")
+    strict = Batch(tolerant.write)
+    expected = f"the output of the batch has no record for 1 of 2 cases: b; {others}; its raw output is kept: "
+    assert strict.fails(*padded, {"id": "a", "text": "A"}).startswith(expected)
+    strict.expected = 0
+    strict.run(*padded, {"id": "a", "text": "A"}, {"id": "b", "text": "B"})
+    assert "other ids" not in strict.ran.stderr
+
+
+def test_batch_on_missing_needs_a_batch(write: Write) -> None:
+    path = write("targets.yaml", target("cat {PROMPT_FILE}", batch_on_missing="fail_case"))
+    (problem,) = check_file(path).problems
+    assert problem.message == "target 'default': batch_on_missing: the target does not answer in batches"
+    assert problem.hint == "set provider_batching: true, or remove batch_on_missing"
+    path = write("targets.yaml", target("cat {BATCH_FILE}", provider_batching=True, batch_on_missing="ignore"))
+    (problem,) = check_file(path).problems
+    assert problem.message == "target 'default': batch_on_missing: unknown batch_on_missing 'ignore'"

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from agentv.project.validate import check_file
 from agentv.providers.cli.provider import CliSettings
 from agentv.records import ProviderRequest
+from tests.kits.project import Write
+from tests.kits.runs import one_case, target
 
 
 def test_its_files_are_removed_by_the_last_to_leave_and_it_can_be_entered_again(
@@ -30,3 +33,22 @@ def test_its_files_are_removed_by_the_last_to_leave_and_it_can_be_entered_again(
     for _ in range(2):
         assert asyncio.run(twice()) == ["one", "two"]
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("output", ['{"text": "Paris", "confidence": 0.9}', "\ufeff plain \n", ""])
+@pytest.mark.parametrize("redirection", ["", " > {OUTPUT_FILE}"])
+def test_output_format_text_uses_the_output_verbatim(write: Write, output: str, redirection: str) -> None:
+    write("answer.txt", output)
+    result = one_case(write, f"cat answer.txt{redirection}", output_format="text", expect=0)
+    assert result["candidate_answer"] == output
+
+
+def test_invalid_output_formats(write: Write) -> None:
+    path = write("targets.yaml", target("cat {PROMPT_FILE}", output_format="json"))
+    (problem,) = check_file(path).problems
+    assert problem.message == "target 'default': output_format: unknown output_format 'json'"
+    assert "auto, text" in problem.hint
+    path = write("targets.yaml", target("cat {BATCH_FILE}", output_format="text", provider_batching=True))
+    (problem,) = check_file(path).problems
+    assert problem.message == "target 'default': output_format: the output of a batch is JSONL"
+    assert problem.hint == "remove output_format: the 'text' of a record is always used verbatim"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentv.formats.wire import answer_from, response_from, response_json
+from agentv.files.wire import answer_from, response_from, response_json
 from agentv.records import ProviderResponse, ToolCall
 from tests.kits.project import Write, a_case
 from tests.kits.runs import ECHO, Batch, evaluate, results, target

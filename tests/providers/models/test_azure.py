@@ -38,11 +38,11 @@ def test_an_endpoint_may_end_with_a_slash() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem", "hint"),
     [
-        ({}, "target 'a': missing deployment", "name the deployment on Azure with 'deployment' or 'model'"),
+        ({}, "target 'a': missing deployment", "set the name of the Azure deployment as 'deployment' or 'model'"),
         (
             {"model": "m", "version": "1", "api_version": "2"},
-            "target 'a': api_version: another version than in 'version'",
-            "leave one of them out",
+            "target 'a': api_version: 'version' has a different value",
+            "remove one of them",
         ),
     ],
 )
@@ -84,7 +84,7 @@ def test_the_v1_api_never_gets_the_key_for_openai(monkeypatch: pytest.MonkeyPatc
     with model_server(lambda _: "Paris") as server:
         error = failing(server.target("azure", version="v1", api_key=None))
         assert error.message == (
-            "there is no api_key, no token_command, and no AZURE_OPENAI_API_KEY or AZURE_OPENAI_AD_TOKEN"
+            "no credentials: set api_key, token_command or AZURE_OPENAI_API_KEY or AZURE_OPENAI_AD_TOKEN"
         )
         monkeypatch.setenv("AZURE_OPENAI_API_KEY", "meant-for-azure")
         ask(server.target("azure", version="v1", api_key=None))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentv.formats.conversion import convert
+from agentv.files.conversion import convert
 from agentv.providers import settings_type
 from agentv.records import Message, ToolCall
 from tests.kits.model_servers import Answer, Reply, a_request, ask, failing, model_server
@@ -31,11 +31,11 @@ def test_there_is_a_default_model() -> None:
         ),
         (
             {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "index": 0}]},
-            "the model broke off: MALFORMED_FUNCTION_CALL",
+            "the model stopped early: MALFORMED_FUNCTION_CALL",
         ),
         (
             {"candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS"}]},
-            "the model gave an empty answer (it stopped for the reason 'MAX_TOKENS')",
+            "the model returned an empty answer (stop reason: MAX_TOKENS)",
         ),
     ],
 )
@@ -48,7 +48,7 @@ def test_a_candidate_that_was_broken_off_names_what_was_found_in_it() -> None:
     rating = {"category": "HARM_CATEGORY_HARASSMENT", "probability": "HIGH", "blocked": True}
     with model_server(lambda _: {"candidates": [{"finishReason": "SAFETY", "safetyRatings": [rating]}]}) as server:
         error = failing(server.target("gemini"))
-    assert error.message == "the model broke off: SAFETY: HARM_CATEGORY_HARASSMENT"
+    assert error.message == "the model stopped early: SAFETY: HARM_CATEGORY_HARASSMENT"
 
 
 def test_how_long_google_wants_to_be_left_alone_stands_in_the_body() -> None:
@@ -156,7 +156,7 @@ def test_a_signature_that_is_none() -> None:
     call = ToolCall(tool="search", metadata={"thought_signature": "a"})
     with model_server(lambda _: "Yes") as server:
         error = failing(server.target("gemini"), a_request("", Message(role="assistant", tool_calls=(call,))))
-    assert error.message == "the thought_signature in the metadata of a call of 'search' is no base64"
+    assert error.message == "the thought_signature in the metadata of a call of 'search' is not valid base64"
 
 
 def test_effort_is_the_level_of_thinking() -> None:

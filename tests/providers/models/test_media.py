@@ -129,8 +129,8 @@ def test_a_file_that_only_has_the_name_of_an_image(data: bytes, write: Write) ->
     evaluate("a.jsonl", "--out", "out.jsonl", expect=1)
     (result,) = results("out.jsonl")
     assert result["error"] == (
-        "a.jsonl:1: not an image or a PDF, whatever its name says: chart.png"
-        " (its content is not that of any of these: PNG, JPEG, GIF, WebP, PDF)"
+        "a.jsonl:1: not an image or a PDF, despite its name: chart.png"
+        " (supported types, by content: PNG, JPEG, GIF, WebP, PDF)"
     )
 
 

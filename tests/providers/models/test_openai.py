@@ -59,7 +59,7 @@ def test_no_figures_at_all() -> None:
 def test_a_server_that_reports_an_error_as_a_success() -> None:
     with model_server(lambda _: Reply(body={"error": {"message": "the model is asleep"}})) as server:
         error = failing(server.target("openai"))
-    assert error.message == "the model gave no answer: its list of choices is empty: the model is asleep"
+    assert error.message == "the model returned no answer: its list of choices is empty: the model is asleep"
 
 
 def test_a_malformed_answer_says_where() -> None:
@@ -113,5 +113,5 @@ def test_effort_is_sent() -> None:
 def test_an_effort_that_the_vendor_does_not_have(write: Write, vendor: str, effort: str, hint: str) -> None:
     target = {"name": "a", "provider": vendor, "model": "m", "reasoning_effort": effort}
     (found,) = check_file(write("targets.yaml", json.dumps({"targets": [target]}))).problems
-    assert found.message == f"target 'a': reasoning_effort: {vendor} has no effort {effort!r}"
+    assert found.message == f"target 'a': reasoning_effort: {vendor} does not support effort {effort!r}"
     assert found.hint == hint

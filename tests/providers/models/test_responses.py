@@ -122,7 +122,7 @@ def test_tools_that_the_vendor_runs_are_in_the_trace() -> None:
         ),
         (
             {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "output": []},
-            "the model gave an empty answer (it stopped for the reason 'max_output_tokens')",
+            "the model returned an empty answer (stop reason: max_output_tokens)",
             False,
         ),
         (

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentv.formats.conversion import convert
+from agentv.files.conversion import convert
 from agentv.providers import settings_type
 from agentv.records import ProviderResponse
 from tests.kits.model_servers import (
@@ -100,7 +100,7 @@ def test_a_stream_that_ends_too_early_may_be_asked_for_again(vendor: str) -> Non
     body = encode(iter([("" if vendor == "gemini" else "message_start", start)]))
     with model_server(lambda _: Reply(body=body, headers={"Content-Type": "text/event-stream"})) as server:
         error = failing(server.target(vendor, stream=True))
-    assert error.message == "the answer broke off: the stream ended in the middle of it"
+    assert error.message == "the answer is incomplete: the stream ended early"
     assert error.may_pass
 
 
@@ -118,9 +118,9 @@ def test_a_connection_that_breaks_in_the_middle_may_pass(vendor: str) -> None:
     ("vendor", "event", "words", "may_pass"),
     [
         ("openai", ("", {"error": {"message": "the server is tired", "type": "server_error"}}),
-         "the answer broke off: the server is tired", True),
+         "the answer is incomplete: the server is tired", True),
         ("anthropic", ("error", {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
-         "the answer broke off: Overloaded", True),
+         "the answer is incomplete: Overloaded", True),
         ("openai-responses", ("error", {"type": "error", "code": "server_error", "message": "sorry"}),
          "the model failed: sorry", True),
         ("openai-responses",
@@ -154,7 +154,7 @@ def test_a_stream_that_makes_no_sense_is_an_error_of_the_case(vendor: str, data:
     with model_server(lambda _: Reply(body=data, headers={"Content-Type": "text/event-stream"})) as server:
         error = failing(server.target(vendor, stream=True))
     assert error.message.startswith(
-        ("the model's answer is malformed: ", "the answer broke off: ", "the model gave no")
+        ("the model's answer is malformed: ", "the answer is incomplete: ", "the model returned no answer")
     )
 
 

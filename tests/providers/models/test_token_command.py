@@ -1,4 +1,4 @@
-"""A command that prints a token of Entra ID."""
+"""A command that prints an Entra ID token."""
 
 import asyncio
 import json
@@ -71,10 +71,10 @@ def test_an_old_token_is_fetched_anew(write: Write, monkeypatch: pytest.MonkeyPa
     ("command", "words"),
     [
         ("echo no login >&2; exit 3", "token_command: the command failed with exit code 3: no login"),
-        ("echo half-a-secret-token; exit 1", "token_command: the command failed with exit code 1, and said nothing"),
+        ("echo half-a-secret-token; exit 1", "token_command: the command failed with exit code 1, without any output"),
         ("no-such-program-at-all", "token_command: the command failed with exit code 127"),
         ("true", "token_command: the command printed nothing"),
-        ("echo a b c-secret-token", "token_command: the command printed 3 words, and no token"),
+        ("echo a b c-secret-token", "token_command: the command printed 3 words instead of a token"),
     ],
 )
 def test_a_command_that_gives_no_token(command: str, words: str) -> None:
@@ -89,7 +89,7 @@ def test_a_command_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_command, "SECONDS", 0.2)
     with model_server(lambda _: "Paris") as server:
         error = failing(a_target(server, "sleep 60"))
-    assert error.message == "token_command: the command has not ended after 0.2 s"
+    assert error.message == "token_command: the command timed out after 0.2 s"
 
 
 def test_the_token_is_masked_wherever_it_turns_up(write: Write) -> None:
@@ -115,8 +115,8 @@ def test_a_key_and_a_command_are_one_too_many(write: Write) -> None:
     }
     (found,) = check_file(write("targets.yaml", json.dumps({"targets": [target]}))).problems
     assert (found.message, found.hint) == (
-        "target 'a': token_command: there is an 'api_key' too",
-        "leave one of them out",
+        "target 'a': token_command: 'api_key' is set as well",
+        "remove one of them",
     )
 
 
@@ -125,5 +125,5 @@ def test_doctor_takes_a_command_for_a_key(version: str, write: Write) -> None:
     with model_server(lambda _: "Paris") as server:
         write("targets.yaml", json.dumps({"targets": [a_target(server, "exit 1", version=version)]}))
         ran = agentv("doctor")
-    assert "there is no api_key" not in ran.stdout + ran.stderr
+    assert "no api_key is set" not in ran.stdout + ran.stderr
     assert server.requests == []

@@ -257,7 +257,7 @@ def test_a_diff_of_10_mb_is_cut_at_a_line_with_a_note(here: Path) -> None:
     found = changes(here, lambda: (write("big.txt", line * 100_000), write("small.txt", "small\n")))
     assert len(found.diff.encode()) <= 200_000
     assert found.diff.endswith(f"\n+{line}")
-    assert found.notes == ("file_changes is cut at 200 kB, in big.txt: it leaves out up to 1 more files",)
+    assert found.notes == ("file_changes is truncated at 200 kB, in big.txt: up to 1 more files are omitted",)
 
 
 @pytest.mark.slow
@@ -270,7 +270,7 @@ def test_texts_of_very_many_lines_are_not_held_as_lines(here: Path) -> None:
     finally:
         tracemalloc.stop()
     assert "@@ -1,3000000 +1,3000000 @@\n-x\n-x\n" in found.diff
-    assert found.notes == ("file_changes is cut at 200 kB, in many: it leaves out up to 1 more files",)
+    assert found.notes == ("file_changes is truncated at 200 kB, in many: up to 1 more files are omitted",)
     assert peak < 100 << 20
 
 
@@ -321,7 +321,7 @@ def test_too_many_files_are_said_to_be_too_many(here: Path, monkeypatch: pytest.
     for name in "abcd":
         write(name, name)
     found = changes(here, lambda: None)
-    assert found == FileChanges("", ("file_changes: not told, the workspace had more than 3 files",))
+    assert found == FileChanges("", ("file_changes: unknown, the workspace had more than 3 files",))
 
 
 def test_a_folder_that_the_agent_removed(here: Path) -> None:

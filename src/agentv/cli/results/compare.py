@@ -1,49 +1,68 @@
 """`agentv compare`."""
 
-import gc
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TextIO, get_args
 
 import click
 
 from agentv.cli.help import options
-from agentv.cli.messages import print_blocks, print_warnings, tell, tell_problems
+from agentv.cli.messages import configure_logging, print_blocks, print_message, print_problems
 from agentv.cli.params import PATH, VERBOSE, Amount, OneOf
 from agentv.cli.results.run_files import VersusCommand
-from agentv.compare.compare import compare_files
-from agentv.compare.gate import CANNOT_TELL, REGRESSION, Gate, exit_code, has_unmatched
+from agentv.compare.compare import LabelDifferences, compare_files
+from agentv.compare.gate import CANNOT_TELL, EXIT_CODES, PASS, REGRESSION, Gate, Undecided, judge_gate
 from agentv.compare.records import MARGIN, CompareOptions, Comparison
+from agentv.compare.selection import CaseSelection
 from agentv.errors import OutputError, ResultsError
-from agentv.formats.printable import printable
+from agentv.files.printable import printable
+from agentv.filters.match import Filter
+from agentv.metrics.differences import metric_differences
 from agentv.report.comparison import json_blocks, table_lines, verdict_lines
 from agentv.report.layout import terminal_width, wrap
 from agentv.report.markdown import markdown_lines
-from agentv.results.labels.file import LABELS, read_labels
-from agentv.results.labels.match import LabelBook, find_labels
+from agentv.results.locate import results_file
+from agentv.results.runs import LABELS
 
 Format = Literal["json", "table", "markdown"]
+SEVERITY = (PASS, CANNOT_TELL, REGRESSION)
+"""The exit codes of gates, least severe first. The most severe one of several comparisons counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class CompareFlags:
     """The arguments and options of the command."""
 
     files: tuple[Path, ...]
     vs: tuple[tuple[Path, ...], ...]
     threshold: float
     margin: float
-    by: str | None
+    by: tuple[str, ...]
     cluster: str | None
     labels: Path | None
+    filters: tuple[str, ...]
     gate: Gate
-    form: Format
+    require: tuple[str, ...]
+    allow_missing: bool
+    undecided: Undecided
+    format: Format | None
     out: Path | None
     quiet: bool
     verbose: bool
+
+    @property
+    def form(self) -> Format:
+        """The requested format of the report, or else a default that depends on the destination."""
+        if self.format is not None:
+            return self.format
+        if self.out is not None and self.out.suffix.lower() == ".md":
+            return "markdown"
+        if self.out is None and _is_terminal(sys.stdout):
+            return "table"
+        return "json"
 
     @property
     def runs(self) -> Sequence[Sequence[Path]]:
@@ -60,20 +79,53 @@ class Options:
             margin=self.margin,
             by=self.by,
             cluster=self.cluster,
+            filter=self._filter,
         )
 
-    def read_book(self) -> LabelBook | None:
-        """Return the human labels, or None if there are none. Raise `AgentvError` if --labels names an invalid file."""
-        if self.labels is None:
-            return find_labels()
-        return LabelBook(read_labels(self.labels))
+    @property
+    def _filter(self) -> Filter | None:
+        if not self.filters:
+            return None
+        return Filter.parse(self.filters, "results")
+
+    def required(self) -> Sequence[Sequence[CaseSelection]]:
+        """Return the cases that must not regress in each run but the first: a selection per `--require`."""
+        if not self.require:
+            return [()] * (len(self.runs) - 1)
+        conditions = [Filter.parse([text], "results") for text in self.require]
+        first, *others = self.runs
+        return [[CaseSelection(first, other, condition) for condition in conditions] for other in others]
+
+    def label_differences(self) -> LabelDifferences | None:
+        """Return how to compare the runs by human labels, or None without labels.
+
+        Raise `AgentvError` if --labels names an invalid file.
+        """
+        if self.labels is None and not LABELS.is_file():
+            return None
+        from agentv.trust.labelled_pairs import differences_by
+        from agentv.trust.labels.file import read_labels
+        from agentv.trust.labels.match import LabelBook, find_labels
+
+        if self.labels is not None:
+            return differences_by(LabelBook(read_labels(self.labels)))
+        book = find_labels()
+        if book is None:
+            return None
+        return differences_by(book)
 
 
-def _key(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """Reject an empty key."""
-    if value == "":
-        raise click.BadParameter("it is empty: name a key of metadata, or evaluator, dataset, target, conversation_id")
-    return value
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
+
+
+def _keys(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Reject an empty key, and ignore a repeated one."""
+    if "" in value:
+        raise click.BadParameter(
+            "empty: expected a metadata key, or evaluator, dataset, target or conversation_id",
+        )
+    return tuple(dict.fromkeys(value))
 
 
 def _stdout(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
@@ -102,137 +154,195 @@ the_output = options("The output")
     "--vs",
     multiple=True,
     metavar="FILE...",
-    help="The files of another run; those before are the shards of one, too.",
+    help="Separate runs that consist of several shard files: A1 A2 --vs B1 B2.",
+)
+@what_is_compared(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="EXPR",
+    help="Compare only the cases that match, such as 'tag:smoke', by the fields they have in B. Repeatable.",
 )
 @what_counts(
     "--threshold",
     type=Amount(min=0),
     default=0.1,
     metavar="DELTA",
-    help="The least that counts as win or loss (0.1).",
+    help="Minimum score difference that counts as a win or loss. [default: 0.1]",
 )
 @what_counts(
     "--by",
     metavar="KEY",
-    callback=_key,
-    help="The same figures for each evaluator, dataset, target, conversation_id, or KEY of metadata.",
+    multiple=True,
+    callback=_keys,
+    help="Report the same figures per evaluator, dataset, target, conversation_id, metadata key or vars.KEY. "
+    "Repeat to cross keys.",
 )
-@what_counts("--cluster", metavar="KEY", help="Cases with the same KEY of metadata (or field) belong together.")
+@what_counts("--cluster", metavar="KEY", help="Cluster standard errors by this metadata key or field.")
 @what_counts(
     "--labels",
     type=PATH,
     metavar="FILE",
-    help=f"What people said ({LABELS}): the difference by labels is shown besides.",
+    help=f"Also compare the runs by the human labels in this file. [default: {LABELS}, if it exists]",
 )
 @what_counts(
     "--gate",
     type=OneOf(get_args(Gate)),
     default="mean",
-    help="What decides the exit code, see above: the mean (default), its 95% interval, or --margin.",
+    help="Criterion for the exit code (see above). [default: mean]",
+)
+@what_counts(
+    "--require",
+    multiple=True,
+    metavar="EXPR",
+    help="With --gate no-regressions: only the cases that match count. Repeatable.",
+)
+@what_counts(
+    "--allow-missing",
+    is_flag=True,
+    help="Let gates other than mean pass even if B lacks cases of A.",
+)
+@what_counts(
+    "--undecided",
+    type=OneOf(get_args(Undecided)),
+    default="3",
+    help="Exit code of an undecided gate: 0 (pass), 1 (fail) or 3. [default: 3]",
 )
 @what_counts(
     "--margin",
     type=Amount(min=0),
     default=MARGIN,
     metavar="DELTA",
-    help=f"What is still not worse ({MARGIN}).",
+    help=f"Non-inferiority margin for --gate noninferior. [default: {MARGIN}]",
 )
 @the_output(
     "--format",
-    "form",
     type=OneOf(get_args(Format)),
-    default="json",
-    help="json is the default.",
+    help="Format of the report. [default: table on a terminal, otherwise json]",
 )
 @the_output(
     "--out",
     type=PATH,
     callback=_stdout,
-    help="Write there and not to stdout.",
+    help="Write the report to this file. Without --format, .md files are Markdown, all others JSON.",
 )
-@the_output("--quiet", is_flag=True, help="No verdict on stderr.")
+@the_output("--quiet", is_flag=True, help="Do not print the verdict and its explanation to stderr.")
 @the_output("--verbose", is_flag=True, help=VERBOSE)
 def command(**values: Any) -> None:
-    """Compare results files with the first: is it better, and are you sure?
+    """Compare two or more runs and test whether the differences are significant.
 
-    Cases are paired by eval_id. JSON goes to stdout, a verdict for people to stderr.
+    FILES are results files, or names or ids of runs. The first run is A, every other
+    run is B. Cases are paired by eval_id, and also
+    by dataset if several datasets of a file contain the same id.
 
     \b
     Exit code by --gate:
-      mean         0: the mean is equal or better
-                   1: it is worse
-      ci           0: the 95% interval is not below zero
-                   1: it is
-                   3: cannot tell
-      noninferior  0: not worse by --margin or more
-                   1: worse
-                   3: cannot tell
+      mean            0: the mean of B is equal or higher
+                      1: the mean of B is lower
+      ci              0: the 95% interval is at or above zero
+                      1: the 95% interval is below zero
+                      3: undecided
+      noninferior     0: the interval is above -MARGIN
+                      1: otherwise, if it is below zero
+                      3: undecided
+      no-regressions  0: all cases that passed in A pass in B
+                      1: one of them no longer passes
+                      3: undecided
 
-    If one file lacks cases of the other, ci and noninferior do not pass: 3.
-    Exit code 2: bad usage, a file that cannot be read, or nothing in common.
+    Gates use the cases that both runs have, no-regressions only those that --require
+    selects. Every gate except mean fails (1) if B
+    lacks a case of A that is still in the eval files, and is undecided (3) if a
+    case that passed in A ended in an error or was not judged in B.
+
+    Exit code 2: invalid usage, an unreadable file, or no case in common.
     """
-    sys.exit(_compare(Options(**values)))
+    sys.exit(_compare(CompareFlags(**values)))
 
 
-def _compare(options: Options) -> int:
+def _compare(options: CompareFlags) -> int:
     """Compare the files, write the report, and return the exit code."""
-    gc.disable()  # a million results contain no cycles, and searching them for some is slow
-    print_warnings(options.verbose)
+    configure_logging(options.verbose)
+    options = replace(
+        options,
+        files=tuple(map(results_file, options.files)),
+        vs=tuple(tuple(map(results_file, run)) for run in options.vs),
+    )
     if len(options.runs) < 2:
-        raise click.UsageError("two results files are needed: the one to compare with comes first")
+        raise click.UsageError("expected two results files: the baseline, then the run to compare with it")
+    if options.require and options.gate != "no-regressions":
+        raise click.UsageError("--require needs --gate no-regressions")
     _check_files(options)
     try:
-        comparisons = compare_files(options.runs, options.compare, options.read_book())
+        required = options.required()
+        comparisons = compare_files(options.runs, options.compare, options.label_differences(), metric_differences)
     except ResultsError as error:
-        tell_problems(error.problems)
+        print_problems(error.problems)
         return 2
     print_blocks(_blocks(comparisons, options), options.out)
     if not options.quiet and (options.form == "json" or options.out is not None):
-        _print_verdicts(comparisons)
+        for line in verdict_lines(comparisons):
+            _print_wrapped(line)
     if options.labels is not None and not any(comparison.labels for comparison in comparisons):
-        tell(printable(f"{options.labels}: no label is of a case of these runs"))
-    codes = [exit_code(comparison, options.gate) for comparison in comparisons]
-    if CANNOT_TELL in codes and not options.quiet:
-        _print_unmatched(comparisons, options.gate)
-    if REGRESSION in codes:
-        return REGRESSION
-    return max(codes)
+        print_message(printable(f"{options.labels}: no label matches a case of these runs"))
+    return _exit_code(comparisons, required, options)
 
 
-def _print_verdicts(comparisons: Sequence[Comparison]) -> None:
-    """Print the verdicts to stderr, wrapped to the width of the terminal."""
+def _exit_code(
+    comparisons: Sequence[Comparison],
+    required: Sequence[Sequence[CaseSelection]],
+    options: CompareFlags,
+) -> int:
+    """Return the exit code of the gate. Print an explanation if the code may be unexpected."""
+    reasons: dict[int, list[str]] = {code: [] for code in SEVERITY}
+    worst = PASS
+    for comparison, selections in zip(comparisons, required, strict=True):
+        judged = judge_gate(
+            comparison,
+            options.gate,
+            allow_missing=options.allow_missing,
+            required=selections,
+        )
+        code = judged.code
+        reason = "; ".join(filter(None, [judged.reason, judged.hint]))
+        if code == CANNOT_TELL:
+            code = EXIT_CODES[options.undecided]
+            reason = f"undecided: {reason}"
+        worst = max(code, worst, key=SEVERITY.index)
+        if reason and len(comparisons) > 1:
+            reason = f"{comparison.files[1].path}: {reason}"
+        if reason:
+            reasons[code].append(reason)
+    if not options.quiet:
+        for reason in reasons[worst]:
+            _print_wrapped(f"exit {worst}: {reason}")
+    return worst
+
+
+def _print_wrapped(line: str) -> None:
+    """Print a line to stderr, wrapped to the width of the terminal."""
     width = terminal_width(sys.stderr)
-    for line in map(printable, verdict_lines(comparisons)):
-        parts = [line]
-        if width is not None:
-            parts = wrap(line, width)
-        for part in parts:
-            tell(part)
+    parts = [printable(line)]
+    if width is not None:
+        parts = wrap(parts[0], width)
+    for part in parts:
+        print_message(part)
 
 
-def _print_unmatched(comparisons: Sequence[Comparison], gate: Gate) -> None:
-    """Explain why a gate that uses the confidence interval does not pass, even if the verdict is good."""
-    for comparison in comparisons:
-        if has_unmatched(comparison) and exit_code(comparison, gate) == CANNOT_TELL:
-            path = comparison.files[1].path
-            tell(printable(f"gate {gate}: cannot tell for {path}, as not all cases are in both files"))
-
-
-def _check_files(options: Options) -> None:
+def _check_files(options: CompareFlags) -> None:
     """Warn about files that are named twice. Raise `OutputError` if the report would overwrite one of the files."""
     seen: dict[str, Path] = {}
     for run in options.runs:
         for path in run:
             real = os.path.realpath(path)
             if real in seen and path.is_file():
-                tell(f"warning: {path} and {seen[real]} are the same file: a run compared with itself tells nothing")
+                print_message(f"warning: {path} and {seen[real]} are the same file: the comparison is meaningless")
             seen.setdefault(real, path)
     out = options.out
     if out is not None and os.path.realpath(out) in seen:
-        raise OutputError("--out is one of the results files", file=out, hint="name another file")
+        raise OutputError("--out is one of the results files", file=out, hint="choose another file")
 
 
-def _blocks(comparisons: Sequence[Comparison], options: Options) -> Iterator[bytes]:
+def _blocks(comparisons: Sequence[Comparison], options: CompareFlags) -> Iterator[bytes]:
     """Yield the report in the requested format."""
     if options.form == "json":
         yield from json_blocks(comparisons)
@@ -241,7 +351,7 @@ def _blocks(comparisons: Sequence[Comparison], options: Options) -> Iterator[byt
         yield f"{line}\n".encode()
 
 
-def _lines(comparisons: Sequence[Comparison], options: Options) -> Iterator[str]:
+def _lines(comparisons: Sequence[Comparison], options: CompareFlags) -> Iterator[str]:
     if options.form == "markdown":
         return markdown_lines(comparisons)
     width = None

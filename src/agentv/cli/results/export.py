@@ -6,15 +6,16 @@ from typing import get_args
 
 import click
 
-from agentv.cli.help import Command
-from agentv.cli.messages import print_blocks, print_warnings
+from agentv.cli.help import CommandWithGroups
+from agentv.cli.messages import configure_logging, print_blocks
 from agentv.cli.params import PATH, OneOf, verbose_option
 from agentv.errors import OutputError
+from agentv.filters.match import Filter
 from agentv.report.export import Form, export_blocks
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithGroups,
     examples=(
         "agentv export results.jsonl --to csv --out results.csv",
         "agentv export results.jsonl --to markdown",
@@ -26,20 +27,30 @@ from agentv.report.export import Form, export_blocks
     "form",
     type=OneOf(get_args(Form)),
     required=True,
-    help="What the table is written as.",
+    help="Output format.",
 )
-@click.option("--out", type=PATH, help="Write there and not to stdout.")
+@click.option(
+    "--filter",
+    "filters",
+    metavar="EXPR",
+    multiple=True,
+    help="Export only the results that match, such as 'tag:smoke verdict:fail'. Repeatable; all must match.",
+)
+@click.option("--out", type=PATH, help="Write the table to this file. [default: stdout]")
 @verbose_option
-def command(results: Path, form: Form, out: Path | None, verbose: bool) -> None:
-    """Write results as a flat table: one row a result, one column an evaluator.
+def command(results: Path, form: Form, filters: tuple[str, ...], out: Path | None, verbose: bool) -> None:
+    """Export results as a table with one row per result.
 
-    Costs are in US dollars, durations in milliseconds. In CSV, a text that a spreadsheet
-    would take for a formula has an apostrophe in front. Exit code 0; 2 for a file that
-    cannot be read or has no results.
+    Each evaluator, metadata key and variable has a column. Costs are in US dollars, durations
+    in milliseconds. In CSV, cells that a spreadsheet would interpret as a formula are prefixed
+    with an apostrophe.
+
+    Exit code 0, or 2 if the file cannot be read, has no results or none matches.
     """
-    print_warnings(verbose)
+    configure_logging(verbose)
     if out == Path("-"):
         out = None  # stdout
     if out is not None and os.path.realpath(out) == os.path.realpath(results):
-        raise OutputError("--out is the results file", file=out, hint="name another file")
-    print_blocks(export_blocks(results, form), out)
+        raise OutputError("--out is the results file", file=out, hint="choose another file")
+    condition = Filter.parse(filters, "results")
+    print_blocks(export_blocks(results, form, condition), out)

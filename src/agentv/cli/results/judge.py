@@ -8,27 +8,27 @@ from typing import Any
 import click
 import msgspec
 
-from agentv.cli.help import Command, options
-from agentv.cli.messages import print_json, print_lines, print_warnings, tell
+from agentv.cli.help import CommandWithGroups, options
+from agentv.cli.messages import configure_logging, print_json, print_lines, print_message
 from agentv.cli.params import PATH, TEXT_OR_JSON, VERBOSE, Amount
 from agentv.records import Json
 from agentv.report.judge import figure_text, judge_lines
-from agentv.results.labels.file import LABELS, read_labels
-from agentv.results.labels.judge import JudgeFigures, judge_figures, meets_bar
-from agentv.results.labels.match import LabelBook
 from agentv.results.run_files import name_of
-from agentv.results.runs import read_runs
+from agentv.results.runs import LABELS, read_runs
+from agentv.trust.labels.file import read_labels
+from agentv.trust.labels.judge import JudgeFigures, judge_figures, meets_bar
+from agentv.trust.labels.match import LabelBook
 
 EXIT_CODES = {"reached": 0, "missed": 1, "undecided": 3}
 VERDICT_TEXTS = {
     "reached": "yes",
     "missed": "no",
-    "undecided": "cannot tell, more labels are needed",
+    "undecided": "undecided, more labels are needed",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class JudgeFlags:
     """The arguments and options of the command."""
 
     results: tuple[Path, ...]
@@ -44,7 +44,7 @@ the_output = options("The output")
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithGroups,
     examples=(
         "agentv judge results.jsonl",
         "agentv judge results.jsonl --min-kappa 0.6",
@@ -57,39 +57,39 @@ the_output = options("The output")
     type=PATH,
     default=LABELS,
     metavar="FILE",
-    help=f"What people said ({LABELS}).",
+    help=f"File with human labels. [default: {LABELS}]",
 )
-@what_counts("--evaluator", metavar="NAME", help="The verdicts of this evaluator, not those of the cases.")
+@what_counts("--evaluator", metavar="NAME", help="Compare the verdicts of this evaluator instead of the case verdicts.")
 @what_counts(
     "--min-kappa",
     type=Amount(min=-1, max=1),
     metavar="X",
-    help="A bar for the exit code, see above.",
+    help="Minimum Cohen's kappa; sets the exit code (see above).",
 )
 @the_output(
     "--format",
     "form",
     type=TEXT_OR_JSON,
     default="text",
-    help="text is the default.",
+    help="Output format. [default: text]",
 )
 @the_output("--verbose", is_flag=True, help=VERBOSE)
 def command(**values: Any) -> None:
-    """Tell how far a judge agrees with people, and the pass rate that they would give.
+    """Measure judge/human agreement and estimate the true pass rate.
 
-    Nobody is asked: verdicts come from RESULTS (several files are the shards
-    of one run), labels from a file ('agentv labels').
+    RESULTS contains the verdicts of the judge (several files are the shards of one run). Human labels come from a
+    labels file, see 'agentv labels'. No target or judge is called.
 
     \b
-    Exit code by --min-kappa:
-      0: the 95% interval of kappa is not below X
-      1: it is
-      3: cannot tell
-
-    Exit code 0 without it. Exit code 2: bad usage, no labels that can be used, or a file that cannot be read.
+    Exit codes:
+      0  success; with --min-kappa: the 95% interval of
+         kappa is at or above X
+      1  with --min-kappa: the interval is below X
+      2  invalid usage, unreadable file or no usable labels
+      3  with --min-kappa: undecided, X is in the interval
     """
-    options = Options(**values)
-    print_warnings(options.verbose)
+    options = JudgeFlags(**values)
+    configure_logging(options.verbose)
     book = LabelBook(read_labels(options.labels))
     figures = judge_figures(options.results, book, options.evaluator, read_runs())
     if options.form == "json":
@@ -99,11 +99,11 @@ def command(**values: Any) -> None:
     if options.min_kappa is not None:
         verdict = meets_bar(figures.kappa, options.min_kappa)
         text = VERDICT_TEXTS[verdict]
-        tell(f"kappa of at least {options.min_kappa:g}: {text} ({figure_text(figures.kappa)})")
+        print_message(f"kappa of at least {options.min_kappa:g}: {text} ({figure_text(figures.kappa)})")
         sys.exit(EXIT_CODES[verdict])
 
 
-def _fields(figures: JudgeFigures, options: Options) -> Json:
+def _fields(figures: JudgeFigures, options: JudgeFlags) -> Json:
     """Return the figures as JSON data, with the name of the results and the verdict on --min-kappa."""
     fields = {
         "results": str(name_of(options.results)),

@@ -5,15 +5,16 @@ from pathlib import Path
 import click
 
 from agentv.cli.help import Group
-from agentv.cli.messages import print_json, print_lines, print_warnings
+from agentv.cli.messages import configure_logging, print_json, print_lines
 from agentv.cli.params import PATH, TEXT_OR_JSON
-from agentv.formats.printable import printable
+from agentv.files.printable import printable
 from agentv.report.judge import status_lines
-from agentv.report.quantities import counted
-from agentv.results.labels.file import LABELS, append_labels, read_labels
-from agentv.results.labels.match import LabelBook
-from agentv.results.labels.status import label_status
-from agentv.results.labels.table import read_label_table
+from agentv.results.runs import LABELS
+from agentv.text import plural
+from agentv.trust.labels.file import append_labels, read_labels
+from agentv.trust.labels.match import LabelBook
+from agentv.trust.labels.status import label_status
+from agentv.trust.labels.table import read_label_table
 
 
 @click.group(
@@ -24,7 +25,7 @@ from agentv.results.labels.table import read_label_table
     ),
 )
 def command() -> None:
-    """What people say of answers: pass or fail. 'agentv judge' compares it with what judges say."""
+    """Manage human labels: pass/fail verdicts of reviewers. Compare them with a judge with 'agentv judge'."""
 
 
 @command.command(
@@ -40,25 +41,25 @@ def command() -> None:
     type=PATH,
     default=LABELS,
     metavar="FILE",
-    help=f"Append to this file ({LABELS}).",
+    help=f"Append to this labels file. [default: {LABELS}]",
 )
 def import_command(file: Path, labels: Path) -> None:
-    """Append the labels of a CSV file.
+    """Import labels from a CSV file.
 
-    The first row names the columns, in any letter case: eval_id, label (pass or fail), and answer or
-    answer_digest; dataset, trial, score, evaluator, reviewer, note, sampling (random or chosen) and at
-    if there are such. Rows without a label are passed over. If anything is wrong, nothing is written.
+    Required columns: eval_id, label (pass or fail), and answer or answer_digest. Optional columns: dataset, trial,
+    score, evaluator, reviewer, note, sampling (random or chosen), at. Column names are case-insensitive. Rows
+    without a label are skipped. If a row is invalid, nothing is imported.
     """
-    print_warnings(verbose=False)
+    configure_logging(verbose=False)
     table = read_label_table(file)
     count = append_labels(labels, table.labels)
-    print_lines([printable(f"{counted(count, 'label')} added to {labels}")])
+    print_lines([printable(f"{plural(count, 'label')} added to {labels}")])
     if table.unlabelled:
-        print_lines([f"{counted(table.unlabelled, 'row')} without a label left out"])
+        print_lines([f"{plural(table.unlabelled, 'row')} without a label skipped"])
     if table.is_export:
-        print_lines(["scores are not taken over: in an export of agentv they are those of the evaluators"])
+        print_lines(["scores not imported: an export of agentv contains the scores of evaluators, not of reviewers"])
     if not any(label.sampling == "random" for label in table.labels):
-        print_lines(["no label has 'random' for sampling: 'agentv judge' will make no pass rate of these"])
+        print_lines(["no label has sampling 'random': 'agentv judge' cannot estimate a pass rate from these labels"])
 
 
 @command.command(
@@ -74,21 +75,21 @@ def import_command(file: Path, labels: Path) -> None:
     type=PATH,
     default=LABELS,
     metavar="FILE",
-    help=f"The file of labels ({LABELS}).",
+    help=f"Labels file. [default: {LABELS}]",
 )
 @click.option(
     "--format",
     "form",
     type=TEXT_OR_JSON,
     default="text",
-    help="text is the default.",
+    help="Output format. [default: text]",
 )
-def status_command(results: tuple[Path, ...], labels: Path, form: str) -> None:
-    """Tell how many answers have labels, by whom, and how far the reviewers agree.
+def labels_status_command(results: tuple[Path, ...], labels: Path, form: str) -> None:
+    """Report the number of labels per reviewer and inter-rater agreement.
 
-    Several files are the shards of one run.
+    Several RESULTS files are the shards of one run.
     """
-    print_warnings(verbose=False)
+    configure_logging(verbose=False)
     book = LabelBook(read_labels(labels))
     status = label_status(results, book)
     if form == "json":

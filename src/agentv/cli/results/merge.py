@@ -1,6 +1,5 @@
 """`agentv merge`."""
 
-import gc
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -10,27 +9,28 @@ from pathlib import Path
 import click
 import msgspec
 
-from agentv.cli.help import Command
-from agentv.cli.messages import print_lines, print_warnings, tell
+from agentv.cli.help import CommandWithGroups
+from agentv.cli.messages import configure_logging, print_lines, print_message
 from agentv.cli.params import PATH, verbose_option
 from agentv.errors import OutputError
-from agentv.formats.printable import printable
+from agentv.files.atomic_files import write_atomically
+from agentv.files.printable import printable
 from agentv.redact import clean
 from agentv.report.summary import summary_lines
 from agentv.results.formats import JSONL, ResultFormat, format_for
 from agentv.results.merging.merge import Merge
 from agentv.results.read import read_results
 from agentv.results.summary import Summary
-from agentv.results.views import CountedView
+from agentv.results.views import TextRow
 from agentv.results.write import keep_backup
-from agentv.system.atomic_files import write_atomically
+from agentv.text import plural
 
 BATCH = 32
-"""The number of results that are masked and written at a time. Larger blocks need more memory and are not faster."""
+"""The number of results to mask and write at a time. Larger blocks use more memory and are not faster."""
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithGroups,
     examples=(
         "agentv merge shard-*.jsonl --out results.jsonl",
         "agentv merge s1.jsonl s3.jsonl --partial --out part.jsonl",
@@ -41,23 +41,26 @@ BATCH = 32
     "--out",
     required=True,
     type=PATH,
-    help="Write the results there; jsonl or yaml.",
+    help="Write the merged results to this file (.jsonl or .yaml).",
 )
 @click.option(
     "--partial",
     is_flag=True,
-    help="Merge what is there, though shards are missing or incomplete.",
+    help="Merge even if shards are missing or incomplete.",
 )
 @verbose_option
 def command(files: tuple[Path, ...], out: Path, partial: bool, verbose: bool) -> None:
-    """Join the results files of a run that was divided by 'agentv eval --shard'.
+    """Combine the shards of a run ('agentv eval --shard') into one results file.
 
-    Results are written in the order of dataset, id, target and trial, the same whatever the
-    order of FILES. Exit code 0: all that the run should have is there, or --partial was
-    given; 2: something is missing or does not fit together, and nothing is written.
+    Results are sorted by dataset, id, target and trial, regardless of the order of FILES.
+
+    \b
+    Exit codes:
+      0  merged
+      2  results are missing (see --partial) or the files do
+         not belong to the same run; nothing is written
     """
-    print_warnings(verbose)
-    gc.disable()  # a million results contain no cycles, and searching them for some is slow
+    configure_logging(verbose)
     _check_out(out, files)
     counter = _SummaryCounter()
     merge = Merge(files, partial=partial, on_results=counter.add)
@@ -65,16 +68,15 @@ def command(files: tuple[Path, ...], out: Path, partial: bool, verbose: bool) ->
         write_atomically(out, _blocks(merge, format_for(out)))
     summary = counter.summary(merge, out)
     if backup is not None:
-        tell(f"{out} was there already: it is now {backup}")
+        print_message(f"{out} already existed: moved it to {backup}")
     for problem in merge.missing:
         message = problem.message
         if problem.file:
             message = f"{problem.file}: {message}"
-        tell(printable(f"warning: {message}"))
-    if merge.repeated == 1:
-        tell("1 result is the same in two files, and counted once")
-    elif merge.repeated:
-        tell(f"{merge.repeated} results are the same in two files, and counted once")
+        print_message(printable(f"warning: {message}"))
+    if merge.repeated:
+        results = plural(merge.repeated, "duplicate result")
+        print_message(f"{results} found in several files, counted once")
     lines = [*summary_lines(summary, clean, out), "", f"Results: {out}"]
     print_lines(map(printable, lines))
 
@@ -82,24 +84,24 @@ def command(files: tuple[Path, ...], out: Path, partial: bool, verbose: bool) ->
 def _check_out(out: Path, files: Sequence[Path]) -> None:
     """Raise `OutputError` if --out is not a file, or is one of the files to merge."""
     if os.path.realpath(out) in map(os.path.realpath, files):
-        raise OutputError("--out is one of the files to merge", file=out, hint="name another file")
+        raise OutputError("--out is one of the files to merge", file=out, hint="choose another file")
     if out == Path("-"):
         raise OutputError(
-            "--out must be a file: the summary goes to stdout",
-            hint="name a file, such as results.jsonl",
+            "--out must be a file: the summary is printed to stdout",
+            hint="choose a file, for example results.jsonl",
         )
     if out.is_dir():
-        raise OutputError("--out is a folder", file=out, hint=f"name a file in it: {out / 'results.jsonl'}")
+        raise OutputError("--out is a folder", file=out, hint=f"pass a file in it, such as {out / 'results.jsonl'}")
 
 
 class _SummaryCounter:
-    """Count results for the summary while they are merged, which usually saves reading them again."""
+    """Count results for the summary during the merge, which usually avoids reading them a second time."""
 
     def __init__(self) -> None:
         self._summary = Summary(0, 0, 1, clean)
         self._trials = 1
 
-    def add(self, results: Sequence[CountedView]) -> None:
+    def add(self, results: Sequence[TextRow]) -> None:
         """Count results."""
         self._summary.add_all(results)
         trials = [result.trial or 1 for result in results]
@@ -111,7 +113,7 @@ class _SummaryCounter:
         if self._trials > 1 or merge.repeated:
             # The trials of a case must be counted together, and repeated results once.
             summary = Summary(0, 0, self._trials, clean)
-            for record in read_results(merged, CountedView):
+            for record in read_results(merged, TextRow):
                 summary.add(record.view)
         results = merge.results - merge.repeated
         if merge.plan is not None:

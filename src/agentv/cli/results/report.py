@@ -1,26 +1,25 @@
 """`agentv report`."""
 
-import gc
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from agentv.cli.help import options
-from agentv.cli.messages import print_lines, print_warnings
+from agentv.cli.messages import configure_logging, print_lines
 from agentv.cli.params import PATH, VERBOSE
 from agentv.cli.results.run_files import VersusCommand
-from agentv.formats.printable import printable
+from agentv.files.printable import printable
 from agentv.report.page.write import PageOptions, default_path, write_report
-from agentv.report.quantities import counted
-from agentv.results.merging.merge import are_shards
-from agentv.results.run_files import RunFiles
+from agentv.results.locate import results_file
+from agentv.results.run_files import RunFiles, are_shards, check_one_run, files_of
+from agentv.text import plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ReportFlags:
     """The arguments and options of the command."""
 
     results: tuple[Path, ...]
@@ -58,33 +57,43 @@ the_output = options("The output")
     "--vs",
     multiple=True,
     metavar="FILE...",
-    help="The files of a second run; those before are the shards of one, too.",
+    help="Separate two runs that consist of several shard files: A1 A2 --vs B1 B2.",
 )
-@the_output("--out", type=PATH, help="Write there; default: the results' name with .html.")
-@the_output("--failed-only", is_flag=True, help="Leave out the cases that passed.")
-@the_output("--no-traces", is_flag=True, help="Leave out the traces.")
+@the_output("--out", type=PATH, help="Write the report to this file. [default: the name of the results with .html]")
+@the_output("--failed-only", is_flag=True, help="Omit cases that passed.")
+@the_output("--no-traces", is_flag=True, help="Omit traces.")
 @the_output("--verbose", is_flag=True, help=VERBOSE)
 def command(**values: Any) -> None:
-    """Write results as one HTML file that opens in any browser and needs nothing else.
+    """Write a self-contained HTML report of one run or two compared runs.
 
-    With two files, the second is compared with the first; shards of one run, and three files
-    or more, are shown as one. Exit code 0: the report is written; 2: a file that cannot be
-    read, no results, shards that do not fit together, two runs that have no case in common,
-    or a report of more than 400 MB.
+    RESULTS are results files, or names or ids of runs.
+    With two files, the report compares the second run with the first. Shards of one run are combined.
+
+    \b
+    Exit codes:
+      0  the report was written
+      2  a file is unreadable or empty, the runs have no
+         case in common, or the report exceeds 400 MB
     """
-    options = Options(**values)
-    print_warnings(options.verbose)
-    gc.disable()  # a million results contain no cycles, and searching them for some is slow
+    options = ReportFlags(**values)
+    configure_logging(options.verbose)
+    options = replace(
+        options,
+        results=tuple(map(results_file, options.results)),
+        vs=tuple(tuple(map(results_file, run)) for run in options.vs),
+    )
     runs = options.runs
     if len(runs) > 2:
-        raise click.UsageError("a report compares two runs: --vs can be given once")
+        raise click.UsageError("a report compares two runs: use --vs only once")
+    for run in runs:
+        check_one_run(files_of(run))
     out = options.out or default_path(runs)
     page = PageOptions(
         failed_only=options.failed_only,
         traces=not options.no_traces,
     )
     written = write_report(runs, out, page)
-    cases = counted(written.cases, "case", ",")
+    cases = plural(written.cases, "case", separator=",")
     print_lines([printable(f"Report: {written.path} ({cases}, {_size_text(written.size)})")])
 
 

@@ -5,22 +5,22 @@ from pathlib import Path
 
 import click
 
-from agentv.cli.help import Command
+from agentv.cli.help import CommandWithGroups
 
 VS = "--vs"
 
 
-class VersusCommand(Command):
-    """A command with `--vs` between the files of one run and those of the next.
+class VersusCommand(CommandWithGroups):
+    """A command with `--vs` as a separator between the files of different runs.
 
-    All files before the first `--vs` are one run, and so are all files after each `--vs`. Click has no options with a
-    variable number of values, so the parameter `vs` is set here: one tuple of paths per run.
+    All files before the first `--vs` are one run, and all files after each `--vs` are another. Click does not support
+    options with a variable number of values, so the parameter `vs` is set here, with one tuple of paths per run.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest, runs = split_runs(args, self._options_with_value())
         if not all(runs):
-            raise click.UsageError("--vs needs a results file behind it", ctx)
+            raise click.UsageError("--vs must be followed by a results file", ctx)
         left = super().parse_args(ctx, rest)
         ctx.params["vs"] = tuple(tuple(map(Path, run)) for run in runs)
         return left
@@ -35,7 +35,7 @@ class VersusCommand(Command):
 
 
 def split_runs(args: Sequence[str], valued: set[str]) -> tuple[list[str], list[list[str]]]:
-    """Return the arguments that belong to no `--vs`, and for each `--vs` those that do.
+    """Split the arguments into those before any `--vs`, options included, and the files after each `--vs`.
 
     `valued` are the options that take a value. The argument after such an option is not a file.
     """

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 
 import click
-import msgspec
 
-from agentv.cli.help import Command
-from agentv.cli.messages import print_json, print_lines, print_warnings
+from agentv.cli.help import CommandWithGroups
+from agentv.cli.messages import configure_logging, print_json, print_lines
 from agentv.cli.params import format_option, verbose_option
-from agentv.formats.printable import printable
-from agentv.results.runs import Commit, RunRecord, read_runs
+from agentv.errors import ConfigError, nearest
+from agentv.files.printable import printable
+from agentv.results.runs import RunRecord, read_runs
 
 HEADINGS = (
     "run",
+    "name",
     "started",
     "commit",
     "targets",
@@ -25,25 +26,30 @@ HEADINGS = (
 )
 
 
-@click.command(cls=Command, examples=("agentv runs", "agentv runs --limit 5 --format json"))
+@click.command(
+    cls=CommandWithGroups,
+    examples=("agentv runs", "agentv runs nightly", "agentv runs --limit 5 --format json"),
+)
+@click.argument("name", required=False)
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=20,
     metavar="N",
-    help="Show the newest N runs (20).",
+    help="Show the newest N runs. [default: 20]",
 )
 @format_option
 @verbose_option
-def command(limit: int, form: str, verbose: bool) -> None:
-    """List the runs that were started in this folder, newest first.
+def command(name: str | None, limit: int, form: str, verbose: bool) -> None:
+    """List the runs in this folder, or those called NAME, newest first.
 
-    Their records are in .agentv/runs. Exit code 0; 2 for bad usage.
+    Run records are stored in .agentv/runs. Exit code 2 if no run has this NAME.
     """
-    print_warnings(verbose)
-    runs = []
-    for run in read_runs()[:limit]:
-        runs.append(msgspec.structs.replace(run, status=run.current_status))
+    configure_logging(verbose)
+    runs = read_runs()
+    if name is not None:
+        runs = _called(name, runs)
+    runs = runs[:limit]
     if form == "json":
         print_json(runs)
     elif runs:
@@ -51,6 +57,18 @@ def command(limit: int, form: str, verbose: bool) -> None:
         print_lines(map(printable, table))
     else:
         print_lines(["no runs yet: 'agentv eval' records each run in .agentv/runs"])
+
+
+def _called(name: str, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the runs with this name. Raise `ConfigError` if there are none."""
+    found = [run for run in runs if run.name == name]
+    if not found:
+        names = {run.name for run in runs if run.name}
+        hint = "'agentv eval --name' names a run"
+        if names:
+            hint = nearest(name, names, "names")
+        raise ConfigError(f"no run is called {name!r}", hint=hint)
+    return found
 
 
 def _row(run: RunRecord) -> tuple[str, ...]:
@@ -62,34 +80,34 @@ def _row(run: RunRecord) -> tuple[str, ...]:
     cost = ""
     if "cost_usd" in summary:
         cost = f"${summary['cost_usd']:.4g}"
+    commit = ""
+    if run.git is not None:
+        commit = run.git.label
     targets = [str(target.get("name", "")) for target in run.targets]
     cases = [int(file.get("cases", 0)) for file in run.eval_files]
     return (
         run.run_id,
+        run.name or "",
         run.started[:19].replace("T", " "),
-        _commit_text(run.git),
+        commit,
         ", ".join(dict.fromkeys(targets)),
         run.shard or "",
         str(sum(cases)),
         _mean_text(summary),
         pass_rate,
         cost,
-        run.status,
+        _status_text(run),
     )
 
 
-def _commit_text(git: Commit | None) -> str:
-    """Return the short hash of a commit, with a plus sign if there were uncommitted changes."""
-    if not git:
-        return ""
-    text = git.commit[:9]
-    if git.dirty:
-        text += "+"
-    return text
+def _status_text(run: RunRecord) -> str:
+    if run.has_only_errors:
+        return f"{run.status}, only errors"
+    return run.status
 
 
 def _mean_text(summary: dict[str, float]) -> str:
-    """Return the mean with its confidence interval, as far as they are known."""
+    """Return the mean with its confidence interval, if they are known."""
     if "mean" not in summary:
         return ""
     mean = f"{summary['mean']:.3f}"

@@ -1,6 +1,7 @@
 """`agentv show`."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -9,24 +10,27 @@ from typing import Any
 import click
 import msgspec
 
-from agentv.cli.help import Command, options
-from agentv.cli.messages import print_lines, print_warnings
+from agentv.cli.help import CommandWithGroups, options
+from agentv.cli.messages import configure_logging, print_lines
 from agentv.cli.params import TEXT_OR_JSON, VERBOSE
 from agentv.errors import ConfigError, OutputError
+from agentv.files.state import state_folder
+from agentv.filters.match import Filter
 from agentv.report.case import case_lines
-from agentv.results.runs import RUNS, read_runs
-from agentv.results.select import Chosen, choose
+from agentv.results.locate import RunResults, find_results, locate_results
+from agentv.results.runs import read_runs
+from agentv.results.select import Chosen, choose, nothing_matches
 
-RESULTS = Path(".agentv/results")
 DEFAULT_LIMIT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ShowFlags:
     """The arguments and options of the command."""
 
     source: str | None
     ids: tuple[str, ...]
+    filters: tuple[str, ...]
     failed: bool
     limit: int | None
     trace: bool
@@ -39,8 +43,12 @@ how = options("How they are shown")
 
 
 @click.command(
-    cls=Command,
-    examples=("agentv show --failed", "agentv show results.jsonl --eval-id 'france*' --trace"),
+    cls=CommandWithGroups,
+    examples=(
+        "agentv show --failed",
+        "agentv show results.jsonl --eval-id 'france*' --trace",
+        "agentv show results.jsonl --filter 'tag:smoke score<1'",
+    ),
 )
 @click.argument("source", required=False)
 @which(
@@ -48,81 +56,95 @@ how = options("How they are shown")
     "ids",
     metavar="ID",
     multiple=True,
-    help="Only this case; an id or a glob, may be repeated.",
+    help="Show only the cases with this id (or glob). Repeatable.",
 )
-@which("--failed", is_flag=True, help="Only what did not pass.")
+@which(
+    "--filter",
+    "filters",
+    metavar="EXPR",
+    multiple=True,
+    help="Show only the results that match, such as 'tag:smoke score<0.5'. Repeatable; all must match.",
+)
+@which("--failed", is_flag=True, help="Show only cases that did not pass.")
 @which(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"At most N cases ({DEFAULT_LIMIT}).",
+    help=f"Show at most N cases. [default: {DEFAULT_LIMIT}]",
 )
-@how("--trace", is_flag=True, help="Show the steps of the agent, too.")
+@how("--trace", is_flag=True, help="Also show the agent's steps.")
 @how(
     "--format",
     "form",
     type=TEXT_OR_JSON,
     default="text",
-    help="json prints results as JSONL.",
+    help="Output format; json prints JSON Lines. [default: text]",
 )
 @how("--verbose", is_flag=True, help=VERBOSE)
 def command(**values: Any) -> None:
-    """Show what was asked and answered, and what each evaluator made of it, worst first.
+    """Print questions, answers and scores, lowest score first.
 
-    SOURCE is a results file or the id of a run; without one it is the newest run of this folder. Exit code 0;
-    2 for a file that cannot be read, or an id that is not there.
+    SOURCE is a results file, or the name or id of a run. It defaults to the newest run in
+    this folder.
+
+    Exit code 0, or 2 if the file cannot be read, an id is not found or no result matches.
     """
-    options = Options(**values)
-    print_warnings(options.verbose)
-    path = _find(options.source)
-    chosen = choose(path, options.ids, failed=options.failed)
-    _check_ids(options.ids, chosen, path)
+    options = ShowFlags(**values)
+    configure_logging(options.verbose)
+    condition = None
+    if options.filters:
+        condition = Filter.parse(options.filters, "results")
+    found = _find(options.source)
+    chosen = choose(
+        found.path,
+        options.ids,
+        failed=options.failed,
+        run_ids=found.run_ids,
+        condition=condition,
+    )
+    _check_ids(options.ids, chosen, found.path)
+    if condition is not None and chosen.is_empty:
+        raise nothing_matches(condition, found.path)
     if options.form == "json":
         print_lines(_json_lines(chosen, options))
     else:
         print_lines(_text_lines(chosen, options))
 
 
-def _find(source: str | None) -> Path:
-    """Return the results file that a path or the id of a run refers to. Raise `AgentvError` if there is none."""
+def _find(source: str | None) -> RunResults:
+    """Return the results that a path, or the name or id of a run, refers to. Raise `AgentvError` if there are none."""
     if source is None:
         return _find_newest()
-    path = Path(source)
-    if path.exists():
-        return path
-    record = RUNS / f"{source}.json"
-    if not record.is_file():
-        raise ConfigError(f"no such results file or run: {source}", hint="'agentv runs' lists the runs of this folder")
-    for run in read_runs():
-        if run.run_id == source and run.results:
-            return Path(run.results)
-    raise OutputError("this run has no results file", file=record, hint="see 'agentv runs'")
+    found = find_results(source)
+    if found is not None:
+        return found
+    raise ConfigError(f"no such results file or run: {source}", hint="'agentv runs' lists the runs of this folder")
 
 
-def _find_newest() -> Path:
-    """Return the results file of the newest run, or the newest file in the results folder."""
+def _find_newest() -> RunResults:
+    """Return the results of the newest run that has some, or the newest file in the results folder."""
     for run in read_runs():
-        if run.results and Path(run.results).is_file():
-            return Path(run.results)
-    newest = max(RESULTS.glob("eval_*"), key=lambda path: path.stat().st_mtime_ns, default=None)
+        with suppress(OutputError):
+            return locate_results(run)
+    newest = max(state_folder("results").glob("eval_*"), key=lambda path: path.stat().st_mtime_ns, default=None)
     if newest is None:
         raise ConfigError(
-            "there are no results in this folder yet",
-            hint="run 'agentv eval' first, or name a results file",
+            "no results in this folder yet",
+            hint="run 'agentv eval' first, or pass a results file",
         )
-    return newest
+    return RunResults(newest)
 
 
 def _check_ids(ids: tuple[str, ...], chosen: Chosen, path: Path) -> None:
-    """Raise `ConfigError` if an id is not in the file, or if all globs together match nothing."""
+    """Raise `ConfigError` if an id is not in the file, or if no glob matches anything."""
     for id_ in ids:
         is_glob = any(character in id_ for character in "*?[")
         if id_ in chosen.ids or (is_glob and chosen.offsets):
             continue
-        raise ConfigError(f"no result has the id {id_!r}", file=path, hint="--eval-id takes an id or a glob")
+        raise ConfigError(f"no result with id {id_!r}", file=path, hint="--eval-id takes an id or a glob")
 
 
-def _json_lines(chosen: Chosen, options: Options) -> Iterator[str]:
+def _json_lines(chosen: Chosen, options: ShowFlags) -> Iterator[str]:
     """Yield the results as JSONL."""
     for raw, result, form in islice(chosen.read(), options.limit):
         if form.name == "jsonl":
@@ -131,7 +153,7 @@ def _json_lines(chosen: Chosen, options: Options) -> Iterator[str]:
             yield msgspec.json.encode(result).decode()
 
 
-def _text_lines(chosen: Chosen, options: Options) -> Iterator[str]:
+def _text_lines(chosen: Chosen, options: ShowFlags) -> Iterator[str]:
     """Yield the results as text."""
     limit = options.limit or DEFAULT_LIMIT
     total = len(chosen.offsets)
@@ -145,4 +167,4 @@ def _text_lines(chosen: Chosen, options: Options) -> Iterator[str]:
         yield from case_lines(result, trace=options.trace)
         yield ""
     if total > limit:
-        yield f"and {total - limit} more: show them with --limit {total}"
+        yield f"{total - limit} more: use --limit {total} to show all"

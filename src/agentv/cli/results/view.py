@@ -1,6 +1,5 @@
 """`agentv view`."""
 
-import gc
 import getpass
 import sys
 from collections.abc import Sequence
@@ -10,19 +9,20 @@ from typing import Any
 
 import click
 
-from agentv.cli.help import Command, options
-from agentv.cli.messages import print_lines, print_warnings, tell, tell_problems
+from agentv.cli.help import CommandWithGroups, options
+from agentv.cli.messages import configure_logging, print_lines, print_message, print_problems
 from agentv.cli.params import PATH, VERBOSE
-from agentv.formats.printable import printable
+from agentv.files.printable import printable
 from agentv.processes.interrupts import end_on_ctrl_c
 from agentv.records import Problem
-from agentv.results.labels.file import LABELS
-from agentv.view.review import MAX_NAME, ReviewDefaults, ReviewDesk, Selection
+from agentv.results.runs import LABELS
+from agentv.trust.review import MAX_NAME, ReviewDefaults, Selection
+from agentv.view.review import ReviewStore
 from agentv.view.serve import end_with_stdin, opened_browser, serving
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ViewFlags:
     """The arguments and options of the command."""
 
     named: tuple[Path, ...]
@@ -38,7 +38,7 @@ class Options:
 
     @property
     def review_defaults(self) -> ReviewDefaults:
-        """The initial settings of the page for labels."""
+        """The initial settings of the labelling page."""
         reviewer = self.reviewer
         if reviewer is None:
             reviewer = _user_name()
@@ -58,7 +58,7 @@ the_server = options("The server")
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithGroups,
     examples=(
         "agentv view",
         "agentv view results.jsonl",
@@ -69,62 +69,62 @@ the_server = options("The server")
 @the_labels(
     "--review",
     is_flag=True,
-    help="Begin with the page for labels: answers, blind and in random order.",
+    help="Open the labelling page: answers in random order, without scores.",
 )
 @the_labels(
     "--labels",
     type=PATH,
     default=LABELS,
     metavar="FILE",
-    help=f"Append labels to this file ({LABELS}).",
+    help=f"Append labels to this file. [default: {LABELS}]",
 )
 @the_labels(
     "--reviewer",
     metavar="NAME",
-    help="Who labels; else your user name. The page can change it.",
+    help="Name of the reviewer. [default: your user name]",
 )
 @the_labels(
     "--share",
     type=click.FloatRange(0, 1),
     metavar="X",
-    help="Begin with this part of what others labelled.",
+    help="First show this share of the answers that others have labelled.",
 )
 @the_labels(
     "--failed",
     is_flag=True,
-    help="Label only answers that did not pass: a chosen sample, not a random one.",
+    help="Label only answers that did not pass (a chosen sample, not a random one).",
 )
 @the_server(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
     metavar="N",
-    help="Listen there; else at a free port.",
+    help="Port to listen on. [default: any free port]",
 )
-@the_server("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+@the_server("--no-browser", is_flag=True, help="Print the URL without opening a browser.")
 @the_server("--beside", is_flag=True, hidden=True)
 @the_server("--verbose", is_flag=True, help=VERBOSE)
 def command(**values: Any) -> None:
-    """Show runs in a browser: all of them, one as it grows, any two compared; label answers.
+    """Browse, compare and label runs in a local web viewer.
 
-    Without a name, the runs in .agentv/results; with --review, the newest of them. The viewer listens on
-    127.0.0.1 and needs the token that is in the address. Ctrl-C ends it. Exit code 0; 2: no results, a
-    line of a named file that is no result, a port that is taken, no answers to label, or a file of
-    labels that is none or cannot be written.
+    Without arguments, the viewer shows the runs in .agentv/results, and the newest one with --review. It
+    listens on 127.0.0.1 and requires the token in the URL. Press Ctrl-C to stop it.
+
+    Exit code 0, or 2 if there are no results or no answers to label, a file is invalid or cannot be written,
+    or the port is in use.
     """
-    options = Options(**values)
-    print_warnings(options.verbose)
-    gc.freeze()  # the modules loaded so far stay for good: spare the collector from looking at them
+    options = ViewFlags(**values)
+    configure_logging(options.verbose)
     problems: list[Problem] = []
 
     def on_problems(found: Sequence[Problem]) -> None:
         problems.extend(found)
-        tell_problems(found)
+        print_problems(found)
 
     site = serving(
         options.named,
         options.port,
-        ReviewDesk(options.review_defaults),
+        ReviewStore(options.review_defaults),
         opens_review=options.review,
         on_problems=on_problems,
     )
@@ -135,13 +135,13 @@ def command(**values: Any) -> None:
         if options.beside:
             end_with_stdin(ending.end)
         else:
-            tell("Ctrl-C ends it")
+            print_message("press Ctrl-C to stop")
         if options.no_browser:
             ending.wait()
         else:
             with opened_browser(address) as is_open:
                 if not is_open:
-                    tell("no browser was found: open the address in one")
+                    print_message("no browser found: open the URL yourself")
                 ending.wait()
     if problems:
         sys.exit(2)

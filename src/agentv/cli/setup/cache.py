@@ -2,28 +2,30 @@
 
 import click
 
-from agentv.calls.cache import CACHE, clear
+from agentv.calls.cache import clear
 from agentv.cli.help import Group
 from agentv.cli.messages import print_lines
 from agentv.errors import OutputError
-from agentv.report.quantities import counted
+from agentv.files.state import state_folder
+from agentv.text import plural
 
 
 @click.group(cls=Group, examples=("agentv cache clear",))
 def command() -> None:
-    """The responses that 'agentv eval --cache' keeps in .agentv/cache, under the current folder."""
+    """Manage the response cache of 'agentv eval --cache' in .agentv/cache."""
 
 
 @command.command("clear", examples=("agentv cache clear",))
 def clear_command() -> None:
-    """Forget all responses: the next run asks for each again."""
+    """Delete all cached responses in the current folder."""
+    folder = state_folder("cache")
     try:
-        cleared = clear()
+        cleared = clear(folder)
     except OSError as error:
         raise OutputError(
             f"cannot be removed: {error.strerror}",
-            file=CACHE,
-            hint="see who may write there",
+            file=folder,
+            hint="check its permissions",
         ) from error
-    responses = counted(cleared.responses, "response")
-    print_lines([f"{responses} forgotten ({cleared.size / 1e6:.1f} MB)"])
+    responses = plural(cleared.responses, "response")
+    print_lines([f"deleted {responses} ({cleared.size / 1e6:.1f} MB)"])

@@ -3,13 +3,13 @@
 import click
 from click.shell_completion import get_completion_class
 
-from agentv.cli.help import Command
+from agentv.cli.help import CommandWithGroups
 from agentv.cli.messages import print_lines
 from agentv.cli.params import OneOf
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithGroups,
     examples=(
         """eval "$(agentv completion bash)"   # in ~/.bashrc""",
         """eval "$(agentv completion zsh)"    # in ~/.zshrc""",
@@ -19,9 +19,9 @@ from agentv.cli.params import OneOf
 @click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the script with which a shell completes commands, options, paths and the names of targets.
+    """Print a shell completion script for commands, options, paths and target names.
 
-    It goes where your shell finds it when it starts, see the examples.
+    Load it in your shell's startup file, as in the examples.
     """
     completion_class = get_completion_class(shell)
     assert completion_class is not None

@@ -14,18 +14,18 @@ import click
 import msgspec
 
 from agentv import __version__
-from agentv.cli.help import Command
+from agentv.cases.discovery import NothingFound, eval_files
+from agentv.cli.help import CommandWithGroups
 from agentv.cli.messages import print_json, print_lines
 from agentv.cli.params import PATH, format_option
 from agentv.errors import ConfigError
-from agentv.formats.printable import printable
-from agentv.project.discovery import NothingFound, eval_files
+from agentv.extras import install_command
+from agentv.files.folders import searched_folders
+from agentv.files.printable import printable
 from agentv.records import Problem
-from agentv.redact import clean, secrets_in
-from agentv.system.dotenv import load_env
-from agentv.system.extras import install_command
-from agentv.system.folders import searched_folders
-from agentv.targets.read import find_targets
+from agentv.redact import clean
+from agentv.targets.dotenv import load_env
+from agentv.targets.find import find_targets
 from agentv.targets.readiness import TargetState, read_all_targets, target_states
 
 EXTRAS = {
@@ -73,27 +73,29 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithGroups,
     examples=(
         "agentv doctor",
         "agentv doctor --check",
         "agentv doctor --format json",
     ),
 )
-@click.option("--targets", type=PATH, help="The targets file, or a folder that has one.")
+@click.option("--targets", type=PATH, help="Targets file, or a folder that contains one.")
 @click.option(
     "--check",
     is_flag=True,
-    help="Also run the healthchecks of targets, which may cost something.",
+    help="Also run the health checks of targets, which may incur costs.",
 )
 @format_option
 def command(targets: Path | None, check: bool, form: str) -> None:
-    """Tell what is installed, which targets file and .env are used from here, and which targets are ready.
+    """Check the installation, the project files and the targets.
 
-    Nobody is asked anything without --check, and no secret is shown. Exit code 0: every target is ready;
-    1: one is not, or there is none; 2: bad usage.
+    Prints installed extras, the targets file and .env file in use, and whether each target is ready. Without
+    --check, no target is called. Secrets are never printed.
+
+    Exit code 0 if all targets are ready, 1 if not, 2 for invalid usage.
     """
-    with contextlib.redirect_stdout(sys.stderr):  # the user's functions are loaded, and may print something
+    with contextlib.redirect_stdout(sys.stderr):  # this loads the user's functions, which may print
         diagnosis = _diagnose(targets, check)
     if form == "json":
         print_json(diagnosis, enc_hook=str)
@@ -113,8 +115,6 @@ def _diagnose(given: Path | None, check: bool) -> Diagnosis:
         env_files = load_env(folders)
     except ConfigError as error:
         problems.append(Problem.of(error))
-    for variables in env_files.values():
-        clean.learn(secrets_in(variables))
     states = []
     for file, users in _targets_files(folders, given).items():
         states.append(_file_state(file, users, check))
@@ -142,7 +142,7 @@ def _eval_folders() -> list[Path]:
 
 
 def _searched(folders: Sequence[Path]) -> tuple[str, ...]:
-    """Return all folders in which targets files and .env files are searched, each once."""
+    """Return the distinct folders that are searched for targets files and .env files."""
     places: dict[str, None] = {}
     for folder in folders:
         for place in searched_folders(folder):
@@ -247,12 +247,12 @@ def _extra_line(extra: Extra) -> str:
 
 
 def _file_lines(diagnosis: Diagnosis) -> Iterator[str]:
-    """Yield the targets files and the .env files in use, or where they were searched."""
-    nothing = f"none; looked in {', '.join(diagnosis.looked_in)}"
+    """Yield the targets files and the .env files in use, or the folders that were searched for them."""
+    nothing = f"none; searched {', '.join(diagnosis.looked_in)}"
     targets_files = [state.file for state in diagnosis.targets_files]
     yield f"  targets    {', '.join(targets_files) or nothing}"
     if not targets_files:
-        yield f"{'':{INDENT}}hint: 'agentv init' makes one"
+        yield f"{'':{INDENT}}hint: run 'agentv init' to create one"
     yield f"  .env       {', '.join(diagnosis.env_files) or nothing}"
 
 
@@ -260,7 +260,7 @@ def _target_lines(target: TargetState) -> Iterator[str]:
     status = "not ready"
     if target.ready:
         status = "ready"
-    name = target.name or "a target without a name"
+    name = target.name or "unnamed target"
     provider = target.provider or "no provider"
     line = f"  {status:9}  {name} ({provider})"
     if target.judge == target.name:
@@ -269,7 +269,7 @@ def _target_lines(target: TargetState) -> Iterator[str]:
         line += f", graded by {target.judge}"
     yield line
     if target.healthcheck == "not run":
-        yield f"{'':{INDENT}}its healthcheck was not run: --check runs it"
+        yield f"{'':{INDENT}}health check not run (use --check)"
     for problem in target.problems:
         yield from _problem_lines(problem)
 

@@ -9,28 +9,28 @@ from typing import Any
 
 import click
 
-from agentv.cli.help import Command, options
-from agentv.cli.messages import print_blocks, print_warnings, tell, tell_error
+from agentv.cli.help import CommandWithGroups, options
+from agentv.cli.messages import configure_logging, print_blocks, print_error, print_message
 from agentv.cli.params import PATH, VERBOSE
 from agentv.errors import placed
-from agentv.formats.printable import printable
+from agentv.files.printable import printable
 from agentv.importers import BUILT_IN
 from agentv.importers.convert import Import, NothingImported, check_target, open_import
 from agentv.importers.importer import Becomes, ImportOptions, Tally
-from agentv.report.quantities import counted
+from agentv.text import plural
 
 STDOUT = Path("-")
 MAX_REMARKS = 50
 NEXT = {
     Becomes.CASES: "agentv validate {}",
     Becomes.RESULTS: "agentv show {}",
-    Becomes.ANSWERS: "a target with 'provider: replay' and 'file: {}' gives them again",
+    Becomes.ANSWERS: "add a target with 'provider: replay' and 'file: {}' to replay them",
 }
 """The suggested next step for a new file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ImportFlags:
     """The arguments and options of the command."""
 
     source: Path
@@ -51,9 +51,9 @@ def _columns(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
         field, equals, column = value.partition("=")
         field = field.strip()
         if not equals or not field:
-            raise click.BadParameter(f"{value!r} is not of the form field=column, such as question=Prompt")
+            raise click.BadParameter(f"{value!r} (expected FIELD=COLUMN, for example question=Prompt)")
         if field in columns:
-            raise click.BadParameter(f"the field {field!r} is given twice")
+            raise click.BadParameter(f"duplicate field {field!r}")
         columns[field] = column.strip()
     return columns
 
@@ -63,7 +63,7 @@ where = options("Where it goes")
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithGroups,
     examples=(
         "agentv import questions.csv",
         "agentv import rows.jsonl --map question=text",
@@ -76,7 +76,7 @@ where = options("Where it goes")
     "--from",
     "format",
     metavar="FORMAT",
-    help=f"{', '.join(sorted(BUILT_IN))}; found by content if left out.",
+    help=f"Source format: {', '.join(sorted(BUILT_IN))}. [default: detected from the content]",
 )
 @what(
     "--map",
@@ -84,12 +84,12 @@ where = options("Where it goes")
     metavar="FIELD=COLUMN",
     multiple=True,
     callback=_columns,
-    help="The column of a field (id, question, expected, expected_outcome); may be repeated.",
+    help="Column to use for a field (id, question, expected, expected_outcome). Repeatable.",
 )
 @what(
     "--id",
     metavar="ID",
-    help="The id of the case that a transcript answers; default: that of the session.",
+    help="Id of the case that a transcript answers. [default: the session id]",
 )
 @what(
     "--limit",
@@ -97,16 +97,16 @@ where = options("Where it goes")
     metavar="N",
     help="Write at most N rows.",
 )
-@where("--out", type=PATH, help="Write there; default: named after the source; - is stdout.")
-@where("--overwrite", is_flag=True, help="Replace the file if it is there already.")
+@where("--out", type=PATH, help="Output file ('-' for stdout). [default: named after the source]")
+@where("--overwrite", is_flag=True, help="Overwrite an existing output file.")
 @where(
     "--dry-run",
     is_flag=True,
-    help="Write nothing; print the first three rows as they would be written.",
+    help="Print the first three rows of the output without writing a file.",
 )
 @where("--verbose", is_flag=True, help=VERBOSE)
 def command(**values: Any) -> None:
-    """Make an eval file, results, or answers out of what you have.
+    """Convert files of other tools to eval files, results or answers.
 
     \b
     csv, tsv, jsonl     questions and answers -> eval file
@@ -114,40 +114,40 @@ def command(**values: Any) -> None:
     promptfoo           prompts and tests -> eval file
     inspect, lm-eval    logs -> results
     claude-code, codex  transcripts -> answers
-    otlp                traces of OpenTelemetry -> answers
+    otlp                OpenTelemetry traces -> answers
 
-    Exit code 0; 1 if nothing in the source could be imported; 2 for a source that
-    cannot be read or is not what it should be.
+    Exit code 0, 1 if the source has nothing to import, 2 if it cannot be read or is
+    invalid.
     """
-    sys.exit(_import(Options(**values)))
+    sys.exit(_import(ImportFlags(**values)))
 
 
-def _import(options: Options) -> int:
+def _import(options: ImportFlags) -> int:
     """Import the source, report what was imported, and return the exit code."""
-    print_warnings(options.verbose)
+    configure_logging(options.verbose)
     import_options = ImportOptions(columns=options.columns, id=options.id)
     job = open_import(options.source, options.format, import_options, options.limit)
     if options.format is None:
-        tell(f"format: {job.format}, by its content")
+        print_message(f"detected format: {job.format}")
     path = options.out or job.default_path()
     tally = Tally()
     try:
         _write(job, path, tally, options)
     except NothingImported as error:
         _print_tally(job, tally)
-        tell_error(error)
+        print_error(error)
         return 1
     _print_tally(job, tally)
     if options.dry_run:
-        tell("dry run: nothing was written")
+        print_message("dry run: nothing was written")
     elif path != STDOUT:
-        tell(printable(f"written: {path}"))
+        print_message(printable(f"written: {path}"))
         next_step = NEXT[job.importer.becomes].format(shlex.quote(str(path)))
-        tell(printable(f"next: {next_step}"))
+        print_message(printable(f"next: {next_step}"))
     return 0
 
 
-def _write(job: Import, path: Path, tally: Tally, options: Options) -> None:
+def _write(job: Import, path: Path, tally: Tally, options: ImportFlags) -> None:
     """Write the imported rows to the file or to stdout. Raise `NothingImported` if there are none."""
     if options.dry_run:
         print_blocks(job.try_out(path, tally), None)
@@ -160,24 +160,24 @@ def _write(job: Import, path: Path, tally: Tally, options: Options) -> None:
 
 def _print_tally(job: Import, tally: Tally) -> None:
     for line in _tally_lines(job, tally):
-        tell(printable(line))
+        print_message(printable(line))
 
 
 def _tally_lines(job: Import, tally: Tally) -> Iterator[str]:
-    """Yield how the source was interpreted, what has no counterpart, and the numbers of read and skipped rows."""
+    """Yield how the source was interpreted, which parts were not converted, and the counts of rows."""
     yield from tally.notes
-    for remark in tally.remarks[:MAX_REMARKS]:
-        line = placed(remark.message, remark.file, remark.line)
+    for remark in (*tally.remarks[:MAX_REMARKS], *tally.dropped.warnings()):
+        line = placed(remark.message, remark.file, remark.line, remark.column)
         if remark.hint:
             line += f" ({remark.hint})"
         yield f"warning: {line}"
     more = len(tally.remarks) - MAX_REMARKS
     if more > 0:
-        yield f"warning: {more:,} more parts have no counterpart"
+        yield f"warning: {more:,} more parts could not be converted"
     noun = job.importer.noun
     if tally.read == 1:
         noun = noun.removesuffix("s")
-    written = counted(tally.written, job.importer.becomes.value, ",")
+    written = plural(tally.written, job.importer.becomes.value, separator=",")
     skipped = sum(map(tally.count, tally.skipped))
     yield f"{tally.read:,} {noun} read, {written} written, {skipped:,} skipped"
     for reason, places in tally.skipped.items():

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from agentv.cli.help import Command
+from agentv.cli.help import CommandWithGroups
 from agentv.cli.messages import print_lines
 from agentv.cli.params import PATH, OneOf
-from agentv.formats.printable import printable
+from agentv.files.printable import printable
 from agentv.project.scaffold import DEFAULT, TEMPLATES, ScaffoldResult, missing_lines, scaffold
 
 IGNORE = ".gitignore"
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithGroups,
     examples=(
         "agentv init",
         "agentv init my-evals",
@@ -28,12 +28,13 @@ IGNORE = ".gitignore"
     "--template",
     type=OneOf(TEMPLATES),
     default=DEFAULT,
-    help="What is evaluated: a Python function (the default), a command, a model, or a command for all cases.",
+    help="What to evaluate: a Python function, a command, a model, or a command that answers all cases at once. "
+    f"[default: {DEFAULT}]",
 )
 def command(folder: Path, template: str) -> None:
-    """Make a project in DIR (or here) that runs at once and offline, to be changed into your own.
+    """Create a sample project in DIR (default: the current folder) that runs offline.
 
-    In a folder that has files already, what is missing is added, and nothing is overwritten.
+    In an existing project, only missing files are added. Nothing is overwritten.
     """
     result = scaffold(folder, template)
     print_lines(map(printable, _lines(folder, result)))
@@ -50,7 +51,7 @@ def _lines(folder: Path, result: ScaffoldResult) -> Iterator[str]:
     if ignore_file in result.kept:
         missing = missing_lines(ignore_file)
         if missing:
-            yield f"Your {IGNORE} lacks: {' '.join(missing)}"
+            yield f"Add to {IGNORE}: {' '.join(missing)}"
     if folder.resolve() != Path.cwd():
-        yield f"Go there:  cd {shlex.quote(str(folder))}"
+        yield f"Change to the folder:  cd {shlex.quote(str(folder))}"
     yield from result.next_steps.splitlines()

@@ -9,40 +9,53 @@ from typing import Any
 
 import click
 
-from agentv.cli.help import Command
-from agentv.cli.messages import print_json, print_lines, print_warnings
-from agentv.cli.params import format_option, verbose_option
-from agentv.formats.printable import printable
-from agentv.project.discovery import agentv_files, tell_of_results, unique
+from agentv.cases.discovery import agentv_files, is_eval_file, log_skipped_results, unique
+from agentv.cli.help import CommandWithGroups
+from agentv.cli.messages import configure_logging, print_json, print_lines
+from agentv.cli.params import format_option, target_names, verbose_option
+from agentv.files.printable import printable
+from agentv.log import warn
 from agentv.project.validate import CheckedFile, check_files
 from agentv.records import Problem
-from agentv.report.quantities import counted
+from agentv.text import plural
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithGroups,
     examples=(
         "agentv validate .",
         "agentv validate evals/ .agentv/targets.yaml",
     ),
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--target",
+    metavar="NAME",
+    shell_complete=target_names,
+    help="Check the cases for this target, as 'agentv eval --target' runs them.",
+)
 @format_option
 @verbose_option
-def command(paths: tuple[str, ...], form: str, verbose: bool) -> None:
+def command(paths: tuple[str, ...], target: str | None, form: str, verbose: bool) -> None:
     """Check eval files, sidecars, targets and config files without running anything.
 
-    PATHS are files, folders or globs. Every problem of every file is shown, as
-    file:line:column: message. Exit code 0: no errors (warnings are fine); 1: errors;
-    2: a path that does not exist.
+    PATHS are files, folders or globs. All problems are reported, as
+    'file:line:column: message'. Eval files in a folder need a targets file.
+
+    Exit code 0 if there are no errors, 1 if there are, 2 if a path does not exist.
     """
-    print_warnings(verbose)
+    configure_logging(verbose)
     results: list[Path] = []
     files: list[Path] = []
+    in_project: set[Path] = set()
     for path in paths:
-        files.extend(agentv_files(path, results))
-    tell_of_results(results)
-    checked = check_files(unique(files))
+        found = agentv_files(path, results)
+        files.extend(found)
+        if os.path.isdir(path):
+            in_project.update(found)
+            _warn_without_eval_files(path, found)
+    log_skipped_results(results)
+    checked = check_files(unique(files), in_project, target)
     counts: Counter[str] = Counter()
     if form == "json":
         _print_json(checked, counts)
@@ -53,21 +66,28 @@ def command(paths: tuple[str, ...], form: str, verbose: bool) -> None:
     sys.exit(0)
 
 
+def _warn_without_eval_files(folder: str, files: Iterable[Path]) -> None:
+    """Warn about a folder in which `agentv eval` would find nothing to run."""
+    if not any(is_eval_file(path) for path in files):
+        message = f"no eval file in {folder!r}: only targets and config files are checked"
+        warn(Problem(message=message, severity="warning"))
+
+
 def _lines(checked: Iterable[CheckedFile], counts: Counter[str]) -> Iterator[str]:
     """Yield one line per problem while files are checked, and a last line with the counts. Update `counts`."""
     for file in checked:
         _count(file, counts)
         for problem in file.problems:
             yield printable(_line(problem))
-    files = counted(counts["files"], "file")
-    cases = counted(counts["cases"], "case")
-    errors = counted(counts["errors"], "error")
-    warnings = counted(counts["warnings"], "warning")
+    files = plural(counts["files"], "file")
+    cases = plural(counts["cases"], "case")
+    errors = plural(counts["errors"], "error")
+    warnings = plural(counts["warnings"], "warning")
     yield f"{files}, {cases}: {errors}, {warnings}"
 
 
 def _line(problem: Problem) -> str:
-    """Return `file:line:column: severity: message`, the format of compilers, which editors can parse."""
+    """Return `file:line:column: severity: message`, a format that editors can parse."""
     line = f"{problem.file}:{problem.line or 1}:{problem.column or 1}: {problem.severity}: {problem.message}"
     if problem.hint:
         line += f" ({problem.hint})"

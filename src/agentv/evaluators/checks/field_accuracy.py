@@ -10,12 +10,12 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import SettingError
-from agentv.evaluators.checks.matching import no_data_score, parse_json, same, shorten
-from agentv.formats.written_values import date_format, parse_date, parse_number
-from agentv.judges.payload import reference_answer
-from agentv.judges.reply import failed_score
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
-from agentv.records import Exchange, Json, Score
+from agentv.evaluators.checks.matching import CheckSettings, no_data_score, parse_json, same, short_json
+from agentv.evaluators.judging.payload import reference_answer
+from agentv.evaluators.judging.reply import NOT_APPLICABLE, failed_score
+from agentv.files.written_values import date_format, parse_date, parse_number
+from agentv.protocols import Evaluator, EvaluatorContext
+from agentv.records import EvalCase, Exchange, Json, Score
 
 MAX_SHOWN = 20
 MISSING: Any = object()
@@ -34,19 +34,28 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A field to compare, and how."""
 
     path: Annotated[str, Meta(min_length=1)]
+    """The path of the field, such as `vendor.name`, `items[0].price` or `items[*].price`."""
     match: Literal["exact", "numeric_tolerance", "date"] = "exact"
+    """How to compare the values."""
     required: bool = True
+    """Whether the case is not judged if its expected answer lacks the field."""
     weight: Finite = 1.0
+    """The weight of the field in the score."""
     tolerance: Finite = 0.0
+    """The largest accepted difference, with `numeric_tolerance`."""
     relative: bool = False
+    """Whether the tolerance is a share of the expected value."""
     formats: tuple[str, ...] = ()
+    """The accepted formats of dates."""
 
 
-class FieldAccuracy(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FieldAccuracy(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Score how many of the fields match the expected answer."""
 
     fields: Annotated[tuple[Field, ...], Meta(min_length=1)]
+    """The fields to compare."""
     aggregation: Literal["weighted_average", "all_or_nothing"] = "weighted_average"
+    """How the scores of the fields are combined."""
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         checks = [_open_field(index, field) for index, field in enumerate(self.fields)]
@@ -54,6 +63,17 @@ class FieldAccuracy(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown
             checks=tuple(checks),
             is_all_or_nothing=self.aggregation == "all_or_nothing",
         )
+
+    def unmet(self, case: EvalCase) -> Iterator[SettingError]:
+        try:
+            expected = _expected_value(case)
+        except ValueError:
+            expected = MISSING
+        for index, field in enumerate(self.fields):
+            if not _open_field(index, field).has_any(expected):
+                message = f"no case of this evaluator has {field.path!r} in its expected answer"
+                hint = "correct the path, or remove the field"
+                yield SettingError(message, "fields", index, "path", hint=hint)
 
 
 class _Outcome(msgspec.Struct, frozen=True):
@@ -93,13 +113,20 @@ class _Check(msgspec.Struct, frozen=True):
     steps: Steps
     matches: Matches
 
-    def outcome(self, expected: Any, answer: Any) -> _Outcome | None:
-        """Return the result of the field; None if it is optional and the expected answer does not have it."""
+    def has_all(self, expected: Any) -> bool:
+        """Return whether the expected answer has the field, in every item of a list if the path has `[*]`."""
+        return all(value is not MISSING for value, _ in _pairs(self.steps, expected, expected))
+
+    def has_any(self, expected: Any) -> bool:
+        """Return whether the expected answer has the field, or a list that could have items with it."""
+        values = [value for value, _ in _pairs(self.steps, expected, expected)]
+        return not values or any(value is not MISSING for value in values)
+
+    def outcome(self, expected: Any, answer: Any) -> _Outcome:
+        """Return the result of a field that the expected answer has."""
         pairs = list(_pairs(self.steps, expected, answer))
         if not self.field.required:
             pairs = [pair for pair in pairs if pair[0] is not MISSING]
-            if not pairs:
-                return None
         misses: list[str] = []
         is_absent = bool(pairs)
         for wanted, given in pairs:
@@ -125,10 +152,11 @@ class _Check(msgspec.Struct, frozen=True):
         if expected is MISSING:
             return f"{path}: missing in the expected answer"
         if given is MISSING:
-            return f"{path}: missing in the answer, expected {shorten(expected)}"
-        if self.matches(expected, given):
+            return f"{path}: missing in the answer, expected {short_json(expected)}"
+        # Equal values match however they are compared: null and "" are neither a number nor a date.
+        if same(expected, given) or self.matches(expected, given):
             return ""
-        return f"{path}: expected {shorten(expected)}, got {shorten(given)}"
+        return f"{path}: expected {short_json(expected)}, got {short_json(given)}"
 
 
 def _open_field(index: int, field: Field) -> _Check:
@@ -153,21 +181,26 @@ class _Comparison(Evaluator):
 
     async def evaluate(self, exchange: Exchange) -> Score:
         try:
-            expected = parse_json(reference_answer(exchange.case))
+            expected = _expected_value(exchange.case)
         except ValueError as error:
-            return failed_score(f"the expected answer is no JSON: {error}")
+            return failed_score(f"the expected answer is not valid JSON: {error}")
+        checks: list[_Check] = []
+        for check in self.checks:
+            if check.field.required and not check.has_all(expected):
+                return failed_score(
+                    f"{check.field.path}: missing in the expected answer; "
+                    "if the field is optional, set 'required: false'"
+                )
+            if check.has_any(expected):
+                checks.append(check)
+        if not checks:
+            reasoning = "the expected answer has none of the fields"
+            return msgspec.structs.replace(NOT_APPLICABLE, reasoning=reasoning)
         try:
             answer = parse_json(exchange.response.text)
         except ValueError as error:
-            return no_data_score(f"the answer is no JSON: {error}")
-        outcomes: list[_Outcome] = []
-        for check in self.checks:
-            outcome = check.outcome(expected, answer)
-            if outcome is not None:
-                outcomes.append(outcome)
-        if not outcomes:
-            return no_data_score("the expected answer has none of the fields")
-        return self._combine(outcomes)
+            return no_data_score(f"the answer is not valid JSON: {error}")
+        return self._combine([check.outcome(expected, answer) for check in checks])
 
     def _combine(self, outcomes: Sequence[_Outcome]) -> Score:
         hits: list[str] = []
@@ -178,7 +211,7 @@ class _Comparison(Evaluator):
             details.append(field)
             misses += outcome.misses
             if outcome.score == 1:
-                hits.append(f"{outcome.field.path}: {shorten(field['actual'])}")
+                hits.append(f"{outcome.field.path}: {short_json(field['actual'])}")
         score = _weighted_average(outcomes)
         if self.is_all_or_nothing:
             score = _all_or_nothing(outcomes)
@@ -188,6 +221,14 @@ class _Comparison(Evaluator):
             misses=tuple(misses),
             details=details,
         )
+
+
+def _expected_value(case: EvalCase) -> Any:
+    """Return the value of the expected answer; `MISSING` if the case has none. Raise `ValueError` if it is not JSON."""
+    text = reference_answer(case)
+    if not text.strip():
+        return MISSING
+    return parse_json(text)
 
 
 def _weighted_average(outcomes: Sequence[_Outcome]) -> float:
@@ -252,7 +293,7 @@ def _parse_path(path: str) -> Steps:
     while end < len(path):
         found = _STEP.match(path, end)
         if not found:
-            hint = """paths look like invoice.lines[0].amount, lines[*].amount or a["odd key"]"""
+            hint = """valid paths: invoice.lines[0].amount, lines[*].amount or a["odd key"]"""
             raise SettingError(f"invalid path {path!r}", "path", hint=hint)
         end = found.end()
         steps.append(_parse_step(found))
@@ -275,10 +316,10 @@ def _matches(field: Field) -> Matches:
         setting = "relative"
         if field.tolerance:
             setting = "tolerance"
-        message = f"{field.path}: tolerance needs a match of its own"
+        message = f"{field.path}: 'tolerance' requires 'match'"
         raise SettingError(message, setting, hint="set match: numeric_tolerance")
     if field.match != "date" and field.formats:
-        raise SettingError(f"{field.path}: formats need a match of their own", "formats", hint="set match: date")
+        raise SettingError(f"{field.path}: 'formats' requires 'match'", "formats", hint="set match: date")
     if field.match == "numeric_tolerance":
         return _within_tolerance(field)
     if field.match == "date":

@@ -14,14 +14,15 @@ from typing import Any, ClassVar, NoReturn
 import msgspec
 
 from agentv.errors import AgentvError, ConfigError, SettingError
-from agentv.evaluators.checks.matching import parse_json, score_point
-from agentv.formats.conversion import label
-from agentv.formats.schema_keywords import schema_misfits
-from agentv.formats.yaml import Steps, read_bytes, read_yaml
-from agentv.processes.command import shorten
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
+from agentv.evaluators.checks.matching import CheckSettings, parse_json, score_point
+from agentv.files.conversion import label
+from agentv.files.schema_keywords import schema_misfits
+from agentv.files.yaml import Steps, read_bytes, read_yaml
+from agentv.processes.cpu_limit import call_with_cpu_limit, can_limit_cpu
+from agentv.protocols import Evaluator, EvaluatorContext
 from agentv.records import Exchange, Json, Score
-from agentv.system.cpu_limit import call_with_cpu_limit, can_limit_cpu
+from agentv.redact import clean
+from agentv.text import truncate
 
 SECONDS = 1.0
 MAX_CHARACTERS = 500
@@ -29,26 +30,29 @@ Validate = Callable[[Any], Any]
 """Takes a value and raises `JsonSchemaValueException` if it does not fit the schema."""
 
 
-class IsJson(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IsJson(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pass if the answer is JSON, or has JSON in its only code fence."""
 
     waits: ClassVar[bool] = False
 
     negate: bool = False
+    """Pass if the answer is not JSON."""
 
     async def evaluate(self, exchange: Exchange) -> Score:
         try:
             parse_json(exchange.response.text)
         except ValueError as error:
-            return score_point(self.negate, f"is no JSON: {error}")
-        return score_point(not self.negate, "is JSON")
+            return score_point(self.negate, f"is not valid JSON: {error}")
+        return score_point(not self.negate, "is valid JSON")
 
 
-class JsonSchema(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JsonSchema(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pass if the answer is JSON that fits the schema: an object, or the path of a JSON or YAML file."""
 
     schema: str | Json
+    """A JSON Schema, or the path of a file that contains one."""
     negate: bool = False
+    """Pass if the answer does not match the schema."""
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         file = None
@@ -73,10 +77,10 @@ class _Validator(Evaluator):
         try:
             value = parse_json(exchange.response.text)
         except ValueError as error:
-            return score_point(self.negate, f"is no JSON: {error}")
+            return score_point(self.negate, f"is not valid JSON: {error}")
         misfit = self._misfit(value)
         if misfit is None:
-            return score_point(not self.negate, "fits the schema")
+            return score_point(not self.negate, "matches the schema")
         return score_point(self.negate, misfit)
 
     def _misfit(self, value: Any) -> str | None:
@@ -92,7 +96,7 @@ class _Validator(Evaluator):
         except fastjsonschema.JsonSchemaValueException as error:
             return _explain(error)
         except TimeoutError:
-            raise AgentvError(f"no end to checking the schema within {SECONDS:g} s") from None
+            raise AgentvError(f"validating against the schema took longer than {SECONDS:g} s") from None
         return None
 
 
@@ -102,7 +106,7 @@ def _explain(error: Any) -> str:
     if not path:
         path = "the answer"
     reason = error.message.removeprefix(error.name)
-    message = shorten(f"{path}{reason}", MAX_CHARACTERS)
+    message = truncate(clean(f"{path}{reason}"), MAX_CHARACTERS)
     return f"{message} ({error.rule})"
 
 
@@ -113,7 +117,7 @@ def _read(path: Path) -> Any:
     try:
         return msgspec.json.decode(read_bytes(path, ConfigError))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"invalid JSON: {error}", file=path, hint="mend the file, or name another") from None
+        raise ConfigError(f"invalid JSON: {error}", file=path, hint="fix the file, or choose another one") from None
 
 
 def _compile(schema: Any, file: Path | None) -> Validate:
@@ -133,7 +137,7 @@ def _compile(schema: Any, file: Path | None) -> Validate:
         raise
     except Exception as error:  # for some schemas, the library raises arbitrary exceptions
         reason = str(error) or type(error).__name__
-        hint = "'schema' is a JSON Schema: an object, or a file that holds one"
+        hint = "'schema' must be a JSON Schema: an object, or the path of a file that contains one"
         raise _error(f"invalid schema: {reason}", file, ("schema",), hint) from None
     return compiled
 
@@ -161,4 +165,6 @@ class _NoRemoteSchemas(dict[str, Any]):
 
 
 def _refuse(address: str) -> NoReturn:
-    raise ConfigError(f"$ref to {address!r}: nothing is fetched", hint="put it into the schema, under $defs")
+    raise ConfigError(
+        f"$ref to {address!r}: remote schemas are not fetched", hint="move it into the schema, under $defs"
+    )

@@ -6,20 +6,31 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.evaluators.checks.matching import no_data_score, score_point
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
+from agentv.evaluators.checks.matching import CheckSettings, no_data_score, score_point
+from agentv.protocols import Evaluator, EvaluatorContext
 from agentv.records import Exchange, Score, TokenUsage
 
 Limit = Annotated[float, Meta(ge=0, le=1e15)]  # excludes infinity
 Count = Annotated[int, Meta(ge=0)]
 
 
-class Latency(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Limits(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of the settings whose hits state a figure and its limit."""
+
+    @classmethod
+    def negated_miss(cls, hit: str) -> str:
+        figure, _, limit = hit.partition(", ")  # such as "took 5 ms" and "limit 10 ms"
+        _, _, number = limit.partition(" ")
+        return f"{figure}, expected more than {number}"
+
+
+class Latency(_Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pass if the answer took at most `threshold` milliseconds."""
 
     waits: ClassVar[bool] = False
 
     threshold: Limit
+    """The limit in milliseconds."""
 
     async def evaluate(self, exchange: Exchange) -> Score:
         return _within(
@@ -30,12 +41,13 @@ class Latency(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_field
         )
 
 
-class Cost(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Cost(_Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pass if the answer cost at most `budget` US dollars."""
 
     waits: ClassVar[bool] = False
 
     budget: Limit
+    """The limit in US dollars."""
 
     async def evaluate(self, exchange: Exchange) -> Score:
         return _within(
@@ -46,18 +58,21 @@ class Cost(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
 
 
-class TokenLimits(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TokenLimits(_Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pass if the answer used no more tokens than each of the limits allows."""
 
     waits: ClassVar[bool] = False
 
     max_total: Count | None = None
+    """The limit for input and output together."""
     max_input: Count | None = None
+    """The limit for input tokens."""
     max_output: Count | None = None
+    """The limit for output tokens."""
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         if self.max_total is None and self.max_input is None and self.max_output is None:
-            raise ConfigError("no limit is set", hint="set max_total, max_input or max_output")
+            raise ConfigError("token_usage has no limit", hint="set max_total, max_input or max_output")
         return self
 
     async def evaluate(self, exchange: Exchange) -> Score:

@@ -6,7 +6,10 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 from msgspec import Meta
 
+from agentv.protocols import EvaluatorSettings
 from agentv.records import Score
+from agentv.redact import clean
+from agentv.text import quote_text, truncate_to_width
 
 Values = str | Annotated[tuple[str, ...], Meta(min_length=1)]
 """One text, or several of which all or any must match."""
@@ -14,6 +17,16 @@ Require = Literal["all", "any"]
 Verbs = tuple[str, str]
 """A verb for hits and for misses, as in `("contains", "contain")`: contains 'a', does not contain 'b'."""
 FENCE = "```"
+ANYTHING = "any"
+"""An expected value that every value matches."""
+
+
+class CheckSettings(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of the settings of checks, whose hits state what occurred."""
+
+    @classmethod
+    def negated_miss(cls, hit: str) -> str:
+        return f"{hit}, which must not occur"
 
 
 def score_point(passed: bool, point: str) -> Score:
@@ -75,8 +88,8 @@ def score_check(
 def _point(value: str, held: bool, verbs: Verbs) -> str:
     third_person, infinitive = verbs
     if held:
-        return f"{third_person} {value!r}"
-    return f"does not {infinitive} {value!r}"
+        return f"{third_person} {quote_text(value)}"
+    return f"does not {infinitive} {quote_text(value)}"
 
 
 def parse_json(text: str) -> Any:
@@ -108,7 +121,7 @@ def _decode_json(text: str) -> Any:
 
 def _refuse(constant: str) -> NoReturn:
     """Reject `NaN` and `Infinity`, which Python's decoder accepts by default."""
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")
 
 
 _decode = json.JSONDecoder(parse_constant=_refuse).decode
@@ -152,9 +165,11 @@ class Rule(NamedTuple):
 def agrees(wanted: Any, given: Any, match: Match) -> bool:
     """Return whether `given` has everything in `wanted`. Objects may have more fields, lists must be of equal length.
 
-    `{contains: text}` and `{regex: pattern}`, with no other field, are conditions on a text or a number. `match`
-    searches for patterns.
+    `any` matches every value. `{contains: text}` and `{regex: pattern}`, with no other field, are conditions on a text
+    or a number. `match` searches for patterns.
     """
+    if wanted == ANYTHING:
+        return True
     if isinstance(wanted, Mapping):
         if isinstance(given, str | int | float):
             rule = rule_of(wanted)
@@ -213,11 +228,9 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def shorten(value: Any, most: int = 80) -> str:
-    """Return a value as JSON, truncated to `most` characters."""
+def short_json(value: Any, most: int = 80) -> str:
+    """Return a value as JSON, truncated to `most` characters. Secrets are masked before they could be cut."""
     if isinstance(value, str) and len(value) > most:
-        value = value[:most]  # encoding a long text only to truncate it would be slow
-    text = _encode(value)
-    if len(text) <= most:
-        return text
-    return text[: most - 1] + "…"
+        value = clean(value)[:most]  # encoding a long text only to truncate it would be slow
+    text = clean(_encode(value))
+    return truncate_to_width(text, most)

@@ -18,11 +18,12 @@ from functools import cache, partial
 from typing import ClassVar
 
 from agentv.errors import AgentvError, SettingError
-from agentv.evaluators.checks.matching import Require, Values, score_checks
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
+from agentv.evaluators.checks.matching import CheckSettings, Require, Values, score_checks
+from agentv.processes.cpu_limit import call_with_cpu_limit, can_limit_cpu
+from agentv.processes.threads import run_in_thread
+from agentv.protocols import Evaluator, EvaluatorContext
 from agentv.records import Exchange, Score
-from agentv.system.cpu_limit import call_with_cpu_limit, can_limit_cpu
-from agentv.system.threads import run_in_thread
+from agentv.text import quote_text
 
 SECONDS = 1.0
 LAST_RESORT_SECONDS = 300.0
@@ -39,13 +40,17 @@ print(json.dumps([re.search(pattern, texts[text], flags) is not None for pattern
 _INTERPRETERS = threading.Semaphore(4)  # more at once would only slow each other down
 
 
-class Regex(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pass if the pattern is found in the answer; of several patterns, if all or any of them are."""
+class Regex(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Pass if the pattern is found in the answer. `require` sets whether all or any of several patterns must."""
 
     value: Values
+    """A pattern, or a list of patterns, as in Python's `re.search`."""
     require: Require = "all"
+    """Whether all patterns must match, or any of them."""
     negate: bool = False
+    """Pass if the pattern does not match."""
     case_sensitive: bool = True
+    """Whether upper and lower case differ."""
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         flags = 0
@@ -91,8 +96,8 @@ def compile_pattern(
         with warnings.catch_warnings(action="ignore", category=FutureWarning):
             return re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
-        hint = "a backslash before it makes . or ( plain"
-        raise SettingError(f"invalid pattern {pattern!r}: {error}", *at, hint=hint) from None
+        hint = "escape special characters such as . and ( with a backslash"
+        raise SettingError(f"invalid pattern {quote_text(pattern)}: {error}", *at, hint=hint) from None
 
 
 Search = tuple[re.Pattern[str], str]
@@ -113,8 +118,8 @@ async def search_all(searches: Sequence[Search]) -> list[bool]:
             return call_with_cpu_limit(SECONDS, partial(_search, searches))
         found: list[bool] = await run_in_thread(partial(_search_in_process, searches))
     except (TimeoutError, subprocess.TimeoutExpired):
-        patterns = dict.fromkeys(repr(pattern.pattern) for pattern, _ in searches)
-        raise AgentvError(f"no end to matching {', '.join(patterns)} within {SECONDS:g} s") from None
+        patterns = dict.fromkeys(quote_text(pattern.pattern) for pattern, _ in searches)
+        raise AgentvError(f"matching {', '.join(patterns)} took longer than {SECONDS:g} s") from None
     return found
 
 

@@ -2,26 +2,36 @@
 
 from typing import ClassVar
 
-from agentv.evaluators.checks.matching import score_point
-from agentv.judges.payload import reference_answer
-from agentv.judges.reply import failed_score
-from agentv.protocols import EvaluatorSettings
+from agentv.evaluators.checks.matching import CheckSettings, score_point
+from agentv.evaluators.judging.payload import reference_answer
+from agentv.evaluators.judging.reply import failed_score
 from agentv.records import Exchange, Fraction, Score
 
 MAX_CELLS = 400_000_000
 """The limit for the product of the lengths, to which the time is proportional. At the limit it is some seconds."""
 FIRST_REPLACEMENT = 0x20000
 """The first of the CJK ideographs that replace other characters: the library counts each of them as one."""
+THRESHOLD = ", threshold "
 
 
-class Similarity(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Similarity(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Score the similarity to `value`, or else to the reference answer. With `threshold`, the score is 1 or 0."""
 
     waits: ClassVar[bool] = False
 
     value: str | None = None
+    """The text to compare with. Defaults to the reference answer."""
     threshold: Fraction | None = None
+    """The similarity from which the score is 1; below it, the score is 0."""
     case_sensitive: bool = True
+    """Whether upper and lower case differ."""
+
+    @classmethod
+    def negated_miss(cls, hit: str) -> str:
+        similarity, found, threshold = hit.partition(THRESHOLD)
+        if found:
+            return f"{similarity}, expected below {threshold}"
+        return super().negated_miss(hit)
 
     async def evaluate(self, exchange: Exchange) -> Score:
         answer = exchange.response.text
@@ -29,7 +39,7 @@ class Similarity(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fi
         if wanted is None:
             wanted = reference_answer(exchange.case)
             if not wanted:
-                return failed_score("there is nothing to compare with: neither a value nor a reference answer")
+                return failed_score("nothing to compare with: no value and no reference answer")
         if len(answer) * len(wanted) > MAX_CELLS:
             return failed_score(f"too long to compare: {len(answer)} characters with {len(wanted)}")
         if not self.case_sensitive:
@@ -43,7 +53,7 @@ class Similarity(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fi
             if similarity == 1:
                 return Score(score=similarity, hits=(point,))
             return Score(score=similarity, misses=(point,))
-        point = f"{point}, threshold {self.threshold:g}"
+        point = f"{point}{THRESHOLD}{self.threshold:g}"
         return score_point(similarity >= self.threshold, point)
 
 

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-from agentv.evaluators.checks.matching import Require, Values, Verbs, score_check, score_checks
-from agentv.judges.payload import reference_answer
-from agentv.judges.reply import failed_score
-from agentv.protocols import EvaluatorSettings
+from agentv.evaluators.checks.matching import CheckSettings, Require, Values, Verbs, score_check, score_checks
+from agentv.evaluators.judging.payload import reference_answer
+from agentv.evaluators.judging.reply import failed_score
 from agentv.records import Exchange, Score
 
 Holds = Callable[[str, str], bool]
@@ -16,7 +15,7 @@ STARTS_WITH = ("starts with", "start with")
 EQUALS = ("equals", "equal")
 
 
-class _Check(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Check(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Compare the answer with one text, or with several of which all or any must match.
 
     Without `value`, compare it with the reference answer.
@@ -25,9 +24,13 @@ class _Check(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields
     waits: ClassVar[bool] = False
 
     value: Values | None = None
+    """A text, or a list of texts. Defaults to the reference answer."""
     require: Require = "all"
+    """Whether all texts must match, or any of them."""
     negate: bool = False
+    """Pass if the text does not match."""
     case_sensitive: bool = True
+    """Whether upper and lower case differ."""
 
     def needs_reference(self) -> bool:
         return self.value is None
@@ -38,7 +41,7 @@ class _Check(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields
         if wanted is None:
             wanted = reference_answer(exchange.case).strip()
             if not wanted:
-                return failed_score("there is neither a value nor a reference answer")
+                return failed_score("nothing to compare with: no value and no reference answer")
         if isinstance(wanted, str):
             held = holds(answer, self._fold(wanted))
             return score_check(wanted, held, verbs, negate=self.negate)

@@ -11,15 +11,19 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError
-from agentv.evaluators.checks.matching import Match, agrees, no_data_score, rule_of, shorten
+from agentv.evaluators.checks.matching import ANYTHING, CheckSettings, Match, agrees, no_data_score, rule_of, short_json
 from agentv.evaluators.checks.regex import compile_pattern, search_all
-from agentv.formats.yaml import Steps
-from agentv.judges.reply import failed_score
-from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
-from agentv.records import Exchange, Score, TraceEvent
-from agentv.telemetry.trace import build_trace
+from agentv.evaluators.judging.reply import failed_score
+from agentv.files.yaml import Steps
+from agentv.protocols import Evaluator, EvaluatorContext
+from agentv.records import Exchange, ProviderResponse, Score, TraceEvent
+from agentv.results.messages import SHORTENED, is_shortened
+from agentv.results.trace import build_trace
+from agentv.text import plural
 
 MAX_MISSES = 50
+AT_LEAST = ", at least "
+EXPECTED = " expected"
 HINTS = {
     "minimums": "for example: minimums: {search: 1}",
     "expected": "for example: expected: [{tool: search}]",
@@ -37,24 +41,27 @@ class Call(NamedTuple):
     output: Any
 
     def __str__(self) -> str:
-        name = self.tool or "a tool without a name"
+        name = self.tool or "an unnamed tool"
         if self.args is None:
             return name
-        return f"{name} {shorten(self.args)}"
+        return f"{name} {short_json(self.args)}"
 
 
 class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A tool call that should happen. Fields that are omitted or `any` match everything."""
 
     tool: Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
-    """The name of the tool, or several of which any will do."""
+    """The name of the tool, or several names of which any matches."""
     args: Any = None
+    """The expected arguments."""
     input: Any = None
+    """Alias of args."""
     output: Any = None
+    """The expected result of the call."""
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The names of the tools that will do."""
+        """The names of the tools that match."""
         if isinstance(self.tool, str):
             return (self.tool,)
         return self.tool
@@ -76,9 +83,9 @@ class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def __str__(self) -> str:
         name = " or ".join(self.tools)
-        if self.wanted_args in (None, "any"):
+        if self.wanted_args in (None, ANYTHING):
             return name
-        return f"{name} {shorten(self.wanted_args)}"
+        return f"{name} {short_json(self.wanted_args)}"
 
 
 Expected = Sequence[ExpectedCall]
@@ -86,19 +93,31 @@ Calls = Sequence[Call]
 
 
 def _is_met(wanted: Any, given: Any, match: Match) -> bool:
-    if wanted is None or wanted == "any":
+    if wanted is None:
         return True
     return agrees(wanted, given, match)
 
 
-class ToolTrajectory(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ToolTrajectory(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Score how many of the expected tool calls are in the trace."""
 
     waits: ClassVar[bool] = False
 
     mode: Mode
+    """How the expected calls are compared with the trace."""
     minimums: dict[str, Count] | None = None
+    """The minimum number of calls of each tool, with `any_order`."""
     expected: tuple[ExpectedCall, ...] | None = None
+    """The expected calls, with `in_order` and `exact`."""
+
+    @classmethod
+    def negated_miss(cls, hit: str) -> str:
+        called, found, least = hit.removesuffix(EXPECTED).rpartition(AT_LEAST)
+        if not found:
+            return super().negated_miss(hit)
+        if least == "1":
+            return f"{called}, expected 0 times"
+        return f"{called}, expected fewer than {least}"
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         needed = "expected"
@@ -109,7 +128,7 @@ class ToolTrajectory(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknow
         if getattr(self, needed) is None:
             raise ConfigError(f"mode {self.mode!r} needs {needed!r}", hint=HINTS[needed])
         if getattr(self, other) is not None:
-            raise ConfigError(f"mode {self.mode!r} has no use for {other!r}", hint=f"it takes {needed!r}")
+            raise ConfigError(f"mode {self.mode!r} does not support {other!r}", hint=f"use {needed!r}")
         patterns = self._compile_patterns()
         if patterns:
             return _WithPatterns(self, patterns)
@@ -140,7 +159,7 @@ class ToolTrajectory(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknow
         response = exchange.response
         trace = build_trace(response)
         if response.trace_complete is False:
-            return failed_score("the trace is not complete: nobody knows which tools were called")
+            return failed_score(_incomplete(response))
         if trace is None and not response.output_messages:
             return no_data_score("No trace available for evaluation")
         if trace is None:
@@ -149,13 +168,21 @@ class ToolTrajectory(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknow
             if needed:
                 misses = tuple(f"{tool} was never called" for tool in needed)
                 return Score(score=0.0, misses=misses)
-        calls = _calls(trace or ())
+        return self._score_calls(_calls(trace or ()), match)
+
+    def _score_calls(self, calls: Calls, match: Match) -> Score:
+        if self._compares_values() and any(is_shortened(call.args) or is_shortened(call.output) for call in calls):
+            return failed_score(SHORTENED)
         if self.mode == "any_order":
             return _score_any_order(self.minimums or {}, calls)
         expected = self.expected or ()
         if self.mode == "in_order":
             return _score_in_order(expected, calls, match)
         return _score_exact(expected, calls, match)
+
+    def _compares_values(self) -> bool:
+        """Return whether inputs or outputs of tools are compared, in addition to names."""
+        return any(call.wanted_args is not None or call.output is not None for call in self.expected or ())
 
     def _needed_tools(self) -> list[str]:
         """Return the tools that have to be called, without duplicates."""
@@ -202,6 +229,15 @@ class _WithPatterns(Evaluator):
         return list(searches)
 
 
+def _incomplete(response: ProviderResponse) -> str:
+    """Return why the tool calls of a response cannot be judged."""
+    for dropped in response.dropped or ():
+        if dropped.kind == "tool_calls":
+            calls = plural(dropped.count, "tool call has", "tool calls have")
+            return f"{calls} no readable name, for example {dropped.example}: the trace is incomplete"
+    return "the trace is incomplete: some tool calls are missing"
+
+
 def _patterns(wanted: Any) -> Iterator[tuple[Steps, str]]:
     """Yield the patterns in an expected value, each with the steps to it."""
     rule = rule_of(wanted)
@@ -241,7 +277,7 @@ def _score_any_order(minimums: Mapping[str, int], calls: Calls) -> Score:
     hits: list[str] = []
     misses: list[str] = []
     for tool, least in minimums.items():
-        point = f"{tool} called {_times(counts[tool])}, at least {least} expected"
+        point = f"{tool} called {_times(counts[tool])}{AT_LEAST}{least}{EXPECTED}"
         if counts[tool] >= least:
             hits.append(point)
         else:

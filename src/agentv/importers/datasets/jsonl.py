@@ -34,9 +34,9 @@ def column_names(source: Path) -> list[str]:
         names |= dict.fromkeys(row.values)
     if not names:
         raise ImportFailure(
-            "the file has no rows",
+            "the file contains no rows",
             file=source,
-            hint="a JSON object belongs on each line",
+            hint="each line must be a JSON object",
         )
     return list(names)
 
@@ -44,6 +44,6 @@ def column_names(source: Path) -> list[str]:
 def _rows(source: Path) -> Iterator[TableRow]:
     for line in read_lines(source):
         if not isinstance(line.value, dict):
-            message = "expected a JSON object, which has a name for each value"
+            message = "expected a JSON object"
             raise ImportFailure(message, file=source, line=line.number)
         yield TableRow(line.value, line.where)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.formats.wire import text_of
-from agentv.importers.datasets.rows import AGREES, id_of, input_of
+from agentv.files.wire import text_of
+from agentv.importers.datasets.rows import AGREES, UnreadableMessages, id_of, input_of
 from agentv.importers.importer import Becomes, Importer, ImportFailure, Row, Tally
 from agentv.importers.sample import Line, Sample, read_lines
 from agentv.records import Json
@@ -42,10 +42,10 @@ def _not_a_sample(line: Line, source: Path) -> ImportFailure:
     if isinstance(line.value, dict):
         names = ", ".join(map(repr, line.value))
     return ImportFailure(
-        f"a sample has the fields 'input' and 'ideal', and here are {names}",
+        f"expected the fields 'input' and 'ideal', got {names}",
         file=source,
         line=line.number,
-        hint="other rows are read with --from jsonl",
+        hint="use --from jsonl for other rows",
     )
 
 
@@ -53,13 +53,16 @@ def _case(sample: Json, number: int) -> Json | str:
     """Return a sample as an eval case, or as text the reason why that is not possible."""
     id_ = id_of(sample.get("id"), f"sample-{number}")
     if id_ is None:
-        return "the id is neither text nor a number"
-    question = input_of(sample.get("input"))
+        return "the id is neither a string nor a number"
+    try:
+        question = input_of(sample.get("input"))
+    except UnreadableMessages as error:
+        return str(error)
     if question is None:
-        return "there is no input"
+        return "'input' is missing"
     ideals = _ideals(sample.get("ideal"))
     if not ideals:
-        return "there is no ideal answer"
+        return "'ideal' is missing"
 
     metadata: Json = {}
     for name, value in sample.items():

@@ -7,9 +7,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentv.errors import AgentvError, closest
-from agentv.formats.wire import text_of
+from agentv.files.encode import to_json
+from agentv.files.messages import read_case_messages
+from agentv.files.wire import text_of
 from agentv.importers.importer import ImportFailure, Row, Tally
-from agentv.records import Json, Message
+from agentv.records import Json
+from agentv.text import join_names, truncate_to_width
 
 FIELDS = {
     "id": ("id", "eval_id", "case_id"),
@@ -77,7 +80,7 @@ def choose_columns(
     if "question" not in fields:
         raise _missing_column("question", "the question", names, path)
     if "expected" not in fields and "expected_outcome" not in fields:
-        raise _missing_column("expected", "what is expected", names, path)
+        raise _missing_column("expected", "the expected outcome", names, path)
 
     used = set(fields.values())
     others = [name for name in names if name not in used]
@@ -105,21 +108,21 @@ def _missing_column(
     path: Path,
 ) -> ImportFailure:
     usual = ", ".join(FIELDS[field][:4])
-    hint = f"the first line has to name the columns; usual names are {usual}; or say which: --map {field}=COLUMN"
+    hint = f"the first line must have the column names, such as {usual}; or set the column with --map {field}=COLUMN"
     return ImportFailure(
-        f"no column holds {what}: there are {_list(names)}",
+        f"no column for {what}; the columns are {_list(names)}",
         file=path,
         hint=hint,
     )
 
 
 def _no_such_column(column: str, names: Sequence[str], path: Path) -> AgentvError:
-    hint = "--map takes field=column, with the column as it is written there"
+    hint = "--map takes FIELD=COLUMN, with the exact name of the column"
     close = closest(column, names)
     if close:
         hint = f"did you mean {close!r}?"
     return AgentvError(
-        f"--map: there is no column {column!r}: there are {_list(names)}",
+        f"--map: no column {column!r}; the columns are {_list(names)}",
         file=path,
         hint=hint,
     )
@@ -127,15 +130,8 @@ def _no_such_column(column: str, names: Sequence[str], path: Path) -> AgentvErro
 
 def _list(names: Sequence[str]) -> str:
     """Return column names for a message. Long names, and lists with many names, are truncated."""
-    parts = []
-    for name in names[:_MAX_SHOWN_COLUMNS]:
-        shown = name
-        if len(name) > _MAX_SHOWN_CHARACTERS:
-            shown = f"{name[: _MAX_SHOWN_CHARACTERS - 1]}…"
-        parts.append(repr(shown))
-    if len(names) > _MAX_SHOWN_COLUMNS:
-        parts.append(f"and {len(names) - _MAX_SHOWN_COLUMNS} more")
-    return ", ".join(parts)
+    quoted = [repr(truncate_to_width(name, _MAX_SHOWN_CHARACTERS)) for name in names]
+    return join_names(quoted, _MAX_SHOWN_COLUMNS, ", and ")
 
 
 class TableRow(NamedTuple):
@@ -161,14 +157,17 @@ def _case(row: TableRow, columns: Columns, number: int) -> Json | str:
     given = {field: row.values.get(column) for field, column in columns.fields.items()}
     id_ = id_of(given.get("id"), f"row-{number}")
     if id_ is None:
-        return "the id is neither text nor a number"
-    question = input_of(given.get("question"))
+        return "the id is neither a string nor a number"
+    try:
+        question = input_of(given.get("question"))
+    except UnreadableMessages as error:
+        return str(error)
     if question is None:
-        return "there is no question"
+        return "the question is missing"
     expected = _expected_answer(given.get("expected"))
     outcome = _text(given.get("expected_outcome"))
     if not expected and not outcome:
-        return "nothing is expected of the answer"
+        return "the expected outcome is missing"
 
     case: Json = {
         "id": id_,
@@ -208,17 +207,25 @@ def id_of(given: Any, default: str) -> str | None:
     return text_of(given)
 
 
+class UnreadableMessages(ValueError):
+    """A list of messages has a role or a shape that is not known."""
+
+
 def input_of(given: Any) -> str | list[Json] | None:
-    """Return a question as written in an eval file: text or a list of messages. Return None if it is empty."""
+    """Return a question as written in an eval file: text or a list of messages. Return None if it is empty.
+
+    A list without any object is text. Raise `UnreadableMessages` if a message of a list cannot be read.
+    """
     if not isinstance(given, list):
         return _text(given) or None
-    try:
-        messages = msgspec.convert(given, tuple[Message, ...])
-    except msgspec.ValidationError:
-        return text_of(given)
-    if not messages or any(message.content is None for message in messages):
+    if not given:
         return None
-    return given
+    if not any(isinstance(entry, dict) for entry in given):
+        return text_of(given)
+    messages = read_case_messages(given)
+    if isinstance(messages, str):
+        raise UnreadableMessages(messages)
+    return [msgspec.json.decode(to_json(message)) for message in messages]
 
 
 def _text(given: Any) -> str:

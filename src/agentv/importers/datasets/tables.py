@@ -6,7 +6,7 @@ The first row names the columns. Cells may contain anything, including line brea
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentv.formats.table import TableReader, find_delimiter
+from agentv.files.table import TableReader, find_delimiter
 from agentv.importers.datasets.rows import FIELDS, TableRow, cases_of, choose_columns
 from agentv.importers.importer import Becomes, Importer, ImportFailure, Row, Tally
 from agentv.importers.sample import Sample, take_sample
@@ -47,7 +47,7 @@ def _rows(reader: TableReader, tally: Tally) -> Iterator[TableRow]:
         surplus = cells[len(names) :]
         if any(surplus):
             tally.read += 1
-            tally.skip("it has more cells than there are columns", where)
+            tally.skip("the row has more cells than there are columns", where)
             continue
         values = dict(zip(names, cells, strict=False))
         yield TableRow(values, where)

@@ -12,14 +12,16 @@ import msgspec
 
 from agentv.cases.request import Files, build_request
 from agentv.errors import AgentvError
-from agentv.formats.wire import response_from, text_of
-from agentv.formats.yaml import open_regular, read_error
+from agentv.files.dropped import DroppedParts
+from agentv.files.tool_calls import plain_output, read_calls
+from agentv.files.trace_events import event_of_call
+from agentv.files.wire import response_from, text_of
+from agentv.files.yaml import open_regular, read_error
 from agentv.importers.datasets.rows import id_of
 from agentv.importers.importer import Becomes, Importer, ImportFailure, Row, Tally
 from agentv.importers.logs.json_parts import Buffer, Parts, find_parts
-from agentv.importers.logs.scores import evaluator_result, fraction_of, total_of
-from agentv.importers.sample import Sample, decode
-from agentv.importers.transcripts.session import plain_output
+from agentv.importers.logs.scores import evaluator_result, fraction_of, total_score_fields
+from agentv.importers.sample import Sample, decode_foreign
 from agentv.records import (
     EvalCase,
     EvalResult,
@@ -30,7 +32,8 @@ from agentv.records import (
     ProviderResponse,
     TraceEvent,
 )
-from agentv.telemetry.trace import summarize_trace
+from agentv.results.answer_digest import answer_digest
+from agentv.results.trace import summarize_trace
 
 ATTACHMENT = "attachment://"
 ROLES = ("system", "user", "assistant", "tool")
@@ -41,7 +44,7 @@ STOP_REASONS = {
     "unknown": "other",
 }
 """Inspect's stop reasons that differ from agentv's."""
-HINT = "'inspect log dump FILE > log.json' makes JSON of a log"
+HINT = "convert the log to JSON with 'inspect log dump FILE > log.json'"
 
 
 class LoggedSample(msgspec.Struct, kw_only=True):
@@ -94,7 +97,7 @@ def _rows(buffer: Buffer, source: Path, tally: Tally) -> Iterator[Row]:
         parts = find_parts(buffer, "samples")
     except ValueError as error:
         raise ImportFailure(
-            f"this is no log of Inspect in JSON: {error}",
+            f"not an Inspect log in JSON: {error}",
             file=source,
             hint=HINT,
         ) from None
@@ -102,7 +105,7 @@ def _rows(buffer: Buffer, source: Path, tally: Tally) -> Iterator[Row]:
     if not isinstance(eval_, dict):
         names = ", ".join(map(repr, parts.fields)) or "none"
         raise ImportFailure(
-            f"a log of Inspect has a field 'eval': here are {names}",
+            f"missing 'eval': not an Inspect log (fields: {names})",
             file=source,
             hint=HINT,
         )
@@ -114,7 +117,7 @@ def _rows(buffer: Buffer, source: Path, tally: Tally) -> Iterator[Row]:
         sample = _decode_sample(buffer[start:end], source, where)
         id_ = id_of(sample.id, f"sample-{number}")
         if id_ is None:
-            tally.skip("the id is neither text nor a number", where)
+            tally.skip("the id is neither a string nor a number", where)
             continue
         yield Row(_result(sample, id_, eval_, tally), where)
 
@@ -125,7 +128,7 @@ def _decode_field(buffer: Buffer, parts: Parts, name: str) -> Any:
         return None
     start, end = parts.fields[name]
     try:
-        return decode(buffer[start:end])
+        return decode_foreign(buffer[start:end])
     except (ValueError, RecursionError):
         return None
 
@@ -138,7 +141,9 @@ def _decode_sample(raw: bytes, source: Path, where: str) -> LoggedSample:
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
-            return msgspec.convert(decode(raw), LoggedSample)  # Inspect writes NaN for samples that were not scored
+            return msgspec.convert(
+                decode_foreign(raw), LoggedSample
+            )  # Inspect writes NaN for samples that were not scored
     except (ValueError, RecursionError) as error:
         raise ImportFailure(
             f"{where} cannot be read: {error}",
@@ -152,7 +157,11 @@ def _result(sample: LoggedSample, id_: str, eval_: Json, tally: Tally) -> EvalRe
     if isinstance(sample.output, dict):
         output = sample.output
     response = _response(sample, output)
-    trace = tuple(_trace(sample))
+    dropped = DroppedParts()
+    trace = tuple(_trace(sample, dropped))
+    trace_complete = None
+    if dropped.has("tool_calls"):
+        trace_complete = False
     trace_summary = None
     if trace:
         trace_summary = summarize_trace(trace, response)
@@ -166,10 +175,13 @@ def _result(sample: LoggedSample, id_: str, eval_: Json, tally: Tally) -> EvalRe
         question=_question(sample),
         reference_answer=_reference(sample.target),
         candidate_answer=response.text,
+        answer_digest=answer_digest(msgspec.structs.replace(response, trace=trace)),
         stop_reason=_stop_reason(output),
         note=_limit(sample.limit),
         trace_summary=trace_summary,
         trace=trace or None,
+        trace_complete=trace_complete,
+        dropped=dropped.records(),
         execution_metrics=_metrics(response),
         metadata=sample.metadata or None,
         **_outcome(sample, tally),
@@ -205,11 +217,11 @@ def _metrics(response: ProviderResponse) -> ExecutionMetrics | None:
 def _outcome(sample: LoggedSample, tally: Tally) -> dict[str, Any]:
     """Return the fields of a result that hold its score, or the error of a sample that failed."""
     if not isinstance(sample.error, dict):
-        return total_of(_scores(sample, tally))
-    fields = total_of(())
+        return total_score_fields(_scores(sample, tally))
+    fields = total_score_fields(())
     fields["failure"] = "target"
     fields["misses"] = ()
-    fields["error"] = text_of(sample.error.get("message") or "it does not say why")
+    fields["error"] = text_of(sample.error.get("message") or "no reason given")
     traceback = sample.error.get("traceback")
     if traceback:
         fields["error_details"] = str(traceback)
@@ -232,7 +244,7 @@ def _scores(sample: LoggedSample, tally: Tally) -> Iterator[EvaluatorResult]:
             explanation = given.get("explanation")
         score = fraction_of(value)
         if score is None:
-            tally.note(f"the scorer {name!r} gives {text_of(value)}, which is not between 0 and 1: it is left out")
+            tally.note(f"the scorer {name!r} gives {text_of(value)}, which is not between 0 and 1; skipped")
             continue
         reasoning = None
         if isinstance(explanation, str):
@@ -287,7 +299,7 @@ def _cost(usages: Sequence[Json]) -> float | None:
     return sum(costs)
 
 
-def _trace(sample: LoggedSample) -> Iterator[TraceEvent]:
+def _trace(sample: LoggedSample, dropped: DroppedParts) -> Iterator[TraceEvent]:
     """Yield the texts, tool calls and tool results of the agent. Messages of other roles are input."""
     for message in sample.messages or ():
         match message:
@@ -295,24 +307,10 @@ def _trace(sample: LoggedSample) -> Iterator[TraceEvent]:
                 text = _message_text(message, sample)
                 if text.strip():
                     yield TraceEvent(type="message", text=text)
-                yield from _tool_calls(message)
+                for call in read_calls(message.get("tool_calls"), dropped):
+                    yield event_of_call(call)
             case {"role": "tool"}:
                 yield _tool_result(message, sample)
-
-
-def _tool_calls(message: Json) -> Iterator[TraceEvent]:
-    calls = message.get("tool_calls")
-    if not isinstance(calls, list):
-        return
-    for call in calls:
-        if not isinstance(call, dict):
-            continue
-        yield TraceEvent(
-            type="tool_call",
-            id=_id(call.get("id")),
-            name=text_of(call.get("function") or "unknown"),
-            input=call.get("arguments"),
-        )
 
 
 def _tool_result(message: Json, sample: LoggedSample) -> TraceEvent:

@@ -36,12 +36,12 @@ def find_parts(buffer: Buffer, items_of: str) -> Parts:
     while True:
         found = _TOKEN.search(buffer, end) if depth < 2 else _BRACKET.match(buffer, end)
         if found is None:
-            raise ValueError("the document is cut off")
+            raise ValueError("the document is truncated")
 
         start, end = found.span(found.lastindex or 0)
         mark = buffer[start : start + 1]
         if depth == 0 and mark != b"{":
-            raise ValueError("it is no JSON object")
+            raise ValueError("not a JSON object")
         if mark in (b"{", b"["):
             depth += 1
             if depth == 3 and key == items_of:

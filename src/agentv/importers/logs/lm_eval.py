@@ -11,12 +11,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentv.formats.wire import text_of
-from agentv.formats.written_values import parse_number
+from agentv.files.wire import text_of
+from agentv.files.written_values import parse_number
 from agentv.importers.importer import Becomes, Importer, ImportFailure, Row, Tally
-from agentv.importers.logs.scores import evaluator_result, fraction_of, total_of
+from agentv.importers.logs.scores import evaluator_result, fraction_of, total_score_fields
 from agentv.importers.sample import Sample, read_lines
-from agentv.records import EvalResult, EvaluatorResult, Json
+from agentv.records import EvalResult, EvaluatorResult, Json, ProviderResponse
+from agentv.results.answer_digest import answer_digest
 
 FILE_NAME = re.compile(r"samples_(?P<task>.+?)_(?P<date>\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)")
 KNOWN = (
@@ -68,10 +69,10 @@ class LmEval(Importer):
             tally.read += 1
             if not isinstance(line.value, dict) or "doc_id" not in line.value:
                 raise ImportFailure(
-                    "a sample of lm-eval has a 'doc_id'",
+                    "missing 'doc_id': not a sample of lm-eval",
                     file=source,
                     line=line.number,
-                    hint="'lm_eval --log_samples' writes them",
+                    hint="write samples with 'lm_eval --log_samples'",
                 )
             yield Row(_result(line.value, run, tally), line.where)
 
@@ -92,6 +93,7 @@ def _result(sample: Json, run: _Run, tally: Tally) -> EvalResult:
     question = None
     if choices:
         question = choices[0].prompt
+    answer = _candidate_answer(sample, choices)
     return EvalResult(
         timestamp=run.timestamp,
         eval_id=_id(sample),
@@ -100,8 +102,9 @@ def _result(sample: Json, run: _Run, tally: Tally) -> EvalResult:
         attempt=1,
         question=question,
         reference_answer=_reference_answer(sample.get("target"), choices),
-        candidate_answer=_candidate_answer(sample, choices),
-        **total_of(_scores(sample, tally)),
+        candidate_answer=answer,
+        answer_digest=answer_digest(ProviderResponse(text=answer)),
+        **total_score_fields(_scores(sample, tally)),
     )
 
 
@@ -129,7 +132,7 @@ def _scores(sample: Json, tally: Tally) -> Iterator[EvaluatorResult]:
         if score is not None:
             yield evaluator_result(name, "lm-eval", score)
         elif is_listed:
-            tally.note(f"the metric {name!r} is not between 0 and 1, and is left out")
+            tally.note(f"the metric {name!r} is not between 0 and 1 and is skipped")
 
 
 def _choices(arguments: Any) -> list[Choice]:

@@ -37,19 +37,19 @@ class Otlp(Importer):
                 traces.setdefault(span.trace_id, []).append(span)
         if not traces:
             raise ImportFailure(
-                "there are no spans in this file",
+                "the file contains no spans",
                 file=source,
-                hint="it should have 'resourceSpans'",
+                hint="an OTLP file has 'resourceSpans'",
             )
         if self.options.id is not None and len(traces) > 1:
-            raise ImportFailure(f"--id names one answer, and there are {len(traces)} traces", file=source)
+            raise ImportFailure(f"--id is for a single answer, but the file has {len(traces)} traces", file=source)
 
         for trace_id, spans in traces.items():
             where = f"trace {trace_id}"
             complete_spans = add_log_events(spans, events.get(trace_id, ()))
             response = response_of_spans(complete_spans)
             if not response.text and not response.trace:
-                tally.skip("no span is of a model, an agent or a tool", where)
+                tally.skip("no span belongs to a model, an agent or a tool", where)
                 continue
             id_ = self.options.id or _case_id(spans) or trace_id
             answer = Answer(id=id_, response=response)
@@ -77,7 +77,7 @@ def _documents(source: Path, tally: Tally) -> Iterator[Any]:
 
 def _documents_by_line(source: Path, tally: Tally) -> Iterator[Any]:
     def skip_truncated(where: str) -> None:
-        tally.skip("it is cut off", where)
+        tally.skip("it is truncated", where)
 
     for line in read_lines(source, skip_truncated):
         yield line.value

@@ -21,7 +21,7 @@ WORDS = {
 
 
 def fraction_of(value: Any) -> float | None:
-    """Return a score between 0 and 1, or None if the value is not one. A list or an object stands for its mean."""
+    """Return a score between 0 and 1, or None if the value is not one. A list or an object counts as its mean."""
     if isinstance(value, str):
         return _fraction_of_text(value)
     if isinstance(value, Mapping):
@@ -75,10 +75,10 @@ def evaluator_result(
     )
 
 
-def total_of(results: Iterable[EvaluatorResult]) -> dict[str, Any]:
+def total_score_fields(results: Iterable[EvaluatorResult]) -> dict[str, Any]:
     """Return the fields of a result that hold the mean score. Without any score, the result is a judge failure."""
     parts = tuple(results)
-    score = weighted_mean(parts)
+    score = weighted_mean(parts) or 0.0
     fields: dict[str, Any] = {
         "score": score,
         "verdict": verdict_of(score),
@@ -86,5 +86,5 @@ def total_of(results: Iterable[EvaluatorResult]) -> dict[str, Any]:
     }
     if not parts:
         fields["failure"] = "judge"
-        fields["misses"] = ("there is no score between 0 and 1",)
+        fields["misses"] = ("no score between 0 and 1",)
     return fields

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 from agentv.errors import AgentvError, ConfigError
 from agentv.evaluators import evaluator_type
-from agentv.formats.conversion import convert, label
-from agentv.formats.wire import text_of
-from agentv.formats.yaml import parse_yaml
+from agentv.files.conversion import convert, label
+from agentv.files.wire import text_of
+from agentv.files.yaml import parse_yaml
 from agentv.importers.promptfoo.node import DATA, FILE, PROGRAMS, read_node, read_text, referenced_suffix
 from agentv.protocols import EvaluatorContext
 from agentv.records import Json
@@ -111,7 +111,7 @@ def _settings(type_: str, value: Any, assertion: Json) -> Json:
         rubrics = [_text(rubric) for rubric in value]
         return {"type": "rubric", "rubrics": rubrics}
     if type_ in CODE:
-        raise NoCounterpart("it is code for promptfoo")
+        raise NoCounterpart("it runs code in promptfoo")
     raise NoCounterpart("agentv has no such evaluator")
 
 
@@ -133,7 +133,7 @@ def _value(value: Any, folder: Path) -> Any:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
-        raise NoCounterpart("its value is no text")
+        raise NoCounterpart("its value is not a string")
     return text_of(value)
 
 
@@ -142,7 +142,7 @@ def _texts(value: Any) -> list[str]:
     if isinstance(value, str):
         return [part.strip() for part in value.split(",")]
     if not isinstance(value, list) or not value:
-        raise NoCounterpart("its value is no list")
+        raise NoCounterpart("its value is not a list")
     return [_text(part) for part in value]
 
 
@@ -154,7 +154,7 @@ def _schema(value: Any) -> Any:
         except AgentvError as error:
             raise NoCounterpart(f"its schema cannot be read: {error.message}") from None
     if not isinstance(value, dict):
-        raise NoCounterpart("its schema is no object")
+        raise NoCounterpart("its schema is not an object")
     return value
 
 

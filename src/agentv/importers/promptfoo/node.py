@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentvError
-from agentv.formats.table import not_utf8
-from agentv.formats.yaml import Document, Steps, parse_yaml, read_bytes, read_yaml
+from agentv.files.table import not_utf8
+from agentv.files.yaml import Document, Steps, parse_yaml, read_bytes, read_yaml
 from agentv.importers.importer import ImportFailure, Tally
 
 FILE = "file://"

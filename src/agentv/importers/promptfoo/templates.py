@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
-from agentv.formats.wire import text_of
+from agentv.files.wire import text_of
+from agentv.log import ignore
 
 _TAG = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}|(\{%.*?%\})", re.DOTALL)
 _VARIABLE = re.compile(r"([A-Za-z_$][\w$-]*)((?:\.[\w$-]+|\[\d+\]|\[(?:'[^']*'|\"[^\"]*\")\])*)")
@@ -34,13 +35,9 @@ def fill(value: Any, variables: Mapping[str, Any], complain: Complain) -> Any:
     return value
 
 
-def _ignore(_message: str) -> None:
-    """Drop a complaint."""
-
-
 def fill_quietly(value: Any, variables: Mapping[str, Any]) -> Any:
     """Return a value with the variables in its texts filled in. Keep what cannot be filled in."""
-    return fill(value, variables, _ignore)
+    return fill(value, variables, ignore)
 
 
 def _replace(
@@ -51,18 +48,18 @@ def _replace(
     """Return the text that a template tag stands for, or the tag itself if it cannot be filled in."""
     expression, block = tag.groups()
     if block is not None:
-        complain(f"the template tag {block!r} has no counterpart: it is left as it stands")
+        complain(f"the template tag {block!r} has no counterpart and is kept unchanged")
         return tag[0]
     name, *filters = [part.strip() for part in expression.split("|")]
     variable = _VARIABLE.fullmatch(name)
     has_unknown_filter = any(filter_ not in _FILTERS for filter_ in filters)
     if has_unknown_filter or variable is None:
-        complain(f"the template {tag[0]!r} has no counterpart: it is left as it stands")
+        complain(f"the template {tag[0]!r} has no counterpart and is kept unchanged")
         return tag[0]
     try:
         value = _look_up(variables, variable)
     except LookupError:
-        complain(f"the variable {name!r} has no value: {tag[0]!r} is left as it stands")
+        complain(f"the variable {name!r} has no value: {tag[0]!r} is kept unchanged")
         return tag[0]
     for filter_ in filters:
         value = _FILTERS[filter_](value)

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentvError
+from agentv.files.tool_calls import plain_output
 from agentv.importers.importer import Answer, Becomes, Importer, Row, Tally
 from agentv.importers.sample import Line, Sample, read_lines, take_sample
 from agentv.importers.transcripts.session import (
     SUB_AGENT,
-    Session,
     Stream,
+    TranscriptBuilder,
     answer_of,
-    plain_output,
     timestamp,
     transcripts,
     type_name,
@@ -57,7 +57,7 @@ INPUT_TOKENS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input
 """The counts that add up to the input tokens of a message."""
 
 
-class ClaudeCode(Importer):
+class ClaudeCodeImporter(Importer):
     """A Claude Code transcript, or a folder of transcripts."""
 
     becomes = Becomes.ANSWERS
@@ -95,7 +95,7 @@ class _Reader:
 
     def answer(self, path: Path, id_: str | None) -> Answer | str:
         """Return the answer in a session, or as text the reason why there is none."""
-        session = Session()
+        session = TranscriptBuilder()
         stream = Stream(ClaudeTranscript())
         own_uuids: set[str] = set()
         for file in (path, *self._sub_agent_files(path)):
@@ -110,7 +110,7 @@ class _Reader:
         return answer_of(session, stream, id_, path)
 
     def _skip_truncated(self, where: str) -> None:
-        self._tally.skip("it is cut off", where)
+        self._tally.skip("it is truncated", where)
 
     def _sub_agent_files(self, path: Path) -> list[Path]:
         """Return the sub-agent transcripts of a session.
@@ -125,16 +125,16 @@ class _Reader:
             self._sub_agents[folder] = _sub_agents_by_session(folder)
         return nested + self._sub_agents[folder].get(path.stem, [])
 
-    def _take(self, line: Line, session: Session, own_uuids: set[str]) -> None:
+    def _take(self, line: Line, session: TranscriptBuilder, own_uuids: set[str]) -> None:
         """Add a record to the session, or skip it with a reason."""
         record = line.value
         if not isinstance(record, dict):
-            self._tally.skip("it is no record", line.where)
+            self._tally.skip("it is not a record", line.where)
             return
         uuid = record.get("uuid")
         if isinstance(uuid, str):
             if uuid in self._seen:
-                self._tally.skip("it is a copy of another session's", line.where)
+                self._tally.skip("it is a copy from another session", line.where)
                 return
             own_uuids.add(uuid)
         session_id = record.get("sessionId")
@@ -171,7 +171,7 @@ def _is_own(record: Json) -> bool:
 
 
 def _take_assistant(
-    session: Session,
+    session: TranscriptBuilder,
     record: Json,
     message: Json,
     content: Any,
@@ -190,7 +190,7 @@ def _take_assistant(
     for block in content:
         match block:
             case {"type": "text", "text": str(text)}:
-                session.say(text, at, message_id, is_own=_is_own(record))
+                session.add_text(text, at, message_id, is_own=_is_own(record))
             case {"type": "tool_use", "name": str(tool)}:
                 call_id = block.get("id")
                 session.call(tool, block.get("input"), call_id, at)
@@ -200,7 +200,7 @@ def _take_assistant(
     session.tick(at)
 
 
-def _take_usage(session: Session, message_id: str, usage: Json) -> None:
+def _take_usage(session: TranscriptBuilder, message_id: str, usage: Json) -> None:
     """Add the tokens of a message. Claude reports cached input tokens separately from the others."""
     total_input = None
     for name in INPUT_TOKENS:
@@ -215,7 +215,7 @@ def _take_usage(session: Session, message_id: str, usage: Json) -> None:
     )
 
 
-def _take_user(session: Session, record: Json, content: Any) -> None:
+def _take_user(session: TranscriptBuilder, record: Json, content: Any) -> None:
     """Add a message with the role `user`: tool results if it has any, otherwise a message of the user."""
     at = timestamp(record)
     has_results = False

@@ -5,19 +5,19 @@ conversation with the model, and events for the user interface that repeat most 
 from the events only tokens, times and errors.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from agentv.files.plain import json_value
+from agentv.files.tool_calls import plain_output
 from agentv.importers.importer import Answer, Becomes, Importer, Row, Tally
 from agentv.importers.sample import Line, Sample, read_lines
 from agentv.importers.transcripts.session import (
-    Session,
     Stream,
+    TranscriptBuilder,
     answer_of,
-    plain_output,
     timestamp,
     transcripts,
     type_name,
@@ -50,9 +50,11 @@ CALL_ITEMS = ("function_call", "custom_tool_call", "local_shell_call", "web_sear
 """Item types that are tool calls."""
 INPUT_KEYS = ("arguments", "input", "action", "query")
 """The keys under which items of different types have the input of a tool."""
+_EXIT_CODE = re.compile(r"\A(?:.*\n){0,4}?(?:Exit code:|Process exited with code) (-?\d+)")
+"""The exit code in the lines before the output of a shell command."""
 
 
-class Codex(Importer):
+class CodexImporter(Importer):
     """A Codex rollout or the output of `codex exec --json`, or a folder of them."""
 
     becomes = Becomes.ANSWERS
@@ -84,16 +86,16 @@ def _is_codex_record(record: Json) -> bool:
 
 def _answer(path: Path, id_: str | None, tally: Tally) -> Answer | str:
     """Return the answer in a session, or as text the reason why there is none."""
-    session = Session()
+    session = TranscriptBuilder()
     stream = Stream(CodexTranscript())
 
     def skip_truncated(where: str) -> None:
-        tally.skip("it is cut off", where)
+        tally.skip("it is truncated", where)
 
     for line in read_lines(path, skip_truncated):
         tally.read += 1
         if not isinstance(line.value, dict):
-            tally.skip("it is no record", line.where)
+            tally.skip("it is not a record", line.where)
             continue
         record: Json = line.value
         if record.get("type") in STREAM_TYPES:
@@ -103,7 +105,7 @@ def _answer(path: Path, id_: str | None, tally: Tally) -> Answer | str:
     return answer_of(session, stream, id_, path)
 
 
-def _take(line: Line, session: Session, tally: Tally) -> None:
+def _take(line: Line, session: TranscriptBuilder, tally: Tally) -> None:
     """Add a record of a rollout, or skip it if its type is unknown. Older rollouts have items without an envelope."""
     record: Json = line.value
     at = timestamp(record)
@@ -126,7 +128,7 @@ def _take(line: Line, session: Session, tally: Tally) -> None:
         tally.skip(f"unknown record type {type_name(record, 'payload')!r}", line.where)
 
 
-def _take_head(session: Session, record: Json) -> bool:
+def _take_head(session: TranscriptBuilder, record: Json) -> bool:
     """Take the session id from the first record of an older rollout. Return whether this is such a record."""
     session_id = record.get("id")
     if "type" in record or not isinstance(session_id, str):
@@ -135,14 +137,14 @@ def _take_head(session: Session, record: Json) -> bool:
     return True
 
 
-def _take_item(session: Session, item: Any, at: str | None) -> bool:
+def _take_item(session: TranscriptBuilder, item: Any, at: str | None) -> bool:
     """Add an item of the conversation. Return whether its type is known."""
     if item.get("role") != "user":
         session.tick(at)
     match item:
         case {"type": "message", "role": "assistant"}:
             text = _text(item.get("content"))
-            session.say(text, at, _message_id(item))
+            session.add_text(text, at, _message_id(item))
         case {"type": "message"}:
             if item.get("role") == "user" and not session.is_in_turn:
                 session.begin_turn(at)
@@ -160,7 +162,7 @@ def _take_item(session: Session, item: Any, at: str | None) -> bool:
     return True
 
 
-def _take_event(session: Session, event: Any, at: str | None) -> bool:
+def _take_event(session: TranscriptBuilder, event: Any, at: str | None) -> bool:
     """Take tokens, times and errors from an event. Return whether it has a type.
 
     Everything else in events is repeated in items.
@@ -181,6 +183,8 @@ def _take_event(session: Session, event: Any, at: str | None) -> bool:
             )
         case {"type": "error" | "stream_error", "message": str(text)}:
             session.fail(text, at)
+        case {"type": "exec_command_end", "call_id": str(call_id), "exit_code": int(code)} if code:
+            session.fail_call(call_id)
     return "type" in event
 
 
@@ -206,36 +210,36 @@ def _text(content: Any) -> str:
 
 def _input(item: Json) -> Any:
     """Return the input of a tool call. Decode it if it is JSON in a text."""
-    given = None
     for key in INPUT_KEYS:
         if key in item:
-            given = item[key]
-            break
-    if not isinstance(given, str):
-        return given
-    try:
-        return msgspec.json.decode(given)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return given
+            return json_value(item[key])
+    return None
 
 
 def _output(output: Any) -> tuple[Any, bool]:
     """Return the output of a tool, and whether the tool failed."""
-    if isinstance(output, dict):
-        content = output.get("content", output)
-        has_failed = output.get("success") is False
-        return plain_output(content), has_failed
-    if isinstance(output, str) and output.startswith('{"output":'):
-        return _shell_output(output)
-    return plain_output(output), False
+    output = plain_output(output)
+    found = json_value(output)
+    if isinstance(found, dict) and ("output" in found or "content" in found):
+        content = plain_output(found.get("output", found.get("content")))
+        has_failed = found.get("success") is False or _exit_code(found) not in (0, None)
+        _, has_failed_inside = _output_text(content)
+        return content, has_failed or has_failed_inside
+    return _output_text(output)
 
 
-def _shell_output(output: str) -> tuple[Any, bool]:
-    """Return the output in the JSON that older versions write for a shell command, and whether the command failed."""
-    try:
-        found = msgspec.json.decode(output)
-        metadata = found.get("metadata", {})
-        has_failed = metadata.get("exit_code", 0) not in (0, None)
-        return found["output"], has_failed
-    except (msgspec.DecodeError, AttributeError, RecursionError):
+def _exit_code(found: Json) -> Any:
+    """Return the exit code in the JSON that older versions write for a shell command."""
+    metadata = found.get("metadata")
+    if isinstance(metadata, dict) and "exit_code" in metadata:
+        return metadata["exit_code"]
+    return found.get("exit_code")
+
+
+def _output_text(output: Any) -> tuple[Any, bool]:
+    """Return the output, and whether its first lines name an exit code other than 0."""
+    if not isinstance(output, str):
         return output, False
+    head = output.partition("\nOutput:")[0]
+    code = _EXIT_CODE.search(head)
+    return output, code is not None and int(code[1]) != 0

@@ -9,12 +9,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from agentv.errors import AgentvError
-from agentv.formats.wire import response_from, text_of
+from agentv.files.wire import response_from, text_of
 from agentv.importers.importer import Answer
 from agentv.importers.sample import take_sample
 from agentv.providers.agents.transcript import Transcript
 from agentv.records import Json
+from agentv.results.trace import build_trace
 
 SUB_AGENT = "agent-"
 """The prefix of the file names of Claude Code's sub-agent transcripts."""
@@ -32,7 +35,7 @@ class _Turn:
         return (self.last - self.start).total_seconds() * 1000
 
 
-class Session:
+class TranscriptBuilder:
     """Collects messages, tool calls and usage. The last text of the agent itself is the answer."""
 
     def __init__(self) -> None:
@@ -45,13 +48,17 @@ class Session:
         self._event_times: list[str] = []
         """The sort keys of `trace`."""
         self._calls: dict[str, Json] = {}
+        self._results: dict[str, Json] = {}
+        """The events of results, by the ids of their calls."""
+        self._failed: set[str] = set()
+        """The ids of the calls that have failed."""
         self._said: dict[str, list[tuple[Json, Json]]] = {}
         """The texts of each message id, as pairs of message and trace event."""
         self._usage: dict[str, Counter[str]] = {}
         self._milliseconds = 0.0
         self._turn: _Turn | None = None
 
-    def say(
+    def add_text(
         self,
         text: str,
         at: str | None,
@@ -130,9 +137,18 @@ class Session:
         event = _event("tool_result", at, name=call.get("tool"), output=output)
         if isinstance(id_, str):
             event["id"] = id_
+            self._results[id_] = event
+            is_error = is_error or id_ in self._failed
         if is_error:
             event["metadata"] = {"is_error": True}
         _insert(self.trace, self._event_times, event, at)
+
+    def fail_call(self, id_: str) -> None:
+        """Mark a tool call as failed, whether or not its output is known already."""
+        self._failed.add(id_)
+        event = self._results.get(id_)
+        if event is not None:
+            event["metadata"] = {"is_error": True}
 
     def fail(self, text: str, at: str | None) -> None:
         """Add an error that the agent reported."""
@@ -238,7 +254,7 @@ class Stream:
         failure = self._transcript.failure
         if failure is None:
             return None
-        return failure.message or "it does not say why"
+        return failure.message or "no reason given"
 
     @property
     def has_answer(self) -> bool:
@@ -247,11 +263,12 @@ class Stream:
     def answer(self, id_: str) -> Answer:
         """Return the whole stream as an answer."""
         response = self._transcript.response(self._milliseconds)
+        response = replace(response, trace=build_trace(response))
         return Answer(id=id_, response=response)
 
 
 def answer_of(
-    session: Session,
+    session: TranscriptBuilder,
     stream: Stream,
     id_: str | None,
     path: Path,
@@ -266,7 +283,7 @@ def answer_of(
         return stream.answer(id_ or stream.id or path.stem)
     if session.has_answer:
         return session.answer(id_ or session.id or path.stem)
-    return "the agent says nothing in it"
+    return "the agent wrote no answer"
 
 
 def _event(type_: str, at: str | None, **fields: Any) -> Json:
@@ -314,19 +331,6 @@ def timestamp(record: Json) -> str | None:
     if _moment(at) is None:
         return None
     return str(at)
-
-
-def plain_output(content: Any) -> Any:
-    """Return the output of a tool. If it consists of text parts only, return the text."""
-    if not isinstance(content, list) or not content:
-        return content
-    if not all(_is_text(part) for part in content):
-        return content
-    return "\n".join(part["text"] for part in content)
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, dict) and isinstance(part.get("text"), str)
 
 
 def transcripts(source: Path) -> Iterator[Path]:

@@ -14,29 +14,29 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from agentv.errors import ConfigError, ProviderError, nearest
-from agentv.formats.conversion import Misfit
-from agentv.notices import tell_inner_retry
+from agentv.errors import MissingProgram, ProviderError, nearest
+from agentv.files.conversion import Misfit
+from agentv.files.state import state_folder
 from agentv.processes.child import ProcessResult
-from agentv.processes.command import SHOWN_CHARACTERS, describe_exit, output_tail, run_program, shorten
-from agentv.processes.streams import Capture, Output
+from agentv.processes.command import SHOWN_CHARACTERS, describe_exit, output_tail, run_program
+from agentv.processes.streams import Capture, StreamOutput
 from agentv.protocols import attach_outcome
 from agentv.providers.agents.event_log import LOG_FORMATS, AgentLog, AgentLogs
 from agentv.providers.agents.transcript import NOT_EXITED, AgentFailure, EventLines, InnerRetry, Transcript, add_line
+from agentv.providers.inner_retries import report_inner_retry
 from agentv.providers.settings import NOT_IN_CACHE_KEY, VARIABLE, Flag, Seconds, Text
+from agentv.providers.trace_context import with_variables
 from agentv.providers.workspaces.settings import WorkspaceSettings
 from agentv.records import Json, ProviderRequest, ProviderResponse
 from agentv.redact import clean
-from agentv.telemetry.context import with_variables
+from agentv.text import timestamp_now, truncate
 
 EVENT_CHARACTERS = 300
-LOGS = Path(".agentv/logs")
 DEFAULT_LOG_FORMAT = "json"
 RUN_IN_FOLDER = b'cd -- "$0" && exec "$@"'
 """A shell script that replaces itself with a program, in the folder that is its first argument."""
@@ -68,36 +68,36 @@ class CodingAgentSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_u
 
     executable: Annotated[
         Text | None,
-        Meta(description="The program, if not its usual name."),
+        Meta(description="The program to run; by default its usual name."),
     ] = None
     args: Annotated[
         tuple[str, ...] | None,
-        Meta(description="More arguments for it."),
+        Meta(description="Additional arguments."),
     ] = None
     model: Annotated[
         Text | None,
-        Meta(description="The model it should use."),
+        Meta(description="The model to use."),
     ] = None
     system_prompt: Annotated[
         str | None,
-        Meta(description="Goes before the case's own system message."),
+        Meta(description="Prepended to the case's own system message."),
     ] = None
     timeout_seconds: Annotated[
         Seconds | None,
-        Meta(description="How long one case may take."),
+        Meta(description="Time limit per case."),
         NOT_IN_CACHE_KEY,
     ] = None
     log_dir: Annotated[
         Text | None,
-        Meta(description="Where its logs go, one file a case."),
+        Meta(description="Folder for its logs, one file per case."),
     ] = None
     log_format: Annotated[
         LogFormat | None,
-        Meta(description="Its events as they are, or a line each."),
+        Meta(description="json for raw events, summary for one line per event."),
     ] = None
     keep_sessions: Annotated[
         Flag | None,
-        Meta(description="Whether it keeps its own record of each case."),
+        Meta(description="Whether the agent keeps its own record of each case."),
         NOT_IN_CACHE_KEY,
     ] = None
 
@@ -113,21 +113,21 @@ class CodingAgentSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_u
         )
 
     def find_program(self, folder: Path) -> str:
-        """Return the absolute path of the program. Raise `ConfigError` if it is not installed."""
+        """Return the absolute path of the program. Raise `MissingProgram` if it is not installed."""
         name = self.executable or self.program
         if "/" in name:
             name = str(folder / Path(name).expanduser())
         found = shutil.which(name)
         if found is None:
-            raise ConfigError(
+            raise MissingProgram(
                 f"no such program: {name}",
-                hint=f"{self.install}; 'executable' names it if it is somewhere else",
+                hint=f"{self.install}, or set 'executable' to its path",
             )
         return os.path.abspath(found)
 
     def logs(self) -> AgentLogs:
         """Return the logs of its events. Their folder is relative to the folder in which the run was started."""
-        folder = LOGS / self.kind
+        folder = state_folder("logs") / self.kind
         if self.log_dir:
             folder = Path(self.log_dir).expanduser()
         return AgentLogs(Path.cwd() / folder, self.log_format or DEFAULT_LOG_FORMAT)
@@ -218,7 +218,7 @@ class CodingAgent(ABC):
         elif not transcript.answer.strip():
             how = "ended without an answer"
         elif not transcript.is_complete:
-            how = "broke off before it was done"
+            how = "stopped before it was done"
         else:
             return transcript.response(duration_ms)
         raise ProviderError(
@@ -230,7 +230,7 @@ class CodingAgent(ABC):
     def _failed(self, failure: AgentFailure, partial: ProviderResponse | None) -> ProviderError:
         """Return the error for a failure that the agent has reported."""
         message = clean(failure.message).strip()
-        reason = shorten(message, SHOWN_CHARACTERS) or "it does not say why"
+        reason = truncate(message, SHOWN_CHARACTERS) or "no reason given"
         return ProviderError(
             f"{self._kind} reports a failure: {reason}",
             may_pass=failure.may_pass,
@@ -265,13 +265,13 @@ class CodingAgent(ABC):
     async def _run(self, request: ProviderRequest, workspace: Path, events: Capture) -> ProcessResult:
         command = self._command(request)
         if any("\0" in word for word in command):
-            raise ProviderError("an argument of the program has a NUL character, which it cannot hold")
+            raise ProviderError("an argument of the program contains a NUL character")
         argv = [b"/bin/sh", b"-c", RUN_IN_FOLDER, os.fsencode(workspace)]
         argv += map(os.fsencode, command)
         with tempfile.TemporaryFile() as file:
             file.write(self.prompt(request).encode())
             file.seek(0)
-            environment = with_variables(self.workspaces.environment, request.telemetry)
+            environment = with_variables(self.workspaces.environment, request)
             return await run_program(
                 argv,
                 environment,
@@ -291,21 +291,16 @@ class _Reader:
     def take(self, line: bytes) -> None:
         if self._task is not None and self._task.cancelling():
             # errors that the agent reports now are caused by the cancellation
-            self._log.write(line, "after it was asked to stop")
+            self._log.write(line, "after a stop request")
             return
         transcript = self._transcript
         previous_retry = transcript.retry
-        transcript.arrived = _now()
+        transcript.arrived = timestamp_now()
         summary = add_line(transcript, line)
         self._log.write(line, summary)
         retry = transcript.retry
         if retry is not None and retry is not previous_retry:
-            tell_inner_retry(retry.attempt, retry.reason)
-
-
-def _now() -> str:
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return now.replace("+00:00", "Z")
+            report_inner_retry(retry.attempt, retry.reason)
 
 
 def _milliseconds_since(start: float) -> float:
@@ -316,7 +311,7 @@ def _milliseconds_since(start: float) -> float:
 def _explain_end(transcript: Transcript, finished: ProcessResult) -> str:
     """Return what is known of why a program ended without an answer, to be appended to a message."""
     if transcript.last_event:
-        finished = finished._replace(stdout=Output())  # events are not readable
+        finished = finished._replace(stdout=StreamOutput())  # events are not readable
     explanation = _explanation(output_tail(finished))
     if explanation:
         return f": {explanation}"
@@ -325,8 +320,8 @@ def _explain_end(transcript: Transcript, finished: ProcessResult) -> str:
     before_json = clean(transcript.last_event).partition("{")[0]
     last_event = before_json.strip(": ")
     if last_event:
-        return f": its last event was {shorten(last_event, EVENT_CHARACTERS)!r}"
-    return ", and said nothing"
+        return f": its last event was {truncate(last_event, EVENT_CHARACTERS)!r}"
+    return ", without any output"
 
 
 def _explanation(tail: str) -> str:
@@ -341,4 +336,4 @@ def _explanation(tail: str) -> str:
 
 
 def _describe(retry: InnerRetry) -> str:
-    return f"its last retry was because of {shorten(clean(retry.reason), SHOWN_CHARACTERS)}"
+    return f"it last retried because of {truncate(clean(retry.reason), SHOWN_CHARACTERS)}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agentv.formats.wire import text_of
+from agentv.files.wire import text_of
 from agentv.protocols import Provider
 from agentv.providers.agents.agent import CodingAgent, CodingAgentSettings
 from agentv.providers.agents.transcript import AgentFailure, InnerRetry, Transcript, may_pass
@@ -67,7 +67,7 @@ class ClaudeCode(CodingAgent):
 
     def prompt(self, request: ProviderRequest) -> str:
         prompt = super().prompt(request)
-        if prompt.startswith("/"):  # Claude Code would take it for a slash command
+        if prompt.startswith("/"):  # Claude Code would interpret it as a slash command
             return f"\n{prompt}"
         return prompt
 
@@ -169,7 +169,7 @@ class ClaudeTranscript(Transcript):
                 is_error = block.get("is_error") is True
                 tool = self.add_output(id_, output, event, is_error=is_error)
                 failed = " (failed)" if is_error else ""
-                return f"{tool} gave{failed}: {text_of(output)}"
+                return f"{tool} returned{failed}: {text_of(output)}"
         return ""
 
     def _add_retry(self, event: Json) -> str:
@@ -180,7 +180,7 @@ class ClaudeTranscript(Transcript):
             words.append(str(status))
         if isinstance(error, str) and error:
             words.append(error)
-        reason = " ".join(words) or "a failure that it does not name"
+        reason = " ".join(words) or "an unnamed failure"
         self.retry = InnerRetry(
             attempt=_count(event.get("attempt")) or 1,
             reason=reason,

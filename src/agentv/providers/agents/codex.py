@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from agentv.formats.wire import text_of
+from agentv.files.wire import text_of
 from agentv.protocols import Provider
 from agentv.providers.agents.agent import CodingAgent, CodingAgentSettings
 from agentv.providers.agents.transcript import AgentFailure, InnerRetry, Transcript, may_pass
@@ -24,13 +24,6 @@ INPUTS = {
     "collab_tool_call": "prompt",
 }
 """The items that are Codex's own tools, and the field with the input of each. The other fields are its output."""
-TOKENS = {
-    "input": "input_tokens",
-    "output": "output_tokens",
-    "cached": "cached_input_tokens",
-    "cache_write": "cache_write_input_tokens",
-    "reasoning": "reasoning_output_tokens",
-}
 COMPLETED = "item.completed"
 FAILED = "failed"
 DECLINED = "declined"
@@ -55,7 +48,7 @@ class CodexSettings(CodingAgentSettings, frozen=True, kw_only=True, forbid_unkno
 
     pricing: Annotated[
         Pricing | None,
-        Meta(description="What tokens cost, to report what a run cost."),
+        Meta(description="Token prices, to report the cost of a run."),
         IS_PRICE,
     ] = None
 
@@ -85,7 +78,7 @@ class Codex(CodingAgent):
             arguments.append("--skip-git-repo-check")  # without it, Codex works in Git repositories only
         arguments += extra
         if "--" not in extra:
-            arguments.append("--")  # else an option that takes several values would take the "-" as one
+            arguments.append("--")  # otherwise an option with several values would consume the "-"
         arguments.append("-")
         return arguments
 
@@ -204,12 +197,13 @@ class CodexTranscript(Transcript):
             call["output"] = output
             if is_completed:
                 end = event if has_started else None
-                self.end_call(call, output, end, is_error=status in (FAILED, DECLINED))
+                has_failed = status in (FAILED, DECLINED) or item.get("exit_code") not in (0, None)
+                self.end_call(call, output, end, is_error=has_failed)
         if status == DECLINED:
             self.add_denied(id_, tool, input_)
         summary = f"{tool}: {text_of(input_)}"
         if is_completed:
-            summary += f" gave: {text_of(output)}"
+            summary += f" returned: {text_of(output)}"
         return summary
 
     def _add_retry(self, event: Json) -> str:
@@ -220,7 +214,7 @@ class CodexTranscript(Transcript):
         found = _RECONNECTING.fullmatch(message)
         if found is None:
             return ""
-        reason = found[2] or "a failure that it does not name"
+        reason = found[2] or "an unnamed failure"
         status = _status(reason)
         self.retry = InnerRetry(
             attempt=int(found[1]),
@@ -246,8 +240,7 @@ class CodexTranscript(Transcript):
 
     def _add_usage(self, usage: Any) -> None:
         if isinstance(usage, dict):
-            tokens = {name: usage.get(key) for name, key in TOKENS.items()}
-            self.figures = {"token_usage": tokens}
+            self.figures = {"token_usage": usage}
 
 
 def _status(message: str) -> int | None:

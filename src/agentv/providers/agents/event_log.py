@@ -6,11 +6,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from agentv.notices import note, warn
-from agentv.processes.command import shorten
+from agentv.files.dumps import clean_name
+from agentv.log import debug, warn
 from agentv.records import Problem, ProviderRequest
 from agentv.redact import clean
-from agentv.system.dumps import clean_name
+from agentv.text import truncate
 
 LOG_FORMATS = {"json": ".jsonl", "summary": ".log"}
 """The formats of a log, and the suffixes of their files."""
@@ -36,7 +36,7 @@ class AgentLogs:
         except OSError as error:
             self.warn(error)
             return AgentLog(self, None, self._form)
-        note(f"{request.eval_id}: events are logged in {file.name}")
+        debug(f"{request.eval_id}: events are logged in {file.name}")
         return AgentLog(self, file, self._form)
 
     def _create(self, stem: str) -> BinaryIO:
@@ -102,4 +102,4 @@ class AgentLog:
 
 def _one_line(text: str) -> str:
     """Return the text as one line of at most `SHOWN_CHARACTERS`."""
-    return shorten(" ".join(text.split()), SHOWN_CHARACTERS)
+    return truncate(" ".join(text.split()), SHOWN_CHARACTERS)

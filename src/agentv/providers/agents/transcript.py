@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from agentv.formats.wire import mended_json, response_from, text_of
-from agentv.processes.command import shorten
+from agentv.files.wire import mended_json, response_from, text_of
 from agentv.processes.streams import Capture
 from agentv.records import Json, ProviderResponse, TokenUsage
-from agentv.telemetry.trace import milliseconds_between
+from agentv.results.trace import milliseconds_between
+from agentv.text import join_names, truncate
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_KEPT_BYTES = 32 * 1024 * 1024
@@ -181,7 +181,7 @@ class Transcript(ABC):
         if shown_input is not None:
             shown += f" {text_of(shown_input)}"
         line = " ".join(shown.split())
-        self._denied[key] = shorten(line, MAX_NAMED_CHARACTERS)
+        self._denied[key] = truncate(line, MAX_NAMED_CHARACTERS)
 
     def add_unknown(self, kind: str, id_: Any) -> None:
         """Count an item that is not understood. Several events with the same id count once."""
@@ -195,13 +195,13 @@ class Transcript(ABC):
         """Return the warnings that belong to the answer, starting with `more`, or None."""
         notes = list(more)
         if self._denied:
-            denied = _listed(list(self._denied.values()))
+            denied = join_names(list(self._denied.values()), MAX_NAMED)
             notes.append(f"the agent was denied permission: {denied}")
         if self._unknown:
             kinds = []
             for kind, seen in sorted(self._unknown.items()):
                 kinds.append(f"{kind} ({len(seen)})")
-            notes.append(f"not understood, and not in the trace: {_listed(kinds)}")
+            notes.append(f"unknown events, omitted from the trace: {join_names(kinds, MAX_NAMED)}")
         return "; ".join(notes) or None
 
     def response(self, duration_ms: float | None, *notes: str) -> ProviderResponse:
@@ -244,14 +244,6 @@ def _add_metadata(call: Json, more: Json) -> None:
 def may_pass(status: int | None, message: str) -> bool:
     """Return whether a failed request may succeed later: not if it was refused or a quota is used up."""
     return status not in REFUSED and _USED_UP.search(message) is None
-
-
-def _listed(names: list[str]) -> str:
-    listed = ", ".join(names[:MAX_NAMED])
-    more = len(names) - MAX_NAMED
-    if more > 0:
-        return f"{listed} and {more} more"
-    return listed
 
 
 class EventLines(Capture):

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import BinaryIO, ClassVar
 
 from agentv.errors import ProviderError
-from agentv.formats.conversion import Misfit
+from agentv.files.conversion import Misfit
+from agentv.files.temporary import make_folder, remove_folder
 from agentv.processes.child import GRACE_SECONDS, ProcessResult
 from agentv.processes.command import MAX_ANSWER_BYTES, describe_exit, output_tail
-from agentv.processes.streams import TAIL_BYTES, Output
+from agentv.processes.streams import TAIL_BYTES, StreamOutput
 from agentv.protocols import Provider
 from agentv.providers.agents.agent import CodingAgentSettings, join_parts, link_files
+from agentv.providers.trace_context import with_variables
 from agentv.records import Json, ProviderRequest, ProviderResponse
-from agentv.system.temporary import make_folder, remove_folder
-from agentv.telemetry.context import with_variables
 
 POLL_SECONDS = 0.2
 RESPONSE_NAME = "response.md"
@@ -31,7 +31,7 @@ UNUSED = {
     "model": "choose the model in the editor",
     "log_dir": "the editor keeps its own records",
     "log_format": "the editor keeps its own records",
-    "env": "the editor has the environment that it was started with",
+    "env": "the editor keeps the environment that it was started with",
     "keep_sessions": "the editor keeps its own records",
 }
 """Settings of coding agents that the editor's command does not support, and what to do instead."""
@@ -51,7 +51,7 @@ class VscodeSettings(CodingAgentSettings, frozen=True, kw_only=True, forbid_unkn
             if getattr(self, name) is not None:
                 yield Misfit(
                     (name,),
-                    f"{self.kind} makes no use of this",
+                    f"{self.kind} does not support this setting",
                     hint,
                     "warning",
                 )
@@ -101,7 +101,7 @@ class Vscode:
         command = [self._program, "chat", "--mode", "agent"]
         command += self._settings.args or ()
         command += ["--add-file", str(document), f"Do what {document} says."]
-        environment = with_variables(os.environb, request.telemetry)
+        environment = with_variables(os.environb, request)
         with tempfile.TemporaryFile() as output:
             async with _run_editor_command(command, workspace, output, environment) as opening:
                 await self._wait_for_answer(response, opening, output)
@@ -130,7 +130,7 @@ def prompt_document(request: ProviderRequest, system_prompt: str | None, respons
     part = response.with_suffix(".part")
     instruction = (
         f"When you are done, write your whole answer to the file {part}, and nothing else. Then rename that file "
-        f"to {response}: this tells that the answer is complete.\n"
+        f"to {response}: this marks the answer as complete.\n"
     )
     return join_parts(system_prompt, guidelines, files, request.question, instruction)
 
@@ -177,8 +177,8 @@ def _failure_message(code: int, output: BinaryIO) -> str:
     """Return how the editor's command failed, with the end of its output."""
     size = output.seek(0, os.SEEK_END)
     output.seek(max(0, size - TAIL_BYTES))
-    written = Output(tail=output.read())
-    finished = ProcessResult(code, stdout=Output(), stderr=written)
+    written = StreamOutput(tail=output.read())
+    finished = ProcessResult(code, stdout=StreamOutput(), stderr=written)
     return f"{describe_exit(code)}{output_tail(finished)}"
 
 
@@ -196,7 +196,7 @@ def _file_state(response: Path) -> tuple[int, int] | None:
 def _read_answer(response: Path) -> str:
     """Return the answer in the response file. Raise `ProviderError` if it has none."""
     if not response.is_file():
-        raise ProviderError("the agent made something of its response file that is no file")
+        raise ProviderError("the response file of the agent is not a regular file")
     if response.stat().st_size > MAX_ANSWER_BYTES:
         raise ProviderError(f"the agent answered with more than {MAX_ANSWER_BYTES >> 20} MiB")
     content = response.read_bytes().decode("utf-8", "replace")

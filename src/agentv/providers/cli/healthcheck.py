@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentv.errors import ProviderError
-from agentv.processes.command import Command, expect_success
+from agentv.processes.command import CommandTemplate, expect_success
+from agentv.processes.threads import run_in_thread
 from agentv.redact import secrets_in_url
-from agentv.system.threads import run_in_thread
 
 PLACEHOLDER_VALUES = {
     "PROMPT": "healthcheck",
@@ -32,7 +32,7 @@ class CommandHealthcheck(NamedTuple):
 
     async def run(self) -> None:
         environment = dict(self.environment or os.environb)
-        command = Command(
+        command = CommandTemplate(
             self.template,
             PLACEHOLDER_VALUES,
             self.cwd,
@@ -43,7 +43,7 @@ class CommandHealthcheck(NamedTuple):
                 finished = await command.run(PLACEHOLDER_VALUES)
                 expect_success(finished)
         except TimeoutError:
-            raise ProviderError(f"the command has not ended after {self.seconds:g} s") from None
+            raise ProviderError(f"the command timed out after {self.seconds:g} s") from None
 
 
 class HttpHealthcheck(NamedTuple):

@@ -8,46 +8,52 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import msgspec
 from msgspec import Meta
 
 from agentv.errors import ProviderError
-from agentv.formats.conversion import Misfit
-from agentv.formats.wire import answer_from
-from agentv.notices import say
+from agentv.files.compact_sets import HashSet
+from agentv.files.conversion import Misfit
+from agentv.files.dumps import safe_name
+from agentv.files.encode import to_json
+from agentv.files.folders import existing_folder
+from agentv.files.temporary import keep_folder, make_folder, remove_folder
+from agentv.files.wire import answer_from
+from agentv.log import info
+from agentv.placeholders import STATE
 from agentv.processes.child import ProcessResult
 from agentv.processes.command import (
     FILE_PLACEHOLDERS,
     MAX_ANSWER_BYTES,
-    Command,
+    CommandTemplate,
     complete_output,
     expect_success,
     output_tail,
     read_output_file,
 )
-from agentv.processes.streams import TAIL_BYTES, Capture, Output
+from agentv.processes.streams import TAIL_BYTES, Capture, StreamOutput
 from agentv.processes.template import QuoteContext, find_problems, parse_template
+from agentv.processes.variables import STATE_VARIABLE
 from agentv.protocols import BatchProvider, Check, Provider, Requests
 from agentv.providers.cli.batch_output import BatchOutput, read_output
 from agentv.providers.cli.healthcheck import PLACEHOLDER_VALUES, CommandHealthcheck, HttpHealthcheck
 from agentv.providers.settings import NOT_IN_CACHE_KEY, Flag, Seconds, Text
+from agentv.providers.trace_context import with_variables
 from agentv.providers.workspaces.settings import WorkspaceSettings
 from agentv.providers.workspaces.workspace import Workspaces
 from agentv.records import Media, Message, ProviderRequest, ProviderResponse
 from agentv.redact import clean
-from agentv.system.compact_sets import HashSet
-from agentv.system.dumps import safe_name
-from agentv.system.folders import existing_folder
-from agentv.system.temporary import keep_folder, make_folder, remove_folder
-from agentv.telemetry.context import with_variables
+from agentv.text import join_names
 
 FOREIGN = ("PROMPT", "GUIDELINES", "EVAL_ID", "FILES")
 """The placeholders whose values come from eval files, which others may have written."""
 SINGLE = (*FOREIGN, "ATTEMPT", "OUTPUT_FILE", "PROMPT_FILE")
 BATCH = (*SINGLE, "BATCH_FILE")
 OF_ONE_CASE = ("PROMPT", "GUIDELINES", "PROMPT_FILE")
+OutputFormat = Literal["auto", "text"]
+OnMissing = Literal["fail_batch", "fail_case"]
 CHECK_SECONDS = 10.0
 MAX_LISTED = 20
 MAX_LISTED_CHARACTERS = 1_000_000
@@ -58,7 +64,9 @@ class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The target is ready when this address answers."""
 
     url: Text
+    """The address to request."""
     timeout_seconds: Seconds | None = None
+    """Time limit of the check."""
 
 
 class CommandCheck(
@@ -72,8 +80,11 @@ class CommandCheck(
     """The target is ready when this command succeeds."""
 
     command_template: Text
+    """The command to run."""
     cwd: Text | None = None
+    """The working directory."""
     timeout_seconds: Seconds | None = None
+    """Time limit of the check."""
 
 
 class CliSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,24 +99,33 @@ class CliSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_unknown_f
     ]
     timeout_seconds: Annotated[
         Seconds | None,
-        Meta(description="How long one case may take, or the batch."),
+        Meta(description="Time limit per case, or for the batch."),
         NOT_IN_CACHE_KEY,
     ] = None
     files_format: Annotated[
         Text | None,
-        Meta(description="How {FILES} shows each file: {path}, {basename}."),
+        Meta(description="Format of each file in {FILES}: {path}, {basename}."),
+    ] = None
+    output_format: Annotated[
+        OutputFormat | None,
+        Meta(description="text: the output is the answer, even if it is a JSON object."),
+    ] = None
+    batch_on_missing: Annotated[
+        OnMissing | None,
+        Meta(description="What a missing or duplicate record of a batch fails: the batch, or its case only."),
+        NOT_IN_CACHE_KEY,
     ] = None
     keep_temp_files: Annotated[
         Flag | None,
-        Meta(description="Keep prompt and output files for a look."),
+        Meta(description="Keep prompt and output files for inspection."),
     ] = None
     verbose: Annotated[
         Flag | None,
-        Meta(description="Say what is run."),
+        Meta(description="Print each command before it runs."),
     ] = None
     healthcheck: Annotated[
         HttpCheck | CommandCheck | None,
-        Meta(description="Tried once before the first case."),
+        Meta(description="Checked once before the first case."),
     ] = None
 
     def validate(self) -> Iterator[Misfit]:
@@ -113,8 +133,20 @@ class CliSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_unknown_f
         if self.provider_batching is True and self.workspace_template is not None:
             yield Misfit(
                 ("workspace_template",),
-                "provider_batching is given as well",
-                "one call answers all cases, and each case has a workspace of its own: take out one of the two",
+                "provider_batching is set as well",
+                "one call answers all cases, but each case has its own workspace: remove one of the two",
+            )
+        if self.batch_on_missing is not None and not self.provider_batching:
+            yield Misfit(
+                ("batch_on_missing",),
+                "the target does not answer in batches",
+                "set provider_batching: true, or remove batch_on_missing",
+            )
+        if self.provider_batching is True and self.output_format == "text":
+            yield Misfit(
+                ("output_format",),
+                "the output of a batch is JSONL",
+                "remove output_format: the 'text' of a record is always used verbatim",
             )
         yield from _check_template(("command_template",), self.command_template, self._known_placeholders)
         if self.files_format:
@@ -127,8 +159,8 @@ class CliSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_unknown_f
             case HttpCheck(url=url) if not url.startswith(("http://", "https://", "${{")):
                 yield Misfit(
                     ("healthcheck", "url"),
-                    "no address of http or https",
-                    "write http://… or https://…",
+                    "not an http or https address",
+                    "use http://… or https://…",
                 )
             case CommandCheck(command_template=template):
                 steps = ("healthcheck", "command_template")
@@ -140,14 +172,14 @@ class CliSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_unknown_f
             if placeholder.name == "FILES" and placeholder.context is not QuoteContext.PLAIN:
                 yield Misfit(
                     ("command_template",),
-                    "{FILES} stands in quotes",
-                    "it becomes a word for each file: write it outside of quotes",
+                    "{FILES} is inside quotes",
+                    "it expands to one word per file: move it outside the quotes",
                 )
             if placeholder.name in OF_ONE_CASE and self.provider_batching is True:
                 yield Misfit(
                     ("command_template",),
                     f"{{{placeholder.name}}} is empty in a batch",
-                    "{BATCH_FILE} has the cases",
+                    "use {BATCH_FILE}, which contains the cases",
                     "warning",
                 )
 
@@ -155,18 +187,31 @@ class CliSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_unknown_f
     def _known_placeholders(self) -> tuple[str, ...]:
         return BATCH if self.provider_batching else SINGLE
 
-    def check_media(self, media: Sequence[Media]) -> Misfit | None:
+    def _placeholder_names(self) -> set[str]:
         placeholders = parse_template(self.command_template).placeholders
-        names = {placeholder.name for placeholder in placeholders}
+        return {placeholder.name for placeholder in placeholders}
+
+    def takes_guidelines(self, folder: Path, targets_file: Path | None) -> bool:
+        if self.provider_batching:
+            return True  # they are in {BATCH_FILE}; without it, the command gets no prompts either
+        return "GUIDELINES" in self._placeholder_names()
+
+    def uses(self, folder: Path, targets_file: Path | None) -> frozenset[str]:
+        if STATE_VARIABLE in self.command_template:
+            return frozenset((STATE,))
+        return frozenset()
+
+    def check_media(self, media: Sequence[Media]) -> Misfit | None:
+        names = self._placeholder_names()
         if "FILES" in names or (self.provider_batching and "BATCH_FILE" in names):
             return None
-        message = f"{media[0].value} is an image or a PDF, and the command has no {{FILES}} that could name it"
-        return Misfit((), message, "write {FILES} where the command takes the paths of files")
+        message = f"{media[0].value} is an image or a PDF, but the command has no {{FILES}} to pass it"
+        return Misfit((), message, "add {FILES} where the command takes file paths")
 
     def open(self, folder: Path) -> Provider | BatchProvider:
         workspaces = self.workspaces(folder)
         cwd = existing_folder(folder, self.cwd, "cwd")
-        command = Command(
+        command = CommandTemplate(
             self.command_template,
             self._known_placeholders,
             cwd,
@@ -211,7 +256,7 @@ class Cli:
     def __init__(
         self,
         settings: CliSettings,
-        command: Command,
+        command: CommandTemplate,
         check: Check | None,
         workspaces: Workspaces,
     ):
@@ -232,7 +277,7 @@ class Cli:
         if self._users or self._temporary is None:
             return
         if self._settings.keep_temp_files:
-            say(f"target {self._settings.name!r}: its temporary files are kept in {self._temporary}")
+            info(f"target {self._settings.name!r}: its temporary files are kept in {self._temporary}")
         else:
             remove_folder(self._temporary)
         self._temporary = None
@@ -254,7 +299,7 @@ class Cli:
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         stem = self._temporary_stem(request)
         values = {
-            "PROMPT": request.question,
+            "PROMPT": request.prompt,
             "GUIDELINES": request.guidelines,
             "EVAL_ID": request.eval_id,
             "ATTEMPT": str(request.attempt),
@@ -271,26 +316,31 @@ class Cli:
     async def _answer(self, request: ProviderRequest, values: dict[str, str]) -> ProviderResponse:
         names = self._command.names
         if "PROMPT_FILE" in names:
-            Path(values["PROMPT_FILE"]).write_bytes(request.question.encode())
+            Path(values["PROMPT_FILE"]).write_bytes(request.prompt.encode())
         if self._settings.verbose:
-            say(f"{request.eval_id}: running {self._command.display(values)}")
+            info(f"{request.eval_id}: running {self._command.display(values)}")
         if "OUTPUT_FILE" in names:
             finished = await self._run(request, values, Capture())
             expect_success(finished)
-            return answer_from(read_output_file(values["OUTPUT_FILE"], finished))
+            return self._response(read_output_file(values["OUTPUT_FILE"], finished))
         finished = await self._run(request, values, Capture(MAX_ANSWER_BYTES))
         expect_success(finished)
-        return answer_from(complete_output(finished.stdout))
+        return self._response(complete_output(finished.stdout))
+
+    def _response(self, output: bytes) -> ProviderResponse:
+        if self._settings.output_format == "text":
+            return ProviderResponse(text=output.decode("utf-8", "replace"))
+        return answer_from(output)
 
     async def _run(self, request: ProviderRequest, values: dict[str, str], capture: Capture) -> ProcessResult:
         """Run the command in its folder, or in the workspace of the request."""
         if not self.workspaces.are_fresh:
-            environment = with_variables(self._command.environment, request.telemetry)
+            environment = with_variables(self._command.environment, request)
             place = (self._command.cwd, environment)
             return await self._command.run(values, request.input_files, capture, place)
         async with self.workspaces.folder(request) as workspace:
             variables = self.workspaces.variables(request.eval_id, workspace)
-            place = (workspace, with_variables(variables, request.telemetry))
+            place = (workspace, with_variables(variables, request))
             return await self._command.run(values, request.input_files, capture, place)
 
 
@@ -309,7 +359,7 @@ class CliBatch:
     """Runs the command once for all requests."""
 
     _settings: CliSettings
-    _command: Command
+    _command: CommandTemplate
     check: Check | None
 
     @property
@@ -331,18 +381,19 @@ class CliBatch:
             "BATCH_FILE": str(batch),
         }
         if self._settings.verbose:
-            say(f"batch: running {self._command.display(values)}")
+            info(f"batch: running {self._command.display(values)}")
         prompt.touch()
         finished = await self._run(values, tuple(content.files), output)
         expect_success(finished)
         if not os.path.lexists(output):
             raise ProviderError(f"the command succeeded but wrote no {{OUTPUT_FILE}}{output_tail(finished)}")
-        answers = await read_output(output, content.ids, content.cases)
-        if len(answers) < content.cases:
+        is_tolerant = self._settings.batch_on_missing == "fail_case"
+        answers = await read_output(output, content.ids, content.cases, is_tolerant=is_tolerant)
+        if len(answers) < content.cases and not is_tolerant:
             answers.close()
             raise await _missing_answers(requests, answers, content.cases, output)
         if self._settings.keep_temp_files:
-            say(f"target {self._settings.name!r}: the files of its batch are kept in {output.parent}")
+            info(f"target {self._settings.name!r}: the files of its batch are kept in {output.parent}")
         return answers
 
     async def _run(self, values: dict[str, str], files: tuple[Path, ...], output: Path) -> ProcessResult:
@@ -353,7 +404,7 @@ class CliBatch:
             finished = await self._command.run(values, files, file.fileno())
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL_BYTES))
-            written = Output(tail=file.read())
+            written = StreamOutput(tail=file.read())
             return finished._replace(stdout=written)
 
 
@@ -376,9 +427,6 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     chat_prompt: tuple[Message, ...]
 
 
-_ENCODE = msgspec.json.Encoder(enc_hook=str).encode
-
-
 async def _write_requests(requests: Requests, path: Path | None) -> _BatchContent:
     """Return the content of a batch, and write its requests to `path` if the command reads them."""
     ids = HashSet()
@@ -390,7 +438,7 @@ async def _write_requests(requests: Requests, path: Path | None) -> _BatchConten
             cases += 1
             files.update(dict.fromkeys(request.input_files))
             if file:
-                file.write(_ENCODE(_batch_request(request)) + b"\n")
+                file.write(to_json(_batch_request(request)) + b"\n")
     return _BatchContent(ids, cases, files)
 
 
@@ -419,6 +467,6 @@ async def _missing_answers(
     if len(ids) > MAX_LISTED and len(listed) * count > MAX_LISTED_CHARACTERS:
         path = output.with_name("missing.txt")
         path.write_text(clean("\n".join(ids) + "\n"), encoding="utf-8")
-        first = ", ".join(ids[:MAX_LISTED])
-        listed = f"{first} and {len(ids) - MAX_LISTED} more, see {path}"
-    return ProviderError(f"the output of the batch has no record for {len(ids)} of {count} cases: {listed}")
+        listed = f"{join_names(ids, MAX_LISTED)}, see {path}"
+    message = f"the output of the batch has no record for {len(ids)} of {count} cases: {listed}"
+    return ProviderError(message + answers.others.text)

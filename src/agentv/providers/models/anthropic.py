@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
+from agentv.files.token_usage import read_usage
 from agentv.protocols import Provider
 from agentv.providers.models.batches.anthropic import AnthropicBatches
 from agentv.providers.models.batches.api import BatchApi
@@ -17,14 +18,14 @@ from agentv.providers.models.conversation import (
     Prompt,
     Turn,
     decode,
-    parse_json,
+    json_or_text,
     split_system,
 )
 from agentv.providers.models.model import client_key
 from agentv.providers.models.sdk import SdkModel
 from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.settings import Count, Text
-from agentv.records import Json, TokenUsage, ToolCall
+from agentv.records import Json, ToolCall
 
 MAX_TOKENS = 4096
 """The API requires a limit."""
@@ -42,15 +43,15 @@ class AnthropicSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid
 
     model: Annotated[
         Text,
-        Meta(description="The model's name, as the vendor calls it."),
+        Meta(description="The vendor's name of the model."),
     ]
     base_url: Annotated[
         Text | None,
-        Meta(description="Another server, without /v1."),
+        Meta(description="The URL of another server, without /v1."),
     ] = None
     max_output_tokens: Annotated[
         Count | None,
-        Meta(description=f"{MAX_TOKENS} if left out."),
+        Meta(description=f"Defaults to {MAX_TOKENS}."),
     ] = None
 
     def open(self, folder: Path) -> Provider:
@@ -129,7 +130,7 @@ class Messages:
             text=text,
             calls=_calls(answer.content),
             reasoning="\n\n".join(thoughts),
-            usage=None if answer.usage is None else _tokens(answer.usage),
+            usage=read_usage(answer.usage),
             stop_reason=answer.stop_reason or "",
             refusal=_refusal(answer, text),
         )
@@ -190,7 +191,7 @@ class _EventReader:
         if not self._is_complete:
             return None
         for index, text in self._inputs.items():
-            self._blocks[index]["input"] = parse_json(text or "{}")
+            self._blocks[index]["input"] = json_or_text(text or "{}")
         content = [block for _, block in sorted(self._blocks.items())]
         return self._message | {"content": content}
 
@@ -319,17 +320,3 @@ def _refusal(answer: _Answer, text: str) -> str:
     details = answer.stop_details or _Details()
     reason = details.explanation or details.category or text or "no reason given"
     return f"the model refused: {reason}"
-
-
-def _tokens(usage: _Usage) -> TokenUsage:
-    """Return the tokens. The vendor's input count excludes those read from the cache or written to it."""
-    cached = usage.cache_read_input_tokens
-    written = usage.cache_creation_input_tokens
-    details = usage.output_tokens_details or _OutputDetails()
-    return TokenUsage(
-        input=usage.input_tokens + (cached or 0) + (written or 0),
-        output=usage.output_tokens,
-        cached=cached,
-        cache_write=written,
-        reasoning=details.thinking_tokens,
-    )

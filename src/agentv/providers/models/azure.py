@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from agentv.errors import ProviderError
-from agentv.formats.conversion import Misfit
+from agentv.files.conversion import Misfit
 from agentv.protocols import Provider
 from agentv.providers.models.batches.api import BatchApi
 from agentv.providers.models.batches.openai import AZURE_LIMITS, OpenAIBatches
@@ -42,15 +42,15 @@ class AzureSettings(OpenAIFamilySettings, frozen=True, kw_only=True, forbid_unkn
     ] = None
     version: Annotated[
         Text | None,
-        Meta(description=f"The API version: v1, or a date; {VERSION}, for responses v1, if left out."),
+        Meta(description=f"The API version: v1, or a date. Defaults to {VERSION}, or to v1 for responses."),
     ] = None
     api_version: Annotated[
         Text | None,
-        Meta(description="The same as version."),
+        Meta(description="Alias of version."),
     ] = None
     token_command: Annotated[
         Text | None,
-        Meta(description="A command that prints a token of Entra ID."),
+        Meta(description="A command that prints an Entra ID token."),
         NOT_IN_CACHE_KEY,
     ] = None
 
@@ -60,19 +60,19 @@ class AzureSettings(OpenAIFamilySettings, frozen=True, kw_only=True, forbid_unkn
             yield Misfit(
                 (),
                 "missing deployment",
-                "name the deployment on Azure with 'deployment' or 'model'",
+                "set the name of the Azure deployment as 'deployment' or 'model'",
             )
         if self.version and self.api_version and self.version != self.api_version:
             yield Misfit(
                 ("api_version",),
-                "another version than in 'version'",
-                "leave one of them out",
+                "'version' has a different value",
+                "remove one of them",
             )
         if self.api_key and self.token_command:
             yield Misfit(
                 ("token_command",),
-                "there is an 'api_key' too",
-                "leave one of them out",
+                "'api_key' is set as well",
+                "remove one of them",
             )
 
     @property
@@ -124,7 +124,7 @@ class Azure(SdkModel[AzureSettings]):
         if settings.used_version == V1:
             key = token_provider or settings.api_key or _key_from_environment()
             if key is None:  # without a key, the SDK would send the one for OpenAI
-                raise ProviderError(f"there is no api_key, no token_command, and no {' or '.join(KEY_VARIABLES)}")
+                raise ProviderError(f"no credentials: set api_key, token_command or {' or '.join(KEY_VARIABLES)}")
             return sdk.AsyncOpenAI(api_key=key, base_url=settings.base_url, **common)
         return sdk.AsyncAzureOpenAI(
             api_key=settings.api_key,
@@ -141,7 +141,7 @@ class Azure(SdkModel[AzureSettings]):
         is_dated = self.settings.used_version != V1 and self.settings.api != "responses"
         if not is_dated:
             path = f"/v1{path}"
-        return OpenAIBatches(self, path, AZURE_LIMITS)
+        return OpenAIBatches(self, path, AZURE_LIMITS, _processes_files=True)
 
     async def ask(self, client: Any, prompt: Prompt) -> Completion:
         """Return the answer. If a known token is refused, retry once with a new one: it may have expired."""

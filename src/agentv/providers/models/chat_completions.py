@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import ProviderError
+from agentv.files.token_usage import read_usage
 from agentv.providers.models.conversation import (
     Completion,
     Part,
@@ -12,11 +13,11 @@ from agentv.providers.models.conversation import (
     Turn,
     content_filter_refusal,
     decode,
-    parse_json,
+    json_or_text,
 )
 from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.network import server_message
-from agentv.records import Json, TokenUsage, ToolCall
+from agentv.records import Json, ToolCall
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """The fields in which compatible servers send the reasoning of a model."""
@@ -58,7 +59,7 @@ class ChatCompletions:
         """Return the completion in a reply. Raise `ProviderError` if it has none."""
         found = decode(reply, _Reply)
         if not found.choices:
-            raise ProviderError(f"the model gave no answer: its list of choices is empty: {server_message(reply)}")
+            raise ProviderError(f"the model returned no answer: its list of choices is empty: {server_message(reply)}")
         message = found.choices[0].message
         stop_reason = found.choices[0].finish_reason or ""
         text = _text(message)
@@ -72,7 +73,7 @@ class ChatCompletions:
             text=text,
             calls=tuple(_call(call) for call in message.tool_calls or ()),
             reasoning=message.reasoning_content or message.reasoning or "",
-            usage=None if usage is None else _tokens(usage),
+            usage=read_usage(usage),
             cost_usd=None if usage is None else usage.cost,
             stop_reason=stop_reason,
             refusal=refusal,
@@ -247,18 +248,6 @@ def _call(call: _Call) -> ToolCall:
         text = named.input
     return ToolCall(
         tool=named.name,
-        input=None if text is None else parse_json(text),
+        input=None if text is None else json_or_text(text),
         id=call.id,
-    )
-
-
-def _tokens(usage: _Usage) -> TokenUsage:
-    prompt_details = usage.prompt_tokens_details or _PromptDetails()
-    completion_details = usage.completion_tokens_details or _CompletionDetails()
-    return TokenUsage(
-        input=usage.prompt_tokens,
-        output=usage.completion_tokens,
-        cached=prompt_details.cached_tokens,
-        cache_write=prompt_details.cache_write_tokens,
-        reasoning=completion_details.reasoning_tokens,
     )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from agentv.errors import ProviderError
-from agentv.formats.wire import mended_json
+from agentv.files.wire import mended_json
 from agentv.providers.models.media import LoadedMedia
 from agentv.providers.network import excerpt
 from agentv.records import (
@@ -147,7 +147,7 @@ def content_filter_refusal(text: str) -> str:
     return refusal
 
 
-def parse_json(text: str) -> Any:
+def json_or_text(text: str) -> Any:
     """Return the value of a JSON text, or the text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text)
@@ -166,7 +166,7 @@ def decode(body: bytes, type_: type[T]) -> T:
         if repaired is not None:
             return decode(repaired, type_)
         shown = excerpt(body.decode("utf-8", "replace")) or "it is empty"
-        raise ProviderError(f"the model's answer is no JSON: {shown}") from error
+        raise ProviderError(f"the model's answer is not valid JSON: {shown}") from error
 
 
 def _text(content: Any) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import ProviderError
+from agentv.files.token_usage import read_usage
 from agentv.protocols import Provider
 from agentv.providers.models.batches.api import BatchApi
 from agentv.providers.models.batches.gemini import GeminiBatches
@@ -25,7 +26,7 @@ from agentv.providers.models.conversation import (
     Prompt,
     Turn,
     decode,
-    parse_json,
+    json_or_text,
     split_system,
 )
 from agentv.providers.models.gemini_reply import read_reply
@@ -34,7 +35,7 @@ from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.network import connection_error, excerpt
 from agentv.providers.settings import Text
 from agentv.providers.transport import make_transport
-from agentv.records import Json, ProviderRequest, TokenUsage, ToolCall
+from agentv.records import Json, ProviderRequest, ToolCall
 
 MODEL = "gemini-3.8-flash"
 MAX_MEDIA_BYTES = 50_000_000
@@ -54,11 +55,11 @@ class GeminiSettings(LanguageModelSettings, frozen=True, kw_only=True, forbid_un
 
     model: Annotated[
         Text | None,
-        Meta(description=f"The model's name; {MODEL} if left out."),
+        Meta(description=f"The model's name. Defaults to {MODEL}."),
     ] = None
     base_url: Annotated[
         Text | None,
-        Meta(description="Another server, without a version."),
+        Meta(description="The URL of another server, without a version."),
     ] = None
 
     def open(self, folder: Path) -> Provider:
@@ -84,7 +85,7 @@ class Gemini(LanguageModel[GeminiSettings]):
     def connect(self) -> Any:
         import httpx2
 
-        return self._connect(make_transport(httpx2))
+        return self._connect(make_transport(httpx2, resends=not self.settings.batch_api))
 
     def _connect(self, transport: Any) -> "_Client":
         import httpx2
@@ -297,7 +298,7 @@ def _parts(turn: Turn) -> list[Json]:
     if turn.answers is not None:
         response = {
             "name": turn.answers.tool,
-            "response": _object(parse_json(turn.text), "output"),
+            "response": _object(json_or_text(turn.text), "output"),
         }
         return [{"function_response": response}]
     parts: Sequence[Part] = turn.parts
@@ -336,7 +337,7 @@ def _decode_signature(text: str, tool: str) -> bytes:
     try:
         return urlsafe_b64decode(url_safe)
     except ValueError as error:
-        raise ProviderError(f"the {SIGNATURE} in the metadata of a call of {tool!r} is no base64") from error
+        raise ProviderError(f"the {SIGNATURE} in the metadata of a call of {tool!r} is not valid base64") from error
 
 
 def _object(value: Any, name: str) -> Json:
@@ -352,7 +353,7 @@ def _completion(answer: Any) -> Completion:
     """Return the completion in the first candidate. Raise `ProviderError` if there is none."""
     _check_not_blocked(answer.prompt_feedback)
     if not answer.candidates:
-        raise ProviderError("the model gave no answer: its list of candidates is empty")
+        raise ProviderError("the model returned no answer: its list of candidates is empty")
     candidate = answer.candidates[0]
     texts = []
     thoughts = []
@@ -368,7 +369,7 @@ def _completion(answer: Any) -> Completion:
         text="".join(texts),
         calls=tuple(calls),
         reasoning="\n\n".join(thoughts),
-        usage=_tokens(answer.usage_metadata),
+        usage=read_usage(answer.usage_metadata),
         stop_reason=_name(candidate.finish_reason),
         refusal=_refusal(candidate),
     )
@@ -385,11 +386,11 @@ def _check_not_blocked(feedback: Any) -> None:
 
 
 def _refusal(candidate: Any) -> str:
-    """Return why the model broke off, or "" if it did not."""
+    """Return why the model stopped early, or "" if it did not."""
     stop_reason = _name(candidate.finish_reason)
     if stop_reason in GOOD_STOP_REASONS:
         return ""
-    reasons = ["the model broke off", stop_reason, candidate.finish_message]
+    reasons = ["the model stopped early", stop_reason, candidate.finish_message]
     for rating in candidate.safety_ratings or ():
         if rating.blocked:
             reasons.append(_name(rating.category))
@@ -440,7 +441,7 @@ async def _collect(stream: AsyncIterator[Any]) -> tuple[Any, float | None]:
         candidate.finish_reason = finish_reason
         answer.candidates = [candidate]
     if answer.candidates and finish_reason is None:
-        raise ProviderError("the answer broke off: the stream ended in the middle of it", may_pass=True)
+        raise ProviderError("the answer is incomplete: the stream ended early", may_pass=True)
     return answer, first_token_at
 
 
@@ -457,18 +458,6 @@ def _continues(last: Any, piece: Any) -> bool:
     if not last.text or not piece.text:
         return False
     return bool(last.thought) == bool(piece.thought)
-
-
-def _tokens(usage: Any) -> TokenUsage | None:
-    """Return the tokens. Tokens that tools add to the prompt count as input, reasoning counts as output."""
-    if usage is None:
-        return None
-    return TokenUsage(
-        input=(usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
-        output=(usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
-        cached=usage.cached_content_token_count,
-        reasoning=usage.thoughts_token_count,
-    )
 
 
 def _name(reason: Any) -> str:

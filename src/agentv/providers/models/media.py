@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from agentv.errors import ProviderError
+from agentv.processes.threads import run_in_thread
 from agentv.records import Media, ProviderRequest
-from agentv.system.threads import run_in_thread
 
 
 class LoadedMedia(NamedTuple):

@@ -156,9 +156,9 @@ def _emptiness(answer: Completion) -> str:
     """Return an error message if an answer is empty, or "" if it is not."""
     if answer.text.strip() or answer.calls:
         return ""
-    message = "the model gave an empty answer"
+    message = "the model returned an empty answer"
     if answer.stop_reason:
-        message += f" (it stopped for the reason {answer.stop_reason!r})"
+        message += f" (stop reason: {answer.stop_reason})"
     return message
 
 

@@ -31,7 +31,7 @@ class OpenAIFamilySettings(LanguageModelSettings, frozen=True, kw_only=True, for
 
     api: Annotated[
         Api | None,
-        Meta(description="chat completions, unless it is responses."),
+        Meta(description="The API to use. Defaults to chat completions."),
     ] = None
 
     def format(self) -> Format:
@@ -46,11 +46,11 @@ class OpenAISettings(OpenAIFamilySettings, frozen=True, kw_only=True, forbid_unk
 
     model: Annotated[
         Text,
-        Meta(description="The model's name, as the vendor calls it."),
+        Meta(description="The vendor's name of the model."),
     ]
     base_url: Annotated[
         Text | None,
-        Meta(description="A compatible server, with its /v1."),
+        Meta(description="The URL of a compatible server, including /v1."),
     ] = None
 
     @property

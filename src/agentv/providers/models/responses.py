@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import ProviderError
+from agentv.files.token_usage import read_usage
 from agentv.providers.models.chat_completions import arguments
 from agentv.providers.models.conversation import (
     Completion,
@@ -14,11 +15,11 @@ from agentv.providers.models.conversation import (
     Turn,
     content_filter_refusal,
     decode,
-    parse_json,
+    json_or_text,
 )
 from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.network import excerpt, server_message
-from agentv.records import Json, TokenUsage, ToolCall
+from agentv.records import Json, ToolCall
 
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 MAY_PASS = ("server_error", "rate_limit_exceeded")
@@ -70,7 +71,7 @@ class Responses:
         if found.error is not None or found.status == "failed":
             raise _failure(found.error or _Error())
         if not found.output and found.incomplete_details is None:
-            raise ProviderError(f"the model gave no answer: its list of outputs is empty: {server_message(reply)}")
+            raise ProviderError(f"the model returned no answer: its list of outputs is empty: {server_message(reply)}")
         stop_reason = found.status or ""
         if found.incomplete_details is not None:
             stop_reason = found.incomplete_details.reason or stop_reason
@@ -83,7 +84,7 @@ class Responses:
             text=text,
             calls=tuple(_calls(output)),
             reasoning="\n\n".join(_thoughts(output)),
-            usage=None if found.usage is None else _tokens(found.usage),
+            usage=read_usage(found.usage),
             stop_reason=stop_reason,
             refusal=refusal,
         )
@@ -93,7 +94,7 @@ class Responses:
 
 
 class _EventReader:
-    """Takes the reply from the last event of a stream, which has all of it."""
+    """Takes the reply from the last event of a stream, which contains all of it."""
 
     def __init__(self) -> None:
         self._response: Json | None = None
@@ -269,7 +270,7 @@ def _calls(output: Iterable[Json]) -> Iterator[ToolCall]:
             continue
         input_ = _first_set(item, INPUTS)
         if isinstance(input_, str) and "arguments" in item:
-            input_ = parse_json(input_)
+            input_ = json_or_text(input_)
         yield ToolCall(
             tool=str(item.get("name") or kind.removesuffix("_call")),
             input=input_,
@@ -285,15 +286,3 @@ def _first_set(item: Json, names: Iterable[str]) -> Any:
         if value is not None:
             return value
     return None
-
-
-def _tokens(usage: _Usage) -> TokenUsage:
-    input_details = usage.input_tokens_details or _InputDetails()
-    output_details = usage.output_tokens_details or _OutputDetails()
-    return TokenUsage(
-        input=usage.input_tokens,
-        output=usage.output_tokens,
-        cached=input_details.cached_tokens,
-        cache_write=input_details.cache_write_tokens,
-        reasoning=output_details.reasoning_tokens,
-    )

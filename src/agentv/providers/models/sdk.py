@@ -178,7 +178,7 @@ class SdkModel(LanguageModel[S], Generic[S]):
                         first_token_at = time.perf_counter()
         reply = reader.reply()
         if reply is None:
-            raise ProviderError("the answer broke off: the stream ended in the middle of it", may_pass=True)
+            raise ProviderError("the answer is incomplete: the stream ended early", may_pass=True)
         completion = self._format.completion(msgspec.json.encode(reply))
         return completion._replace(first_token_at=first_token_at)
 
@@ -211,7 +211,7 @@ class SdkModel(LanguageModel[S], Generic[S]):
         status = STREAM_ERROR_STATUSES.get(kind)
         reason = excerpt(str(details.get("message") or error))
         return ProviderError(
-            f"the answer broke off: {reason}",
+            f"the answer is incomplete: {reason}",
             may_pass=status is None or status in self._retryable,
             status=status,
         )
@@ -226,7 +226,7 @@ class SdkModel(LanguageModel[S], Generic[S]):
         """Return the options that all clients share. Retries and timeouts are the responsibility of the caller."""
         http_client = self.module().DefaultAsyncHttpxClient(
             timeout=None,
-            transport=make_transport(self._httpx()),
+            transport=make_transport(self._httpx(), resends=not self.settings.batch_api),
         )
         return {
             "max_retries": 0,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from agentv.formats.conversion import Misfit
+from agentv.files.conversion import Misfit
 from agentv.providers.pricing import Pricing
 from agentv.providers.settings import (
     IS_PRICE,
@@ -36,45 +36,45 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
 
     model: Annotated[
         Text | None,
-        Meta(description="The model's name, as the vendor calls it."),
+        Meta(description="The vendor's name of the model."),
     ] = None
     api_key: Annotated[
         Secret | None,
-        Meta(description="Write ${{ VARIABLE }}: keys do not belong in Git."),
+        Meta(description="Use ${{ VARIABLE }} to keep keys out of Git."),
     ] = None
     temperature: Annotated[
         Number | None,
-        Meta(description="Not sent if left out."),
+        Meta(description="Not sent by default."),
     ] = None
     max_output_tokens: Annotated[
         Count | None,
-        Meta(description="Not sent if left out."),
+        Meta(description="Not sent by default."),
     ] = None
     system_prompt: Annotated[
         str | None,
-        Meta(description="Goes before the case's own system message."),
+        Meta(description="Prepended to the case's own system message."),
     ] = None
     options: Annotated[
         dict[str, Any] | None,
-        Meta(description="Goes into the vendor's request as it is."),
+        Meta(description="Added to the vendor's request unchanged."),
     ] = None
     pricing: Annotated[
         Pricing | None,
-        Meta(description="What tokens cost, to report what a run cost."),
+        Meta(description="Token prices, to report the cost of a run."),
         IS_PRICE,
     ] = None
     reasoning_effort: Annotated[
         Text | None,
-        Meta(description="How much the model thinks, in the vendor's words; not sent if left out."),
+        Meta(description="The reasoning effort, as the vendor names it; not sent by default."),
     ] = None
     stream: Annotated[
         Flag | None,
-        Meta(description="Take the answer as it is written, and tell the time to the first token."),
+        Meta(description="Stream the answer and record the time to the first token."),
     ] = None
 
     batch_poll_seconds: Annotated[
         Seconds | None,
-        Meta(description="The time between two looks at a batch; 1 growing to 30 if left out."),
+        Meta(description="The interval between two polls of a batch; by default 1, increasing to 30."),
         NOT_IN_CACHE_KEY,
     ] = None
 
@@ -83,17 +83,17 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
         if self.batch_api is True and self.stream is True:
             yield Misfit(
                 ("stream",),
-                "there is a 'batch_api' too, and nothing is streamed in batches",
-                "leave one out",
+                "'batch_api' is set as well, and batches cannot be streamed",
+                "remove one of them",
             )
         effort = self.reasoning_effort
         if effort is not None and effort not in self.efforts and not effort.startswith("${{"):
-            hint = "leave it out"
+            hint = "remove it"
             if self.efforts:
                 hint = f"one of {', '.join(self.efforts)}"
             yield Misfit(
                 ("reasoning_effort",),
-                f"{self.provider} has no effort {effort!r}",
+                f"{self.provider} does not support effort {effort!r}",
                 hint,
             )
 
@@ -109,7 +109,7 @@ class LanguageModelSettings(RetrySettings, frozen=True, kw_only=True, forbid_unk
         what = f"{largest} has"
         if len(sizes) > 1:
             what = f"{largest} and the other images and PDFs have"
-        message = f"{what} {total / 1e6:.1f} MB, and {self.provider} takes at most {most / 1e6:.0f} MB in a request"
+        message = f"{what} {total / 1e6:.1f} MB, but {self.provider} accepts at most {most / 1e6:.0f} MB in a request"
         return Misfit((), message, "make it smaller, or attach only the pages that matter")
 
 

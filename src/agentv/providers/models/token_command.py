@@ -6,9 +6,9 @@ from pathlib import Path
 
 from agentv.errors import ProviderError
 from agentv.processes.child import ProcessResult
-from agentv.processes.command import Command, describe_exit, output_tail
-from agentv.processes.streams import Capture, Output
-from agentv.redact import clean
+from agentv.processes.command import CommandTemplate, describe_exit, output_tail
+from agentv.processes.streams import Capture, StreamOutput
+from agentv.redact import NamedSecret, clean
 
 SECONDS = 60.0
 """The timeout of the command."""
@@ -22,7 +22,7 @@ class TokenCommand:
     """Runs the command when a token is needed, unless a current one is known. Concurrent callers share one run."""
 
     def __init__(self, command: str, folder: Path):
-        self._command = Command(command, (), folder)
+        self._command = CommandTemplate(command, (), folder)
         self._known: str | None = None
         self._until = 0.0
         self._lock = asyncio.Lock()
@@ -47,7 +47,7 @@ class TokenCommand:
             if known is not None:
                 return known
             token = await self._fetch()
-            clean.learn([token])  # masked from now on
+            clean.learn([NamedSecret(token, SETTING)])  # masked from now on
             self._known = token
             self._until = time.monotonic() + LIFETIME
             return token
@@ -57,17 +57,19 @@ class TokenCommand:
             async with asyncio.timeout(SECONDS):
                 finished = await self._command.run({}, stdout=Capture(MAX_TOKEN_BYTES))
         except TimeoutError:
-            raise ProviderError(f"{SETTING}: the command has not ended after {SECONDS:g} s") from None
+            raise ProviderError(f"{SETTING}: the command timed out after {SECONDS:g} s") from None
         except ProviderError as error:
             raise ProviderError(f"{SETTING}: {error.message}", may_pass=error.may_pass) from error
         if finished.code:
-            without_stdout = ProcessResult(finished.code, Output(), finished.stderr)  # stdout may contain a secret
+            without_stdout = ProcessResult(
+                finished.code, StreamOutput(), finished.stderr
+            )  # stdout may contain a secret
             shown = output_tail(without_stdout)
             raise ProviderError(f"{SETTING}: the command {describe_exit(finished.code)}{shown}")
         return _parse_token(finished.stdout)
 
 
-def _parse_token(stdout: Output) -> str:
+def _parse_token(stdout: StreamOutput) -> str:
     """Return the token that a command printed. Raise `ProviderError` if it printed something else."""
     words = stdout.data.decode("utf-8", "replace").split()
     if not words:
@@ -77,7 +79,7 @@ def _parse_token(stdout: Output) -> str:
     token = words[0]
     if len(words) > 1 or not token.isascii() or not token.isprintable():
         raise ProviderError(
-            f"{SETTING}: the command printed {len(words)} words, and no token"
-            " (let it print the token alone, as 'az account get-access-token --query accessToken -o tsv' does)"
+            f"{SETTING}: the command printed {len(words)} words instead of a token"
+            " (it must print only the token, as 'az account get-access-token --query accessToken -o tsv' does)"
         )
     return token

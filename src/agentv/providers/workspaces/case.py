@@ -1,30 +1,26 @@
 """The workspaces of one case: a fresh one for each attempt. The last one exists until its answer is scored."""
 
-import asyncio
 import errno
 import os
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import msgspec
 
-from agentv.notices import warn
+from agentv.files.dumps import clean_name
+from agentv.files.state import state_folder
+from agentv.files.temporary import keep_folder, make_folder
+from agentv.files.trees import copy_if_plain, copy_tree
+from agentv.processes.threads import run_in_thread
 from agentv.providers.workspaces.workspace import Workspace, Workspaces
-from agentv.records import EvalResult, Problem, ProviderRequest, ProviderResponse
+from agentv.records import EvalResult, ProviderRequest
 from agentv.redact import clean
-from agentv.system.dumps import clean_name
-from agentv.system.temporary import keep_folder, make_folder
-from agentv.system.threads import run_in_thread
-from agentv.system.trees import copy_if_plain, copy_tree
 
-KEPT = Path(".agentv/workspaces")
-INTERRUPTED_SECONDS = 10.0
-"""How long a hook may take while the run is being stopped."""
 MAX_SAME_NAMES = 10_000
 
 
-class KeptPlace(NamedTuple):
-    """Where the workspaces of a run are kept."""
+class KeptWorkspaces(NamedTuple):
+    """The folder for the workspaces that a run keeps."""
 
     base: Path
     """The folder in which the run was started."""
@@ -32,101 +28,44 @@ class KeptPlace(NamedTuple):
 
     @property
     def path(self) -> Path:
-        return self.base / KEPT / self.run_id
+        return self.base / state_folder("workspaces") / self.run_id
 
 
 class CaseWorkspace:
-    """Prepares and disposes of the workspace of each attempt at a case, see `calls.caller.Preparation`.
+    """Prepares and disposes of the workspace of each attempt at a case."""
 
-    It is a context manager: a workspace that is left at the end is removed.
-    """
-
-    def __init__(
-        self,
-        workspaces: Workspaces,
-        request: ProviderRequest,
-        seconds: float,
-        place: KeptPlace,
-    ):
-        """Limit each hook to `seconds`."""
+    def __init__(self, workspaces: Workspaces, place: KeptWorkspaces):
         self._workspaces = workspaces
-        self._request = request
-        self._seconds = seconds
         self._place = place
         self._current: Workspace | None = None
         self._notes: list[str] = []
-        self.takes_cached = True
-
-    def takes(self, cached: ProviderResponse) -> bool:
-        """Return whether a cached answer can be used, although it comes without files."""
-        return self.takes_cached
-
-    @property
-    def path(self) -> Path | None:
-        """The folder of the last attempt, if there was one."""
-        if self._current is None:
-            return None
-        return self._current.path
 
     async def prepare(self, request: ProviderRequest) -> ProviderRequest:
         """Return the request with a fresh folder. Raise `ProviderError` if it cannot be created."""
-        await self._dispose(None)
-        self._current = self._workspaces.new(request.eval_id, self._seconds)
+        self._current = Workspace(self._workspaces.template)
         path = await self._current.make()
-        await self._current.watch()
         return msgspec.structs.replace(request, workspace=path)
-
-    async def complete(self, response: ProviderResponse) -> ProviderResponse:
-        """Return the response with the changes that the agent made."""
-        if self._current is None:
-            return response
-        changes = await self._current.compare()
-        if changes is None:
-            return response
-        return msgspec.structs.replace(
-            response,
-            file_changes=changes.diff,
-            note=_join_notes(response.note, *changes.notes),
-        )
 
     async def end(self, result: EvalResult) -> EvalResult:
         """Remove or keep the workspace, and return the result with what is known of it. Never raises."""
-        current = self._current
-        if current is None or current.path is None:
-            return msgspec.structs.replace(result, note=_join_notes(result.note, *self._notes))
-        changes = await current.compare()
-        file_changes = result.file_changes
-        notes: tuple[str, ...] = ()
-        if file_changes is None and changes is not None:
-            file_changes = changes.diff
-            notes = changes.notes
         kept_path = await self._dispose(self._kept_name(result))
         return msgspec.structs.replace(
             result,
-            file_changes=file_changes,
-            workspace_path=kept_path,
-            note=_join_notes(result.note, *notes, *self._notes),
+            workspace_path=kept_path or result.workspace_path,
+            note=join_notes(result.note, *self._notes),
         )
 
-    async def __aenter__(self) -> Self:
-        return self
+    async def discard(self) -> None:
+        """Remove the workspace of an attempt that is repeated or cancelled."""
+        await self._dispose(None)
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        seconds = None
-        if kind is not None and issubclass(kind, asyncio.CancelledError):
-            seconds = INTERRUPTED_SECONDS
-        await self._dispose(None, seconds)
-
-    async def _dispose(self, name: str | None, seconds: float | None = None) -> str | None:
-        """Run the hooks of the last workspace, then remove it, or keep it under a name and return its path."""
+    async def _dispose(self, name: str | None) -> str | None:
+        """Remove the last workspace, or keep it under a name and return its path."""
         workspace = self._current
         self._current = None
         if workspace is None:
             return None
         try:
-            for problem in await workspace.run_after_hooks(seconds):
-                self._notes.append(problem)
-                warn(Problem(message=f"case {self._request.eval_id!r}: {problem}", severity="warning"))
             if name is not None and workspace.path is not None:
                 return await self._keep(workspace.path, name)
         finally:
@@ -186,5 +125,6 @@ def _copy_beside(path: Path, folder: Path) -> Path:
     return copy
 
 
-def _join_notes(*notes: str | None) -> str | None:
+def join_notes(*notes: str | None) -> str | None:
+    """Return notes for the reader of a result as one; None if there are none."""
     return "; ".join(note for note in notes if note) or None

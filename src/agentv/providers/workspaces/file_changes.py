@@ -12,17 +12,17 @@ import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from agentv.files.trees import walk_tree
 from agentv.providers.workspaces.snapshot import (
     MAX_ENTRIES,
     MAX_TEXT_BYTES,
     Content,
-    Item,
+    FileState,
     Snapshot,
     item_of,
     read_content,
 )
 from agentv.redact import clean
-from agentv.system.trees import walk_tree
 
 MAX_BYTES = 200_000
 MAX_COMPARED = 4_000_000
@@ -68,7 +68,7 @@ class FileChanges(NamedTuple):
 def find_changes(before: Snapshot) -> FileChanges:
     """Return what has changed in a folder since a snapshot. The diff has at most `MAX_BYTES`."""
     if not before.is_complete:
-        note = f"file_changes: not told, the workspace had more than {MAX_ENTRIES} files"
+        note = f"file_changes: unknown, the workspace had more than {MAX_ENTRIES} files"
         return FileChanges("", (note,))
     notes: list[str] = []
     changed = _changed_paths(before, notes)
@@ -102,17 +102,17 @@ def _position(path: bytes) -> tuple[bool, bytes]:
 
 def _cut_note(paths: Sequence[bytes], shown: int) -> str:
     """Return the note for a diff that is truncated in the last of the first `shown` paths."""
-    note = f"file_changes is cut at {MAX_BYTES // 1000} kB, in {_name(paths[shown - 1])}"
+    note = f"file_changes is truncated at {MAX_BYTES // 1000} kB, in {_name(paths[shown - 1])}"
     hidden = len(paths) - shown
     if hidden:
-        note += f": it leaves out up to {hidden} more files"
+        note += f": up to {hidden} more files are omitted"
     return note
 
 
-def _changed_paths(before: Snapshot, notes: list[str]) -> dict[bytes, Item | None]:
+def _changed_paths(before: Snapshot, notes: list[str]) -> dict[bytes, FileState | None]:
     """Return the paths that may have changed, with their current items; None for a path that was removed."""
     problems = dict(before.problems)
-    changed: dict[bytes, Item | None] = {}
+    changed: dict[bytes, FileState | None] = {}
     seen: set[bytes] = set()
 
     def skip(path: bytes, error: OSError) -> None:
@@ -171,7 +171,7 @@ def _cut(text: str) -> tuple[str, bool]:
 def _section(
     before: Snapshot,
     path: bytes,
-    new: Item | None,
+    new: FileState | None,
     has_time: bool,
 ) -> Iterator[str]:
     """Yield the lines of the diff about one path; nothing if it has not changed."""
@@ -194,8 +194,8 @@ class _Section:
         self,
         before: Snapshot,
         path: bytes,
-        old: Item | None,
-        new: Item | None,
+        old: FileState | None,
+        new: FileState | None,
         has_time: bool,
     ):
         self._before = before
@@ -286,7 +286,7 @@ class _Section:
             name = self._old_name if new is None else self._new_name
             yield f"File {name} is too large to be compared ({self._sizes()})\n"
         elif old is not None and old.digest is None and old.offset is None and new_text is not None:
-            yield f"File {self._new_name} has changed, its former content is not known ({self._sizes()})\n"
+            yield f"File {self._new_name} has changed, its former content is unknown ({self._sizes()})\n"
         else:
             old_name = self._old_name if old else NO_FILE
             new_name = self._new_name if new else NO_FILE
@@ -319,7 +319,7 @@ class _Section:
         return _hunks(old, new, self._has_time)
 
 
-def _is_too_large(item: Item | None) -> bool:
+def _is_too_large(item: FileState | None) -> bool:
     return item is not None and item.size > MAX_TEXT_BYTES
 
 
@@ -457,7 +457,7 @@ def _lines(text: bytes) -> list[str]:
     return [line.decode("utf-8", "replace") for line in io.BytesIO(text)]
 
 
-def _mode(item: Item) -> str:
+def _mode(item: FileState) -> str:
     """Return the mode as Git writes it, which only knows whether a file is executable."""
     if item.is_link:
         return "120000"
@@ -488,7 +488,7 @@ def _escape(byte: int) -> str:
 
 
 def _end_name(name: str) -> str:
-    """Return a name for the end of a line, where Git adds a tab after a name with spaces."""
+    """Return a name as it ends a header line: Git adds a tab after a name with spaces."""
     if " " in name and not name.startswith('"'):
         return f"{name}\t"
     return name

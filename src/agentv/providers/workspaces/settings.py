@@ -5,17 +5,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, cast, get_args
 
+import msgspec
 from msgspec import Meta
 
 from agentv.errors import nearest
-from agentv.formats.conversion import Misfit
-from agentv.formats.wire import text_of
-from agentv.providers.settings import NOT_IN_CACHE_KEY, SECRET_NAMES, VARIABLE, TargetSettings, Text
-from agentv.providers.workspaces.workspace import Hooks, KeepRule, Workspaces
-from agentv.system.folders import existing_folder
+from agentv.files.conversion import Misfit
+from agentv.files.folders import existing_folder
+from agentv.files.wire import text_of
+from agentv.hook_settings import Hook, Hooks
+from agentv.providers.hook_commands import hook_commands
+from agentv.providers.settings import (
+    HOOKS_IN_BATCHES,
+    NOT_IN_CACHE_KEY,
+    SECRET_NAMES,
+    VARIABLE,
+    TargetSettings,
+    Text,
+)
+from agentv.providers.workspaces.workspace import KeepRule, Workspaces
 
 KEEP_RULES = get_args(KeepRule)
-Commands = Text | Annotated[tuple[Text, ...], Meta(min_length=1)]
 Keep = Annotated[
     str,
     Meta(
@@ -27,8 +36,8 @@ Keep = Annotated[
         }
     ),
 ]
-NEED_WORKSPACE = ("before_each", "after_each", "keep_workspaces")
-"""Settings that have no meaning without a fresh workspace for each case."""
+HOOK_SETTINGS = ("before_each", "after_each")
+"""Hooks that are settings of their own."""
 
 
 class WorkspaceSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,19 +48,19 @@ class WorkspaceSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknow
 
     cwd: Annotated[
         Text | None,
-        Meta(description="The folder it works in, relative to the eval file's."),
+        Meta(description="The working directory, relative to the eval file's folder."),
     ] = None
     workspace_template: Annotated[
         Text | None,
-        Meta(description="A folder copied afresh for each case."),
+        Meta(description="A folder that is copied for each case."),
     ] = None
     before_each: Annotated[
-        Commands | None,
-        Meta(description="Shell commands, run in the workspace before the agent starts."),
+        Hook | None,
+        Meta(description="The same as hooks.before_each."),
     ] = None
     after_each: Annotated[
-        Commands | None,
-        Meta(description="Shell commands, run in the workspace after the answer is scored."),
+        Hook | None,
+        Meta(description="The same as hooks.after_each."),
         NOT_IN_CACHE_KEY,
     ] = None
     keep_workspaces: Annotated[
@@ -61,7 +70,7 @@ class WorkspaceSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknow
     ] = None
     env: Annotated[
         dict[str, str | int | float | bool] | None,
-        Meta(description="More variables for its environment."),
+        Meta(description="Additional environment variables."),
         SECRET_NAMES,
     ] = None
 
@@ -72,9 +81,21 @@ class WorkspaceSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknow
             return True
         return self.always_has_workspace and self.cwd is None
 
+    @property
+    def all_hooks(self) -> Hooks | None:
+        given = {}
+        for name in HOOK_SETTINGS:
+            hook = getattr(self, name)
+            if hook is not None:
+                given[name] = hook
+        if not given:
+            return self.hooks
+        return msgspec.structs.replace(self.hooks or Hooks(), **given)
+
     def validate(self) -> Iterator[Misfit]:
         yield from super().validate()
         yield from self._validate_folders()
+        yield from self._validate_hooks()
         rule = self.keep_workspaces
         if rule is not None and rule not in KEEP_RULES and not rule.startswith("${{"):
             yield Misfit(
@@ -88,20 +109,35 @@ class WorkspaceSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknow
         if self.cwd is not None and self.workspace_template is not None:
             yield Misfit(
                 ("workspace_template",),
-                "cwd is given as well",
-                "an agent works in a folder of yours, or in fresh copies of one: take out the other",
+                "cwd is set as well",
+                "an agent works either in your folder (cwd) or in copies of a template: remove one of the two",
             )
             return
         if self.has_workspaces:
             return
-        reason = "cases share cwd" if self.cwd else "the command runs in the eval file's folder"
-        for name in NEED_WORKSPACE:
-            if getattr(self, name) is not None:
+        if self.keep_workspaces is not None:
+            reason = "the command runs in the eval file's folder"
+            if self.cwd:
+                reason = "cases share cwd"
+            yield Misfit(
+                ("keep_workspaces",),
+                "the target has no workspaces",
+                f"{reason}: set workspace_template in the target",
+            )
+
+    def _validate_hooks(self) -> Iterator[Misfit]:
+        """Yield the problems of the hooks that are settings of their own."""
+        for name in HOOK_SETTINGS:
+            if getattr(self, name) is None:
+                continue
+            if self.hooks is not None and getattr(self.hooks, name) is not None:
                 yield Misfit(
                     (name,),
-                    "the target has no workspaces",
-                    f"{reason}: give the target a workspace_template",
+                    f"hooks.{name} is set as well",
+                    f"{name} and hooks.{name} are the same: remove one of the two",
                 )
+            elif self.answers_at_once:
+                yield Misfit((name,), HOOKS_IN_BATCHES.message, HOOKS_IN_BATCHES.hint)
 
     def _validate_env(self) -> Iterator[Misfit]:
         variables = self.env or {}
@@ -109,8 +145,8 @@ class WorkspaceSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknow
             if not name or "=" in name or "\0" in f"{name}{value}":
                 yield Misfit(
                     ("env", name),
-                    f"no variable can have the name {name!r}, or this value",
-                    "a name has no '=', and neither a name nor a value has a NUL",
+                    f"invalid name or value of the environment variable {name!r}",
+                    "names must not contain '=', and names and values must not contain NUL",
                 )
 
     def environment(self) -> dict[bytes, bytes]:
@@ -129,20 +165,16 @@ class WorkspaceSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknow
         template = None
         if self.workspace_template:
             template = existing_folder(folder, self.workspace_template, "workspace_template")
+        hooks = self.all_hooks or Hooks()
         return Workspaces(
             eval_folder=folder.absolute(),
             environment=self.environment(),
             cwd=cwd,
             template=template,
-            hooks=Hooks(_commands(self.before_each), _commands(self.after_each)),
+            before_each=hook_commands("before_each", hooks.before_each),
+            after_each=hook_commands("after_each", hooks.after_each),
             keep=cast(KeepRule, self.keep_workspaces or "never"),
         )
-
-
-def _commands(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    if isinstance(given, str):
-        return (given,)
-    return given or ()
 
 
 def has_workspaces(settings: TargetSettings) -> bool:

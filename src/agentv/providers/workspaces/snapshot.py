@@ -10,7 +10,7 @@ import time
 from hashlib import blake2b
 from typing import BinaryIO, NamedTuple
 
-from agentv.system.trees import read_blocks, special_kind, walk_tree
+from agentv.files.trees import read_file_blocks, special_kind, walk_tree
 
 MAX_ENTRIES = 200_000
 MAX_TEXT_BYTES = 16 * 1024 * 1024
@@ -25,7 +25,7 @@ FRESH_NS = 2_000_000_000
 Stamp = tuple[int, int, int, int]
 
 
-class Item(NamedTuple):
+class FileState(NamedTuple):
     """A file, a symlink or a special file, as it was at one moment."""
 
     mode: int
@@ -53,7 +53,7 @@ class Item(NamedTuple):
     def special(self) -> str | None:
         return special_kind(self.mode)
 
-    def is_same(self, now: "Item") -> bool:
+    def is_same(self, now: "FileState") -> bool:
         """Return whether the item is unchanged, as far as that is known without reading its current content."""
         if self.is_fresh and self.digest is not None:
             return False  # the digests have to be compared
@@ -72,7 +72,7 @@ class Snapshot:
 
     def __init__(self, root: bytes):
         self.root = root
-        self.items: dict[bytes, Item] = {}
+        self.items: dict[bytes, FileState] = {}
         self.problems: list[tuple[bytes, str]] = []
         """The paths that could not be examined, and why."""
         self.unread: list[tuple[bytes, str]] = []
@@ -85,7 +85,7 @@ class Snapshot:
     def close(self) -> None:
         self._texts.close()
 
-    def text(self, item: Item) -> bytes | None:
+    def text(self, item: FileState) -> bytes | None:
         """Return the text that a file had, or None if it was not a text or was not stored."""
         if item.offset is None:
             return None
@@ -113,7 +113,7 @@ class Snapshot:
     def _skip(self, path: bytes, error: OSError) -> None:
         self.problems.append((path, error.strerror or str(error)))
 
-    def _with_content(self, path: bytes, item: Item) -> Item:
+    def _with_content(self, path: bytes, item: FileState) -> FileState:
         """Return the item with the hash of its content, and store its text if it is one."""
         if self._read_bytes + item.size > MAX_HASHED_BYTES:
             return item
@@ -136,7 +136,7 @@ class Snapshot:
         )
 
 
-def item_of(path: bytes, status: os.stat_result) -> Item:
+def item_of(path: bytes, status: os.stat_result) -> FileState:
     """Return the item for a path from its status, without reading its content."""
     target = b""
     if stat.S_ISLNK(status.st_mode):
@@ -150,7 +150,7 @@ def item_of(path: bytes, status: os.stat_result) -> Item:
         status.st_ino,
         status.st_size,
     )
-    return Item(status.st_mode, status.st_size, stamp, target=target)
+    return FileState(status.st_mode, status.st_size, stamp, target=target)
 
 
 def read_content(path: bytes) -> Content:
@@ -158,7 +158,7 @@ def read_content(path: bytes) -> Content:
     digest = blake2b(digest_size=20)
     blocks: list[bytes] = []
     size = 0
-    for block in read_blocks(path):
+    for block in read_file_blocks(path):
         digest.update(block)
         size += len(block)
         if size <= MAX_TEXT_BYTES:

@@ -80,6 +80,11 @@ class Lines:
         self.starts: list[int] = []
         """The number of the first line of each block."""
 
+    @property
+    def has_text(self) -> bool:
+        """Whether a line that is not empty was added."""
+        return bool(self.starts) or self._bytes > 0
+
     def add(self, line: bytes) -> None:
         """Add a line. Write a block when it is full."""
         self._lines.append(line)

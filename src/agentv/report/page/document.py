@@ -1,71 +1,27 @@
 """Build the HTML of a page around its blocks of data.
 
-The page runs one script, which its Content-Security-Policy allows by hash, and loads nothing else. The modules in
-`assets` are joined into that script, because a page opened from disk cannot import files.
+The page runs one script, which its Content-Security-Policy allows by hash, and loads nothing else.
 """
 
 import base64
 import hashlib
 import html
-import re
 from collections.abc import Iterable, Iterator
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from agentv import __version__
-from agentv.records import Json
 from agentv.report.page.blocks import encode_block
+from agentv.report.page.bundle import script, style
 from agentv.report.page.index import Column
-
-MODULES = (
-    "dom.js",
-    "format.js",
-    "source.js",
-    "model.js",
-    "query.js",
-    "search.js",
-    "route.js",
-    "list.js",
-    "plots.js",
-    "diff.js",
-    "texts.js",
-    "trace.js",
-    "patch.js",
-    "case.js",
-    "header.js",
-    "compare.js",
-    "help.js",
-    "app.js",
-    "report.js",
-)
-"""The modules in `assets`. Each one may use only those before it."""
-_IMPORT = re.compile(r"^import\s[^;]*;\n", re.MULTILINE)
-_EXPORT = re.compile(r"^export\s+", re.MULTILINE)
+from agentv.report.page.meta import PageMeta
 
 
-def asset(name: str) -> str:
-    """Return the content of a file in `assets`."""
-    return files("agentv.report.page").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-@cache
-def script() -> str:
-    """Return all modules joined into one, without their imports and exports."""
-    parts = []
-    for name in MODULES:
-        code = _IMPORT.sub("", asset(name))
-        code = _EXPORT.sub("", code)
-        parts.append(f"// {name}\n{code}")
-    return "\n".join(parts)
-
-
-def policy(style: str, code: str) -> str:
+def policy() -> str:
     """Return the Content-Security-Policy of the page: it may run its script, use its style, and nothing else."""
     return (
-        f"default-src 'none'; script-src '{_source_hash(code)}'; style-src '{_source_hash(style)}'; "
+        f"default-src 'none'; script-src '{_source_hash(script())}'; style-src '{_source_hash(style())}'; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
 
@@ -76,22 +32,20 @@ def _source_hash(text: str) -> str:
     return f"sha256-{base64.b64encode(digest).decode()}"
 
 
-def document_start(title: str, meta: Json, columns: Iterable[Column]) -> Iterator[bytes]:
+def document_start(title: str, meta: PageMeta, columns: Iterable[Column]) -> Iterator[bytes]:
     """Yield the page up to its blocks. A browser shows this part while it still reads the blocks."""
-    style = asset("page.css")
-    code = script()
-    headline = html.escape(str(meta["headline"]))
+    headline = html.escape(meta.headline)
     yield f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{html.escape(policy(style, code))}">
+<meta http-equiv="Content-Security-Policy" content="{html.escape(policy())}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">
 <meta name="generator" content="agentv {__version__}">
 <title>{html.escape(title)}</title>
-<style>{style}</style>
+<style>{style()}</style>
 </head>
 <body>
 <div id="app"><main class="summary"><h1>{headline}</h1></main></div>
@@ -100,7 +54,7 @@ def document_start(title: str, meta: Json, columns: Iterable[Column]) -> Iterato
     yield b'<script type="application/json" id="meta">' + script_json(meta) + b"</script>\n"
     for name, data in columns:
         yield encode_block(name, data)
-    yield f'<script type="module" async>{code}</script>\n'.encode()
+    yield f'<script type="module" async>{script()}</script>\n'.encode()
 
 
 DOCUMENT_END = b'<script type="application/octet-stream" id="end"></script>\n</body>\n</html>\n'

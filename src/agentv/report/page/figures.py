@@ -1,29 +1,14 @@
-"""Compute the figures of a run from its columns: means, pass rates and confidence intervals per case, not per trial."""
+"""Compute the figures of a run from its sums and totals: means, pass rates and confidence intervals."""
 
 import math
-from array import array
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Annotated, Any
 
 import msgspec
 
-from agentv.report.page.index import (
-    CUT_OFF,
-    DRY_RUN,
-    ERROR,
-    NOTED,
-    PASS,
-    TIMEOUT,
-    UNJUDGED,
-    VERDICT,
-    ResultNames,
-    RunIndex,
-    has_passed,
-)
-from agentv.results.summary import EDGES
+from agentv.redact import clean
+from agentv.report.page.index import ResultNames
+from agentv.report.page.sums import CaseSums, EvaluatorSums
+from agentv.results.git_state import short_commit
 from agentv.results.views import MetricsView, PageView
 from agentv.stats.inference import interval_of_mean
 from agentv.stats.pass_rates import bootstrap_interval, wilson
@@ -32,11 +17,102 @@ SHOWN_ERRORS = 12
 ERROR_CHARACTERS = 300
 MAX_ERROR_TEXTS = 2000
 """The maximum number of different errors that are counted."""
-MAX_SHARES = 10_000
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Shares = Annotated[tuple[tuple[float, Count], ...], msgspec.Meta(max_length=MAX_SHARES)]
 Interval = tuple[float, float] | tuple[None, None]
-Figures = dict[str, Any]
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+    """The tokens that a run used."""
+
+    input: int
+    output: int
+    reasoning: int
+
+
+class ErrorCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Results that ended in the same error."""
+
+    text: str
+    count: int
+
+
+class EvaluatorRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one evaluator, with the 95% confidence interval of its mean."""
+
+    name: str
+    cases: int
+    mean: float
+    low: float | None
+    high: float | None
+    pass_rate: float
+    failures: int
+
+
+class JudgeHealthFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict on the judges, and the facts that it is based on: pairs of a name and a text."""
+
+    verdict: str
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+class MetricRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric over a run as the summary shows it. The interval is empty if there is none."""
+
+    name: str
+    value: str
+    interval: str
+
+
+class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of a run. The page reads them by these names; see `contract.d.ts`."""
+
+    results: int
+    cases: int
+    trials: int
+    mean: float | None
+    """None without cases: all results are machine failures."""
+    mean_low: float | None
+    mean_high: float | None
+    pass_rate: float | None
+    pass_low: float
+    pass_high: float
+    histogram: tuple[int, ...]
+    target_errors: int
+    timeouts: int
+    judge_failures: int
+    machine_failures: int
+    cut_off: int
+    dry_run: int
+    evaluators: tuple[EvaluatorRow, ...]
+    """Sorted by their means, the lowest first."""
+
+    cost: float | None
+    judge_cost: float | None
+    tokens: Tokens | None
+    started: str
+    ended: str
+    errors: tuple[ErrorCount, ...]
+    targets: tuple[str, ...]
+    datasets: tuple[str, ...]
+    versions: tuple[str, ...]
+    run_ids: tuple[str, ...]
+    seconds: float | None = None
+    commit: str = ""
+
+    # The rest comes from the run record, if there is one.
+    models: tuple[str, ...] = ()
+    branch: str = ""
+    command: str = ""
+    planned: int | None = None
+    unfinished: bool = False
+    """Whether the record does not contain the number of planned cases yet."""
+    invalid: int = 0
+    skipped: int = 0
+    """The number of cases that are marked with `skip`. They are not planned."""
+    not_run: int = 0
+    unplanned_results: int = 0
+    """The number of results whose cases are not in the eval files."""
+    metrics: tuple[MetricRow, ...] = ()
+    judge_health: JudgeHealthFigures | None = None
 
 
 class Totals:
@@ -50,6 +126,7 @@ class Totals:
         self.first = ""
         self.last = ""
         self.run_ids: dict[str, None] = {}
+        self.commit = ""
         self.errors: Counter[str] = Counter()
         self.versions: dict[str, None] = {}
 
@@ -60,6 +137,8 @@ class Totals:
             self.last = max(self.last, view.timestamp)
         if view.run_id:
             self.run_ids.setdefault(view.run_id)
+        if view.commit:
+            self.commit = view.commit
         if view.digests and view.digests.agentv:
             self.versions.setdefault(view.digests.agentv)
         if view.execution_metrics is not None:
@@ -72,14 +151,19 @@ class Totals:
             self._add_error(str(view.error))
 
     def _add_metrics(self, metrics: MetricsView) -> None:
-        if metrics.cost_usd is not None and math.isfinite(metrics.cost_usd):
-            self.cost += metrics.cost_usd
-            self.has_cost = True
+        self._add_cost(metrics.cost_usd)
+        if metrics.retries is not None:
+            self._add_cost(metrics.retries.cost_usd)
         usage = metrics.token_usage
         if usage is not None:
             self.tokens["input"] += int(usage.input or 0)
             self.tokens["output"] += int(usage.output or 0)
             self.tokens["reasoning"] += int(usage.reasoning or 0)
+
+    def _add_cost(self, cost: float | None) -> None:
+        if cost is not None and math.isfinite(cost):
+            self.cost += cost
+            self.has_cost = True
 
     def _add_error(self, error: str) -> None:
         words = error[: ERROR_CHARACTERS * 2].split()
@@ -87,162 +171,66 @@ class Totals:
         if len(self.errors) < MAX_ERROR_TEXTS or text in self.errors:
             self.errors[text] += 1
 
+    def used_tokens(self) -> Tokens | None:
+        """Return the tokens of all results, or None if no result reports any."""
+        if not self.tokens.total():
+            return None
+        return Tokens(
+            input=self.tokens["input"],
+            output=self.tokens["output"],
+            reasoning=self.tokens["reasoning"],
+        )
 
-class EvaluatorSums(msgspec.Struct, frozen=True, kw_only=True):
-    """The scores of one evaluator, summed up. A case counts with the mean of its trials."""
-
-    name: str
-    cases: Count
-    mean: float
-    deviation: float
-    pass_rate: float
-    failures: Count = 0
-
-
-class CaseSums(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a run, summed up per case. The confidence intervals depend on nothing else.
-
-    For a report, they are computed here. The page of the viewer has the columns and computes them in the browser.
-    """
-
-    results: Count
-    cases: Annotated[int, msgspec.Meta(ge=1)]
-    trials: Count
-    mean: float
-    deviation: float
-    shares: Shares
-    """Pairs of a share of passed trials and the number of cases with that share."""
-    histogram: tuple[Count, ...]
-    target_errors: Count = 0
-    timeouts: Count = 0
-    judge_failures: Count = 0
-    cut_off: Count = 0
-    noted: Count = 0
-    dry_run: Count = 0
-    evaluators: tuple[EvaluatorSums, ...] = ()
+    def frequent_errors(self) -> tuple[ErrorCount, ...]:
+        """Return the most frequent errors with their counts."""
+        groups = []
+        for text, count in self.errors.most_common(SHOWN_ERRORS):
+            groups.append(ErrorCount(text=text, count=count))
+        return tuple(groups)
 
 
-def case_sums(index: RunIndex, rows: int) -> CaseSums:
-    """Return the sums of a run. `rows` is the number of rows of the page, which may include cases of other runs."""
-    cases = Cases(index, rows)
-    mean, deviation = mean_and_deviation(cases.means)
-    flags = Counter(index.flags)
-    timeouts = _count_with(TIMEOUT, flags)
-    return CaseSums(
-        results=len(index.flags),
-        cases=len(cases.means),
-        trials=int(max(cases.runs)),
-        mean=mean,
-        deviation=deviation,
-        shares=tuple(Counter(cases.shares).items()),
-        histogram=tuple(_histogram(cases.means)),
-        target_errors=_count_with(ERROR, flags) - timeouts,  # a timeout has both bits
-        timeouts=timeouts,
-        judge_failures=_count_with(UNJUDGED, flags),
-        cut_off=_count_with(CUT_OFF, flags),
-        noted=_count_with(NOTED, flags),
-        dry_run=_count_with(DRY_RUN, flags),
-        evaluators=tuple(_evaluators(index)),
-    )
-
-
-def _count_with(bit: int, flags: Mapping[int, int]) -> int:
-    """Return the number of results that have the bit. `flags` is the number of results with each combination."""
-    return sum(count for combination, count in flags.items() if combination & bit)
-
-
-def run_figures(sums: CaseSums, totals: Totals, names: ResultNames) -> Figures:
-    """Return the figures of a run."""
+def run_figures(sums: CaseSums, totals: Totals, names: ResultNames) -> RunFigures:
+    """Return the figures of a run, without those of its record."""
+    mean = None
+    if sums.cases:
+        mean = sums.mean
     mean_low, mean_high = _interval(sums)
     pass_rate, pass_low, pass_high = _pass_rate(sums)
     cost = None
     if totals.has_cost:
         cost = totals.cost
-    tokens = None
-    if totals.tokens.total():
-        tokens = dict(totals.tokens)
-    errors = []
-    for text, count in totals.errors.most_common(SHOWN_ERRORS):
-        errors.append({"text": text, "count": count})
     evaluators = [_evaluator_figures(evaluator) for evaluator in sums.evaluators]
-    evaluators.sort(key=lambda figures: (figures["mean"], figures["name"]))
-    return {
-        "results": sums.results,
-        "cases": sums.cases,
-        "trials": sums.trials,
-        "mean": sums.mean,
-        "target_errors": sums.target_errors,
-        "timeouts": sums.timeouts,
-        "judge_failures": sums.judge_failures,
-        "cut_off": sums.cut_off,
-        "noted": sums.noted,
-        "dry_run": sums.dry_run,
-        "mean_low": mean_low,
-        "mean_high": mean_high,
-        "pass_rate": pass_rate,
-        "pass_low": pass_low,
-        "pass_high": pass_high,
-        "histogram": list(sums.histogram),
-        "cost": cost,
-        "judge_cost": totals.judge_cost,
-        "tokens": tokens,
-        "started": totals.first,
-        "ended": totals.last,
-        "errors": errors,
-        "evaluators": evaluators,
-        "targets": [name for name in names.targets if name],
-        "datasets": [name for name in names.datasets if name],
-        "versions": list(totals.versions),
-    }
-
-
-class Cases:
-    """The figures of each case that has a result."""
-
-    def __init__(self, index: RunIndex, rows: int):
-        scores = _zeros(rows)
-        trials = _zeros(rows)
-        passes = _zeros(rows)
-        judged = _zeros(rows)
-        for row, score, flags in zip(index.rows, index.scores, index.flags, strict=True):
-            scores[row] += score
-            trials[row] += 1
-            if has_passed(flags):
-                passes[row] += 1
-            if not flags & (ERROR | UNJUDGED):
-                judged[row] += 1
-        self.means = array("d")
-        """The mean score of each case."""
-        self.runs = array("d")
-        """The number of results of each case."""
-        self.shares = array("d")
-        """The share of results of each case that passed."""
-        self.seen = bytearray(rows)
-        """For each row of the page, whether it has a result."""
-        self.passed = bytearray(rows)
-        """For each row of the page, whether most of its judged results passed."""
-        for row, count in enumerate(trials):
-            if not count:
-                continue
-            self.means.append(round(scores[row] / count, 12))
-            self.runs.append(count)
-            self.shares.append(passes[row] / count)
-            self.seen[row] = True
-            self.passed[row] = 2 * passes[row] > judged[row]
-
-
-def _zeros(count: int) -> "array[float]":
-    return array("d", bytes(8 * count))
-
-
-def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean and the standard deviation, which is 0 for a single number."""
-    mean = math.fsum(values) / len(values)
-    # The distance to a vector of means is the square root of the sum of squares, without a Python loop.
-    means = array("d", [mean]) * len(values)
-    spread = math.dist(values, means)
-    degrees_of_freedom = max(1, len(values) - 1)
-    return mean, spread / math.sqrt(degrees_of_freedom)
+    evaluators.sort(key=lambda figures: (figures.mean, figures.name))
+    return RunFigures(
+        results=sums.results,
+        cases=sums.cases,
+        trials=sums.trials,
+        mean=mean,
+        mean_low=mean_low,
+        mean_high=mean_high,
+        pass_rate=pass_rate,
+        pass_low=pass_low,
+        pass_high=pass_high,
+        histogram=sums.histogram,
+        target_errors=sums.target_errors,
+        timeouts=sums.timeouts,
+        judge_failures=sums.judge_failures,
+        machine_failures=sums.machine_failures,
+        cut_off=sums.cut_off,
+        dry_run=sums.dry_run,
+        evaluators=tuple(evaluators),
+        cost=cost,
+        judge_cost=totals.judge_cost,
+        tokens=totals.used_tokens(),
+        started=totals.first,
+        ended=totals.last,
+        errors=totals.frequent_errors(),
+        targets=tuple(name for name in names.targets if name),
+        datasets=tuple(name for name in names.datasets if name),
+        versions=tuple(totals.versions),
+        run_ids=tuple(totals.run_ids),
+        commit=clean(short_commit(totals.commit)),
+    )
 
 
 def _interval(sums: CaseSums | EvaluatorSums) -> Interval:
@@ -253,8 +241,10 @@ def _interval(sums: CaseSums | EvaluatorSums) -> Interval:
     return interval
 
 
-def _pass_rate(sums: CaseSums) -> tuple[float, float, float]:
+def _pass_rate(sums: CaseSums) -> tuple[float | None, float, float]:
     """Return the pass rate and its 95% confidence interval. With trials, it is the mean pass rate of the cases."""
+    if not sums.cases:
+        return None, 0.0, 1.0
     passed = math.fsum(share * count for share, count in sums.shares)
     rate = passed / sums.cases
     if sums.trials == 1:
@@ -265,81 +255,14 @@ def _pass_rate(sums: CaseSums) -> tuple[float, float, float]:
     return rate, low, high
 
 
-def _histogram(means: Sequence[float]) -> list[int]:
-    counts = [0] * (len(EDGES) + 1)
-    for mean in means:
-        counts[bisect_right(EDGES, mean)] += 1
-    return counts
-
-
-def _evaluators(index: RunIndex) -> Iterator[EvaluatorSums]:
-    """Yield the sums of each evaluator."""
-    names = index.evaluator_names
-    titles = list(index.names.evaluators)
-    rows = array("I")
-    for row, count in zip(index.rows, index.evaluator_counts, strict=True):
-        rows.extend([row] * count)
-
-    def evaluator_and_row(place: int) -> int:
-        return (names[place] << 32) | rows[place]  # one integer is a faster sort key than a tuple
-
-    order = sorted(range(len(names)), key=evaluator_and_row)
-    for number, places in groupby(order, key=names.__getitem__):
-        yield _evaluator_sums(titles[number], places, rows, index)
-
-
-def _evaluator_sums(
-    name: str,
-    places: Iterable[int],
-    rows: "array[int]",
-    index: RunIndex,
-) -> EvaluatorSums:
-    """Return the sums of one evaluator. `places` are the positions of its scores, sorted by row."""
-    scores = index.evaluator_scores
-    flags = index.evaluator_flags
-    means = array("d")
-    passes = array("d")
-    failures = 0
-    for _, group in groupby(places, key=rows.__getitem__):
-        trials = list(group)
-        total = math.fsum(scores[place] for place in trials)
-        means.append(total / len(trials))
-        passed = 0
-        for place in trials:
-            if flags[place] & VERDICT == PASS:
-                passed += 1
-            if flags[place] & UNJUDGED:
-                failures += 1
-        passes.append(passed / len(trials))
-    mean, deviation = mean_and_deviation(means)
-    return EvaluatorSums(
-        name=name,
-        cases=len(means),
-        mean=mean,
-        deviation=deviation,
-        pass_rate=math.fsum(passes) / len(passes),
-        failures=failures,
-    )
-
-
-def _evaluator_figures(sums: EvaluatorSums) -> Figures:
+def _evaluator_figures(sums: EvaluatorSums) -> EvaluatorRow:
     low, high = _interval(sums)
-    return {
-        "name": sums.name,
-        "cases": sums.cases,
-        "mean": sums.mean,
-        "pass_rate": sums.pass_rate,
-        "failures": sums.failures,
-        "low": low,
-        "high": high,
-    }
-
-
-def kept_rows(indices: Sequence[RunIndex], rows: int) -> bytearray:
-    """Return for each row whether any of its results did not pass."""
-    kept = bytearray(rows)
-    for index in indices:
-        for row, flags in zip(index.rows, index.flags, strict=True):
-            if not has_passed(flags):
-                kept[row] = 1
-    return kept
+    return EvaluatorRow(
+        name=sums.name,
+        cases=sums.cases,
+        mean=sums.mean,
+        low=low,
+        high=high,
+        pass_rate=sums.pass_rate,
+        failures=sums.failures,
+    )

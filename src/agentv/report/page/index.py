@@ -8,9 +8,12 @@ import math
 import sys
 from array import array
 from collections.abc import Hashable, Iterator
+from typing import Any
 
+import msgspec
+
+from agentv.records import ResultKey
 from agentv.results.views import PageView
-from agentv.scoring import verdict_of
 
 VERDICTS = {"fail": 0, "borderline": 1, "pass": 2}
 PASS = VERDICTS["pass"]
@@ -30,11 +33,17 @@ NOTED = 64
 """The result has a note."""
 DRY_RUN = 128
 """A mock answered instead of the target."""
+NOT_APPLICABLE = 8
+"""In the flags of an evaluator's score: the evaluator does not apply to the case, and has no score."""
+MACHINE = ERROR | UNJUDGED
+"""The machine had reached a limit. The byte has no bit left, and no other result has both of these."""
 
 SNIPPET = 160
 """The maximum number of characters of an answer in the table."""
 MAX_UINT16 = 0xFFFF
 MAX_FLOAT32 = 3e38
+ALL_TRIALS = 0
+"""The trial in the key of a row."""
 Column = tuple[str, bytes]
 """The name and the bytes of a column."""
 
@@ -45,6 +54,16 @@ class Names(dict[str, int]):
     def number(self, text: str) -> int:
         """Return the number of a name. A new name gets the next number."""
         return self.setdefault(text, len(self))
+
+
+def row_key(view: PageView) -> ResultKey:
+    """Return the key of a result's row, which all trials of a case on a target share."""
+    return ResultKey(
+        view.dataset,
+        view.eval_id,
+        view.target,
+        ALL_TRIALS,
+    )
 
 
 class Rows:
@@ -63,7 +82,8 @@ class Rows:
             self._ids += eval_id.encode("utf-8", "replace")
             # JavaScript counts the length of strings in UTF-16 code units.
             utf16 = eval_id.encode("utf-16-le", "replace")
-            self._lengths.append(len(utf16) // 2)
+            length = len(utf16) // 2
+            self._lengths.append(length)
         return number
 
     def __len__(self) -> int:
@@ -92,18 +112,21 @@ class ResultColumns:
     """Columns with one entry per result or, if named after evaluators, one entry per evaluator score."""
 
     def __init__(self, names: ResultNames | None = None) -> None:
-        self.names = names or ResultNames()
+        if names is None:
+            names = ResultNames()
+        self.names = names
         self.scores = array("d")
         self.flags = bytearray()
-        self.durations = array("f")
-        self.costs = array("f")
+        # Filters compare these numbers exactly, as commands do, so they have 64 bits.
+        self.durations = array("d")
+        self.costs = array("d")
         self.trials = array("H")
         self.datasets = array("I")
         self.targets = array("I")
         self.evaluator_counts = array("H")
         """The number of evaluator scores of each result."""
         self.evaluator_names = array("I")
-        self.evaluator_scores = array("f")
+        self.evaluator_scores = array("d")
         self.evaluator_flags = bytearray()
 
     def __len__(self) -> int:
@@ -112,27 +135,43 @@ class ResultColumns:
     def add_result(self, view: PageView) -> None:
         """Add a result."""
         names = self.names
-        duration = None
-        cost = None
-        if view.execution_metrics is not None:
-            duration = view.execution_metrics.duration_ms
-            cost = view.execution_metrics.cost_usd
+        duration = math.nan
+        cost = math.nan
+        metrics = view.execution_metrics
+        if metrics is not None:
+            duration = _number_or_nan(metrics.duration_ms)
+            cost = _number_or_nan(metrics.cost_usd)
+        flags = flags_of(view)
+        trial = view.trial or 0
+        dataset = names.datasets.number(view.dataset)
+        target = names.targets.number(view.target)
         self.scores.append(view.score)
-        self.flags.append(flags_of(view))
-        self.durations.append(_number_or_nan(duration))
-        self.costs.append(_number_or_nan(cost))
-        self.trials.append(min(view.trial or 0, MAX_UINT16))
-        self.datasets.append(names.datasets.number(view.dataset))
-        self.targets.append(names.targets.number(view.target))
-        parts = (view.evaluator_results or ())[:MAX_UINT16]
-        self.evaluator_counts.append(len(parts))
-        for part in parts:
-            flags = _verdict_number(part.verdict, part.score)
+        self.flags.append(flags)
+        self.durations.append(duration)
+        self.costs.append(cost)
+        self.trials.append(min(trial, MAX_UINT16))
+        self.datasets.append(dataset)
+        self.targets.append(target)
+        evaluator_results = view.evaluator_results or ()
+        if is_machine_failure(flags):
+            evaluator_results = ()  # no figure includes them
+        parts = 0
+        for part in evaluator_results:
+            if parts == MAX_UINT16:
+                break
+            parts += 1
+            name = names.evaluators.number(part.name)
+            self.evaluator_names.append(name)
+            if part.score is None:
+                self.evaluator_scores.append(math.nan)
+                self.evaluator_flags.append(NOT_APPLICABLE)
+                continue
+            flags = VERDICTS[part.verdict]
             if part.failed:
                 flags |= UNJUDGED
-            self.evaluator_names.append(names.evaluators.number(part.name))
             self.evaluator_scores.append(part.score)
             self.evaluator_flags.append(flags)
+        self.evaluator_counts.append(parts)
 
     def columns(self) -> Iterator[Column]:
         """Yield all columns."""
@@ -168,8 +207,10 @@ class RunIndex(ResultColumns):
 
 def flags_of(view: PageView) -> int:
     """Return the flags of a result."""
-    flags = _verdict_number(view.verdict, view.score)
-    if view.error is not None:
+    flags = VERDICTS[view.verdict]
+    if view.failure == "machine":
+        flags |= MACHINE
+    elif view.error is not None:
         flags |= ERROR
         if view.failure == "timeout":
             flags |= TIMEOUT
@@ -184,16 +225,16 @@ def flags_of(view: PageView) -> int:
     return flags
 
 
-def _verdict_number(verdict: str | None, score: float) -> int:
-    """Return the number of a verdict. A missing or unknown verdict is derived from the score."""
-    if verdict in VERDICTS:
-        return VERDICTS[verdict]
-    return VERDICTS[verdict_of(score)]
+def is_machine_failure(flags: int) -> bool:
+    """Return whether a result with these flags is a machine failure, which no mean, share or rate includes."""
+    return flags & MACHINE == MACHINE
 
 
 def has_passed(flags: int) -> bool:
     """Return whether a result with these flags passed."""
-    return flags & VERDICT == PASS and not flags & ERROR
+    if flags & ERROR:
+        return False
+    return flags & VERDICT == PASS
 
 
 def column_bytes(column: "array[int] | array[float]") -> bytes:
@@ -205,10 +246,28 @@ def column_bytes(column: "array[int] | array[float]") -> bytes:
 
 
 def _number_or_nan(value: float | None) -> float:
-    """Return the number, or NaN if it is unknown or not a valid 32-bit float."""
-    if value is None or not math.isfinite(value) or abs(value) > MAX_FLOAT32:
+    """Return the number, or NaN if it is unknown or too large to be drawn."""
+    if value is None:
+        return math.nan
+    if not math.isfinite(value):
+        return math.nan
+    if abs(value) > MAX_FLOAT32:
         return math.nan
     return value
+
+
+def fields_of(view: PageView) -> bytes:
+    """Return the tags, metadata and variables of a result as JSON for filters, or nothing if it has none."""
+    fields: dict[str, Any] = {}
+    if view.tags:
+        fields["tag"] = view.tags
+    if view.metadata:
+        fields["metadata"] = view.metadata
+    if view.vars:
+        fields["vars"] = view.vars
+    if not fields:
+        return b""
+    return msgspec.json.encode(fields)
 
 
 def snippet_of(view: PageView) -> str:
@@ -216,5 +275,8 @@ def snippet_of(view: PageView) -> str:
     text = view.candidate_answer or ""
     if view.error is not None:
         text = str(view.error)
-    words = text[: SNIPPET * 2].split()
-    return " ".join(words)[:SNIPPET]
+    # Runs of spaces become one space, so a start of twice the length usually suffices.
+    start = text[: SNIPPET * 2]
+    words = start.split()
+    line = " ".join(words)
+    return line[:SNIPPET]

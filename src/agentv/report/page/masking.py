@@ -3,16 +3,16 @@
 import msgspec
 
 from agentv.redact import clean
-from agentv.results.read import Record
+from agentv.results.read import StoredResult
 from agentv.results.views import PageView
 
 
-def masked(record: Record[PageView]) -> Record[PageView]:
+def masked(record: StoredResult[PageView]) -> StoredResult[PageView]:
     """Return the record with its secrets masked: a page may be sent to others."""
     if not has_secrets(record.raw):
         return record
     raw = masked_json(record.raw)
-    return Record(msgspec.json.decode(raw, type=PageView), raw)
+    return StoredResult(msgspec.json.decode(raw, type=PageView), raw)
 
 
 def has_secrets(raw: bytes) -> bool:

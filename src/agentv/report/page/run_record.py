@@ -10,13 +10,16 @@ from typing import Any
 
 import msgspec
 
+from agentv.files.state import state_folder
 from agentv.records import Json
+from agentv.redact import clean
 from agentv.report.judge import health_facts
-from agentv.results.health.record import JudgeHealth
-from agentv.results.runs import RUNS, Commit, RunRecord
+from agentv.report.metrics import format_value, interval_of_metric
+from agentv.report.page.figures import JudgeHealthFigures, MetricRow, RunFigures
+from agentv.results.git_state import Commit, short_commit
+from agentv.results.runs import RunRecord, read_run_record
+from agentv.trust.health.record import JudgeHealth
 
-OF_ALL_SHARDS = ("models", "commit", "branch")
-"""The figures in the record of one shard that apply to the whole run."""
 _RUN_ID = re.compile(r"\d{8}-\d{6}-\w{1,16}")
 
 
@@ -29,8 +32,7 @@ def find_record(run_id: str, results: Path) -> RunRecord | None:
         return None  # the id comes from a file and must not lead to a path outside `.agentv/runs`
     for folder in _folders(results):
         try:
-            raw = (folder / RUNS / f"{run_id}.json").read_bytes()
-            return msgspec.json.decode(raw, type=RunRecord)
+            return read_run_record(folder / state_folder("runs") / f"{run_id}.json")
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
     return None
@@ -41,61 +43,92 @@ def _folders(results: Path) -> Iterator[Path]:
     yield from results.absolute().parents
 
 
-def record_figures(record: RunRecord) -> Json:
-    """Return the figures of a record that a page shows. Empty ones are omitted."""
+def add_record(figures: RunFigures, record: RunRecord) -> RunFigures:
+    """Return the figures with those of the record. Values that the record lacks stay as they are."""
+    figures = msgspec.structs.replace(
+        figures,
+        models=_models(record),
+        commit=_commit_text(record.git) or figures.commit,
+        branch=_branch(record.git),
+    )
+    if record.shard is not None:
+        return figures  # the other values of the record apply to one shard only
     ledger = record.ledger
     not_run = ledger.get("not_run") or 0
     not_run_budget = ledger.get("not_run_budget") or 0
-    figures: Json = {
-        "models": _models(record),
-        **_git_figures(record.git),
-        "command": " ".join(record.command),
-        "started": record.started,
-        "seconds": _number(record.summary.get("duration_seconds")),
-        "planned": ledger.get("planned"),
-        "unfinished": not ledger,
-        "skipped": ledger.get("skipped"),
-        "not_run": not_run + not_run_budget,
-        "judge_health": _judge_health(record.judge_health or {}),
-    }
-    if record.shard is not None:
-        figures = {name: figures[name] for name in OF_ALL_SHARDS}
-    return {name: value for name, value in figures.items() if value}
+    invalid = ledger.get("invalid") or 0
+    skipped = ledger.get("skipped") or 0
+    if "invalid" not in ledger:  # an earlier version, in which invalid cases were "skipped"
+        invalid = skipped
+        skipped = 0
+    return msgspec.structs.replace(
+        figures,
+        command=clean(" ".join(record.command)),
+        started=clean(record.started) or figures.started,
+        seconds=_number(record.summary.get("duration_seconds")) or figures.seconds,
+        planned=ledger.get("planned") or None,
+        unfinished=not ledger,
+        invalid=invalid,
+        skipped=skipped,
+        not_run=not_run + not_run_budget,
+        unplanned_results=ledger.get("unplanned_results") or 0,
+        metrics=tuple(_metrics(record)),
+        judge_health=_judge_health(record.judge_health or {}),
+    )
 
 
-def _models(record: RunRecord) -> list[str]:
+def _models(record: RunRecord) -> tuple[str, ...]:
     """Return the models of the targets, each once."""
     models: list[str] = []
     for target in record.targets:
-        model = target.get("model")
-        if model and str(model) not in models:
-            models.append(str(model))
-    return models
+        model = clean(str(target.get("model") or ""))
+        if model and model not in models:
+            models.append(model)
+    return tuple(models)
 
 
-def _git_figures(git: Commit | None) -> Json:
-    if not git:
-        return {"commit": None, "branch": None}
-    commit = git.commit[:10]
+def _commit_text(git: Commit | None) -> str:
+    if git is None or not git.commit:
+        return ""
+    commit = short_commit(git.commit)
     if git.dirty:
         commit += " with changes"
-    return {"commit": commit, "branch": git.branch}
+    return clean(commit)
 
 
-def _judge_health(written: Json) -> Json:
-    """Return the verdict on the judges, and the facts that it is based on."""
+def _branch(git: Commit | None) -> str:
+    if git is None or git.branch is None:
+        return ""
+    return clean(git.branch)
+
+
+def _judge_health(written: Json) -> JudgeHealthFigures | None:
+    """Return the verdict on the judges and its facts, or None if the record does not contain them."""
     if not written:
-        return {}
+        return None
     try:
         health = msgspec.convert(written, JudgeHealth)
     except msgspec.ValidationError:  # written by another version of agentv
         if "verdict" not in written:
-            return {}
-        return {"verdict": str(written["verdict"]), "facts": []}
-    return {"verdict": health.verdict, "facts": list(health_facts(health))}
+            return None
+        return JudgeHealthFigures(verdict=clean(str(written["verdict"])))
+    facts = [(name, clean(text)) for name, text in health_facts(health)]
+    return JudgeHealthFigures(
+        verdict=clean(health.verdict),
+        facts=tuple(facts),
+    )
 
 
 def _number(value: Any) -> float | None:
     if isinstance(value, int | float):
         return value
     return None
+
+
+def _metrics(record: RunRecord) -> Iterator[MetricRow]:
+    for name, metric in record.metrics.items():
+        yield MetricRow(
+            name=clean(name),
+            value=format_value(metric.value),
+            interval=interval_of_metric(metric),
+        )

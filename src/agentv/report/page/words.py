@@ -4,74 +4,84 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from agentv.compare.records import Bounds, Comparison, Counts
-from agentv.report.comparison import cost_changes, describe_changes, grading_text
-from agentv.report.page.figures import Figures
-from agentv.report.quantities import counted
+from agentv.report.comparison import cost_changes, describe_changes, describe_formats, grading_text
+from agentv.report.page.figures import RunFigures
+from agentv.report.page.sums import FlipCounts
+from agentv.text import plural
 
 SHOWN_TARGETS = 5
 SHOWN_NAMES = 3
 """The maximum number of models or targets in the facts about a run."""
 
 
-def run_headline(figures: Figures) -> str:
+def run_headline(figures: RunFigures) -> str:
     """Return the pass rate with its confidence interval and the mean, or the verdict if there is a single result."""
-    mean = f"{figures['mean']:.2f}"
-    if figures["cases"] == 1 and figures["trials"] == 1:
-        if figures["pass_rate"] == 1:
+    if figures.mean is None or figures.pass_rate is None:
+        return "No case has a score."
+    mean = f"{figures.mean:.2f}"
+    if figures.cases == 1 and figures.trials == 1:
+        if figures.pass_rate == 1:
             return f"Passed, score {mean}."
         return f"Did not pass, score {mean}."
-    low = figures["pass_low"] * 100
-    high = figures["pass_high"] * 100
-    return f"{_percent(figures['pass_rate'])} passed (95%: {low:.0f} to {high:.0f}%), mean {mean}."
+    low = figures.pass_low * 100
+    high = figures.pass_high * 100
+    return f"{_percent(figures.pass_rate)} passed (95%: {low:.0f} to {high:.0f}%), mean {mean}."
 
 
-def run_facts(figures: Figures) -> str:
+def run_facts(figures: RunFigures) -> str:
     """Return the cases, targets, cost and duration of a run in one line."""
-    cases = counted(figures["cases"], "case", ",")
-    if figures["trials"] > 1:
-        cases += f" × {figures['trials']} trials"
+    cases = plural(figures.cases, "case", separator=",")
+    if figures.trials > 1:
+        cases += f" × {figures.trials} trials"
     facts = [cases]
-    names = figures.get("models") or figures["targets"]
+    if figures.skipped:
+        facts.append(f"{figures.skipped:,} skipped")
+    names = figures.models or figures.targets
     if names:
         shown = ", ".join(names[:SHOWN_NAMES])
         if len(names) > SHOWN_NAMES:
             shown += f" and {len(names) - SHOWN_NAMES} more"
         facts.append(shown)
-    if figures["cost"] is not None:
-        facts.append(money(figures["cost"]))
-    if figures.get("judge_cost") is not None:
-        facts.append(f"{money(figures['judge_cost'])} for judges")
-    if figures.get("seconds"):
-        facts.append(duration(figures["seconds"]))
+    if figures.cost is not None:
+        facts.append(money(figures.cost))
+    if figures.judge_cost is not None:
+        facts.append(f"{money(figures.judge_cost)} for judges")
+    if figures.seconds:
+        facts.append(duration(figures.seconds))
     return ", ".join(facts)
 
 
-def run_troubles(figures: Figures) -> str:
+def run_troubles(figures: RunFigures) -> str:
     """Return the errors and omissions that affect the figures of a run, or an empty string."""
     troubles = []
-    if figures["target_errors"]:
-        troubles.append(counted(figures["target_errors"], "target error", ","))
-    if figures["timeouts"]:
-        troubles.append(counted(figures["timeouts"], "timeout", ","))
-    if figures["judge_failures"]:
-        troubles.append(counted(figures["judge_failures"], "judge failure", ","))
-    if figures["cut_off"]:
-        troubles.append(f"{counted(figures['cut_off'], 'answer', ',')} cut off")
-    if figures.get("skipped"):
-        troubles.append(f"{counted(figures['skipped'], 'case', ',')} skipped")
-    if figures.get("not_run"):
-        troubles.append(f"{counted(figures['not_run'], 'case', ',')} not run")
-    judge_health = figures.get("judge_health", {})
-    if judge_health.get("verdict") == "untrusted":
+    if figures.target_errors:
+        troubles.append(plural(figures.target_errors, "target error", separator=","))
+    if figures.timeouts:
+        troubles.append(plural(figures.timeouts, "timeout", separator=","))
+    if figures.judge_failures:
+        troubles.append(plural(figures.judge_failures, "judge failure", separator=","))
+    if figures.machine_failures:
+        troubles.append(plural(figures.machine_failures, "machine failure", separator=","))
+    if figures.cut_off:
+        troubles.append(f"{plural(figures.cut_off, 'answer', separator=',')} cut off")
+    if figures.invalid:
+        troubles.append(plural(figures.invalid, "invalid case", separator=","))
+    if figures.not_run:
+        troubles.append(f"{plural(figures.not_run, 'case', separator=',')} not run")
+    if figures.unplanned_results:
+        results = plural(figures.unplanned_results, "result", separator=",")
+        troubles.append(f"{results} of cases that are not in the eval files")
+    judge_health = figures.judge_health
+    if judge_health is not None and judge_health.verdict == "untrusted":
         troubles.append("the judge is untrusted")
-    if figures["dry_run"] and figures["dry_run"] == figures["results"]:
-        troubles.append("a dry run: nobody was asked")
-    elif figures["dry_run"]:
+    if figures.dry_run and figures.dry_run == figures.results:
+        troubles.append("dry run: the target was not called")
+    elif figures.dry_run:
         troubles.append("partly a dry run")
     return ", ".join(troubles)
 
 
-def comparison_headline(comparison: Comparison, fixed: int, broken: int) -> str:
+def comparison_headline(comparison: Comparison, flips: FlipCounts) -> str:
     """Return the verdict, the difference with its confidence interval, and the number of cases that flipped."""
     headline = comparison.statistics.verdict.capitalize()
     delta = comparison.statistics.delta
@@ -79,31 +89,36 @@ def comparison_headline(comparison: Comparison, fixed: int, broken: int) -> str:
         headline += f": {signed(delta.mean)}"
         if delta.ci_lower is not None and delta.ci_upper is not None:
             headline += f" (95%: {signed(delta.ci_lower)} to {signed(delta.ci_upper)})"
-    return f"{headline}, {_flips(fixed, broken)}."
+    headline += f", {_flips_text(flips)}"
+    if flips.errored:
+        headline += f", {flips.errored} errored"
+    return f"{headline}."
 
 
-def _flips(fixed: int, broken: int) -> str:
+def _flips_text(flips: FlipCounts) -> str:
+    fixed = flips.fixed
+    broken = flips.broken
     if fixed and broken:
-        return f"{counted(fixed, 'case', ',')} fixed, {broken} broken"
+        return f"{plural(fixed, 'case', separator=',')} fixed, {broken} broken"
     if fixed:
-        return f"{counted(fixed, 'case', ',')} fixed"
+        return f"{plural(fixed, 'case', separator=',')} fixed"
     if broken:
-        return f"{counted(broken, 'case', ',')} broken"
-    return "no case changed sides"
+        return f"{plural(broken, 'case', separator=',')} broken"
+    return "no case flipped"
 
 
 def comparison_notes(comparison: Comparison) -> Iterator[str]:
     """Yield what else differs between the runs, and what limits the figures."""
     if comparison.grading is not None:
-        yield f"The answers are the same, and were scored again: {grading_text(comparison.grading)}."
+        yield f"Both runs have the same answers, only the scoring differs: {grading_text(comparison.grading)}."
     yield from _change_notes(comparison)
     for file, side in zip(comparison.files, "AB", strict=True):
         if file.dry_run:
-            results = counted(file.dry_run, "result", ",")
-            yield f"{results} of {side} come from a dry run: a mock answered, not the target."
+            results = plural(file.dry_run, "result", separator=",")
+            yield f"{results} of {side} come from a dry run: a mock answered instead of the target."
     unmatched = comparison.unmatched
     if unmatched.file1 or unmatched.file2:
-        cases = counted(comparison.summary.matched, "case", ",")
+        cases = plural(comparison.summary.matched, "case", separator=",")
         yield f"{cases} in both files, {_unmatched_text(unmatched)}."
     bounds = comparison.statistics.bounds
     if bounds is not None and bounds.unscored:
@@ -118,14 +133,17 @@ def comparison_notes(comparison: Comparison) -> Iterator[str]:
 def _change_notes(comparison: Comparison) -> Iterator[str]:
     changed = comparison.changed
     for name in changed.targets[:SHOWN_TARGETS]:
-        yield f"Target {name} is another version."
+        yield f"Target {name!r} has changed between the runs."
     changes = describe_changes(changed)
     if changes:
-        yield f"Changed besides the target: {changes}."
+        yield f"Other changes: {changes}."
     if changed.unknown:
-        yield f"What else changed is not known for {counted(changed.unknown, 'case', ',')}: no digests."
+        cases = plural(changed.unknown, "case", separator=",")
+        yield f"Other changes are unknown for {cases}: the results have no digests."
+    elif changed.formats:
+        yield f"{describe_formats(changed)}."
     elif not changes:
-        yield "Nothing changed besides the target: same cases, same evaluators, same judge."
+        yield "No other changes: same cases, same evaluators, same judge."
 
 
 def _unmatched_text(unmatched: Counts) -> str:
@@ -139,12 +157,12 @@ def _unmatched_text(unmatched: Counts) -> str:
 
 def _bounds_note(bounds: Bounds) -> str:
     """Return the bounds of the difference if the unscored pairs had the best and the worst scores."""
-    pronoun = "they"
+    pronoun = "they were"
     if bounds.unscored == 1:
-        pronoun = "it"
-    pairs = counted(bounds.unscored, "pair", ",")
+        pronoun = "it was"
+    pairs = plural(bounds.unscored, "pair", separator=",")
     between = f"{signed(bounds.lower)} and {signed(bounds.upper)}"
-    return f"{pairs} without a score: had {pronoun} gone either way, the difference would be between {between}."
+    return f"{pairs} without a score: if {pronoun} scored, the difference could be between {between}."
 
 
 def seconds_between(first: str, last: str) -> float | None:

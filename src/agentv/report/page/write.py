@@ -6,7 +6,7 @@ through a temporary file, because the index comes before them in the page.
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import compress
@@ -16,27 +16,36 @@ from typing import NamedTuple
 import msgspec
 
 from agentv.compare.compare import compare_files
+from agentv.compare.pairs import pairs_of
 from agentv.compare.records import CompareOptions, Comparison
 from agentv.errors import OutputError, ResultsError
-from agentv.notices import warn
-from agentv.records import Json, Problem
+from agentv.files.atomic_files import write_atomically
+from agentv.log import ignore, warn
+from agentv.metrics.differences import metric_differences
+from agentv.records import CaseKey, Json, Problem
 from agentv.report.page.blocks import BlockWriter, Lines
 from agentv.report.page.document import DOCUMENT_END, document_start
-from agentv.report.page.figures import Cases, Figures, Totals, case_sums, kept_rows, run_figures
-from agentv.report.page.index import Column, Rows, RunIndex, snippet_of
+from agentv.report.page.figures import RunFigures, Totals, run_figures
+from agentv.report.page.index import Column, Rows, RunIndex, fields_of, row_key, snippet_of
 from agentv.report.page.masking import few_escapes, masked
-from agentv.report.page.meta import comparison_meta, run_meta, with_record
+from agentv.report.page.meta import (
+    EmbeddedPageMeta,
+    EmbeddedRunMeta,
+    LineBlocks,
+    comparison_meta,
+    run_meta,
+    with_record,
+)
+from agentv.report.page.sums import Cases, FlipCounts, case_sums, count_flips, kept_rows
 from agentv.report.page.words import comparison_headline, title_of
-from agentv.results.merging.merge import read_run
-from agentv.results.read import Record
-from agentv.results.run_files import RunFiles, files_of, name_of
+from agentv.results.read import StoredResult
+from agentv.results.run_files import RunFiles, files_of, name_of, read_run
 from agentv.results.views import PageView
-from agentv.system.atomic_files import write_atomically
 
-SMALLER = "--failed-only leaves out the cases that passed, --no-traces the traces"
+SMALLER = "use --failed-only to exclude passed cases, or --no-traces to exclude traces"
 SNIPPET_BYTES = 64 * 1024
 """The minimum size of a full block of snippets."""
-NO_RESULTS = "name a file that 'agentv eval' has written"
+NO_RESULTS = "pass a results file written by 'agentv eval'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +55,8 @@ class PageOptions:
     failed_only: bool = False
     """Include only cases with a result that did not pass. The figures are still those of all cases."""
     traces: bool = True
+    cases: Container[CaseKey] | None = None
+    """The cases to include, or None for all. Results of other cases are not part of the figures."""
     large_bytes: int = 50_000_000
     """A larger page is written with a warning."""
     max_bytes: int = 400_000_000
@@ -62,37 +73,56 @@ class Written(NamedTuple):
 
 def default_path(results: Sequence[RunFiles]) -> Path:
     """Return the default path of the page for these results."""
-    first = files_of(results[0])[0]
+    first = _first_file(results[0])
     if len(results) == 1:
         return first.with_suffix(".html")
-    second = files_of(results[1])[0]
+    second = _first_file(results[1])
     return second.with_name(f"{first.stem}-vs-{second.stem}.html")
 
 
-def write_report(results: Sequence[RunFiles], out: Path, options: PageOptions | None = None) -> Written:
+def _first_file(run: RunFiles) -> Path:
+    files = files_of(run)
+    return files[0]
+
+
+def write_report(
+    results: Sequence[RunFiles],
+    out: Path,
+    options: PageOptions | None = None,
+) -> Written:
     """Write the page of one run, or of two runs that are compared. Each run is one or more results files.
 
     Raise `ResultsError` if a file is invalid or has no results, and `OutputError` if the page is too large or cannot be
     written.
     """
-    options = options or PageOptions()
+    if options is None:
+        options = PageOptions()
     _check_out(results, out)
-    comparison = None
-    if len(results) == 2:
-        comparison = compare_files(results, CompareOptions(skip_torn=True))[0]
-    title = title_of([name_of(run).name for run in results])
+    comparison = _compare(results)
+    names = [name_of(run).name for run in results]
+    title = title_of(names)
     with (
         tempfile.TemporaryFile(dir=_temporary_folder(out)) as file,
         closing(BlockWriter(file)) as writer,
     ):
         page = _Page(results, out, options, writer)
+        if comparison is not None:
+            page.shared_ids = pairs_of(comparison).shared_ids
         page.read()
         meta = page.meta(comparison)
-        start = list(document_start(title, meta, page.columns()))
-        size = sum(map(len, start)) + writer.size + len(DOCUMENT_END)
+        columns = page.columns()
+        start = list(document_start(title, meta, columns))
+        size = sum(map(len, start))
+        size += writer.size
+        size += len(DOCUMENT_END)
         _check_size(size, out, options)
-        write_atomically(out, _chunks(start, writer))
-    return Written(out, len(page.rows), size)
+        chunks = _chunks(start, writer)
+        write_atomically(out, chunks)
+    return Written(
+        path=out,
+        cases=len(page.rows),
+        size=size,
+    )
 
 
 def _check_out(results: Sequence[RunFiles], out: Path) -> None:
@@ -100,15 +130,32 @@ def _check_out(results: Sequence[RunFiles], out: Path) -> None:
     real_out = os.path.realpath(out)
     for run in results:
         for path in files_of(run):
-            if os.path.realpath(path) == real_out:
-                raise OutputError("--out is one of the results files", file=out, hint="name another file")
+            if os.path.realpath(path) != real_out:
+                continue
+            raise OutputError(
+                "--out is one of the results files",
+                file=out,
+                hint="choose another file",
+            )
+
+
+def _compare(results: Sequence[RunFiles]) -> Comparison | None:
+    """Return the comparison of two runs, or None for a single run."""
+    if len(results) != 2:
+        return None
+    options = CompareOptions(skip_torn=True)
+    comparison, *_ = compare_files(results, options, compare_metrics=metric_differences)
+    return comparison
 
 
 def _temporary_folder(out: Path) -> Path | None:
     """Return the folder of the page if it is writable, since it has room for the page, otherwise None."""
-    if out.parent.is_dir() and os.access(out.parent, os.W_OK):
-        return out.parent
-    return None
+    folder = out.parent
+    if not folder.is_dir():
+        return None
+    if not os.access(folder, os.W_OK):
+        return None
+    return folder
 
 
 def _chunks(start: Sequence[bytes], writer: BlockWriter) -> Iterator[bytes]:
@@ -120,23 +167,21 @@ def _chunks(start: Sequence[bytes], writer: BlockWriter) -> Iterator[bytes]:
 def _check_size(size: int, out: Path, options: PageOptions) -> None:
     """Raise `OutputError` if the page is too large. Warn if it is large."""
     if size > options.max_bytes:
+        megabytes = options.max_bytes / 1e6
         raise OutputError(
-            f"the report would be larger than {options.max_bytes / 1e6:,.0f} MB",
+            f"the report would be larger than {megabytes:,.0f} MB",
             file=out,
             hint=f"{SMALLER}; 'agentv view' shows results of any size",
         )
     if size > options.large_bytes:
+        megabytes = size / 1e6
         problem = Problem(
-            message=f"the report has {size / 1e6:,.0f} MB: it is slow to send and to open",
+            message=f"the report is {megabytes:,.0f} MB: it will be slow to send and to open",
             file=out,
             severity="warning",
             hint=SMALLER,
         )
         warn(problem)
-
-
-def _ignore(_problem: Problem) -> None:
-    """Ignore a truncated last line."""
 
 
 class _Page:
@@ -155,9 +200,10 @@ class _Page:
         self._writer = writer
         self.rows = Rows()
         self._runs: list[_Run] = []
-        self._figures: list[Figures] = []
-        self._flips = (0, 0)
-        """The numbers of cases that the second run fixed and broke."""
+        self._figures: list[RunFigures] = []
+        self._flips = FlipCounts(0, 0)
+        self.shared_ids: frozenset[str] = frozenset()
+        """The ids that occur in more than one dataset of a run, if two runs are compared."""
 
     def read(self) -> None:
         """Read all files and write the blocks of their results."""
@@ -179,46 +225,68 @@ class _Page:
     def _read_all(self) -> None:
         """Read all results without writing them."""
         for run in self._runs:
-            for record in self._read_records(run, on_torn=_ignore):  # reported when the file is read again
-                run.add(self._row(record.view), record.view)
+            # A truncated line is reported when the file is read again.
+            for record in self._read_records(run, on_torn=ignore):
+                row = self._row(record.view)
+                run.add(row, record.view)
 
     def _failed_cases(self) -> set[int]:
         """Return the hashes of the keys of cases with a result that did not pass."""
         indices = [run.index for run in self._runs]
         is_kept = kept_rows(indices, len(self.rows))
-        return set(compress(self.rows.hashes(), is_kept))
+        hashes = self.rows.hashes()
+        return set(compress(hashes, is_kept))
 
-    def _write_run(self, number: int, run: "_Run", kept: set[int] | None) -> None:
+    def _write_run(
+        self,
+        number: int,
+        run: "_Run",
+        kept: set[int] | None,
+    ) -> None:
         """Read a run and write its blocks. `kept` are the hashes of the cases to include, or None for all."""
         results = Lines(f"r{number}-", self._writer)
         snippets = Lines(f"s{number}-", self._writer, SNIPPET_BYTES)
+        fields = Lines(f"f{number}-", self._writer)
         for record in self._read_records(run):
             view = record.view
-            if kept is not None and hash(self._key(view)) not in kept:
-                continue
-            run.add(self._row(view), view)
-            results.add(self._page_json(record.raw))
+            if kept is not None:
+                key = self._key(view)
+                if hash(key) not in kept:
+                    continue
+            row = self._row(view)
+            run.add(row, view)
+            result = self._page_json(record.raw)
+            results.add(result)
             snippet = snippet_of(view)
             snippets.add(snippet.encode("utf-8", "replace"))
+            fields.add(fields_of(view))
             if self._writer.size > self._options.max_bytes:
                 _check_size(self._writer.size, self._out, self._options)
         results.flush()
         snippets.flush()
-        run.starts = {"results": results.starts, "snippets": snippets.starts}
+        if fields.has_text:
+            fields.flush()
+        run.blocks = LineBlocks(
+            results=tuple(results.starts),
+            snippets=tuple(snippets.starts),
+            fields=tuple(fields.starts),
+        )
 
     def _read_records(
         self,
         run: "_Run",
         on_torn: Callable[[Problem], None] = warn,
-    ) -> Iterator[Record[PageView]]:
+    ) -> Iterator[StoredResult[PageView]]:
         """Yield the results of a run with secrets masked. Raise `ResultsError` if there are none."""
         is_empty = True
         for record in read_run(run.files, PageView, on_torn):
+            if self._options.cases is not None and record.view.case_key not in self._options.cases:
+                continue
             is_empty = False
             yield masked(record)
         if is_empty:
             problem = Problem(
-                message="there are no results in this file",
+                message="the file contains no results",
                 file=run.path,
                 hint=NO_RESULTS,
             )
@@ -232,22 +300,28 @@ class _Page:
             return msgspec.json.encode(fields)
         return few_escapes(raw)
 
-    def _key(self, view: PageView) -> tuple[str, ...]:
-        """Return the identity of a case. Two runs are matched by id only, as in `agentv compare`."""
-        if len(self._results) == 2:
-            return (view.eval_id,)
-        return view.dataset, view.eval_id, view.target
+    def _key(self, view: PageView) -> Hashable:
+        """Return the key of a row. Two runs are matched as in `agentv compare`."""
+        if len(self._results) != 2:
+            return row_key(view)
+        if view.eval_id in self.shared_ids:
+            return view.case_key
+        return view.eval_id
 
     def _row(self, view: PageView) -> int:
-        return self.rows.number(self._key(view), view.eval_id)
+        key = self._key(view)
+        return self.rows.number(key, view.eval_id)
 
     def _compute_figures(self) -> None:
         """Compute the figures of all results read so far."""
         rows = len(self.rows)
         self._figures = [run.figures(rows) for run in self._runs]
+        if self._options.cases is not None:
+            self._figures = [msgspec.structs.replace(each, unplanned_results=0) for each in self._figures]
         if len(self._runs) == 2:
-            first, second = (Cases(run.index, rows) for run in self._runs)
-            self._flips = _count_flips(first, second)
+            before = Cases(self._runs[0].index, rows)
+            after = Cases(self._runs[1].index, rows)
+            self._flips = count_flips(before, after)
 
     def columns(self) -> Iterator[Column]:
         """Yield the columns of the rows and of each run."""
@@ -256,38 +330,25 @@ class _Page:
             for name, data in run.index.columns():
                 yield f"{name}-{number}", data
 
-    def meta(self, comparison: Comparison | None) -> Json:
+    def meta(self, comparison: Comparison | None) -> EmbeddedPageMeta:
         """Return the data that the page shows first, and where to find the rest."""
         runs = []
         for run, figures, letter in zip(self._runs, self._figures, "AB", strict=False):
-            runs.append(run.meta(figures, letter))
-        meta: Json = {
-            "rows": len(self.rows),
-            "runs": runs,
-            "failed_only": self._options.failed_only,
-            "traces": self._options.traces,
-            "headline": runs[0]["headline"],
-        }
+            described = run.meta(figures, letter)
+            runs.append(described)
+        headline = runs[0].headline
+        compared = None
         if comparison is not None:
-            fixed, broken = self._flips
-            meta["headline"] = comparison_headline(comparison, fixed, broken)
-            meta["comparison"] = comparison_meta(comparison, self._flips)
-        return meta
-
-
-def _count_flips(first: Cases, second: Cases) -> tuple[int, int]:
-    """Return the numbers of cases in both runs that passed only in the second, and only in the first."""
-    fixed = 0
-    broken = 0
-    for row, before in enumerate(first.passed):
-        after = second.passed[row]
-        if before == after or not first.seen[row] or not second.seen[row]:
-            continue
-        if after:
-            fixed += 1
-        else:
-            broken += 1
-    return fixed, broken
+            headline = comparison_headline(comparison, self._flips)
+            compared = comparison_meta(comparison)
+        return EmbeddedPageMeta(
+            rows=len(self.rows),
+            runs=tuple(runs),
+            failed_only=self._options.failed_only,
+            traces=self._options.traces,
+            headline=headline,
+            comparison=compared,
+        )
 
 
 class _Run:
@@ -298,24 +359,25 @@ class _Run:
         self.path = name_of(files)
         self.index = RunIndex()
         self.totals = Totals()
-        self.starts: dict[str, list[int]] = {}
-        """The number of the first result of each block."""
+        self.blocks = LineBlocks(results=(), snippets=(), fields=())
 
     def add(self, row: int, view: PageView) -> None:
         """Add a result of the case in this row."""
         self.index.add(row, view)
         self.totals.add(view)
 
-    def figures(self, rows: int) -> Figures:
+    def figures(self, rows: int) -> RunFigures:
         """Return the figures of the run. `rows` is the number of rows of the page."""
         sums = case_sums(self.index, rows)
         figures = run_figures(sums, self.totals, self.index.names)
         return with_record(figures, self)
 
-    def meta(self, figures: Figures, letter: str) -> Json:
+    def meta(self, figures: RunFigures, letter: str) -> EmbeddedRunMeta:
         """Return the data that the page shows first about the run."""
-        return {
-            **run_meta(self, figures, letter),
-            "results": len(self.index),
-            "blocks": self.starts,
-        }
+        meta = run_meta(self, figures, letter)
+        fields = msgspec.structs.asdict(meta)
+        return EmbeddedRunMeta(
+            **fields,
+            results=len(self.index),
+            blocks=self.blocks,
+        )

@@ -4,28 +4,24 @@ Files are read twice, as streams: once to index the results and to check that no
 of dataset, id, target and trial. Only the index is held in memory (see `merge_index`).
 """
 
-import contextlib
-import io
-import itertools
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from agentv.errors import ResultsError
-from agentv.notices import warn
+from agentv.files.encode import to_json
 from agentv.records import Problem, ShardPlan
-from agentv.results.formats import DECODE_ERRORS, JSONL, ResultFormat, format_for, sniff
+from agentv.results.formats import JSONL, ResultFormat, format_for, sniff
 from agentv.results.merging.merge_index import MergeIndex, Place
 from agentv.results.merging.shards import FileStamps, Shards, check_shards
 from agentv.results.merging.stamps import STAMP_FIELDS, ShardStamp, StampChange
-from agentv.results.read import LEFT_OUT, Block, Record, View, read_result_blocks, read_results
-from agentv.results.run_files import RunFiles, files_of
-from agentv.results.views import CountedView, PlacedView
+from agentv.results.read import SKIPPED, Block, View, read_result_blocks
+from agentv.results.views import ResultRow, TextRow
 
 MAX_SHOWN = 10
 READ_AHEAD = 1 << 17
@@ -33,9 +29,12 @@ MAX_OPEN = 200
 _START_BYTES = 4096
 DIFFERS = ("timestamp", "run_id", *STAMP_FIELDS)
 """Fields that may differ between two copies of the same result, in addition to durations."""
-_DURATIONS = {"execution_metrics": ("duration_ms",), "trace_summary": ("durationMs", "toolDurations")}
+_DURATIONS = {
+    "execution_metrics": ("duration_ms",),
+    "trace_summary": ("durationMs", "toolDurations"),
+}
 
-OnResults = Callable[[Sequence[CountedView]], None]
+OnResults = Callable[[Sequence[TextRow]], None]
 
 
 class Merge:
@@ -64,8 +63,8 @@ class Merge:
         if not self.results:
             names = ", ".join(map(str, paths))
             problem = Problem(
-                message=f"there are no results in {names}",
-                hint="see how the runs ended",
+                message=f"{names}: no results",
+                hint="check how the runs ended",
             )
             raise ResultsError([problem])
         found = self._check_shards()
@@ -89,9 +88,9 @@ class Merge:
             raise ResultsError(problems)
 
     def _index_file(self, number: int, file: "_File", on_results: OnResults | None) -> None:
-        view: Any = PlacedView
+        view: Any = ResultRow
         if on_results is not None:
-            view = CountedView
+            view = TextRow
         for block in file.blocks(view):
             self._index.add(number, block.places())
             self.results += len(block.views)
@@ -101,7 +100,8 @@ class Merge:
     def _check_shards(self, repeated: Mapping[ShardStamp, int] | None = None) -> Shards:
         stamps: list[FileStamps] = []
         for file in self._files:
-            stamps.append((file.path, file.stamps, file.unstamped))
+            file_stamps = (file.path, file.stamps, file.unstamped)
+            stamps.append(file_stamps)
         return check_shards(stamps, repeated)
 
     def lines(self) -> Iterator[bytes]:
@@ -117,45 +117,53 @@ class Merge:
                 if len(group) == 1:
                     yield reader.read(group[0])
                     continue
-                lines = list(map(reader.read, group))
+                lines = [reader.read(place) for place in group]
                 if _are_equal(lines):
                     yield min(lines)
-                    self.repeated += len(lines) - 1
+                    duplicates = len(lines) - 1
+                    self.repeated += duplicates
                     view = reader.view(group[0])
                     if view.shard is not None and view.plan is not None:
-                        dropped[ShardStamp(view.shard, view.plan)] += len(lines) - 1
+                        stamp = ShardStamp(view.shard, view.plan)
+                        dropped[stamp] += duplicates
                 elif len(conflicts) < MAX_SHOWN:
-                    conflicts.append(self._conflict(reader.view(group[0]), group))
+                    view = reader.view(group[0])
+                    conflicts.append(self._conflict(view, group))
                 else:
                     not_shown += 1
         if not_shown:
-            conflicts.append(Problem(message=f"and {not_shown} more such cases"))
+            more = Problem(message=f"and {not_shown} more such cases")
+            conflicts.append(more)
         problems = conflicts or self._recount(dropped)
         if problems:
             raise ResultsError(problems)
 
-    def _conflict(self, view: PlacedView, group: Sequence[Place]) -> Problem:
+    def _conflict(self, view: ResultRow, group: Sequence[Place]) -> Problem:
         """Return the problem of results for the same trial of a case that differ."""
-        first = self._files[group[0][0]]
-        last = self._files[group[-1][0]]
-        where = f"in {first.path} twice"
-        if first is not last:
-            where = f"in {first.path} and in {last.path}"
+        first_number, _, _ = group[0]
+        last_number, _, _ = group[-1]
+        first = self._files[first_number].path
+        last = self._files[last_number].path
+        where = f"in {first} twice"
+        if first_number != last_number:
+            where = f"in {first} and in {last}"
         case = f"case {view.eval_id!r} of {view.dataset!r} on {view.target!r}"
         if view.trial:
             case += f", trial {view.trial}"
         return Problem(
             message=f"{case} is {where}, with different content",
-            hint="if a shard was run twice, name one of its files only",
+            hint="if a shard was run twice, pass only one of its files",
         )
 
     def _recount(self, dropped: Mapping[ShardStamp, int]) -> list[Problem]:
         """Check the shards again, without the dropped duplicates, and return the problems."""
         found = self._check_shards(dropped)
+        problems = list(found.problems)
         if self._is_partial:
             self.missing = found.missing
-            return [*found.problems]
-        return [*found.problems, *found.missing]
+        else:
+            problems += found.missing
+        return problems
 
 
 class _File:
@@ -174,26 +182,32 @@ class _File:
             self._count(block.views)
             yield block
         if torn:
-            raise ResultsError([_as_error(problem) for problem in torn])
+            errors = [_as_error(problem) for problem in torn]
+            raise ResultsError(errors)
         with self.path.open("rb") as file:
-            self.form = sniff(file.peek(_START_BYTES)) or self.form
+            start = file.peek(_START_BYTES)
+        self.form = sniff(start) or self.form
 
     def _count(self, views: Sequence[Any]) -> None:
         """Count the results of each shard."""
         shards = [view.shard for view in views]
         plans = [view.plan for view in views]
-        # nearly always, all results of a block are of one shard: comparing lists is much faster than a loop
-        if shards.count(shards[0]) == plans.count(plans[0]) == len(views):
-            self._add_stamp(shards[0], plans[0], len(views))
+        count = len(views)
+        first_shard = shards[0]
+        first_plan = plans[0]
+        # nearly always, all results of a block are of one shard: counting in lists is much faster than a loop
+        if shards.count(first_shard) == plans.count(first_plan) == count:
+            self._add_stamp(first_shard, first_plan, count)
             return
         for shard, plan in zip(shards, plans, strict=True):
             self._add_stamp(shard, plan, 1)
 
     def _add_stamp(self, shard: str | None, plan: ShardPlan | None, count: int) -> None:
-        if shard is not None and plan is not None:
-            self.stamps[ShardStamp(shard, plan)] += count
-        else:
+        if shard is None or plan is None:
             self.unstamped += count
+            return
+        stamp = ShardStamp(shard, plan)
+        self.stamps[stamp] += count
 
 
 class _Reader:
@@ -206,7 +220,8 @@ class _Reader:
         for file in files:
             change = None
             if len(file.stamps) == 1:
-                change = StampChange(next(iter(file.stamps)), None, file.form)
+                (stamp,) = file.stamps
+                change = StampChange(stamp, None, file.form)
             self._changes.append(change)
         self._open: dict[int, ReadPart] = {}
         self._stack = ExitStack()
@@ -217,12 +232,14 @@ class _Reader:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def view(self, place: Place) -> PlacedView:
+    def view(self, place: Place) -> ResultRow:
         """Return the view of a result."""
         number, offset, size = place
         read = self._open.get(number) or self._open_file(number)
-        decode = self._files[number].form.decoder(PlacedView)
-        found: PlacedView = decode(read(offset, size))
+        raw = read(offset, size)
+        form = self._files[number].form
+        decode = form.decoder(ResultRow)
+        found: ResultRow = decode(raw)
         return found
 
     def read(self, place: Place) -> bytes:
@@ -230,28 +247,28 @@ class _Reader:
         number, offset, size = place
         read = self._open.get(number) or self._open_file(number)
         raw = read(offset, size)
+        file = self._files[number]
         change = self._changes[number]
+        may_have_stamp = False
         if change is not None:
             raw = change(raw)
+        elif file.stamps:
+            may_have_stamp = True
         # nearly always, the bytes are a line of JSON without a stamp now
-        if raw[-2:] == b"}\n" and (change is not None or not self._files[number].stamps):
+        if raw[-2:] == b"}\n" and not may_have_stamp:
             return raw
-        return self._as_line(raw, self._files[number], is_stamped=change is None)
-
-    def _as_line(self, raw: bytes, file: _File, *, is_stamped: bool) -> bytes:
-        if is_stamped and file.stamps:
+        if may_have_stamp:
             raw = _without_stamp(raw, file.form)
-        if file.form is JSONL:
-            return raw.strip() + b"\n"
-        fields = file.form.decoder(dict)(raw)
-        return msgspec.json.encode(fields, enc_hook=str) + b"\n"
+        return _as_line(raw, file.form)
 
     def _open_file(self, number: int) -> "ReadPart":
         """Open a file for reading; close all others first if there are too many."""
         if len(self._open) >= MAX_OPEN:
             self._stack.close()
             self._open.clear()
-        file = self._stack.enter_context(self._files[number].path.open("rb", buffering=0))
+        path = self._files[number].path
+        file = path.open("rb", buffering=0)
+        self._stack.enter_context(file)
         read = _read_ahead(file.fileno())
         self._open[number] = read
         return read
@@ -279,7 +296,8 @@ def _read_ahead(descriptor: int) -> ReadPart:
             return os.pread(descriptor, size, offset)
         at = offset - start
         if not data or at + size > len(data):
-            ahead = max(size, min(2 * ahead, READ_AHEAD))
+            ahead = min(2 * ahead, READ_AHEAD)
+            ahead = max(size, ahead)
             data = os.pread(descriptor, ahead, offset)
             start = offset
             at = 0
@@ -288,11 +306,23 @@ def _read_ahead(descriptor: int) -> ReadPart:
     return read
 
 
+def _as_line(raw: bytes, form: ResultFormat) -> bytes:
+    """Return the record of a result as a line of JSON."""
+    if form is JSONL:
+        return raw.strip() + b"\n"
+    decode = form.decoder(dict)
+    fields = decode(raw)
+    return to_json(fields) + b"\n"
+
+
 def _without_stamp(raw: bytes, form: ResultFormat) -> bytes:
-    fields = form.decoder(dict)(raw)
+    """Return the record of a result without its shard and plan."""
+    decode = form.decoder(dict)
+    fields = decode(raw)
     for name in STAMP_FIELDS:
         fields.pop(name, None)
-    return form.encode(msgspec.json.encode(fields, enc_hook=str))
+    encoded = to_json(fields)
+    return form.encode(encoded)
 
 
 def _are_equal(lines: Sequence[bytes]) -> bool:
@@ -313,99 +343,14 @@ def _content(line: bytes) -> dict[str, Any]:
             fields[name] = inner or None
     for name in DIFFERS:
         fields.pop(name, None)
-    return {name: value for name, value in fields.items() if value is not None}
+    content = {}
+    for name, value in fields.items():
+        if value is not None:
+            content[name] = value
+    return content
 
 
 def _as_error(torn: Problem) -> Problem:
     """Return a truncated last result, which readers of a single file treat as a warning, as an error."""
-    message = torn.message.removesuffix(LEFT_OUT)
+    message = torn.message.removesuffix(SKIPPED)
     return msgspec.structs.replace(torn, severity="error", message=message)
-
-
-def are_shards(paths: Sequence[Path]) -> bool:
-    """Return whether files are different shards of one plan, by the first result of each; empty files are ignored."""
-    shards: list[str | None] = []
-    plans: set[str | None] = set()
-    for path in paths:
-        view = _first_view(path)
-        if view is None:
-            continue
-        shards.append(view.shard)
-        if view.plan is None:
-            return False
-        plans.add(view.plan.digest)
-    return len(plans) == 1 and len(set(shards)) == len(shards)
-
-
-def _first_view(path: Path) -> PlacedView | None:
-    # problems are reported by the command that reads the whole file
-    with contextlib.suppress(ResultsError):
-        for block in read_result_blocks(path, PlacedView, lambda _: None):
-            return block.views[0]
-    return None
-
-
-def open_results(paths: Sequence[Path]) -> BinaryIO:
-    """Open the results of a run as one file: a single file unchanged, several files merged. Raise as `Merge` does."""
-    if len(paths) == 1:
-        return paths[0].open("rb")
-    return io.BufferedReader(_Stream(Merge(paths).lines()), READ_AHEAD)
-
-
-def read_views(
-    run: RunFiles,
-    view: type[View],
-    on_torn: Callable[[Problem], None] = warn,
-    *,
-    skip: Callable[[Sequence[View]], bool] | None = None,
-) -> Iterator[View]:
-    """Return an iterator over the views of a run, as `read_run` does without bytes.
-
-    Blocks of a single file for which `skip` returns true are skipped.
-    """
-    paths = files_of(run)
-    if len(paths) > 1:
-        return (record.view for record in read_run(paths, view, on_torn))
-    blocks = read_result_blocks(paths[0], view, on_torn, skip=skip)
-    # `chain` instead of a nested loop: it costs nothing per result
-    return itertools.chain.from_iterable(block.views for block in blocks)
-
-
-def read_run(
-    paths: Sequence[Path],
-    view: type[View],
-    on_torn: Callable[[Problem], None] = warn,
-) -> Iterator[Record[View]]:
-    """Yield the results of a run, as `read_results` does: of a single file, or of several files merged."""
-    if len(paths) == 1:
-        yield from read_results(paths[0], view, on_torn)
-        return
-    decode = msgspec.json.Decoder(view).decode
-    for line in Merge(paths).lines():
-        try:
-            found = decode(line)
-        except DECODE_ERRORS:
-            # read each file again for an error with the file and line of the problem
-            for path in paths:
-                deque(read_results(path, view), maxlen=0)
-            raise
-        yield Record(found, line)
-
-
-class _Stream(io.RawIOBase):
-    """A readable file that consists of the given lines."""
-
-    def __init__(self, lines: Iterator[bytes]):
-        self._lines = lines
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._rest:
-            self._rest = memoryview(next(self._lines, b""))
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count

@@ -8,9 +8,10 @@ first entry of the next packed chunk is then in its final place.
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 import msgspec
+
+from agentv.results.views import ResultRow
 
 BATCH = 1 << 15
 """The number of entries that are sorted at a time."""
@@ -28,19 +29,6 @@ Place = tuple[int, int, int]
 """The position of a result: the number of its file, its offset and its size."""
 
 
-class HasPlace(Protocol):
-    """The fields that results are sorted by."""
-
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def eval_id(self) -> str: ...
-    @property
-    def target(self) -> str: ...
-    @property
-    def trial(self) -> int | None: ...
-
-
 class MergeIndex:
     """The positions of results, sorted by dataset, id, target and trial."""
 
@@ -49,7 +37,7 @@ class MergeIndex:
         """Packed chunks, each with the names of its first entry."""
         self._new: list[bytes] = []
 
-    def add(self, file: int, places: Iterable[tuple[HasPlace, int, int]]) -> None:
+    def add(self, file: int, places: Iterable[tuple[ResultRow, int, int]]) -> None:
         """Add results of a file, each with its offset and size."""
         # this loop runs once per result of a merge
         append = self._new.append
@@ -57,8 +45,10 @@ class MergeIndex:
         for view, offset, size in places:
             names = f"{view.dataset}\0\0{view.eval_id}\0\0{view.target}\0\0"
             if names.count("\0") > 6:  # one of the names contains a NUL itself
-                names = _escaped(view.dataset) + _escaped(view.eval_id) + _escaped(view.target)
-            append(names.encode("utf-8", "surrogatepass") + pack(view.trial or 1, file, offset, size))
+                names = _escaped_names(view)
+            encoded = names.encode("utf-8", "surrogatepass")
+            end = pack(view.trial or 1, file, offset, size)
+            append(encoded + end)
         if len(self._new) >= BATCH:
             self._pack()
 
@@ -67,7 +57,8 @@ class MergeIndex:
         for start in range(0, len(self._new), CHUNK):
             entries = self._new[start : start + CHUNK]
             first_names = entries[0][: -_PLACE.size]
-            self._chunks.append((first_names, msgspec.msgpack.encode(entries)))
+            packed = msgspec.msgpack.encode(entries)
+            self._chunks.append((first_names, packed))
         self._new.clear()
 
     def groups(self) -> Iterator[list[Place]]:
@@ -84,7 +75,8 @@ class MergeIndex:
                         yield group
                     last = names
                     group = []
-                group.append(unpack(entry, -width))
+                place = unpack(entry, -width)
+                group.append(place)
         if group:
             yield group
 
@@ -106,6 +98,15 @@ class MergeIndex:
             del opened[:end]
 
 
+def _escaped_names(view: ResultRow) -> str:
+    """Return the names of a result, joined, in the order of their sort keys."""
+    dataset = _escaped(view.dataset)
+    eval_id = _escaped(view.eval_id)
+    target = _escaped(view.target)
+    return dataset + eval_id + target
+
+
 def _escaped(name: str) -> str:
     """Return a text that sorts as the name does, regardless of what follows it."""
-    return name.replace("\0", "\0\1") + "\0\0"
+    escaped = name.replace("\0", "\0\1")
+    return escaped + "\0\0"

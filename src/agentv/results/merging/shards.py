@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from agentv.records import Problem, ShardPlan
 from agentv.results.merging.stamps import ShardStamp
+from agentv.text import join_names
 
 FileStamps = tuple[Path, Mapping[ShardStamp, int], int]
 """A file, its number of results by shard, and its number of results without a shard."""
-PARTIAL = "'agentv merge --partial' takes what is there"
+PARTIAL = "to merge incomplete results, use 'agentv merge --partial'"
 MAX_NAMES = 10
 MAX_TOTAL = 1000
 
@@ -60,7 +61,7 @@ def _unstamped_problems(files: Sequence[FileStamps]) -> list[Problem]:
     problems: list[Problem] = []
     for path, _, unstamped in files:
         if unstamped:
-            message = "it has results of a run without --shard, and other files have shards"
+            message = "the file is not a shard, but other files are"
             problems.append(Problem(message=message, file=path))
     return problems
 
@@ -76,9 +77,9 @@ def _differing_stamp(first_files: Mapping[ShardStamp, Path]) -> Problem | None:
             return Problem(
                 message=f"{_of_plan(other)}, and {there}: {_of_plan(one)}",
                 file=first_files[other],
-                hint=f"{why}: run the shards again",
+                hint=f"{why}: re-run the shards",
             )
-        if total_of(other) != total_of(one):
+        if shard_count(other) != shard_count(one):
             return Problem(
                 message=f"it is shard {other.shard}, and {there} is shard {one.shard}",
                 file=first_files[other],
@@ -105,9 +106,9 @@ def _surplus(counts: Mapping[ShardStamp, int], first_files: Mapping[ShardStamp, 
         planned = stamp.plan.shard_cases
         if count > planned:
             yield Problem(
-                message=f"shard {stamp.shard} has {count} results, and {planned} were planned",
+                message=f"shard {stamp.shard} has {count} results, but {planned} were planned",
                 file=first_files[stamp],
-                hint="run the shard again, into a file of its own",
+                hint="re-run the shard with a new --out",
             )
 
 
@@ -119,7 +120,7 @@ def _incomplete(counts: Mapping[ShardStamp, int], first_files: Mapping[ShardStam
             yield Problem(
                 message=f"shard {stamp.shard} is incomplete: it has {count} of {planned} results",
                 file=first_files[stamp],
-                hint=f"go on with 'agentv eval --shard {stamp.shard} --resume'; {PARTIAL}",
+                hint=f"continue it with 'agentv eval --shard {stamp.shard} --resume'; {PARTIAL}",
             )
 
 
@@ -133,9 +134,7 @@ def _absent(
     if missing <= 0:
         return  # shards without a file are empty
     names = _absent_names(counts)
-    shown = ", ".join(names[:MAX_NAMES])
-    if len(names) > MAX_NAMES:
-        shown += f" and {len(names) - MAX_NAMES} more"
+    shown = join_names(names, MAX_NAMES)
     if len(names) == 1:
         message = f"shard {shown} of this run is missing, with {missing} of {plan.cases} results"
     else:
@@ -143,13 +142,13 @@ def _absent(
     yield Problem(
         message=message,
         file=min(first_files.values()),
-        hint=f"name the files of all shards; {PARTIAL}",
+        hint=f"pass the files of all shards; {PARTIAL}",
     )
 
 
 def _absent_names(counts: Mapping[ShardStamp, int]) -> list[str]:
     """Return the names of the shards without a file, such as `3/4`."""
-    total = total_of(next(iter(counts)))
+    total = shard_count(next(iter(counts)))
     seen = {stamp.shard for stamp in counts}
     names: list[str] = []
     # a corrupt file may claim any total
@@ -160,7 +159,7 @@ def _absent_names(counts: Mapping[ShardStamp, int]) -> list[str]:
     return names
 
 
-def total_of(stamp: ShardStamp) -> int:
+def shard_count(stamp: ShardStamp) -> int:
     """Return the number of shards, or 0 if the stamp was not written by agentv."""
     total = stamp.shard.rpartition("/")[2]
     if not total.isdecimal() or len(total) >= 10:

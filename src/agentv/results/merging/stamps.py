@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from agentv.files.encode import to_json
 from agentv.records import ShardPlan
 from agentv.results.formats import JSONL, ResultFormat
 
@@ -22,21 +23,32 @@ class ShardStamp(NamedTuple):
     @property
     def fields(self) -> bytes:
         """The fields of a result as JSON, with a trailing comma."""
-        as_object = msgspec.json.encode({"shard": self.shard, "plan": self.plan})
-        return as_object[1:-1] + b","
+        fields = {
+            "shard": self.shard,
+            "plan": self.plan,
+        }
+        as_object = msgspec.json.encode(fields)
+        without_braces = as_object[1:-1]
+        return without_braces + b","
 
 
 class StampChange:
     """Replaces one stamp with another in results, or removes it."""
 
-    def __init__(self, old: ShardStamp, new: ShardStamp | None, form: ResultFormat):
+    def __init__(
+        self,
+        old: ShardStamp,
+        new: ShardStamp | None,
+        form: ResultFormat,
+    ):
         self._form = form
         self._old = old.fields
         self._new = b""
         self._values: dict[str, Any] = {}
         if new is not None:
             self._new = new.fields
-            self._values = msgspec.to_builtins(new._asdict())
+            values = new._asdict()
+            self._values = msgspec.to_builtins(values)
         self._at = 0
         """The offset of the stamp in the previous result: nearly always the same for all results of a run."""
 
@@ -49,12 +61,14 @@ class StampChange:
             # inside another object, the same bytes may be content of the user
             if at >= 0 and raw.count(b"{", 0, at) == 1:
                 self._at = at
-                return raw[:at] + self._new + raw[at + len(self._old) :]
+                end = at + len(self._old)
+                return raw[:at] + self._new + raw[end:]
         return self._change_fields(raw)
 
     def _change_fields(self, raw: bytes) -> bytes:
         """Decode a record, change its stamp and encode it again."""
-        fields: dict[str, Any] = self._form.decoder(dict)(raw)
+        decode = self._form.decoder(dict)
+        fields: dict[str, Any] = decode(raw)
         for name in STAMP_FIELDS:
             if name not in fields:
                 continue
@@ -62,4 +76,5 @@ class StampChange:
                 fields[name] = self._values[name]
             else:
                 del fields[name]
-        return self._form.encode(msgspec.json.encode(fields, enc_hook=str))
+        encoded = to_json(fields)
+        return self._form.encode(encoded)

@@ -1,21 +1,50 @@
-/** Asks the viewer's server. */
+// @ts-check
+/** Requests to the viewer's server. */
 
-/** Thrown when the server says that something is not there. */
-export class Refused extends Error {}
+import { findToken } from "./token.js";
 
-/** Returns what the server answers. */
+const NO_TOKEN =
+  "this address has no valid token: open the complete address printed by 'agentv view'";
+
+/** The server does not respond, or responds with an error. */
+export class RequestError extends Error {}
+
+/**
+ * Return the answer of the server; throw a `RequestError` unless it is a good one.
+ * @param {string} path
+ * @param {RequestInit} [options]
+ */
 export async function ask(path, options = {}) {
+  const token = await findToken();
+  if (!token) throw new RequestError(NO_TOKEN);
+  const headers = { ...options.headers, "X-Agentv-Token": token };
   let answer;
   try {
-    answer = await fetch(path, { cache: "no-store", ...options });
+    answer = await fetch(path, { cache: "no-store", ...options, headers });
   } catch {
-    throw new Refused("the viewer has ended: start it again with 'agentv view'");
+    throw new RequestError("the viewer is not running: start it with 'agentv view'");
   }
-  if (!answer.ok) throw new Refused(answer.status === 403 ? "this address is no longer valid: use the one that 'agentv view' has printed" : (await answer.text()).trim());
-  return answer;
+  if (answer.ok) return answer;
+  if (answer.status === 403) throw new RequestError(NO_TOKEN);
+  throw new RequestError((await answer.text()).trim());
 }
 
-/** Returns what the server answers to a request that may change something. */
-export function post(path, value) {
-  return ask(path, { method: "POST", headers: { "X-Agentv": "1", "Content-Type": "application/json" }, body: JSON.stringify(value) });
+/**
+ * Return the JSON that the server answers.
+ * @param {string} path
+ */
+export async function askJson(path) {
+  const answer = await ask(path);
+  return answer.json();
+}
+
+/**
+ * Send a value, and return the JSON that the server answers.
+ * @param {string} path
+ * @param {unknown} value
+ */
+export async function postJson(path, value) {
+  const headers = { "Content-Type": "application/json" };
+  const answer = await ask(path, { method: "POST", headers, body: JSON.stringify(value) });
+  return answer.json();
 }

@@ -1,102 +1,272 @@
+// @ts-check
 /**
- * Results files that the viewer's server reads, and that may still grow -> models for the page.
+ * Reads results files from the viewer's server, which may still grow, as runs of a page.
  *
- * The page asks for the index again and again, at once as long as there is more to read and every second or so after
- * that. Each answer is small and soon there; no connection is held open, and nothing happens when nobody looks.
+ * The page polls the index: without a pause while there is more to read, and every second or so after
+ * that. Each answer is small; no connection is kept open.
+ */
+
+/**
+ * @import { RunMeta } from "../../report/page/contract"
+ * @import { IndexState } from "../contract"
+ * @import { ColumnKind, NumberArray, NumberArrayType } from "./columns.js"
+ * @import { RowTable } from "./rows.js"
  */
 
 import { ask } from "./ask.js";
-import { lineStores, Model, Run, TYPES } from "./model.js";
-import { Growing } from "./rows.js";
+import { COLUMNS, readColumns } from "./columns.js";
+import { CaseFigures } from "./figures.js";
+import { lineStores, Run, textHash } from "./model.js";
+import { GrowingArray } from "./rows.js";
 
+/** An answer starts with the length of the state, as 32 bits. */
+const LENGTH_BYTES = 4;
+/** A chunk starts with four numbers of 32 bits. */
 const HEAD_BYTES = 16;
-/** The columns as they stand in a chunk; those of evaluators have an entry for each score of one. */
-const COLUMNS = Object.entries(TYPES).filter(([name]) => name !== "rows").map(([name, type]) => ({ name, type, isPart: name.startsWith("evaluator-") && name !== "evaluator-counts" }));
+/**
+ * What a block has, by the first letter of its name.
+ * @type {Record<string, string>}
+ */
+const BLOCK_KINDS = { r: "results", s: "snippets", f: "fields" };
+/** The columns in a chunk. Rows are assigned here. */
+const CHUNK_COLUMNS = COLUMNS.filter(({ name }) => name !== "rows");
+
+/** @type {IndexState} */
+const NOTHING_READ = {
+  gone: "",
+  generation: 0,
+  change: "",
+  first: 0,
+  chunks: 0,
+  closed: 0,
+  results: 0,
+  read: 0,
+  size: 0,
+  is_behind: false,
+  status: "",
+  torn: null,
+  bad: 0,
+  problems: [],
+  datasets: [],
+  targets: [],
+  evaluators: [],
+};
+
+/**
+ * Return the name of a key in a set.
+ * @param {number} low
+ * @param {number} high
+ */
+export function keyName(low, high) {
+  return `${low},${high}`;
+}
 
 /** One results file, as far as it was read. */
 export class LiveRun {
-  constructor(id, number, table, byIdOnly) {
-    Object.assign(this, { id, number, table, byIdOnly, generation: 0, count: 0, starts: [0], partStarts: [0], complete: 0 });
-    this.columns = Object.fromEntries(Object.entries(TYPES).map(([name, type]) => [name, new Growing(type)]));
-    this.stores = lineStores({ block: (name) => this.block(name) }, number, { results: [], snippets: [] }, 0);
-    this.state = { datasets: [], targets: [], evaluators: [], results: 0, size: 0, read: 0 };
+  /**
+   * @param {string} id
+   * @param {number} number of the run on the page
+   * @param {RowTable} table
+   * @param {boolean} isByIdOnly whether cases with the same id share a row, as in a comparison
+   */
+  constructor(id, number, table, isByIdOnly) {
+    this.id = id;
+    this.table = table;
+    this.isByIdOnly = isByIdOnly;
+    /** The keys of ids whose cases are matched by dataset, in a comparison: see `keyName`. */
+    this.sharedKeys = /** @type {Set<string>} */ (new Set());
+    this.state = NOTHING_READ;
+    this.columns = new Map(COLUMNS.map(({ name, type }) => [name, new GrowingArray(type)]));
+    /** How many results and scores of evaluators were read. */
+    this.count = 0;
+    this.evaluatorCount = 0;
+    /** The numbers of the first result and of the first evaluator's score of each chunk. */
+    this.starts = [0];
+    this.evaluatorStarts = [0];
+    /** How many chunks are complete. */
+    this.complete = 0;
+    /** The results from this number on were not shown yet. */
     this.changedFrom = 0;
+    const noBlocks = { results: [], snippets: [], fields: [] };
+    this.stores = lineStores((name) => this.#readBlock(name), number, noBlocks, 0);
   }
 
-  /** Fetches what is new; returns whether there is anything. */
+  // reading
+
+  /** Fetch what is new. */
   async fetch() {
-    const answer = await ask(`/api/run/${this.id}/index?generation=${this.generation}&from=${this.complete}`);
+    const { generation } = this.state;
+    const answer = await ask(
+      `/api/run/${this.id}/index?generation=${generation}&from=${this.complete}`,
+    );
     const bytes = await answer.arrayBuffer();
     const length = new DataView(bytes).getUint32(0, true);
-    const state = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
-    if (state.gone || (this.generation && state.generation !== this.generation)) {
-      this.state = { ...this.state, gone: state.gone, change: state.change || (state.gone ? "" : "replaced"), is_behind: false };
-      return false;
+    const json = new TextDecoder().decode(new Uint8Array(bytes, LENGTH_BYTES, length));
+    /** @type {IndexState} */
+    const state = JSON.parse(json);
+    const isAnotherFile = generation !== 0 && state.generation !== generation;
+    if (state.gone || isAnotherFile) {
+      const change = state.change || (state.gone ? "" : "replaced");
+      this.state = { ...this.state, gone: state.gone, change, is_behind: false };
+      return;
     }
-    const before = this.count;
-    this.generation = state.generation;
     this.state = state;
-    this.add(bytes, 4 + length, state);
-    return this.count > before;
+    this.#addChunks(bytes, LENGTH_BYTES + length);
   }
 
-  add(bytes, start, { first, chunks, closed }) {
+  /**
+   * @param {ArrayBuffer} bytes
+   * @param {number} start of the chunks
+   */
+  #addChunks(bytes, start) {
+    const { first, chunks, closed } = this.state;
     let at = start;
-    for (let chunk = first; chunk < first + chunks; chunk++) at = this.addChunk(bytes, at, chunk);
+    for (let chunk = first; chunk < first + chunks; chunk++) {
+      at = this.#addChunk(bytes, at, chunk);
+    }
     this.complete = Math.min(first + chunks, closed);
-    for (const store of Object.values(this.stores)) store.grow(this.starts.slice(0, -1), this.count, first);
+    const blockStarts = this.starts.slice(0, -1);
+    this.stores.results.grow(blockStarts, this.count, first);
+    this.stores.snippets.grow(blockStarts, this.count, first);
+    this.stores.fields.grow(blockStarts, this.count, first);
   }
 
-  /** Adds a chunk in the place where it belongs, over what was known of it before; returns where the next begins. */
-  addChunk(bytes, at, chunk) {
-    const [results, parts, idBytes, size] = new Uint32Array(bytes.slice(at, at + HEAD_BYTES));
-    let place = at + HEAD_BYTES;
-    const take = (type, count) => new type(bytes.slice(place, (place += count * type.BYTES_PER_ELEMENT)));
-    const keys = take(Uint32Array, 2 * results), lengths = take(Uint32Array, results), ids = new TextDecoder().decode(take(Uint8Array, idBytes));
-    const start = this.starts[chunk], partStart = this.partStarts[chunk];
-    const found = {};
-    for (const { name, type, isPart } of COLUMNS) {
-      found[name] = take(type, isPart ? parts : results);
-      this.columns[name].write(isPart ? partStart : start, found[name]);
+  /**
+   * Add a chunk in its place, over what was known of it before; return where the next one starts.
+   * @param {ArrayBuffer} bytes
+   * @param {number} at
+   * @param {number} chunk
+   */
+  #addChunk(bytes, at, chunk) {
+    const head = new Uint32Array(bytes.slice(at, at + HEAD_BYTES));
+    const [results, evaluatorScores, idBytes, size] = head;
+    const reader = new ArrayReader(bytes, at + HEAD_BYTES);
+    const keys = /** @type {Uint32Array} */ (reader.take(Uint32Array, 2 * results));
+    const lengths = /** @type {Uint32Array} */ (reader.take(Uint32Array, results));
+    const ids = new TextDecoder().decode(
+      /** @type {Uint8Array} */ (reader.take(Uint8Array, idBytes)),
+    );
+    const start = this.starts[chunk];
+    const evaluatorStart = this.evaluatorStarts[chunk];
+    for (const { name, type, isPerEvaluator } of CHUNK_COLUMNS) {
+      const values = reader.take(type, isPerEvaluator ? evaluatorScores : results);
+      this.#column(name).write(isPerEvaluator ? evaluatorStart : start, values);
     }
-    if (!this.byIdOnly) for (let each = 0; each < results; each++) keys[2 * each + 1] ^= Math.imul(found.datasets[each] + 1, 0x85ebca6b) ^ Math.imul(found.targets[each] + 1, 0xc2b2ae35);
-    const rows = this.table.rowsOf(keys, ids, lengths);
-    this.columns.rows.write(start, rows);
-    this.starts.length = this.partStarts.length = chunk + 1;
-    this.starts.push(start + results);
-    this.partStarts.push(partStart + parts);
     this.count = start + results;
-    this.partCount = partStart + parts;
+    this.evaluatorCount = evaluatorStart + evaluatorScores;
+    this.starts.length = chunk + 1;
+    this.starts.push(this.count);
+    this.evaluatorStarts.length = chunk + 1;
+    this.evaluatorStarts.push(this.evaluatorCount);
+    if (!this.isByIdOnly) this.#mixNames(keys, start);
+    else if (this.sharedKeys.size > 0) this.#mixDatasets(keys, start);
+    this.#column("rows").write(start, this.table.rowsOf(keys, ids, lengths));
     return at + HEAD_BYTES + size;
   }
 
-  async block(name) {
-    const [kind, chunk] = [name[0] === "r" ? "results" : "snippets", name.split("-")[1]];
-    const answer = await ask(`/api/run/${this.id}/${kind}/${chunk}?generation=${this.generation}`);
+  /**
+   * Make cases of different datasets and targets different rows, even if they share an id.
+   * @param {Uint32Array} keys
+   * @param {number} start
+   */
+  #mixNames(keys, start) {
+    const datasets = this.#column("datasets").data;
+    const targets = this.#column("targets").data;
+    for (let at = 0; at < keys.length / 2; at++) {
+      const dataset = Math.imul(datasets[start + at] + 1, 0x85ebca6b);
+      const target = Math.imul(targets[start + at] + 1, 0xc2b2ae35);
+      keys[2 * at + 1] ^= dataset ^ target;
+    }
+  }
+
+  /**
+   * Make cases of different datasets different rows if datasets share their id. The numbers of
+   * datasets are not the same in all runs, so their names are used.
+   * @param {Uint32Array} keys
+   * @param {number} start
+   */
+  #mixDatasets(keys, start) {
+    const datasets = this.#column("datasets").data;
+    for (let at = 0; at < keys.length / 2; at++) {
+      if (!this.sharedKeys.has(keyName(keys[2 * at], keys[2 * at + 1]))) continue;
+      keys[2 * at + 1] ^= textHash(this.state.datasets[datasets[start + at]]);
+    }
+  }
+
+  /** @param {ColumnKind["name"]} name */
+  #column(name) {
+    return /** @type {GrowingArray} */ (this.columns.get(name));
+  }
+
+  /**
+   * Return the results of a chunk, the first lines of their answers, or their fields for filters.
+   * @param {string} name such as "r0-12"
+   */
+  async #readBlock(name) {
+    const kind = BLOCK_KINDS[name[0]];
+    const chunk = name.split("-")[1];
+    const { generation } = this.state;
+    const answer = await ask(`/api/run/${this.id}/${kind}/${chunk}?generation=${generation}`);
     return new Uint8Array(await answer.arrayBuffer());
   }
 
-  /** Tells whether anything has come since the last call of `takeChanged`. */
+  // what was read
+
+  /** Whether there are results that `takeChanged` has not returned yet. */
   get hasChanged() {
     return this.count > this.changedFrom;
   }
 
-  /** Adds to a byte for each row whether it has results that have come since the last call. */
-  takeChanged(marks) {
-    const rows = this.columns.rows.view(this.count);
-    for (let at = this.changedFrom; at < this.count; at++) marks[rows[at]] = 1;
+  /**
+   * Mark the rows that have results that were not returned by an earlier call.
+   * @param {Uint8Array} isChanged a byte per row
+   */
+  takeChanged(isChanged) {
+    const rows = this.#column("rows").view(this.count);
+    for (let at = this.changedFrom; at < this.count; at++) {
+      isChanged[rows[at]] = 1;
+    }
     this.changedFrom = this.count;
   }
 
-  /** Returns the run as the page's modules know it; `meta` may still lack words. */
-  run(meta) {
-    const length = (name) => (COLUMNS.find((each) => each.name === name)?.isPart ? this.partCount : this.count);
-    const columns = Object.fromEntries(Object.keys(TYPES).map((name) => [name, this.columns[name].view(length(name))]));
-    return new Run(meta, this.number, this.stores, columns, this.table.count);
+  /** Return the figures of the cases, as far as results were read. */
+  figures() {
+    const columns = readColumns(({ name, isPerEvaluator }) => {
+      return this.#column(name).view(isPerEvaluator ? this.evaluatorCount : this.count);
+    });
+    return new CaseFigures(columns, this.table.count);
+  }
+
+  /**
+   * Return the run for a page.
+   * @param {RunMeta} meta
+   * @param {CaseFigures} cases
+   */
+  run(meta, cases) {
+    return new Run(meta, this.stores, cases);
   }
 }
 
-/** Returns the model of a page of these runs. */
-export function modelOf(runs, table, meta) {
-  return new Model({ ...meta, rows: table.count }, table.ids, table.lengths.view(table.count), runs);
+/** Reads arrays of numbers one after the other. */
+class ArrayReader {
+  /**
+   * @param {ArrayBuffer} bytes
+   * @param {number} place
+   */
+  constructor(bytes, place) {
+    this.bytes = bytes;
+    this.place = place;
+  }
+
+  /**
+   * @param {NumberArrayType} type
+   * @param {number} count
+   * @returns {NumberArray}
+   */
+  take(type, count) {
+    const end = this.place + count * type.BYTES_PER_ELEMENT;
+    const values = new type(this.bytes.slice(this.place, end)); // a copy, which is aligned
+    this.place = end;
+    return values;
+  }
 }

@@ -1,28 +1,71 @@
+// @ts-check
 /**
- * The page for labels: one answer after the other, and nothing that tells who gave it or what anybody made of it.
+ * The labelling page: one answer after the other, without the name of the target and without
+ * scores.
  *
- * The server has drawn the order; the page asks for one place of it at a time, and for the next when it has heard that
- * the label is on disk. What was skipped, and what can be taken back, is known to this page only.
+ * The server determines the order. The page requests one answer at a time, and the next one
+ * when the label is on disk. Only this page knows the skipped answers and what can be undone.
  */
 
-import { ask, post } from "./ask.js";
-import { el, fill } from "./dom.js";
-import { countText } from "./format.js";
+/**
+ * @import { BlindCase, NewLabel, ReviewDefaults, ReviewRequest, ReviewState } from "../contract"
+ */
+
+import { askJson, postJson } from "./ask.js";
+import { button, el, fill } from "./dom.js";
+import { countText, numberText } from "./format.js";
+import { reviewForm } from "./reviewform.js";
+import { answerParts } from "./reviewparts.js";
 import { longText, proseBlocks } from "./texts.js";
 
-const WHOLE = 50_000, MAX_NAME = 100, MAX_NOTE = 4000;
-const SHARES = [["", "come as any other"], ["0.1", "come first, a tenth of them"], ["0.2", "come first, a fifth of them"], ["0.5", "come first, half of them"], ["1", "come first, all of them"], ["0", "do not come"]];
-const DONE = { pass: "✓ Pass", fail: "✗ Fail" };
+/**
+ * The settings of a reviewer.
+ * @typedef {object} ReviewChoice
+ * @property {string} reviewer
+ * @property {ReviewRequest["only"]} only
+ * @property {number | null} share
+ * @property {boolean} keys whether keys label
+ */
+
+/**
+ * A label, or a skip, that can be undone.
+ * @typedef {object} Step
+ * @property {number} place
+ * @property {NewLabel["label"] | ""} label empty for a skip
+ * @property {string} note
+ */
+
+/** Answers up to this length are never clipped: a reviewer reads all of it. */
+const WHOLE_CHARACTERS = 50_000;
+const MAX_NOTE = 4000;
+const KEYS = ["1 pass", "2 fail", "s skip", "u undo", "n note"];
 
 class ReviewPage {
+  /**
+   * @param {HTMLElement} root
+   * @param {string | null} run the id of a run; without one, the server decides
+   */
   constructor(root, run) {
-    Object.assign(this, { root, run, review: null, place: null, isShown: false, isBusy: false });
-    this.chosen = run && JSON.parse(sessionStorage.getItem(`review-chosen ${run}`) ?? "null");
-    this.build();
-    addEventListener("keydown", (event) => this.onKey(event));
-  }
-
-  build() {
+    this.run = run;
+    /** @type {ReviewState | null} */
+    this.review = null;
+    /** @type {number | null} the place of the answer that is shown, null at the end */
+    this.place = null;
+    this.isShown = false;
+    this.isBusy = false;
+    /** The first place that was not shown yet. */
+    this.fresh = 0;
+    /** @type {number[]} places that come before the fresh ones */
+    this.ahead = [];
+    /** @type {Step[]} */
+    this.history = [];
+    /** @type {Set<number>} */
+    this.skipped = new Set();
+    /** @type {number[] | null} the results that were chosen on the page of the run */
+    this.chosen = run ? storedJson(`review-chosen ${run}`) : null;
+    /** @type {ReviewChoice} */
+    this.choice = { reviewer: "", only: "all", share: null, keys: false };
+    this.storageKey = "";
     this.progress = el("p", { class: "review-progress", role: "status" });
     this.bar = el("progress", { "aria-label": "answers with a label", max: 1, value: 0 });
     this.summary = el("summary", null, "Settings");
@@ -30,209 +73,374 @@ class ReviewPage {
     this.notice = el("div", { class: "review-notice", role: "alert" });
     this.title = el("h2", { tabindex: "-1", id: "review-title" });
     this.texts = el("div", { class: "review-texts" });
-    this.article = el("article", { "aria-labelledby": "review-title" }, this.title, this.texts);
-    this.note = el("textarea", { id: "note", rows: "1", maxlength: MAX_NOTE, placeholder: "note (optional)", on: { keydown: (event) => this.onNoteKey(event) } });
-    // the second click of a double click would be for the next answer, which nobody has read
-    const button = (key, text, name, act) => el("button", { type: "button", class: name, "aria-keyshortcuts": key, on: { click: (event) => event.detail < 2 && act() } }, text, " ", el("kbd", { "aria-hidden": "true" }, key));
-    this.buttons = [button("1", DONE.pass, "pass", () => this.label("pass")), button("2", DONE.fail, "fail", () => this.label("fail")), button("s", "Skip", "skip", () => this.skip())];
-    this.back = button("u", "Undo", "undo", () => this.undo());
-    this.tools = el("section", { class: "review-tools", "aria-label": "your label" },
-      el("label", { for: "note", class: "sr" }, "note"), this.note, el("div", { class: "review-buttons" }, this.buttons, this.back));
+    this.note = el("textarea", {
+      id: "note",
+      rows: "1",
+      maxlength: MAX_NOTE,
+      placeholder: "note (optional)",
+      on: { keydown: (/** @type {KeyboardEvent} */ event) => this.#onNoteKey(event) },
+    });
+    this.buttons = [
+      keyButton("1", "✓ Pass", "pass", () => this.#label("pass")),
+      keyButton("2", "✗ Fail", "fail", () => this.#label("fail")),
+      keyButton("s", "Skip", "skip", () => this.#skip()),
+    ];
+    this.undoButton = keyButton("u", "Undo", "undo", () => this.#undo());
+    this.tools = this.#drawTools();
     this.labels = el("span");
-    this.main = el("main", { class: "review" },
-      el("header", { class: "review-head" }, el("h1", null, "Review"), this.progress, this.bar, this.settings), this.notice, this.article, this.tools);
-    fill(this.root, this.main, el("footer", null, this.labels, "Each label is on disk before the next answer is shown. Keys: ", ["1", "2", "s", "u", "n"].map((key, at) => [el("kbd", null, key), ` ${["pass", "fail", "skip", "undo", "note"][at]}${at < 4 ? ", " : "."}`])));
-    this.update();
+    this.main = this.#drawMain();
+    fill(root, this.main, this.#drawFooter());
+    this.#update();
+    addEventListener("keydown", (event) => this.#onKey(event));
+  }
+
+  #drawTools() {
+    return el(
+      "section",
+      { class: "review-tools", "aria-label": "your label" },
+      el("label", { for: "note", class: "sr" }, "note"),
+      this.note,
+      el("div", { class: "review-buttons" }, this.buttons, this.undoButton),
+    );
+  }
+
+  #drawMain() {
+    const head = el(
+      "header",
+      { class: "review-head" },
+      el("h1", null, "Review"),
+      this.progress,
+      this.bar,
+      this.settings,
+    );
+    const article = el("article", { "aria-labelledby": "review-title" }, this.title, this.texts);
+    return el("main", { class: "review" }, head, this.notice, article, this.tools);
+  }
+
+  #drawFooter() {
+    const keys = KEYS.map((each, at) => {
+      const [key, word] = each.split(" ");
+      const isLast = at === KEYS.length - 1;
+      return [el("kbd", null, key), ` ${word}${isLast ? "." : ", "}`];
+    });
+    const text = "Each label is saved before the next answer is shown. Keys: ";
+    return el("footer", null, this.labels, text, keys);
   }
 
   // settings
 
+  /** Begin a review with the settings of the server, and those that were chosen before. */
   async start() {
-    await this.work(async () => {
-      const { labels, ...defaults } = await (await ask("/api/review")).json();
-      this.labels.textContent = `Labels go to ${labels}. `;
-      this.stored = `review-settings ${JSON.stringify(defaults)}`; // another viewer at this port has others
-      const chosen = this.chosen ? { only: "chosen" } : {};
-      this.choice = { keys: true, ...defaults, ...JSON.parse(sessionStorage.getItem(this.stored) ?? "{}"), ...chosen };
-      if (!this.chosen && this.choice.only === "chosen") this.choice.only = defaults.only;
-      this.buildSettings();
-      await this.begin();
+    await this.#work(async () => {
+      /** @type {ReviewDefaults} */
+      const { labels, ...defaults } = await askJson("/api/review");
+      this.labels.textContent = `Labels are saved to ${labels}. `;
+      // settings are those of one viewer: another one at this port has other defaults
+      this.storageKey = `review-settings ${JSON.stringify(defaults)}`;
+      this.choice = { keys: true, ...defaults, ...storedJson(this.storageKey) };
+      if (this.chosen) this.choice.only = "chosen";
+      else if (this.choice.only === "chosen") this.choice.only = defaults.only;
+      const form = reviewForm(this.choice, this.chosen, (choice) => this.#onChoice(choice));
+      fill(this.settings, this.summary, form);
+      await this.#begin();
     });
     document.documentElement.dataset.ready = "yes";
   }
 
-  buildSettings() {
-    const { reviewer, only, share, keys } = this.choice;
-    const option = (current) => ([value, text]) => el("option", { value, selected: value === current }, text);
-    const which = [["all", "all, at random"], ["failed", "only those that did not pass (not a random sample)"], ...(this.chosen ? [["chosen", `the ${countText(this.chosen.length, "result")} that you chose (not a random sample)`]] : [])];
-    const given = share === null ? "" : String(share);
-    const shares = SHARES.some(([value]) => value === given) ? SHARES : [...SHARES, [given, `come first, ${Math.round(share * 100)}% of them`]];
-    const form = el("form", { on: { submit: (event) => this.onSubmit(event) } },
-      el("label", null, "Your name", el("input", { name: "reviewer", value: reviewer, maxlength: MAX_NAME, autocomplete: "off", spellcheck: "false", placeholder: "no name" })),
-      el("label", null, "Answers", el("select", { name: "only" }, which.map(option(only)))),
-      el("label", null, "Those that others have labelled", el("select", { name: "share" }, shares.map(option(given)))),
-      el("label", { class: "check" }, el("input", { type: "checkbox", name: "keys", checked: keys }), "Keys 1, 2, s, u, n"),
-      el("button", { type: "submit" }, "Begin with these"));
-    fill(this.settings, this.summary, form);
-  }
-
-  async onSubmit(event) {
-    event.preventDefault();
+  /** @param {ReviewChoice} choice */
+  async #onChoice(choice) {
     if (this.isBusy) return;
-    const values = new FormData(event.target);
-    this.choice = { reviewer: values.get("reviewer").trim(), only: values.get("only"), share: values.get("share") === "" ? null : Number(values.get("share")), keys: values.has("keys") };
-    sessionStorage.setItem(this.stored, JSON.stringify(this.choice));
+    this.choice = choice;
+    sessionStorage.setItem(this.storageKey, JSON.stringify(choice));
     this.settings.open = false;
-    await this.work(() => this.begin());
+    await this.#work(() => this.#begin());
   }
 
-  /** Lets the server draw anew. */
-  async begin() {
+  /** Request a new sample of answers from the server. */
+  async #begin() {
     const { reviewer, only, share } = this.choice;
-    Object.assign(this, { review: null, place: null, isShown: false, fresh: 0, ahead: [], history: [], skipped: new Set() });
+    this.review = null;
+    this.place = null;
+    this.isShown = false;
+    this.fresh = 0;
+    this.ahead = [];
+    this.history = [];
+    this.skipped = new Set();
     fill(this.texts);
-    this.title.textContent = "The results are read …";
-    const results = only === "chosen" ? this.chosen : [];
-    this.review = await (await post("/api/review", { run: this.run, reviewer, only, share, results })).json();
-    this.summary.textContent = `${reviewer || "no name"} · ${this.review.sampling === "random" ? "answers at random" : "chosen answers"}`;
-    await this.show(this.next());
+    this.title.textContent = "Reading results …";
+    const results = only === "chosen" && this.chosen ? this.chosen : [];
+    /** @type {ReviewRequest} */
+    const request = { run: this.run, reviewer, only, share, results };
+    /** @type {ReviewState} */
+    const review = await postJson("/api/review", request);
+    this.review = review;
+    const sampling = review.sampling === "random" ? "random sample" : "selected answers";
+    this.summary.textContent = `${reviewer || "no name"} · ${sampling}`;
+    await this.#show(this.#next());
   }
 
   // one answer after the other
 
-  /** Returns the place of the answer to show next; null if there is none. */
-  next() {
-    return this.ahead.shift() ?? (this.fresh < this.review.count ? this.fresh++ : null);
+  /** Return the place of the answer to show next, null if there is none. */
+  #next() {
+    const ahead = this.ahead.shift();
+    if (ahead !== undefined) return ahead;
+    if (!this.review || this.fresh >= this.review.count) return null;
+    const place = this.fresh;
+    this.fresh++;
+    return place;
   }
 
-  async show(place, note = "") {
-    Object.assign(this, { place, isShown: false });
+  /**
+   * Show the answer at a place, or that there is none left.
+   * @param {number | null} place
+   */
+  async #show(place, note = "") {
+    this.place = place;
+    this.isShown = false;
     this.note.value = note;
     fill(this.texts);
-    this.title.textContent = place === null ? this.ending() : `Case ${(place + 1).toLocaleString("en")}`;
-    this.update();
-    if (place !== null) {
-      const shown = await (await ask(`/api/review/${this.review.id}/${place}`)).json();
-      fill(this.texts, section("Question", shown.question, "the question is not in the results"), section("Answer", shown.answer, "", "answer"),
-        section("Expected outcome", shown.expected_outcome), section("Reference answer", shown.reference_answer));
-      this.isShown = true;
-    } else if (this.skipped.size) {
-      fill(this.texts, el("button", { type: "button", class: "again", on: { click: () => this.showSkipped() } }, `Show the ${this.skipped.size} skipped again`));
-    }
-    if (this.history.length || document.activeElement === document.body) this.title.focus({ preventScroll: true });
+    this.title.textContent = place === null ? this.#ending() : `Case ${numberText(place + 1)}`;
+    this.#update();
+    if (place !== null) await this.#showAnswer(place);
+    else if (this.skipped.size > 0) fill(this.texts, this.#skippedButton());
+    const isFocusFree = document.activeElement === document.body;
+    if (this.history.length > 0 || isFocusFree) this.title.focus({ preventScroll: true });
     scrollTo(0, 0);
   }
 
-  ending() {
-    if (!this.done && !this.review.count) return this.review.labelled ? "You have labelled all of these answers" : "There is no answer to label here";
-    return this.skipped.size ? "That was the last answer" : "Done: every answer has your label";
+  /** @param {number} place */
+  async #showAnswer(place) {
+    /** @type {BlindCase} */
+    const shown = await askJson(`/api/review/${this.review?.id}/${place}`);
+    fill(
+      this.texts,
+      section("Question", shown.question, "the question is not in the results"),
+      section("Answer", shown.answer, "", "answer"),
+      shown.expected_outcome !== null && section("Expected outcome", shown.expected_outcome),
+      shown.reference_answer !== null && section("Reference answer", shown.reference_answer),
+      answerParts(shown),
+    );
+    this.isShown = true;
   }
 
-  get done() {
+  #ending() {
+    const hasNone = this.#doneCount() === 0 && this.review?.count === 0;
+    if (hasNone) {
+      return this.review?.labelled
+        ? "You have labelled all of these answers"
+        : "No answers to label";
+    }
+    return this.skipped.size > 0 ? "No more answers" : "Done: you labelled every answer";
+  }
+
+  /** Return how many answers were labelled in this review. */
+  #doneCount() {
     return this.history.filter(({ label }) => label).length;
   }
 
-  label(label) {
-    return this.act(async () => {
-      const { place } = this, note = this.note.value;
-      await post(`/api/review/${this.review.id}/${place}`, { label, note });
+  /** @param {NewLabel["label"]} label */
+  #label(label) {
+    this.#act(async () => {
+      const place = /** @type {number} */ (this.place);
+      const note = this.note.value;
+      await this.#postLabel(place, { label, note });
       this.history.push({ place, label, note });
       this.skipped.delete(place);
-      await this.show(this.next());
-    }, "This label is not written");
+      await this.#show(this.#next());
+    }, "The label was not saved");
   }
 
-  skip() {
-    return this.act(async () => {
-      this.history.push({ place: this.place, label: "", note: this.note.value });
-      this.skipped.add(this.place);
-      await this.show(this.next());
+  /**
+   * @param {number} place
+   * @param {NewLabel} request
+   */
+  async #postLabel(place, request) {
+    await postJson(`/api/review/${this.review?.id}/${place}`, request);
+  }
+
+  #skip() {
+    this.#act(async () => {
+      const place = /** @type {number} */ (this.place);
+      this.history.push({ place, label: "", note: this.note.value });
+      this.skipped.add(place);
+      await this.#show(this.#next());
     });
   }
 
-  /** Takes back the last label, or the last skip, and shows that answer again. */
-  undo() {
-    const last = this.history?.at(-1);
-    if (!last || this.isBusy) return undefined;
-    return this.work(async () => {
-      if (last.label) await post(`/api/review/${this.review.id}/${last.place}`, { label: "retracted" });
+  /** Undo the last label, or the last skip, and show that answer again. */
+  #undo() {
+    const last = this.history.at(-1);
+    if (!last || this.isBusy) return;
+    this.#work(async () => {
+      if (last.label) await this.#postLabel(last.place, { label: "retracted", note: "" });
       this.history.pop();
       this.skipped.delete(last.place);
-      this.ahead = [...(this.place === null ? [] : [this.place]), ...this.ahead].filter((place) => place !== last.place);
-      await this.show(last.place, last.note);
-    }, "This is not taken back");
+      const waiting = this.place === null ? this.ahead : [this.place, ...this.ahead];
+      this.ahead = waiting.filter((place) => place !== last.place);
+      await this.#show(last.place, last.note);
+    }, "The label was not retracted");
   }
 
-  showSkipped() {
-    this.ahead = [...this.skipped];
-    this.skipped.clear();
-    return this.work(() => this.show(this.next()));
+  #skippedButton() {
+    const showSkipped = () => {
+      this.ahead = [...this.skipped];
+      this.skipped.clear();
+      this.#work(() => this.#show(this.#next()));
+    };
+    const label = `Show the ${this.skipped.size} skipped answers again`;
+    return button({ class: "again" }, showSkipped, label);
   }
 
-  /** Does something with the answer that is shown; nothing if there is none. */
-  act(task, failure) {
-    return this.isShown && !this.isBusy ? this.work(task, failure) : undefined;
+  // one thing at a time
+
+  /**
+   * Run an action on the answer, if one is shown.
+   * @param {() => Promise<void>} task
+   * @param {string} [failure]
+   */
+  #act(task, failure) {
+    if (this.isShown && !this.isBusy) this.#work(task, failure);
   }
 
-  /** Does one thing at a time, and tells what went wrong. */
-  async work(task, failure = "") {
+  /**
+   * Run an action and show its error, if it fails.
+   * @param {() => Promise<void>} task
+   * @param {string} [failure] what it means if the task fails
+   */
+  async #work(task, failure = "") {
     this.isBusy = true;
     fill(this.notice);
-    this.update();
+    this.#update();
     try {
       await task();
     } catch (error) {
-      this.tell(failure, error);
+      this.#reportFailure(failure, /** @type {Error} */ (error));
     } finally {
       this.isBusy = false;
-      this.update();
+      this.#update();
     }
   }
 
-  tell(failure, error) {
-    if (!this.review) this.title.textContent = "Nothing can be reviewed";
-    const again = !this.review || (this.place !== null && !this.isShown);
-    const retry = () => this.work(() => (this.review ? this.show(this.place) : this.begin()));
-    fill(this.notice, el("p", { class: "notice failed" }, `${this.isShown && failure ? `${failure}: ` : ""}${error.message}.`,
-      this.isShown && failure && " The answer stays here: try again when that is mended.",
-      again && [" ", el("button", { type: "button", class: "plain", on: { click: retry } }, "Try again")]));
+  /**
+   * @param {string} failure
+   * @param {Error} error
+   */
+  #reportFailure(failure, error) {
+    if (!this.review) this.title.textContent = "The review cannot start";
+    const staysHere = this.isShown && failure !== "";
+    const canRetry = !this.review || (this.place !== null && !this.isShown);
+    const retry = () => {
+      this.#work(() => (this.review ? this.#show(this.place) : this.#begin()));
+    };
+    const text = staysHere ? `${failure}: ${error.message}.` : `${error.message}.`;
+    const notice = el(
+      "p",
+      { class: "notice failed" },
+      text,
+      staysHere && " Fix the problem, then try again.",
+      canRetry && [" ", button({ class: "plain" }, retry, "Try again")],
+    );
+    fill(this.notice, notice);
   }
 
-  update() {
+  /** Show which buttons can be used, and how many answers are labelled. */
+  #update() {
     const { review } = this;
-    for (const button of this.buttons) button.disabled = this.isBusy || !this.isShown;
-    this.back.disabled = this.isBusy || !this.history?.length;
+    for (const each of this.buttons) each.disabled = this.isBusy || !this.isShown;
+    this.undoButton.disabled = this.isBusy || this.history.length === 0;
     this.main.ariaBusy = String(this.isBusy);
     this.tools.hidden = !review;
     this.bar.hidden = !review;
-    if (!review) return void (this.progress.textContent = "");
-    const done = review.labelled + this.done, all = review.labelled + review.count;
-    this.progress.textContent = `${done.toLocaleString("en")} of ${all.toLocaleString("en")}${this.skipped.size ? `, ${this.skipped.size.toLocaleString("en")} skipped` : ""}`;
-    Object.assign(this.bar, { max: Math.max(1, all), value: done });
+    if (!review) {
+      this.progress.textContent = "";
+      return;
+    }
+    const done = review.labelled + this.#doneCount();
+    const all = review.labelled + review.count;
+    const skipped = this.skipped.size > 0 ? `, ${numberText(this.skipped.size)} skipped` : "";
+    this.progress.textContent = `${numberText(done)} of ${numberText(all)}${skipped}`;
+    this.bar.max = Math.max(1, all);
+    this.bar.value = done;
   }
 
   // keys
 
-  onKey(event) {
-    const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
-    if (isTyping || event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || !this.choice?.keys) return;
-    const act = { 1: () => this.label("pass"), 2: () => this.label("fail"), s: () => this.skip(), u: () => this.undo(), n: () => this.note.focus() }[event.key];
-    if (!act) return;
+  /** @param {KeyboardEvent} event */
+  #onKey(event) {
+    const target = /** @type {Element} */ (event.target);
+    const isTyping = target.closest?.("input, textarea, select, [contenteditable]");
+    const isForBrowser = event.ctrlKey || event.metaKey || event.altKey;
+    if (isTyping || isForBrowser || event.repeat || event.defaultPrevented) return;
+    if (!this.choice.keys) return;
+    /** @type {Record<string, () => void>} */
+    const actions = {
+      1: () => this.#label("pass"),
+      2: () => this.#label("fail"),
+      s: () => this.#skip(),
+      u: () => this.#undo(),
+      n: () => this.note.focus(),
+    };
+    const action = actions[event.key];
+    if (!action) return;
     event.preventDefault();
-    act();
+    action();
   }
 
-  onNoteKey(event) {
+  /** @param {KeyboardEvent} event */
+  #onNoteKey(event) {
     if (event.key === "Escape") this.title.focus({ preventScroll: true });
   }
 }
 
-/** Returns a part of a case; nothing if there is none and nothing is to be said of that. */
-function section(title, text, absent = "", name = "") {
-  if (text === null && !absent) return null;
-  const words = text === null ? el("p", { class: "quiet" }, absent) : text.trim() === "" ? el("p", { class: "quiet" }, "(empty)")
-    : text.length > WHOLE ? longText(text) : el("div", { class: "text" }, proseBlocks(text));
-  return el("section", { class: name }, el("h3", null, title), words);
+/**
+ * Return a button that shows its key. The second click of a double click does nothing: it would be
+ * for the next answer, which is still unread.
+ * @param {string} key
+ * @param {string} text
+ * @param {string} className
+ * @param {() => void} act
+ */
+function keyButton(key, text, className, act) {
+  /** @param {MouseEvent} event */
+  const onClick = (event) => {
+    if (event.detail < 2) act();
+  };
+  const hint = el("kbd", { "aria-hidden": "true" }, key);
+  return button({ class: className, "aria-keyshortcuts": key }, onClick, text, " ", hint);
 }
 
-new ReviewPage(document.getElementById("app"), location.pathname.split("/")[2] ?? null).start();
+/**
+ * Return a part of a case; without a text, it says that instead.
+ * @param {string} title
+ * @param {string | null} text
+ * @param {string} [absent]
+ */
+function section(title, text, absent = "", className = "") {
+  const content = text === null ? quietText(absent) : fullText(text);
+  return el("section", { class: className }, el("h3", null, title), content);
+}
+
+/** @param {string} text */
+function fullText(text) {
+  if (text.trim() === "") return quietText("(empty)");
+  if (text.length > WHOLE_CHARACTERS) return longText(text);
+  return el("div", { class: "text" }, proseBlocks(text));
+}
+
+/** @param {string} text */
+function quietText(text) {
+  return el("p", { class: "quiet" }, text);
+}
+
+/**
+ * Return a value that the page has stored, null if there is none.
+ * @param {string} key
+ */
+function storedJson(key) {
+  return JSON.parse(sessionStorage.getItem(key) ?? "null");
+}
+
+const root = /** @type {HTMLElement} */ (document.getElementById("app"));
+const run = location.pathname.split("/")[2] ?? null;
+new ReviewPage(root, run).start();

@@ -1,82 +1,138 @@
-/** Numbers for cases, given out as results arrive: a hash table in typed arrays, a few bytes for each case. */
+// @ts-check
+/** Numbers for cases, assigned as results arrive: a hash table in typed arrays. */
+
+/** @import { NumberArray, NumberArrayType } from "./columns.js" */
 
 const EMPTY = 0;
+const FIRST_SLOTS = 4096;
+const FIRST_CAPACITY = 1024;
 
-/** An array of numbers that grows; only its view of a length is handed out. */
-export class Growing {
-  constructor(type, capacity = 1024) {
+/** An array of numbers that grows. Its user keeps count of the numbers that are in use. */
+export class GrowingArray {
+  /** @param {NumberArrayType} type */
+  constructor(type) {
     this.type = type;
-    this.data = new type(capacity);
+    /** @type {NumberArray} */
+    this.data = new type(FIRST_CAPACITY);
   }
 
-  /** Writes these numbers at a place; what stood there and after it is forgotten by whoever counts. */
+  /**
+   * Write numbers at a place; those after it are no longer in use.
+   * @param {number} at
+   * @param {ArrayLike<number>} values
+   */
   write(at, values) {
-    if (at + values.length > this.data.length) {
-      const larger = new this.type(Math.max(this.data.length * 2, at + values.length));
+    const end = at + values.length;
+    if (end > this.data.length) {
+      const larger = new this.type(Math.max(this.data.length * 2, end));
       larger.set(this.data.subarray(0, at));
       this.data = larger;
     }
     this.data.set(values, at);
   }
 
-  /** Writes one number at a place. */
+  /**
+   * Write one number.
+   * @param {number} at
+   * @param {number} value
+   */
   set(at, value) {
     if (at < this.data.length) this.data[at] = value;
     else this.write(at, [value]);
   }
 
+  /**
+   * Return the first numbers.
+   * @param {number} length
+   */
   view(length) {
     return this.data.subarray(0, length);
   }
 }
 
-/** The rows of a page. A row is known by 64 bits of hash; the runs of a page share the rows. */
+/** The rows of a page. A row is identified by a hash of 64 bits; the runs of a page share rows. */
 export class RowTable {
   constructor() {
     this.count = 0;
+    /** The ids of all rows, joined. */
     this.ids = "";
-    this.lengths = new Growing(Uint32Array);
-    this.keys = new Growing(Uint32Array);
-    this.slots = new Uint32Array(4096);
+    this.lengths = new GrowingArray(Uint32Array);
+    /** The two halves of the hash of each row. */
+    this.keys = new GrowingArray(Uint32Array);
+    /** The hash table: the number of a row plus 1, or `EMPTY`. */
+    this.slots = new Uint32Array(FIRST_SLOTS);
   }
 
-  /** Returns the row of each result of a chunk; `keys` are pairs of numbers, `text` has all the ids. */
-  rowsOf(keys, text, lengths) {
-    const rows = new Uint32Array(lengths.length), added = [];
-    let at = 0;
-    for (let number = 0; number < rows.length; number++) {
-      const before = this.count;
-      const row = (rows[number] = this.row(keys[2 * number], keys[2 * number + 1]));
-      if (row === before) {
-        this.lengths.set(row, lengths[number]);
-        added.push(text.slice(at, at + lengths[number]));
+  /** The lengths of the ids of all rows. */
+  get idLengths() {
+    return /** @type {Uint32Array} */ (this.lengths.view(this.count));
+  }
+
+  /**
+   * Return the row of each result of a chunk, adding rows that are new.
+   * @param {Uint32Array} keys two numbers per result
+   * @param {string} ids of all results, joined
+   * @param {Uint32Array} lengths of the ids
+   */
+  rowsOf(keys, ids, lengths) {
+    const rows = new Uint32Array(lengths.length);
+    const added = [];
+    let start = 0;
+    for (let result = 0; result < rows.length; result++) {
+      const countBefore = this.count;
+      const row = this.#rowOf(keys[2 * result], keys[2 * result + 1]);
+      const end = start + lengths[result];
+      const isNew = row === countBefore;
+      if (isNew) {
+        this.lengths.set(row, lengths[result]);
+        added.push(ids.slice(start, end));
       }
-      at += lengths[number];
+      rows[result] = row;
+      start = end;
     }
     this.ids += added.join("");
     return rows;
   }
 
-  row(low, high) {
-    if (this.count * 2 >= this.slots.length) this.enlarge();
-    const slot = this.slotOf(low, high), found = this.slots[slot];
+  /**
+   * @param {number} low
+   * @param {number} high
+   */
+  #rowOf(low, high) {
+    if (this.count * 2 >= this.slots.length) this.#enlarge();
+    const slot = this.#slotOf(low, high);
+    const found = this.slots[slot];
     if (found !== EMPTY) return found - 1;
-    this.keys.set(2 * this.count, low);
-    this.keys.set(2 * this.count + 1, high);
-    this.slots[slot] = ++this.count;
-    return this.count - 1;
+    const row = this.count;
+    this.keys.set(2 * row, low);
+    this.keys.set(2 * row + 1, high);
+    this.count++;
+    this.slots[slot] = this.count;
+    return row;
   }
 
-  slotOf(low, high) {
-    const last = this.slots.length - 1, keys = this.keys.data;
+  /**
+   * Return the slot of a key, or the empty slot where it belongs.
+   * @param {number} low
+   * @param {number} high
+   */
+  #slotOf(low, high) {
+    const keys = this.keys.data;
+    const last = this.slots.length - 1;
     let slot = (low ^ Math.imul(high, 0x9e3779b1)) & last;
-    for (let row = this.slots[slot]; row !== EMPTY && !(keys[2 * row - 2] === low && keys[2 * row - 1] === high); row = this.slots[slot]) slot = (slot + 1) & last;
+    while (this.slots[slot] !== EMPTY) {
+      const row = this.slots[slot] - 1;
+      if (keys[2 * row] === low && keys[2 * row + 1] === high) break;
+      slot = (slot + 1) & last;
+    }
     return slot;
   }
 
-  enlarge() {
+  #enlarge() {
     const keys = this.keys.data;
     this.slots = new Uint32Array(this.slots.length * 2);
-    for (let row = 0; row < this.count; row++) this.slots[this.slotOf(keys[2 * row], keys[2 * row + 1])] = row + 1;
+    for (let row = 0; row < this.count; row++) {
+      this.slots[this.#slotOf(keys[2 * row], keys[2 * row + 1])] = row + 1;
+    }
   }
 }

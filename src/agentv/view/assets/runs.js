@@ -1,109 +1,256 @@
-/** The list of runs: what ran, how good it was, and which two to compare. */
+// @ts-check
+/** The list of runs with their figures, from which two can be compared. */
 
-import { ask } from "./ask.js";
-import { el, fill } from "./dom.js";
-import { countText, moneyText, percentText, timeText } from "./format.js";
+/**
+ * @import { Run, RunList } from "../contract"
+ * @import { Child } from "./dom.js"
+ */
+
+import { askJson } from "./ask.js";
+import { button, decorative, el, fill, srOnly } from "./dom.js";
+import { countText, isNumber, moneyText, numberText, percentText, timeText } from "./format.js";
 import { meanText, trend } from "./trend.js";
 
-const POLL = 2000, POLL_HIDDEN = 10_000, POLL_COUNTING = 50;
-const SHOWN = 300;
-const STATUS = { running: ["●", "running"], done: ["✓", "done"], interrupted: ["!", "interrupted"], failed: ["✗", "failed"], killed: ["!", "killed"] };
+/** How long to wait before the list is read again, in milliseconds. */
+const POLL = 2000;
+const POLL_HIDDEN = 10_000;
+const POLL_COUNTING = 50;
+const SHOWN_RUNS = 300;
+const SHOWN_EVALS = 3;
+const COMPARED_RUNS = 2;
+
+/** @type {Record<string, { sign: string, word: string }>} */
+const STATUSES = {
+  running: { sign: "●", word: "running" },
+  done: { sign: "✓", word: "done" },
+  interrupted: { sign: "!", word: "interrupted" },
+  failed: { sign: "✗", word: "failed" },
+  killed: { sign: "!", word: "killed" },
+};
+
+/** @type {{ name: string, title: string }[]} */
+const COLUMNS = [
+  { name: "when", title: "when" },
+  { name: "run", title: "run" },
+  { name: "targets", title: "targets" },
+  { name: "commit", title: "commit" },
+  { name: "cases", title: "cases" },
+  { name: "mean", title: "mean (95%)" },
+  { name: "pass", title: "pass" },
+  { name: "cost", title: "cost" },
+  { name: "status", title: "status" },
+];
+
+/**
+ * The state of the list, as stored in the URL.
+ * @typedef {object} ListRoute
+ * @property {string} q the filter
+ * @property {string[]} chosen the ids of the runs that are chosen
+ */
 
 export class RunsPage {
+  /** @param {HTMLElement} root */
   constructor(root) {
-    this.root = root;
+    /** @type {Run[]} */
     this.runs = [];
+    /** @type {string[]} */
+    this.folders = [];
+    /** The runs that are shown, as JSON. */
+    this.json = "";
+    /** Why the list could not be read the last time. */
+    this.problem = "";
+    /** @type {Map<string, HTMLElement>} the rows that are shown, by what is in them */
     this.drawn = new Map();
-    this.all = false;
-    this.build();
-    addEventListener("hashchange", () => this.draw());
-    addEventListener("resize", () => this.draw());
-    addEventListener("keydown", (event) => this.onKey(event));
-  }
-
-  build() {
+    this.showsAll = false;
     this.title = el("h1", null, "Runs");
     this.about = el("p", { class: "kicker" });
     this.plot = el("div");
-    this.input = el("input", { type: "search", id: "filter", placeholder: "filter: target, eval file, commit, status …", autocomplete: "off", spellcheck: "false", on: { input: () => this.go({ q: this.input.value.trim() }) } });
+    this.input = el("input", {
+      type: "search",
+      id: "filter",
+      placeholder: "filter: target, eval file, commit, status …",
+      autocomplete: "off",
+      spellcheck: "false",
+      on: { input: () => this.#go({ q: this.input.value.trim() }) },
+    });
     this.status = el("p", { class: "status", id: "status", role: "status" });
-    this.compare = el("button", { type: "button", class: "compare", disabled: true, on: { click: () => this.open() } }, "Compare");
+    const compareProps = { class: "compare", disabled: true };
+    this.compare = button(compareProps, () => this.#openComparison(), "Compare");
     this.body = el("tbody");
-    const head = (text, name = text) => el("th", { scope: "col", class: `r-${name}` }, text);
-    this.table = el("table", { class: "runs", "aria-label": "runs" },
-      el("thead", null, el("tr", null, el("th", { scope: "col", class: "r-choose" }, el("span", { class: "sr" }, "compare")), head("when"), head("run"), head("targets"), head("commit"), head("cases"), head("mean (95%)", "mean"), head("pass"), head("cost"), head("status"))), this.body);
+    this.table = el("table", { class: "runs", "aria-label": "runs" }, tableHead(), this.body);
     this.more = el("div");
-    fill(this.root, el("header", { class: "summary" }, this.about, this.title, this.plot),
-      el("div", { class: "panes" }, el("main", null, el("h2", { class: "sr" }, "All runs"),
-        el("div", { class: "bar-top", role: "search" }, el("div", { class: "filter-line" }, el("label", { for: "filter", class: "sr" }, "filter the runs"), this.input, this.status, this.compare)),
-        this.table, this.more)),
-      el("footer", null, "Served by agentv to this machine only. ", el("kbd", null, "/"), " filters; choose two runs to compare them."));
+    this.#build(root);
+    addEventListener("hashchange", () => this.#draw());
+    addEventListener("resize", () => this.#draw());
+    addEventListener("keydown", (event) => this.#onKey(event));
   }
 
-  /** Reads the list again and again. */
+  /** @param {HTMLElement} root */
+  #build(root) {
+    const label = el("label", { for: "filter", class: "sr" }, "filter the runs");
+    const line = el("div", { class: "filter-line" }, label, this.input, this.status, this.compare);
+    const main = el(
+      "main",
+      null,
+      el("h2", { class: "sr" }, "All runs"),
+      el("div", { class: "bar-top", role: "search" }, line),
+      this.table,
+      this.more,
+    );
+    const keys = [el("kbd", null, "/"), " to filter. Select two runs to compare them."];
+    fill(
+      root,
+      el("header", { class: "summary" }, this.about, this.title, this.plot),
+      el("div", { class: "panes" }, main),
+      el("footer", null, "Served by agentv on this machine only. ", keys),
+    );
+  }
+
+  // reading
+
+  /** Read the list again and again. */
   async follow() {
     for (;;) {
-      let wait = POLL;
-      try {
-        const { runs, is_counting: counting, folders } = await (await ask("/api/runs")).json();
-        this.take(runs, folders);
-        wait = counting ? POLL_COUNTING : document.hidden ? POLL_HIDDEN : POLL;
-      } catch (error) {
-        this.status.textContent = error.message;
-      }
+      const wait = await this.#read();
       document.documentElement.dataset.ready = "yes";
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
   }
 
-  take(runs, folders) {
-    const text = JSON.stringify(runs);
-    if (text === this.text) return;
-    Object.assign(this, { text, runs, folders });
-    this.draw();
+  /** Read the list once; return how long to wait before the next time. */
+  async #read() {
+    try {
+      /** @type {RunList} */
+      const list = await askJson("/api/runs");
+      const hadProblem = this.problem !== "";
+      this.problem = "";
+      this.#show(list);
+      if (hadProblem) this.#draw();
+      if (list.is_counting) return POLL_COUNTING;
+      return document.hidden ? POLL_HIDDEN : POLL;
+    } catch (error) {
+      this.problem = /** @type {Error} */ (error).message;
+      this.#draw();
+      return POLL;
+    }
   }
 
+  /** @param {RunList} list */
+  #show({ runs, folders }) {
+    const json = JSON.stringify(runs);
+    if (json === this.json) return;
+    this.json = json;
+    this.runs = runs;
+    this.folders = folders;
+    this.#draw();
+  }
+
+  // the address
+
+  /** @returns {ListRoute} */
   get route() {
     const values = new URLSearchParams(location.hash.slice(1));
-    return { q: values.get("q") ?? "", chosen: (values.get("chosen") ?? "").split(",").filter(Boolean) };
+    const chosen = values.get("chosen") ?? "";
+    return { q: values.get("q") ?? "", chosen: chosen.split(",").filter(Boolean) };
   }
 
-  go(change) {
+  /** @param {Partial<ListRoute>} change */
+  #go(change) {
     const { q, chosen } = { ...this.route, ...change };
-    const values = new URLSearchParams({ ...(q && { q }), ...(chosen.length && { chosen: chosen.join(",") }) });
+    const values = new URLSearchParams();
+    if (q) values.set("q", q);
+    if (chosen.length > 0) values.set("chosen", chosen.join(","));
     history.replaceState(null, "", `#${values}`);
-    this.draw();
+    this.#draw();
   }
 
-  draw() {
+  // drawing
+
+  #draw() {
     const { q, chosen } = this.route;
     if (document.activeElement !== this.input) this.input.value = q;
-    const words = q.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (run) => words.every((word) => [run.name, run.run_id, run.status, run.commit, ...(run.targets ?? []), ...(run.evals ?? [])].some((text) => text?.toLowerCase().includes(word)));
-    const found = words.length ? this.runs.filter(fits) : this.runs;
-    const shown = this.all ? found : found.slice(0, SHOWN);
-    this.sayTitle(found);
+    const found = this.#filter(q);
+    const shown = this.showsAll ? found : found.slice(0, SHOWN_RUNS);
+    if (this.json !== "") this.#drawTitle(found); // before that, the list is not known
     fill(this.plot, trend(found, this.plot.clientWidth));
-    const focused = document.activeElement?.closest?.(".runs [data-run]")?.dataset.run, kind = document.activeElement?.tagName;
-    this.drawRows(shown, chosen);
-    for (const [name, known] of [["commit", (run) => run.commit], ["cost", (run) => Number.isFinite(run.cost)], ["status", (run) => run.status]]) this.table.classList.toggle(`no-${name}`, !found.some(known));
-    if (focused) [...this.body.querySelectorAll(kind)].find((each) => each.closest("[data-run]").dataset.run === focused)?.focus({ preventScroll: true });
-    fill(this.more, found.length > shown.length && el("button", { type: "button", class: "more", on: { click: () => { this.all = true; this.draw(); } } }, `show all ${found.length}`),
-      !found.length && el("p", { class: "empty" }, this.runs.length ? "No run fits." : "There are no runs yet."));
-    this.status.textContent = found.length === this.runs.length ? countText(found.length, "run") : `${found.length} of ${countText(this.runs.length, "run")}`;
-    this.compare.disabled = chosen.length !== 2;
-    this.compare.textContent = chosen.length === 1 ? "Choose one more" : chosen.length === 2 ? "Compare these two" : "Choose two to compare";
+    this.#keepFocus(() => this.#drawRows(shown, chosen));
+    this.#hideEmptyColumns(found);
+    this.#drawMore(found.length, shown.length);
+    const all = countText(this.runs.length, "run");
+    const isWhole = found.length === this.runs.length;
+    this.status.textContent = isWhole ? all : `${found.length} of ${all}`;
+    if (this.problem) this.status.textContent = this.problem;
+    this.compare.disabled = chosen.length !== COMPARED_RUNS;
+    this.compare.textContent = compareLabel(chosen.length);
   }
 
-  /** Draws the rows that have changed. The others stay the elements that they are: somebody may be clicking on one. */
-  drawRows(shown, chosen) {
-    const before = this.drawn;
-    this.drawn = new Map(shown.map((run) => {
-      const key = JSON.stringify([run, chosen.includes(run.id)]);
-      return [key, before.get(key) ?? this.row(run, chosen)];
-    }));
+  /**
+   * Return the runs that match all words.
+   * @param {string} query
+   */
+  #filter(query) {
+    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+    if (words.length === 0) return this.runs;
+    return this.runs.filter((run) => {
+      const { name, run_id, status, commit, targets = [], evals = [] } = run;
+      const texts = [name, run_id, status, commit, ...targets, ...evals];
+      const lower = texts.map((text) => text?.toLowerCase() ?? "");
+      return words.every((word) => lower.some((text) => text.includes(word)));
+    });
+  }
+
+  /** @param {Run[]} found */
+  #drawTitle(found) {
+    const running = found.filter((run) => run.status === "running").length;
+    const latest = found.find((run) => isNumber(run.mean));
+    const facts = [];
+    if (running > 0) facts.push(`, ${running} in progress`);
+    if (latest) facts.push(`, latest mean ${meanText(latest)}`);
+    fill(this.about, "Results in ", el("b", null, this.folders.join(", ")));
+    const count = el("strong", null, countText(found.length, "run"));
+    fill(this.title, count, el("span", null, facts.join(""), "."));
+  }
+
+  /**
+   * Draw rows, and leave the focus on the element of the run that had it.
+   * @param {() => void} draw
+   */
+  #keepFocus(draw) {
+    const focused = document.activeElement;
+    /** @type {HTMLElement | null | undefined} */
+    const row = focused?.closest(".runs [data-run]");
+    const run = row?.dataset.run;
+    draw();
+    if (!focused || !run) return;
+    /** @type {NodeListOf<HTMLElement>} */
+    const candidates = this.body.querySelectorAll(focused.tagName);
+    for (const each of candidates) {
+      /** @type {HTMLElement | null} */
+      const owner = each.closest("[data-run]");
+      if (owner?.dataset.run !== run) continue;
+      each.focus({ preventScroll: true });
+      return;
+    }
+  }
+
+  /**
+   * Draw the rows that have changed. The others stay the same elements: the user may be clicking
+   * on one.
+   * @param {Run[]} shown
+   * @param {string[]} chosen
+   */
+  #drawRows(shown, chosen) {
+    const drawnBefore = this.drawn;
+    this.drawn = new Map();
+    for (const run of shown) {
+      const isChosen = run.id ? chosen.includes(run.id) : false;
+      const key = JSON.stringify([run, isChosen]);
+      this.drawn.set(key, drawnBefore.get(key) ?? this.#drawRow(run, isChosen));
+    }
     const rows = new Set(this.drawn.values());
-    for (const row of [...this.body.children]) if (!rows.has(row)) row.remove();
+    for (const row of [...this.body.children]) {
+      if (!rows.has(/** @type {HTMLElement} */ (row))) row.remove();
+    }
     let next = this.body.firstChild;
     for (const row of rows) {
       if (row === next) next = next.nextSibling;
@@ -111,55 +258,171 @@ export class RunsPage {
     }
   }
 
-  sayTitle(found) {
-    const running = found.filter((run) => run.status === "running").length;
-    const last = found.find((run) => Number.isFinite(run.mean));
-    fill(this.about, "Results in ", el("b", null, (this.folders ?? []).join(", ")));
-    fill(this.title, el("strong", null, countText(found.length, "run")), el("span", null, [running && `, ${running} in progress`, last && `, the latest mean ${meanText(last)}`].filter(Boolean).join(""), "."));
-  }
-
-  row(run, chosen) {
-    const cell = (name, ...children) => el("td", { class: `r-${name}` }, children);
-    const [sign, word] = STATUS[run.status] ?? ["", run.status ?? ""];
-    const name = run.evals?.length ? run.evals.slice(0, 3).join(", ") : run.name;
-    const box = run.id && el("input", { type: "checkbox", checked: chosen.includes(run.id), "aria-label": `compare ${name}, ${timeText(run.started ?? "")}`, on: { change: (event) => this.choose(run.id, event.target.checked) } });
-    return el("tr", { "data-run": run.id ?? run.run_id, class: run.status === "running" ? "running" : null },
-      cell("choose", box),
+  /**
+   * @param {Run} run
+   * @param {boolean} isChosen
+   */
+  #drawRow(run, isChosen) {
+    const name = runName(run);
+    return el(
+      "tr",
+      { "data-run": run.id ?? run.run_id, class: run.status === "running" ? "running" : null },
+      cell("choose", this.#checkbox(run, name, isChosen)),
       cell("when", run.started ? timeText(run.started) : "–"),
-      el("th", { scope: "row", class: "r-run" }, run.id ? el("a", { href: `/run/${run.id}`, title: run.file }, name) : el("span", null, name), el("span", { class: "hint" }, run.note || (name === run.name ? "" : run.name)), run.problem && el("span", { class: "hint problem" }, `✗ ${run.problem}`)),
+      el("th", { scope: "row", class: "r-run" }, nameContent(run, name)),
       cell("targets", (run.targets ?? []).join(", ")),
       cell("commit", run.commit && el("code", null, run.commit)),
-      cell("cases", Number.isFinite(run.cases) ? progress(run) : "–"),
-      cell("mean", Number.isFinite(run.mean) && [el("span", { class: "mean-bar", "aria-hidden": "true" }, el("span", { style: { width: `${run.mean * 100}%` } })), meanText(run)]),
-      cell("pass", Number.isFinite(run.pass_rate) ? percentText(run.pass_rate) : ""),
-      cell("cost", Number.isFinite(run.cost) ? moneyText(run.cost) : ""),
-      cell("status", el("span", { class: `run-status ${run.status ?? ""}` }, el("span", { "aria-hidden": "true" }, sign), ` ${word}`)));
+      cell("cases", caseCount(run)),
+      cell("mean", meanContent(run)),
+      cell("pass", isNumber(run.pass_rate) ? percentText(run.pass_rate) : ""),
+      cell("cost", isNumber(run.cost) ? moneyText(run.cost) : ""),
+      cell("status", statusContent(run)),
+    );
   }
 
-  choose(id, isChosen) {
+  /**
+   * @param {Run} run
+   * @param {string} name
+   * @param {boolean} isChosen
+   */
+  #checkbox({ id, started }, name, isChosen) {
+    if (!id) return null;
+    const box = el("input", {
+      type: "checkbox",
+      checked: isChosen,
+      "aria-label": `compare ${name}, ${timeText(started ?? "")}`,
+      on: { change: () => this.#choose(id, box.checked) },
+    });
+    return box;
+  }
+
+  /** @param {Run[]} found */
+  #hideEmptyColumns(found) {
+    const { classList } = this.table;
+    classList.toggle("no-commit", !found.some((run) => run.commit));
+    classList.toggle("no-cost", !found.some((run) => isNumber(run.cost)));
+    classList.toggle("no-status", !found.some((run) => run.status));
+  }
+
+  /**
+   * @param {number} found
+   * @param {number} shown
+   */
+  #drawMore(found, shown) {
+    const showAll = () => {
+      this.showsAll = true;
+      this.#draw();
+    };
+    let emptyText = this.runs.length > 0 ? "No matching runs." : "No runs yet.";
+    if (this.json === "") emptyText = ""; // the list is not known yet
+    fill(
+      this.more,
+      found > shown && button({ class: "more" }, showAll, `show all ${found}`),
+      found === 0 && el("p", { class: "empty" }, emptyText),
+    );
+  }
+
+  // comparing
+
+  /**
+   * Select or deselect a run. Of more than two, the last two stay selected.
+   * @param {string} id
+   * @param {boolean} isChosen
+   */
+  #choose(id, isChosen) {
     const others = this.route.chosen.filter((each) => each !== id);
-    this.go({ chosen: isChosen ? [...others.slice(-1), id] : others });
+    this.#go({ chosen: isChosen ? [...others.slice(-1), id] : others });
   }
 
-  /** Opens the comparison of the two that are chosen: the newer is compared with the older. */
-  open() {
+  /** Open the comparison of the two chosen runs: the newer with the older. */
+  #openComparison() {
     const { chosen } = this.route;
-    const order = this.runs.filter((run) => chosen.includes(run.id)).map((run) => run.id).reverse();
-    if (order.length === 2) location.href = `/compare/${order[0]}/${order[1]}`;
+    const found = this.runs.filter((run) => run.id && chosen.includes(run.id));
+    if (found.length !== COMPARED_RUNS) return;
+    const [newer, older] = found;
+    location.href = `/compare/${older.id}/${newer.id}`;
   }
 
-  onKey(event) {
+  /** @param {KeyboardEvent} event */
+  #onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest?.("input[type=search]")) {
+    const target = /** @type {Element} */ (event.target);
+    const isTyping = target.closest?.("input[type=search]");
+    if (isTyping) {
       if (event.key === "Escape") this.input.blur();
       return;
     }
-    if (event.key === "/") { event.preventDefault(); this.input.focus(); this.input.select(); }
-    if (event.key === "Escape") this.go({ q: "", chosen: [] });
+    if (event.key === "/") {
+      event.preventDefault();
+      this.input.focus();
+      this.input.select();
+    }
+    if (event.key === "Escape") this.#go({ q: "", chosen: [] });
   }
 }
 
-function progress(run) {
-  if (run.status === "running" && run.planned > run.cases) return `${run.cases.toLocaleString("en")} of ${run.planned.toLocaleString("en")}`;
-  return run.cases.toLocaleString("en");
+// parts of the table
+
+function tableHead() {
+  const choose = el("th", { scope: "col", class: "r-choose" }, srOnly("compare"));
+  const heads = COLUMNS.map(({ name, title }) => {
+    return el("th", { scope: "col", class: `r-${name}` }, title);
+  });
+  return el("thead", null, el("tr", null, choose, heads));
+}
+
+/**
+ * @param {string} name
+ * @param {Child} content
+ */
+function cell(name, content) {
+  return el("td", { class: `r-${name}` }, content);
+}
+
+/** @param {Run} run */
+function runName({ name, evals = [] }) {
+  return evals.length > 0 ? evals.slice(0, SHOWN_EVALS).join(", ") : name;
+}
+
+/**
+ * @param {Run} run
+ * @param {string} name
+ * @returns {Child[]}
+ */
+function nameContent(run, name) {
+  const link = run.id
+    ? el("a", { href: `/run/${run.id}`, title: run.file }, name)
+    : el("span", null, name);
+  const hint = run.note || (name === run.name ? "" : run.name);
+  return [
+    link,
+    el("span", { class: "hint" }, hint),
+    run.problem && el("span", { class: "hint problem" }, `✗ ${run.problem}`),
+  ];
+}
+
+/** @param {Run} run */
+function caseCount({ status, cases, planned }) {
+  if (!isNumber(cases)) return "–";
+  const isInProgress = status === "running" && isNumber(planned) && planned > cases;
+  return isInProgress ? `${numberText(cases)} of ${numberText(planned)}` : numberText(cases);
+}
+
+/** @param {Run} run */
+function meanContent(run) {
+  if (!isNumber(run.mean)) return null;
+  const fill = el("span", { style: { width: `${run.mean * 100}%` } });
+  return [el("span", { class: "mean-bar", "aria-hidden": "true" }, fill), meanText(run)];
+}
+
+/** @param {Run} run */
+function statusContent({ status = "" }) {
+  const { sign, word } = STATUSES[status] ?? { sign: "", word: status };
+  return el("span", { class: `run-status ${status}` }, decorative(sign), ` ${word}`);
+}
+
+/** @param {number} count */
+function compareLabel(count) {
+  if (count === 1) return "Select one more run";
+  return count === COMPARED_RUNS ? "Compare these two" : "Select two runs to compare";
 }

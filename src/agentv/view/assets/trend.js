@@ -1,60 +1,178 @@
-/** The means of runs over time, with their intervals: a plot that is read from left to right. */
+// @ts-check
+/** The means of runs over time with their confidence intervals. */
+
+/**
+ * @import { Run } from "../contract"
+ * @import { Child } from "./dom.js"
+ */
 
 import { el, svg } from "./dom.js";
-import { countText, scoreText, timeText } from "./format.js";
+import { countText, isNumber, scoreText, timeText } from "./format.js";
 
-const HEIGHT = 190, LEFT = 34, RIGHT = 14, TOP = 12, BOTTOM = 24;
-const WIDEST = 1436, MOST_PER_PIXEL = 1 / 6;
+/** @typedef {Run & { mean: number }} ScoredRun */
 
-/** Returns the plot of these runs, newest first as they come; nothing if fewer than two have a mean. */
+const HEIGHT = 190;
+const LEFT = 34;
+const RIGHT = 14;
+const TOP = 12;
+const BOTTOM = 24;
+const NARROWEST = 260;
+const WIDEST = 1436;
+const PIXELS_PER_RUN = 6;
+/** The scale covers whole fifths, and at least one. */
+const SCALE_STEP = 0.2;
+
+/**
+ * Return the plot of runs, which come newest first; null if fewer than two have a mean.
+ * @param {Run[]} runs
+ * @param {number} room in pixels
+ */
 export function trend(runs, room) {
-  const width = Math.max(260, Math.min(WIDEST, room));
-  const known = runs.filter((run) => Number.isFinite(run.mean)).slice(0, Math.floor(width * MOST_PER_PIXEL)).reverse();
+  const width = Math.max(NARROWEST, Math.min(WIDEST, room));
+  const newest = runs.filter(isScored).slice(0, Math.floor(width / PIXELS_PER_RUN));
+  const known = newest.toReversed();
   if (known.length < 2) return null;
-  const [low, high] = bounds(known);
-  const x = (at) => LEFT + ((at + 0.5) / known.length) * (width - LEFT - RIGHT);
-  const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
-  const grid = [0, 1, 2, 3, 4].map((step) => low + ((high - low) * step) / 4);
-  const path = known.map((run, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(run.mean).toFixed(1)}`).join("");
-  return el("figure", { class: "trend" },
-    el("figcaption", null, el("b", null, "Mean score"), ` of ${countText(known.length, "run")}, oldest first, with 95% intervals`),
-    svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": describe(known) },
-      grid.map((value) => [svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value), class: "grid" }),
-        svg("text", { x: LEFT - 8, y: y(value) + 4, class: "tick", "text-anchor": "end" }, value.toFixed(2).replace(/0$/, ""))]),
-      svg("path", { d: path, class: "line" }),
-      known.map((run, at) => mark(run, x(at), y)),
-      ends(known, x)));
+  const plot = new TrendPlot(known, width);
+  const caption = ` of ${countText(known.length, "run")}, oldest first, with 95% intervals`;
+  return el(
+    "figure",
+    { class: "trend" },
+    el("figcaption", null, el("b", null, "Mean score"), caption),
+    plot.draw(),
+  );
 }
 
-function mark(run, x, y) {
-  const interval = Number.isFinite(run.low) && svg("line", { x1: x, x2: x, y1: y(run.low), y2: y(run.high), class: "reach" });
-  const dot = svg("circle", { cx: x, cy: y(run.mean), r: 5, class: "mean" });
-  const text = svg("title", null, `${run.name}: ${meanText(run)}`);
-  const inside = [svg("rect", { x: x - 9, y: TOP, width: 18, height: HEIGHT - TOP - BOTTOM, class: "catch" }), interval, dot, text];
-  return run.id ? svg("a", { href: `/run/${run.id}`, "aria-label": `${run.name}, ${meanText(run)}`, tabindex: "-1" }, inside) : svg("g", null, inside);
-}
-
-/** Returns when the first and the last of the runs were. */
-function ends(known, x) {
-  const day = (run) => (run.started ?? "").slice(0, 10);
-  const at = known.length - 1;
-  return [svg("text", { x: x(0) - 8, y: HEIGHT - 5, class: "tick" }, day(known[0])),
-    day(known[at]) !== day(known[0]) && svg("text", { x: x(at) + 8, y: HEIGHT - 5, class: "tick", "text-anchor": "end" }, day(known[at]))];
-}
-
-/** Returns the part of the scale from 0 to 1 that has all that is drawn, in fifths. */
-function bounds(known) {
-  const all = known.flatMap((run) => [run.mean, run.low, run.high]).filter(Number.isFinite);
-  const low = Math.max(0, Math.floor(Math.min(...all) * 5) / 5), high = Math.min(1, Math.ceil(Math.max(...all) * 5) / 5);
-  return high - low < 0.2 ? [Math.max(0, high - 0.2), Math.max(0.2, high)] : [low, high];
-}
-
+/**
+ * Return the mean of a run with its confidence interval.
+ * @param {Run} run
+ */
 export function meanText({ mean, low, high }) {
-  if (!Number.isFinite(mean)) return "–";
-  return Number.isFinite(low) ? `${scoreText(mean)} (${scoreText(low)} to ${scoreText(high)})` : scoreText(mean);
+  if (!isNumber(mean)) return "–";
+  if (!isNumber(low)) return scoreText(mean);
+  return `${scoreText(mean)} (${scoreText(low)} to ${scoreText(high)})`;
 }
 
-function describe(known) {
-  const first = known[0], last = known.at(-1);
-  return `mean score of ${countText(known.length, "run")}: from ${meanText(first)} on ${timeText(first.started)} to ${meanText(last)} on ${timeText(last.started)}`;
+/**
+ * @param {Run} run
+ * @returns {run is ScoredRun}
+ */
+function isScored(run) {
+  return isNumber(run.mean);
+}
+
+class TrendPlot {
+  /**
+   * @param {ScoredRun[]} runs oldest first
+   * @param {number} width
+   */
+  constructor(runs, width) {
+    this.runs = runs;
+    this.width = width;
+    const [low, high] = scaleOf(runs);
+    this.low = low;
+    this.high = high;
+  }
+
+  /** @param {number} at */
+  #x(at) {
+    return LEFT + ((at + 0.5) / this.runs.length) * (this.width - LEFT - RIGHT);
+  }
+
+  /** @param {number} value */
+  #y(value) {
+    return TOP + ((this.high - value) / (this.high - this.low)) * (HEIGHT - TOP - BOTTOM);
+  }
+
+  draw() {
+    const { runs } = this;
+    const points = runs.map(
+      (run, at) => `${this.#x(at).toFixed(1)} ${this.#y(run.mean).toFixed(1)}`,
+    );
+    const path = `M${points.join("L")}`;
+    return svg(
+      "svg",
+      { viewBox: `0 0 ${this.width} ${HEIGHT}`, role: "img", "aria-label": this.#description() },
+      this.#grid(),
+      svg("path", { d: path, class: "line" }),
+      runs.map((run, at) => this.#mark(run, this.#x(at))),
+      this.#days(),
+    );
+  }
+
+  /** @returns {Child[]} */
+  #grid() {
+    return [0, 1, 2, 3, 4].map((step) => {
+      const value = this.low + ((this.high - this.low) * step) / 4;
+      const y = this.#y(value);
+      const label = value.toFixed(2).replace(/0$/, "");
+      return [
+        svg("line", { x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y, class: "grid" }),
+        svg("text", { x: LEFT - 8, y: y + 4, class: "tick", "text-anchor": "end" }, label),
+      ];
+    });
+  }
+
+  /**
+   * @param {ScoredRun} run
+   * @param {number} x
+   */
+  #mark(run, x) {
+    const { low, high, mean } = run;
+    const area = { x: x - 9, y: TOP, width: 18, height: HEIGHT - TOP - BOTTOM };
+    const hasInterval = isNumber(low) && isNumber(high);
+    const text = meanText(run);
+    const content = [
+      svg("rect", { ...area, class: "catch" }),
+      hasInterval &&
+        svg("line", { x1: x, x2: x, y1: this.#y(low), y2: this.#y(high), class: "reach" }),
+      svg("circle", { cx: x, cy: this.#y(mean), r: 5, class: "mean" }),
+      svg("title", null, `${run.name}: ${text}`),
+    ];
+    if (!run.id) return svg("g", null, content);
+    const label = `${run.name}, ${text}`;
+    return svg("a", { href: `/run/${run.id}`, "aria-label": label, tabindex: "-1" }, content);
+  }
+
+  /**
+   * Return the days of the first and of the last run.
+   * @returns {Child[]}
+   */
+  #days() {
+    const last = this.runs.length - 1;
+    const firstDay = dayOf(this.runs[0]);
+    const lastDay = dayOf(this.runs[last]);
+    const y = HEIGHT - 5;
+    const atEnd = { x: this.#x(last) + 8, y, class: "tick", "text-anchor": "end" };
+    return [
+      svg("text", { x: this.#x(0) - 8, y, class: "tick" }, firstDay),
+      lastDay !== firstDay && svg("text", atEnd, lastDay),
+    ];
+  }
+
+  #description() {
+    const first = this.runs[0];
+    const last = this.runs[this.runs.length - 1];
+    const count = countText(this.runs.length, "run");
+    const from = `${meanText(first)} on ${timeText(first.started ?? "")}`;
+    const to = `${meanText(last)} on ${timeText(last.started ?? "")}`;
+    return `mean score of ${count}: from ${from} to ${to}`;
+  }
+}
+
+/** @param {Run} run */
+function dayOf({ started = "" }) {
+  return started.slice(0, 10);
+}
+
+/**
+ * Return the part of the scale from 0 to 1 that covers all means and intervals.
+ * @param {ScoredRun[]} runs
+ * @returns {[number, number]}
+ */
+function scaleOf(runs) {
+  const values = runs.flatMap(({ mean, low, high }) => [mean, low, high]).filter(isNumber);
+  const low = Math.max(0, Math.floor(Math.min(...values) * 5) / 5);
+  const high = Math.min(1, Math.ceil(Math.max(...values) * 5) / 5);
+  if (high - low >= SCALE_STEP) return [low, high];
+  return [Math.max(0, high - SCALE_STEP), Math.max(SCALE_STEP, high)];
 }

@@ -42,7 +42,7 @@ def test_an_empty_answer_in_a_batch_is_paid_for_at_the_price_of_batches() -> Non
     target = {"name": "default", "provider": "openai", "model": "m", "api_key": "k", "pricing": {"output": 1_000_000}}
 
     async def read(model: BatchModel) -> ProviderError:
-        with pytest.raises(ProviderError, match="the model gave an empty answer") as caught:
+        with pytest.raises(ProviderError, match="the model returned an empty answer") as caught:
             model.response_to(json.dumps(body | {"usage": usage}).encode())
         return caught.value
 

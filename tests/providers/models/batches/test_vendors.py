@@ -9,7 +9,7 @@ import pytest
 
 from agentv.errors import ProviderError
 from agentv.providers.models.batches.api import BatchLimits, BatchModel, BatchStatus
-from tests.kits.batch_runs import collect, custom_ids, run_batch, submit, wait, with_model, write_requests
+from tests.kits.batch_runs import KEY, collect, custom_ids, run_batch, submit, wait, with_model, write_requests
 from tests.kits.batch_servers import batch_server
 from tests.kits.model_servers import a_request
 
@@ -101,6 +101,31 @@ def test_openai_uploads_may_fail(path: Path) -> None:
 
     with batch_server(failing_uploads=1) as server:
         assert len(with_model(server.target("openai"), run).texts) == 4
+
+
+def test_azure_creates_a_batch_only_for_a_processed_file(path: Path) -> None:
+    async def run(model: BatchModel) -> Any:
+        api = model.batches()
+        await write_requests(model, path, custom_ids(4))
+        file = await api.upload(path, KEY)
+        for _ in range(2):
+            with pytest.raises(ProviderError, match=r"the uploaded file is not processed yet \(pending\)") as early:
+                await api.create(path, file, KEY)
+            assert early.value.may_pass
+        return await collect(model, await api.create(path, file, KEY))
+
+    with batch_server(pending_files=2) as server:
+        assert len(with_model(server.target("azure"), run).texts) == 4
+
+
+def test_a_file_that_azure_cannot_process_is_an_error(path: Path) -> None:
+    async def run(model: BatchModel) -> None:
+        with pytest.raises(ProviderError, match=r"the uploaded file cannot be used \(error\): bad line") as failed:
+            await submit(model, path)
+        assert not failed.value.may_pass
+
+    with batch_server(file_status="error") as server:
+        with_model(server.target("azure"), run)
 
 
 def test_anthropic_takes_no_files(path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from agentv.providers.models.batches.api import BatchLimits, BatchReply, BatchState, BatchStatus
-from agentv.providers.models.batches.vendor import VendorBatches, if_found, split_lines
+from agentv.providers.models.batches.vendor import VendorBatchApi, if_found, split_lines
 from agentv.providers.models.sdk import SdkModel
 from agentv.providers.network import excerpt, server_message
 from agentv.records import Json
@@ -33,7 +33,7 @@ UNANSWERED = {
 }
 
 
-class AnthropicBatches(VendorBatches):
+class AnthropicBatches(VendorBatchApi):
     """Calls the batch API through the client of a model."""
 
     limits = LIMITS

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from agentv.providers.models.batches.api import BatchLimits, BatchReply, BatchState, BatchStatus
-from agentv.providers.models.batches.vendor import VendorBatches, if_found
+from agentv.providers.models.batches.vendor import VendorBatchApi, if_found
 from agentv.providers.models.conversation import decode
 from agentv.providers.network import excerpt
 from agentv.records import Json
@@ -42,7 +42,7 @@ RESOURCE_EXHAUSTED = 8
 UNANSWERED = (CANCELLED, DEADLINE_EXCEEDED)
 QUEUE_IS_FULL = (RESOURCE_EXHAUSTED, 429)
 PLAIN: Json = {"extra_body": {}}
-"""HTTP options for calls of the batch API: the target's `options` belong into the requests of the batch."""
+"""HTTP options for calls of the batch API: the target's `options` are part of the requests in the batch."""
 
 
 class GeminiModel(Protocol):
@@ -56,7 +56,7 @@ class GeminiModel(Protocol):
     def errors_of_sdk(self) -> AbstractContextManager[None]: ...
 
 
-class GeminiBatches(VendorBatches):
+class GeminiBatches(VendorBatchApi):
     """Calls the batch API through the client of a model."""
 
     limits = LIMITS

@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
+from agentv.errors import ProviderError
 from agentv.providers.models.batches.api import BatchLimits, BatchReply, BatchState, BatchStatus
-from agentv.providers.models.batches.vendor import VendorBatches, if_found, split_lines
+from agentv.providers.models.batches.vendor import VendorBatchApi, if_found, split_lines
 from agentv.providers.models.sdk import SdkModel
 from agentv.providers.network import excerpt, server_message
 from agentv.records import Json
@@ -35,18 +36,23 @@ STATUSES = {
     "failed": BatchStatus.FAILED,
 }
 """Any other status is that of a running batch: `validating`, `in_progress`, `finalizing`, `cancelling`."""
+PROCESSED = ("processed", "succeeded", None)
+UNUSABLE = ("error", "failed", "canceled", "deleting", "deleted")
+"""The statuses of a file; any other status, such as `pending`, is that of one which is being processed."""
 QUEUE_IS_FULL = "token_limit_exceeded"
 UNANSWERED = ("batch_expired", "batch_cancelled")
 MAX_ERRORS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class OpenAIBatches(VendorBatches):
+class OpenAIBatches(VendorBatchApi):
     """Calls the batch API through the client of a model. `endpoint` is the path of the requests."""
 
     _model: SdkModel[Any]
     _endpoint: str
     limits: BatchLimits = LIMITS
+    _processes_files: bool = False
+    """Whether an uploaded file can be used only after the vendor has processed it, as on Azure."""
 
     def line(self, custom_id: str, body: Json) -> bytes:
         request = {
@@ -66,6 +72,8 @@ class OpenAIBatches(VendorBatches):
         return str(uploaded.id)
 
     async def create(self, path: Path, uploaded: str, key: str) -> str:
+        if self._processes_files:
+            await self._check_file(uploaded)
         with self._model.errors_of_sdk():
             batch = await self._client.batches.create(
                 input_file_id=uploaded,
@@ -74,6 +82,17 @@ class OpenAIBatches(VendorBatches):
                 metadata={KEY: key},
             )
         return str(batch.id)
+
+    async def _check_file(self, file: str) -> None:
+        """Raise `ProviderError` unless the vendor has processed a file; it may pass as long as the file may be."""
+        with self._model.errors_of_sdk():
+            found = await self._client.files.retrieve(file)
+        if found.status in PROCESSED:
+            return
+        if found.status in UNUSABLE:
+            reason = excerpt(str(found.status_details or "no reason given"))
+            raise ProviderError(f"the uploaded file cannot be used ({found.status}): {reason}")
+        raise ProviderError(f"the uploaded file is not processed yet ({found.status})", may_pass=True)
 
     async def find(
         self,

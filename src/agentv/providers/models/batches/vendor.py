@@ -10,7 +10,7 @@ NOT_FOUND = 404
 CANNOT_BE_CANCELLED = (400, NOT_FOUND, 409)
 
 
-class VendorBatches(ABC):
+class VendorBatchApi(ABC):
     """The base of batch APIs. A batch that is gone or has ended is not an error."""
 
     @abstractmethod

@@ -1,99 +1,315 @@
-/** The page of a case: what was asked, what came back, why this score. Of two runs: both answers, and what differs. */
+// @ts-check
+/**
+ * The page of a case: question, answer and scores with their reasons. A comparison shows both
+ * answers and their differences.
+ */
 
-import { copyText, el, fill } from "./dom.js";
-import { diffTexts } from "./diff.js";
-import { countText, durationText, ERROR, moneyText, scoreText, signedText, stateOf, STATES, timeText } from "./format.js";
+/**
+ * @import { Child } from "./dom.js"
+ * @import { Model, Result, Run } from "./model.js"
+ */
+
+import { answersDiff } from "./answers.js";
+import { button, copyText, el, fill } from "./dom.js";
+import {
+  countText,
+  durationText,
+  moneyText,
+  numberText,
+  scoreText,
+  signedText,
+  timeText,
+} from "./format.js";
+import { comparedJudgements, judgements } from "./judgements.js";
+import { caseMarkdown } from "./markdown.js";
+import { stateMark, stateSign } from "./marks.js";
 import { changedFiles } from "./patch.js";
 import { codeBlock, folded, longText } from "./texts.js";
 import { traceSection } from "./trace.js";
 
-const MOST_DIFFED = 400_000;
+/**
+ * The actions of a case page.
+ * @typedef {object} CaseActions
+ * @property {() => void} close
+ * @property {(by: number) => void} step to the next case, or the previous one
+ * @property {(name: number) => void} showTrial
+ */
 
-/** Returns a mark for a state: a sign, and the word for it. */
-export function stateMark(state, withWord = true) {
-  const { word, sign, key } = STATES[state] ?? { word: "no result", sign: "–", key: "absent" };
-  return el("span", { class: `mark ${key}`, title: withWord ? null : word }, el("span", { "aria-hidden": "true" }, sign), withWord ? el("span", { class: "word" }, ` ${word}`) : el("span", { class: "sr" }, word));
-}
+/**
+ * The position of a case in the list, and the trial to show.
+ * @typedef {object} CasePlace
+ * @property {number} row
+ * @property {string | undefined} trial
+ * @property {string} position such as "3 of 40"
+ */
 
-/** Shows the case of a row in a box. `actions` are `close`, `step(by)`, `trial(number)`; `wanted` is a trial. */
-export async function showCase(model, row, wanted, box, actions) {
-  const shown = {};
-  box.shown = shown; // a later call wins over this one
+/**
+ * Return the elements of a case.
+ * @param {Model} model
+ * @param {CasePlace} place
+ * @param {CaseActions} actions
+ * @returns {Promise<Child[]>}
+ */
+export async function drawCase(model, place, actions) {
+  const { row } = place;
   const run = model.runOf(row);
   const results = run.resultsOf(row);
-  const place = Math.max(0, [...results].findIndex((number, at) => trialName(run, number, at) === Number(wanted)));
-  const all = await Promise.all([run, ...(model.base && run !== model.base ? [model.base] : [])].map(async (each) => {
-    const own = each.resultsOf(row);
-    return own.length ? each.result(own[Math.min(place, own.length - 1)]) : null;
-  }));
-  if (box.shown !== shown) return;
-  const [after, before] = all;
-  const result = after ?? before;
-  const compared = before && after;
-  fill(box,
-    caseHead(model, row, result, actions),
-    results.length > 1 && trialTabs(run, results, place, actions),
-    el("div", { class: "case-body" },
-      warnings(result),
-      compared ? comparedBody(model, row, before, after) : plainBody(result),
-      model.base && !compared && el("p", { class: "notice" }, `Only run ${run.meta.letter} has this case.`),
-      changedFiles(compared ? [["A", before], ["B", after]] : [["", result]]),
-      traceSection(result, !model.meta.traces, compared ? " of B" : ""),
-      metrics(result)));
-  box.scrollTop = 0;
-}
-
-export function trialName(run, number, at) {
-  return run.trials[number] || at + 1;
-}
-
-function caseHead(model, row, result, actions) {
-  const copied = el("span", { class: "copied", role: "status" });
-  const button = (label, title, click) => el("button", { type: "button", class: "icon", title, "aria-label": title, on: { click } }, label);
-  return el("header", { class: "case-head" },
-    el("div", { class: "case-tools" },
-      button("←", "close this case (Esc)", actions.close),
-      button("↑", "previous case (k)", () => actions.step(-1)),
-      button("↓", "next case (j)", () => actions.step(1)),
-      el("span", { class: "case-place" }, actions.place),
-      copied,
-      button("copy", "copy as Markdown (c)", async () => {
-        copied.textContent = (await copyText(caseMarkdown(result))) ? "copied" : "could not copy";
-      })),
-    el("h1", { tabindex: "-1", id: "case-title" }, result.eval_id),
-    el("p", { class: "case-line" }, stateMark(model.state(row)), " ", el("span", { class: "score-word" }, `score ${scoreText(result.score)}`),
-      [result.dataset, result.target, result.description].filter(Boolean).map((text) => el("span", { class: "fact" }, text)),
-      result.file && el("span", { class: "fact" }, result.line ? `${result.file}:${result.line}` : result.file)));
-}
-
-function trialTabs(run, results, place, actions) {
-  return el("nav", { class: "trials", "aria-label": "trials" }, [...results].map((number, at) => {
-    const name = trialName(run, number, at);
-    return el("button", { type: "button", "aria-pressed": String(at === place), on: { click: () => actions.trial(name) } },
-      stateMark(run.state(number), false), ` trial ${name}, ${scoreText(run.scores[number])}`);
-  }));
-}
-
-function warnings(result) {
-  const details = result.error_details;
+  const trial = Math.max(0, trialPlace(run, results, Number(place.trial)));
+  const name = trialName(run, results[trial], trial);
+  const isCompared = model.base !== null && run !== model.base;
+  const [result, before] = await Promise.all([
+    readTrial(run, row, name),
+    isCompared ? readTrial(model.base, row, name) : null,
+  ]);
+  if (!result) throw new Error("it has no result");
+  const sides = before
+    ? [
+        { letter: "A", result: before },
+        { letter: "B", result },
+      ]
+    : [];
   return [
-    result.error !== undefined && result.error !== null && el("section", { class: "notice failed", "aria-label": "error" },
-      el("h2", null, { timeout: "It timed out", judge: "A judge failed" }[result.failure] ?? "It ended in an error"),
-      longText(typeof result.error === "string" ? result.error : JSON.stringify(result.error, null, 2), codeBlock),
-      details && folded("traceback", details)),
-    result.failure === "judge" && !result.error && el("p", { class: "notice" }, "! A judge failed: the score is not its judgement."),
-    result.note && el("p", { class: "notice", dir: "auto" }, String(result.note)),
-    result.stop_reason === "length" && !result.note && el("p", { class: "notice" }, "The answer was cut off at the token limit."),
-    result.dry_run && el("p", { class: "notice" }, "A dry run: a mock answered."),
+    caseHead(model, place, result, actions),
+    results.length > 1 && trialTabs(run, results, trial, actions),
+    el(
+      "div",
+      { class: "case-body" },
+      warnings(result),
+      before ? comparedBody(model, row, before, result) : singleBody(result),
+      model.base &&
+        !before &&
+        notice(`Only run ${run.meta.letter} has ${missingPart(model, row, name)}.`),
+      changedFiles(before ? sides : [{ letter: "", result }]),
+      traceSection(result, !model.meta.traces, before ? " of B" : ""),
+      metrics(result),
+    ),
   ];
 }
 
-function textSection(title, text, absent) {
-  if (text === undefined || text === null || text === "") return absent && el("section", null, el("h2", null, title), el("p", { class: "quiet" }, absent));
-  return el("section", null, el("h2", null, title), longText(typeof text === "string" ? text : JSON.stringify(text, null, 2)));
+/**
+ * Return a trial of a case by its name; null if the run does not have it.
+ * @param {Run | null} run
+ * @param {number} row
+ * @param {number} name
+ * @returns {Promise<Result | null>}
+ */
+async function readTrial(run, row, name) {
+  if (!run) return null;
+  const results = run.resultsOf(row);
+  const place = trialPlace(run, results, name);
+  return place < 0 ? null : run.result(results[place]);
 }
 
-function asked(result) {
+/**
+ * Return which part is in one run only: the whole case, or one trial.
+ * @param {Model} model
+ * @param {number} row
+ * @param {number} name of the trial
+ */
+function missingPart(model, row, name) {
+  const isInBoth = model.runs.every((run) => run.resultsOf(row).length > 0);
+  return isInBoth ? `trial ${name} of this case` : "this case";
+}
+
+// the head
+
+/**
+ * @param {Model} model
+ * @param {CasePlace} place
+ * @param {Result} result
+ * @param {CaseActions} actions
+ */
+function caseHead(model, { row, position }, result, actions) {
+  const copied = el("span", { class: "copied", role: "status" });
+  const copy = async () => {
+    const isCopied = await copyText(caseMarkdown(result));
+    copied.textContent = isCopied ? "copied" : "could not copy";
+  };
+  const tools = el(
+    "div",
+    { class: "case-tools" },
+    iconButton("←", "close this case (Esc)", actions.close),
+    iconButton("↑", "previous case (k)", () => actions.step(-1)),
+    iconButton("↓", "next case (j)", () => actions.step(1)),
+    el("span", { class: "case-place" }, position),
+    copied,
+    iconButton("copy", "copy as Markdown (c)", copy),
+  );
+  const facts = [result.dataset, result.target, result.description, sourceLine(result, ":")];
+  const line = el(
+    "p",
+    { class: "case-line" },
+    stateMark(model.state(row)),
+    " ",
+    el("span", { class: "score-word" }, `score ${scoreText(result.score)}`),
+    facts.filter(Boolean).map((text) => el("span", { class: "fact" }, text)),
+  );
+  const title = el("h1", { tabindex: "-1", id: "case-title" }, result.eval_id);
+  return el("header", { class: "case-head" }, tools, title, line);
+}
+
+/**
+ * @param {string} label
+ * @param {string} title
+ * @param {() => void} onClick
+ */
+function iconButton(label, title, onClick) {
+  return button({ class: "icon", title, "aria-label": title }, onClick, label);
+}
+
+/**
+ * Return the file of a case, and its line if that is known.
+ * @param {Result} result
+ * @param {string} separator
+ */
+function sourceLine({ file, line }, separator) {
+  return file && line ? `${file}${separator}${line}` : file;
+}
+
+// trials
+
+/**
+ * Return the name of a trial: its number, or its place if the results have no numbers.
+ * @param {Run} run
+ * @param {number} result
+ * @param {number} place among the results of the case
+ */
+export function trialName(run, result, place) {
+  return run.columns.trials[result] || place + 1;
+}
+
+/**
+ * Return the place of a trial, by its name; -1 if there is no such trial.
+ * @param {Run} run
+ * @param {Uint32Array} results
+ * @param {number} name
+ */
+function trialPlace(run, results, name) {
+  return results.findIndex((result, at) => trialName(run, result, at) === name);
+}
+
+/**
+ * @param {Run} run
+ * @param {Uint32Array} results
+ * @param {number} place
+ * @param {CaseActions} actions
+ */
+function trialTabs(run, results, place, actions) {
+  const tabs = [...results].map((result, at) => {
+    const name = trialName(run, result, at);
+    return button(
+      { "aria-pressed": String(at === place) },
+      () => actions.showTrial(name),
+      stateSign(run.cases.stateOf(result)),
+      ` trial ${name}, ${scoreText(run.columns.scores[result])}`,
+    );
+  });
+  return el("nav", { class: "trials", "aria-label": "trials" }, tabs);
+}
+
+// warnings
+
+/**
+ * @param {Result} result
+ * @returns {Child[]}
+ */
+function warnings(result) {
+  const hasNote = Boolean(result.note);
+  const isUnjudged = result.failure === "judge" && !result.error;
+  const isCutOff = result.stop_reason === "length" && !hasNote;
+  return [
+    errorSection(result),
+    isUnjudged && notice("! A judge failed, so the score is not a judgement."),
+    hasNote && el("p", { class: "notice", dir: "auto" }, String(result.note)),
+    isCutOff && notice("The answer was cut off at the token limit."),
+    Boolean(result.dry_run) && notice("Dry run: a mock answered."),
+    maskedNotice(result),
+  ];
+}
+
+/**
+ * Return the names of the secrets whose values are masked.
+ * @param {Result} result
+ */
+function maskedNotice({ masked }) {
+  if (!Array.isArray(masked) || masked.length === 0) return null;
+  return notice(`Masked in this result: ${masked.join(", ")}`);
+}
+
+/** @param {string} text */
+function notice(text) {
+  return el("p", { class: "notice" }, text);
+}
+
+/** @param {Result} result */
+function errorSection({ error, failure, error_details: details }) {
+  if (error === undefined || error === null) return null;
+  let title = "Error";
+  if (failure === "timeout") title = "Timeout";
+  if (failure === "judge") title = "Judge failure";
+  return el(
+    "section",
+    { class: "notice failed", "aria-label": "error" },
+    el("h2", null, title),
+    longText(plainText(error), codeBlock),
+    details && folded("traceback", details),
+  );
+}
+
+// question and answer
+
+/** @param {Result} result */
+function singleBody(result) {
+  return el(
+    "div",
+    { class: "sides" },
+    el("div", null, questionSections(result)),
+    el(
+      "div",
+      null,
+      textSection("Answer", result.candidate_answer, "No answer."),
+      judgements(result),
+    ),
+  );
+}
+
+/**
+ * @param {Model} model
+ * @param {number} row
+ * @param {Result} before
+ * @param {Result} after
+ * @returns {Child[]}
+ */
+function comparedBody(model, row, before, after) {
+  const [statesBefore, statesAfter] = model.runs.map((run) => run.cases.states);
+  const delta = (after.score ?? 0) - (before.score ?? 0);
+  const scores = el(
+    "p",
+    { class: "both-scores" },
+    "A ",
+    stateMark(statesBefore[row]),
+    ` ${scoreText(before.score)}`,
+    el("span", { class: "arrow" }, "→"),
+    "B ",
+    stateMark(statesAfter[row]),
+    ` ${scoreText(after.score)}`,
+    el("span", { class: "change" }, signedText(delta)),
+  );
+  const errorBefore = `A ended in an error: ${String(before.error)}`;
+  return [
+    scores,
+    questionSections({ ...before, ...after }),
+    answersDiff(before.candidate_answer ?? "", after.candidate_answer ?? ""),
+    Boolean(before.error) && el("p", { class: "notice failed" }, errorBefore),
+    comparedJudgements(before, after),
+  ];
+}
+
+/**
+ * @param {Result} result
+ * @returns {Child[]}
+ */
+function questionSections(result) {
   return [
     textSection("Question", result.question, "The question is not in these results."),
     textSection("Expected", result.expected_outcome),
@@ -101,122 +317,84 @@ function asked(result) {
   ];
 }
 
-function plainBody(result) {
-  return el("div", { class: "sides" },
-    el("div", null, asked(result)),
-    el("div", null, textSection("Answer", result.candidate_answer, "There is no answer."), evaluators(result)));
+/**
+ * Return a titled text. Without a text, it says `absent`, or is omitted.
+ * @param {string} title
+ * @param {unknown} text
+ * @param {string} [absent]
+ */
+function textSection(title, text, absent = "") {
+  const isAbsent = text === undefined || text === null || text === "";
+  if (isAbsent && !absent) return null;
+  const content = isAbsent ? el("p", { class: "quiet" }, absent) : longText(plainText(text));
+  return el("section", null, el("h2", null, title), content);
 }
 
-function evaluators(result) {
-  const parts = Array.isArray(result.evaluator_results) ? result.evaluator_results.toSorted((a, b) => stateOf(a.verdict) - stateOf(b.verdict)) : [];
-  if (!parts.length) return hitsAndMisses(result);
-  return el("section", { class: "judgements" }, el("h2", null, "Evaluators"), parts.map((part) => judgement(part, parts.length > 1)));
+/**
+ * Return a text unchanged, and any other value as JSON.
+ * @param {unknown} value
+ */
+function plainText(value) {
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }
 
-function judgement(part, showWeight) {
-  return el("article", { class: "judgement" },
-    el("h3", null, stateMark(part.failed ? ERROR : stateOf(part.verdict)), " ", el("span", { class: "judge-name" }, part.name),
-      el("span", { class: "number" }, scoreText(part.score)),
-      el("span", { class: "quiet" }, part.type === part.name ? "" : part.type ?? "", showWeight && part.weight !== undefined && part.weight !== 1 ? ` weight ${part.weight}` : "")),
-    hitsAndMisses(part),
-    part.details !== undefined && part.details !== null && folded("details", part.details),
-    part.evaluator_provider_request && folded("what the judge was asked", part.evaluator_provider_request));
-}
+// about the result
 
-function hitsAndMisses({ hits, misses, reasoning }) {
-  const items = (list, sign, kind, word) => (Array.isArray(list) ? list : []).map((text) =>
-    el("li", { class: kind }, el("span", { "aria-hidden": "true" }, sign), el("span", { class: "sr" }, `${word}: `), el("span", { dir: "auto" }, longText(String(text), (each) => [each]))));
-  const all = [...items(misses, "✗", "miss", "missed"), ...items(hits, "✓", "hit", "found")];
-  return [all.length > 0 && el("ul", { class: "findings" }, all), reasoning && el("div", { class: "reasoning" }, longText(String(reasoning)))];
-}
-
-function comparedBody(model, row, before, after) {
-  const delta = (after.score ?? 0) - (before.score ?? 0);
-  return [
-    el("p", { class: "both-scores" }, "A ", stateMark(model.base.rowStates[row]), ` ${scoreText(before.score)}`, el("span", { class: "arrow" }, "→"), "B ", stateMark(model.run.rowStates[row]), ` ${scoreText(after.score)}`, el("span", { class: "change" }, signedText(delta))),
-    asked({ ...before, ...after }),
-    answersDiff(before.candidate_answer ?? "", after.candidate_answer ?? ""),
-    before.error && el("p", { class: "notice failed" }, `A ended in an error: ${String(before.error)}`),
-    sideBySide(before, after),
-  ];
-}
-
-/** Returns the two answers as one text with what was removed and what was added, or each in a column. */
-function answersDiff(before, after) {
-  const box = el("section", { class: "answers" });
-  if (before === after) return fill(box, el("h2", null, "Answer ", el("small", null, before ? "the same in A and B" : "none in A and B")), before && longText(before));
-  const views = {
-    "differences": () => el("div", { class: "text diff" }, el("p", { class: "prose", dir: "auto" }, diffTexts(before, after).map(diffPart))),
-    "side by side": () => el("div", { class: "sides" }, [["A", before], ["B", after]].map(([letter, text]) => el("div", null, el("h3", null, letter), text ? longText(text) : el("p", { class: "quiet" }, "There is no answer.")))),
-  };
-  const names = before.length + after.length > MOST_DIFFED || !before || !after ? ["side by side"] : ["differences", "side by side"];
-  const view = el("div");
-  const buttons = names.length > 1 && el("span", { class: "switch", role: "group", "aria-label": "show" }, names.map((name, at) => el("button", { type: "button", "aria-pressed": String(at === 0), on: { click: (event) => {
-    for (const each of event.target.parentElement.children) each.setAttribute("aria-pressed", String(each === event.target));
-    fill(view, views[name]());
-  } } }, name)));
-  fill(view, views[names[0]]());
-  return fill(box, el("h2", null, "Answers ", buttons), view);
-}
-
-/** Draws a part of a difference; a long stretch that both have is folded. */
-function diffPart({ kind, text }, at, all) {
-  if (kind === "removed") return el("del", null, el("span", { class: "sr" }, " only in A: "), text);
-  if (kind === "added") return el("ins", null, el("span", { class: "sr" }, " only in B: "), text);
-  if (text.length < 900) return text;
-  const start = at === 0 ? "" : text.slice(0, 300), end = at === all.length - 1 ? "" : text.slice(-300);
-  const hidden = text.slice(start.length, text.length - end.length);
-  const button = el("button", { type: "button", class: "more inline", on: { click: () => button.replaceWith(hidden) } }, `… ${countText(hidden.length, "character")} the same …`);
-  return [start, button, end];
-}
-
-/** Returns the evaluators of two results in two columns, those that differ first. */
-function sideBySide(before, after) {
-  const list = (result) => (Array.isArray(result.evaluator_results) ? result.evaluator_results : []);
-  const names = [...new Set([...list(after), ...list(before)].map((part) => part.name))];
-  const pairs = names.map((name) => [list(before).find((part) => part.name === name), list(after).find((part) => part.name === name)]);
-  const change = ([one, other]) => Math.abs((other?.score ?? -1) - (one?.score ?? -1));
-  pairs.sort((one, other) => change(other) - change(one));
-  if (!pairs.length) return el("div", { class: "sides" }, [["A", before], ["B", after]].map(([letter, result]) => el("div", null, el("h3", null, letter), hitsAndMisses(result))));
-  return el("section", { class: "judgements" }, el("h2", null, "Evaluators"), pairs.map((pair) => el("div", { class: "sides pair" }, pair.map((part, at) =>
-    el("div", null, el("span", { class: "letter" }, "AB"[at]), part ? judgement(part, false) : el("p", { class: "quiet" }, "not evaluated"))))));
-}
-
+/** @param {Result} result */
 function metrics(result) {
-  const measured = result.execution_metrics ?? {}, tokens = measured.token_usage ?? {};
-  const rows = [
-    ["duration", measured.duration_ms !== undefined && durationText(Number(measured.duration_ms))],
-    ["first token", measured.ttft_ms !== undefined && durationText(Number(measured.ttft_ms))],
-    ["cost", measured.cost_usd !== undefined && moneyText(Number(measured.cost_usd))],
-    ["tokens", (tokens.input || tokens.output) && `${(tokens.input ?? 0).toLocaleString("en")} in, ${(tokens.output ?? 0).toLocaleString("en")} out${tokens.cached ? `, ${tokens.cached.toLocaleString("en")} cached` : ""}${tokens.reasoning ? `, ${tokens.reasoning.toLocaleString("en")} reasoning` : ""}`],
+  const measured = result.execution_metrics ?? {};
+  /** @type {[string, unknown][]} */
+  const facts = [
+    ["duration", measuredText(measured.duration_ms, durationText)],
+    ["first token", measuredText(measured.ttft_ms, durationText)],
+    ["cost", measuredText(measured.cost_usd, moneyText)],
+    ["tokens", tokenText(measured.token_usage ?? {})],
     ["attempts", result.attempt > 1 && result.attempt],
     ["stopped by", result.stop_reason],
     ["when", result.timestamp && timeText(result.timestamp)],
     ["run", result.run_id],
     ["conversation", result.conversation_id],
     ["workspace", result.workspace_path],
-    ["written in", result.file && `${result.file}${result.line ? `, line ${result.line}` : ""}`],
-    ["metadata", result.metadata && Object.entries(result.metadata).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ")],
-    ["digests", result.digests && Object.entries(result.digests).map(([key, value]) => `${key} ${value}`).join(", ")],
-  ].filter(([, value]) => value);
-  return rows.length > 0 && el("section", { class: "metrics" }, el("h2", null, "About this result"),
-    el("dl", null, rows.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, String(value))))));
+    ["defined in", sourceLine(result, ", line ")],
+    ["tags", Array.isArray(result.tags) && result.tags.join(", ")],
+    ["variables", result.vars && pairsText(result.vars, ": ")],
+    ["metadata", result.metadata && pairsText(result.metadata, ": ")],
+    ["digests", result.digests && pairsText(result.digests, " ")],
+  ];
+  const known = facts.filter(([, value]) => value);
+  if (known.length === 0) return null;
+  const rows = known.map(([name, value]) => {
+    return el("div", null, el("dt", null, name), el("dd", null, String(value)));
+  });
+  const title = el("h2", null, "About this result");
+  return el("section", { class: "metrics" }, title, el("dl", null, rows));
 }
 
-/** Returns a result as Markdown, to be pasted into an issue. */
-export function caseMarkdown(result) {
-  const fence = (text) => {
-    const ticks = "`".repeat(Math.max(3, ...[...String(text).matchAll(/`+/g)].map((match) => match[0].length + 1)));
-    return `${ticks}\n${text}\n${ticks}`;
-  };
-  const parts = [`### ${result.eval_id}: ${result.error ? "error" : result.verdict ?? ""} ${scoreText(result.score)}`];
-  if (result.question) parts.push("**Question**", fence(result.question));
-  if (result.expected_outcome) parts.push("**Expected**", fence(result.expected_outcome));
-  if (result.error) parts.push("**Error**", fence(result.error));
-  if (result.candidate_answer) parts.push("**Answer**", fence(result.candidate_answer));
-  for (const part of result.evaluator_results ?? []) {
-    const findings = [...(part.misses ?? []).map((text) => `- ✗ ${text}`), ...(part.hits ?? []).map((text) => `- ✓ ${text}`)];
-    parts.push(`**${part.name}**: ${part.verdict} ${scoreText(part.score)}`, [...findings, part.reasoning].filter(Boolean).join("\n"));
-  }
-  return `${parts.filter(Boolean).join("\n\n")}\n`;
+/**
+ * @param {unknown} value
+ * @param {(value: number) => string} format
+ */
+function measuredText(value, format) {
+  return value === undefined ? "" : format(Number(value));
+}
+
+/** @param {Record<string, number>} tokens */
+function tokenText({ input, output, cached, reasoning }) {
+  if (!input && !output) return "";
+  const parts = [`${numberText(input ?? 0)} in`, `${numberText(output ?? 0)} out`];
+  if (cached) parts.push(`${numberText(cached)} cached`);
+  if (reasoning) parts.push(`${numberText(reasoning)} reasoning`);
+  return parts.join(", ");
+}
+
+/**
+ * @param {Record<string, unknown>} values
+ * @param {string} separator
+ */
+function pairsText(values, separator) {
+  const pairs = Object.entries(values).map(([key, value]) => {
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    return `${key}${separator}${text}`;
+  });
+  return pairs.join(", ");
 }

@@ -1,54 +1,176 @@
-/** The top of a page that compares two runs: better or worse, how sure, which cases changed sides. */
+// @ts-check
+/** The header of a comparison: verdict, confidence interval and flipped cases. */
 
-import { el } from "./dom.js";
-import { countText, scoreText, signedText } from "./format.js";
-import { aboutRun, errorGroups, headline, plots, shortName } from "./header.js";
-import { BROKEN, FIXED } from "./model.js";
+/**
+ * @import { ComparisonMeta, RunMeta } from "../contract"
+ * @import { Model } from "./model.js"
+ * @import { FilterBy } from "./plots.js"
+ */
+
+import { button, decorative, el } from "./dom.js";
+import { BROKEN, ERRORED, FIXED } from "./figures.js";
+import { countText, numberText, scoreText, signedText } from "./format.js";
+import { aboutRun, errorGroups, figureTable, headline, plots, shortName } from "./header.js";
 import { intervalPlot } from "./plots.js";
 import { routeHash, rowRoute } from "./route.js";
 
 const SHOWN_FLIPS = 8;
 
-export function comparisonHeader(model, filterBy) {
-  const { comparison, headline: text } = model.meta;
+/**
+ * Return the header of a page on two runs.
+ * @param {Model} model
+ * @param {ComparisonMeta} comparison
+ * @param {FilterBy} filterBy
+ * @param {AbortSignal} signal ends the header
+ */
+export function comparisonHeader(model, comparison, filterBy, signal) {
   const [before, after] = model.runs.map((run) => run.meta);
-  return el("header", { class: "summary" },
-    el("p", { class: "kicker" }, "Comparison of ", el("b", null, shortName(before.file)), " (A) with ", el("b", null, shortName(after.file)), " (B)"),
-    headline(text),
-    el("ul", { class: "notes" }, comparison.notes.map((note) => el("li", null, note))),
-    comparison.delta && el("figure", { class: "difference" },
-      intervalPlot({ mean: comparison.delta.mean, low: comparison.delta.ci_lower ?? NaN, high: comparison.delta.ci_upper ?? NaN, margin: comparison.margin, verdict: comparison.verdict, bounds: comparison.interval }),
-      el("figcaption", null, figuresLine(comparison))),
-    model.meta.failed_only && el("p", { class: "notice" }, `Only the ${countText(model.count, "case")} that did not pass in one of the runs are in this report (--failed-only); the figures are those of all.`),
-    el("div", { class: "flips" }, flipColumn(model, BROKEN, filterBy), flipColumn(model, FIXED, filterBy)),
-    el("div", { class: "two-runs" }, [before, after].map((run) => el("section", null,
-      el("h2", null, `${run.letter}: ${run.headline}`), el("p", { class: "facts small" }, `${run.facts}.`),
-      run.troubles && el("p", { class: "troubles" }, `! ${run.troubles}.`), el("details", null, el("summary", null, "about this run"), aboutRun(run))))),
-    plots(model, filterBy),
-    errorGroups(after.figures, filterBy));
+  const title = [
+    "Comparison of ",
+    el("b", null, shortName(before.file)),
+    " (A) with ",
+    el("b", null, shortName(after.file)),
+    " (B)",
+  ];
+  const notes = comparison.notes.map((note) => el("li", null, note));
+  const omitted = `Only the ${countText(model.count, "case")} that did not pass in one of the runs are listed (--failed-only). The figures cover all cases.`;
+  return el(
+    "header",
+    { class: "summary" },
+    el("p", { class: "kicker" }, title),
+    headline(model.meta.headline),
+    el("ul", { class: "notes" }, notes),
+    differenceFigure(comparison),
+    model.meta.failed_only && el("p", { class: "notice" }, omitted),
+    el(
+      "div",
+      { class: "flips" },
+      flipColumn(model, BROKEN, filterBy),
+      flipColumn(model, FIXED, filterBy),
+      model.flips.includes(ERRORED) && flipColumn(model, ERRORED, filterBy),
+    ),
+    metricChanges(comparison),
+    el("div", { class: "two-runs" }, runSection(before), runSection(after)),
+    plots(model, filterBy, signal),
+    errorGroups(after.figures, filterBy),
+  );
 }
 
+/** @param {ComparisonMeta} comparison */
+function metricChanges({ metrics }) {
+  const rows = metrics.map(({ name, value1, value2, delta, interval }) => {
+    return [name, value1, value2, delta, interval];
+  });
+  return figureTable("Metrics", ["", "A", "B", "change", "95% interval of the change"], rows);
+}
+
+/** @param {ComparisonMeta} comparison */
+function differenceFigure(comparison) {
+  const { delta, margin, verdict, interval } = comparison;
+  if (!delta) return null;
+  const plot = intervalPlot({
+    mean: delta.mean,
+    low: delta.ci_lower ?? NaN,
+    high: delta.ci_upper ?? NaN,
+    margin,
+    verdict,
+    bounds: interval,
+  });
+  const caption = el("figcaption", null, figuresLine(comparison));
+  return el("figure", { class: "difference" }, plot, caption);
+}
+
+/** @param {ComparisonMeta} comparison */
 function figuresLine({ mean1, mean2, passes, tests, mde, pairs, margin, unchanged }) {
-  const p = (value) => (value < 0.0001 ? "p < 0.0001" : `p = ${Number(value.toPrecision(2))}`);
-  return [
-    `Mean ${scoreText(mean1)} to ${scoreText(mean2)} over ${countText(pairs, "pair")}`,
-    passes && `${passes.passed1} to ${passes.passed2} passed`,
-    ...tests.map((test) => `${test.name} ${p(test.p_value)}`),
-    mde && `can detect ${signedText(mde).replace("+", "")}`,
-    `margin ${margin}`,
-    unchanged?.delta && `only the ${countText(unchanged.pairs, "pair")} of which nothing else changed: ${signedText(unchanged.delta.mean)}`,
-  ].filter(Boolean).join(" · ");
+  const means = `Mean ${scoreText(mean1)} to ${scoreText(mean2)}`;
+  const facts = [`${means} over ${countText(pairs, "pair")}`];
+  if (passes) facts.push(`${passes.passed1} to ${passes.passed2} passed`);
+  for (const test of tests) facts.push(`${test.name} ${pValueText(test.p_value)}`);
+  if (mde) facts.push(`minimum detectable effect ${signedText(mde).replace("+", "")}`);
+  facts.push(`margin ${margin}`);
+  if (unchanged?.delta) {
+    const comparable = countText(unchanged.pairs, "pair");
+    const difference = signedText(unchanged.delta.mean);
+    facts.push(`only the ${comparable} in which nothing else changed: ${difference}`);
+  }
+  return facts.join(" · ");
 }
 
+/** @param {number} value */
+function pValueText(value) {
+  return value < 0.0001 ? "p < 0.0001" : `p = ${Number(value.toPrecision(2))}`;
+}
+
+const FLIP_WORDS = {
+  [BROKEN]: {
+    word: "broken",
+    sign: "▼",
+    change: " pass → fail",
+    none: "No case that passed fails now.",
+  },
+  [FIXED]: {
+    word: "fixed",
+    sign: "▲",
+    change: " fail → pass",
+    none: "No case that failed passes now.",
+  },
+  [ERRORED]: {
+    word: "errored",
+    sign: "!",
+    change: " error or not judged in A or B",
+    none: "",
+  },
+};
+
+/**
+ * Return the section of the broken, fixed or errored cases.
+ * @param {Model} model
+ * @param {typeof BROKEN | typeof FIXED | typeof ERRORED} kind
+ * @param {FilterBy} filterBy
+ */
 function flipColumn(model, kind, filterBy) {
-  const rows = [];
-  for (const row of model.order("worst", false)) if (model.flips[row] === kind) rows.push(row);
-  const [word, sign, none] = kind === BROKEN ? ["broken", "▼", "Nothing that passed fails now."] : ["fixed", "▲", "Nothing that failed passes now."];
-  return el("section", { class: `flip ${word}` },
-    el("h2", null, el("span", { "aria-hidden": "true" }, `${sign} `), `${rows.length.toLocaleString("en")} ${word}`, el("small", null, kind === BROKEN ? " pass → fail" : " fail → pass")),
+  const { word, sign, change, none } = FLIP_WORDS[kind];
+  const rows = model.order("worst", false).filter((row) => model.flips[row] === kind);
+  const items = [...rows.subarray(0, SHOWN_FLIPS)].map((row) => flipItem(model, row));
+  const showAll = () => filterBy(`flip:${word}`);
+  return el(
+    "section",
+    { class: `flip ${word}` },
+    el(
+      "h2",
+      null,
+      decorative(`${sign} `),
+      `${numberText(rows.length)} ${word}`,
+      el("small", null, change),
+    ),
     rows.length === 0 && el("p", { class: "quiet" }, none),
-    el("ul", null, rows.slice(0, SHOWN_FLIPS).map((row) => el("li", null,
-      el("a", { href: routeHash(rowRoute(model, row)) }, model.id(row)),
-      el("span", { class: "number" }, `${scoreText(model.base.rowScores[row])} → ${scoreText(model.run.rowScores[row])}`)))),
-    rows.length > SHOWN_FLIPS && el("button", { type: "button", class: "more", on: { click: () => filterBy(`flip:${word}`) } }, `show all ${rows.length}`));
+    el("ul", null, items),
+    rows.length > SHOWN_FLIPS && button({ class: "more" }, showAll, `show all ${rows.length}`),
+  );
+}
+
+/**
+ * @param {Model} model
+ * @param {number} row
+ */
+function flipItem(model, row) {
+  const [before, after] = model.runs.map((run) => scoreText(run.cases.scores[row]));
+  return el(
+    "li",
+    null,
+    el("a", { href: routeHash(rowRoute(model, row)) }, model.id(row)),
+    el("span", { class: "number" }, `${before} → ${after}`),
+  );
+}
+
+/** @param {RunMeta} run */
+function runSection(run) {
+  return el(
+    "section",
+    null,
+    el("h2", null, `${run.letter}: ${run.headline}`),
+    el("p", { class: "facts small" }, `${run.facts}.`),
+    run.troubles && el("p", { class: "troubles" }, `! ${run.troubles}.`),
+    el("details", null, el("summary", null, "about this run"), aboutRun(run)),
+  );
 }

@@ -1,98 +1,284 @@
-/** The top of a page: how good, how sure, what failed. */
+// @ts-check
+/** The header of a page: pass rate, confidence interval and failures. */
 
-import { el } from "./dom.js";
-import { ABSENT, countText, durationText, moneyText, PASS, timeText } from "./format.js";
-import { evaluatorTable, histogram, Scatter } from "./plots.js";
-import { quoteTerm } from "./query.js";
+/**
+ * @import { MetricRow, JudgeHealthFigures, RunFigures, RunMeta } from "../contract"
+ * @import { Model } from "./model.js"
+ * @import { Child } from "./dom.js"
+ * @import { FilterBy } from "./plots.js"
+ */
 
-/** Returns the sentence that everybody reads; what follows the first figure is set more quietly. */
-export function headline(text) {
-  const at = text.search(/ \(|, |:/);
-  return el("h1", null, at < 0 ? text : [el("strong", null, text.slice(0, at)), el("span", null, text.slice(at))]);
-}
+import { button, decorative, el } from "./dom.js";
+import { countText, durationText, moneyText, numberText, timeText } from "./format.js";
+import { evaluatorTable, histogram } from "./plots.js";
+import { quoted, quoteTerm } from "./query.js";
+import { Scatter } from "./scatter.js";
+import { ABSENT, PASS } from "./states.js";
 
-/** Returns the header of a page on one run. */
-export function runHeader(model, filterBy) {
+const LISTED_NAMES = 6;
+const SHOWN_EXTREMES = 3;
+const ERROR_QUERY_CHARACTERS = 60;
+
+/**
+ * Return the header of a page on one run.
+ * @param {Model} model
+ * @param {FilterBy} filterBy
+ * @param {AbortSignal} signal ends the header
+ */
+export function runHeader(model, filterBy, signal) {
   const run = model.run.meta;
-  return el("header", { class: "summary" },
-    el("p", { class: "kicker" }, run.figures.dry_run === run.figures.results ? "Dry run" : "Results", " of ", el("b", null, shortName(run.file))),
+  const { figures } = run;
+  const isDryRun = figures.dry_run === figures.results;
+  const title = [isDryRun ? "Dry run" : "Results", " of ", el("b", null, shortName(run.file))];
+  const omitted = `Only the ${countText(model.count, "case")} that did not pass are listed (--failed-only). The figures cover all cases.`;
+  return el(
+    "header",
+    { class: "summary" },
+    el("p", { class: "kicker" }, title),
     headline(run.headline),
     el("p", { class: "facts" }, `${run.facts}.`),
-    run.troubles && el("p", { class: "troubles" }, el("span", { "aria-hidden": "true" }, "! "), `${run.troubles}.`),
+    run.troubles && el("p", { class: "troubles" }, decorative("! "), `${run.troubles}.`),
+    metricTable(figures.metrics),
     aboutRun(run),
-    model.meta.failed_only && el("p", { class: "notice" }, `Only the ${countText(model.count, "case")} that did not pass are in this report (--failed-only); the figures are those of all.`),
-    plots(model, filterBy),
-    judgeHealth(run.figures.judge_health),
-    errorGroups(run.figures, filterBy),
-    allPassed(model));
+    model.meta.failed_only && el("p", { class: "notice" }, omitted),
+    plots(model, filterBy, signal),
+    judgeHealth(figures.judge_health),
+    errorGroups(figures, filterBy),
+    allPassed(model),
+  );
 }
 
+/**
+ * Return the metrics over a run with their intervals.
+ * @param {MetricRow[]} metrics
+ */
+function metricTable(metrics) {
+  const rows = metrics.map(({ name, value, interval }) => [name, value, interval]);
+  return figureTable("Metrics", ["", "value", "95% interval"], rows);
+}
+
+/**
+ * Return a table of figures with a title and a name per row; nothing without rows.
+ * @param {string} title
+ * @param {string[]} headings
+ * @param {string[][]} rows
+ */
+export function figureTable(title, headings, rows) {
+  if (rows.length === 0) return null;
+  const heads = headings.map((heading) => el("th", { scope: "col" }, heading));
+  const lines = rows.map(([name, ...figures]) => {
+    const cells = figures.map((figure) => el("td", null, figure));
+    return el("tr", null, el("th", { scope: "row" }, name), cells);
+  });
+  return el(
+    "section",
+    { class: "run-metrics" },
+    el("h2", null, title),
+    el("table", null, el("thead", null, el("tr", null, heads)), el("tbody", null, lines)),
+  );
+}
+
+/**
+ * Return the headline; what follows its first figure is less prominent.
+ * @param {string} text
+ */
+export function headline(text) {
+  const end = text.search(/ \(|, |:/);
+  if (end < 0) return el("h1", null, text);
+  return el("h1", null, el("strong", null, text.slice(0, end)), el("span", null, text.slice(end)));
+}
+
+/**
+ * Return the name of a file without its folder.
+ * @param {string} path
+ */
 export function shortName(path) {
-  return path.split(/[/\\]/).at(-1);
+  const parts = path.split(/[/\\]/);
+  return parts[parts.length - 1];
 }
 
-/** Returns when, where and how a run was made, in small print. */
+// facts
+
+/**
+ * Return the details of a run: time, commit, command and so on.
+ * @param {RunMeta} run
+ */
 export function aboutRun({ figures, file }) {
-  const tokens = figures.tokens && `${figures.tokens.input.toLocaleString("en")} in, ${figures.tokens.output.toLocaleString("en")} out${figures.tokens.reasoning ? `, ${figures.tokens.reasoning.toLocaleString("en")} of them reasoning` : ""}`;
-  const list = (names) => names.length > 6 ? `${names.slice(0, 6).join(", ")} and ${names.length - 6} more` : names.join(", ");
+  const branch = figures.branch ? ` on ${figures.branch}` : "";
+  /** @type {[string, string | null | undefined][]} */
   const facts = [
     ["when", figures.started && timeText(figures.started)],
-    ["commit", figures.commit && `${figures.commit}${figures.branch ? ` on ${figures.branch}` : ""}`],
-    ["target", list(figures.targets)],
-    ["model", list(figures.models ?? [])],
-    ["dataset", list(figures.datasets)],
-    ["tokens", tokens],
+    ["commit", figures.commit && `${figures.commit}${branch}`],
+    ["target", nameList(figures.targets)],
+    ["model", nameList(figures.models)],
+    ["dataset", nameList(figures.datasets)],
+    ["tokens", tokenText(figures)],
     ["ledger", ledger(figures)],
-    ["run", list(figures.run_ids)],
-    ["agentv", list(figures.versions)],
+    ["run", nameList(figures.run_ids)],
+    ["agentv", nameList(figures.versions)],
     ["command", figures.command],
     ["file", file],
-  ].filter(([, value]) => value);
+  ];
   return factList(facts);
 }
 
-function factList(facts) {
-  return el("dl", { class: "about" }, facts.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value))));
+/** @param {string[]} names */
+function nameList(names) {
+  if (names.length <= LISTED_NAMES) return names.join(", ");
+  const shown = names.slice(0, LISTED_NAMES).join(", ");
+  return `${shown} and ${names.length - LISTED_NAMES} more`;
 }
 
+/** @param {RunFigures} figures */
+function tokenText({ tokens }) {
+  if (!tokens) return null;
+  const text = `${numberText(tokens.input)} in, ${numberText(tokens.output)} out`;
+  if (!tokens.reasoning) return text;
+  return `${text}, ${numberText(tokens.reasoning)} of them reasoning`;
+}
+
+/**
+ * Return the planned results by outcome, as a sum.
+ * @param {RunFigures} figures
+ */
 function ledger(figures) {
-  const without = figures.target_errors + figures.timeouts + figures.judge_failures;
-  const counts = [[figures.results - without, "scored", "scored"], [figures.target_errors, "target error"], [figures.timeouts, "timeout"], [figures.judge_failures, "judge failure"], [figures.skipped, "skipped", "skipped"], [figures.not_run, "not run", "not run"]];
-  const said = counts.filter(([count], at) => count || at === 0).map((each) => countText(...each)).join(" + ");
-  if (figures.unfinished) return said; // the record does not tell yet how many were planned
-  return `${(figures.planned ?? figures.results).toLocaleString("en")} planned = ${said}`;
+  const errors = figures.target_errors + figures.timeouts + figures.machine_failures;
+  const scored = figures.results - errors - figures.judge_failures;
+  const parts = [countText(scored, "scored", "scored")];
+  if (figures.target_errors) parts.push(countText(figures.target_errors, "target error"));
+  if (figures.timeouts) parts.push(countText(figures.timeouts, "timeout"));
+  if (figures.judge_failures) parts.push(countText(figures.judge_failures, "judge failure"));
+  if (figures.machine_failures) parts.push(countText(figures.machine_failures, "machine failure"));
+  if (figures.invalid) parts.push(countText(figures.invalid, "invalid", "invalid"));
+  if (figures.not_run) parts.push(countText(figures.not_run, "not run", "not run"));
+  const sum = parts.join(" + ");
+  if (figures.unfinished) return sum; // the number of planned cases is not in the record yet
+  const planned = `${numberText(figures.planned ?? figures.results)} planned = ${sum}`;
+  if (!figures.skipped) return planned;
+  return `${planned}; ${countText(figures.skipped, "skipped", "skipped")}`; // not part of the plan
 }
 
-/** Returns the three plots of the run that the table is about. */
-export function plots(model, filterBy) {
+/**
+ * Return names and texts; facts without a text are omitted.
+ * @param {[string, string | null | undefined][]} facts
+ */
+function factList(facts) {
+  const known = facts.filter(([, text]) => text);
+  return el(
+    "dl",
+    { class: "about" },
+    known.map(([name, text]) => el("div", null, el("dt", null, name), el("dd", null, text))),
+  );
+}
+
+// plots
+
+/**
+ * Return the three plots of the run that the table is about.
+ * @param {Model} model
+ * @param {FilterBy} filterBy
+ * @param {AbortSignal} signal
+ */
+export function plots(model, filterBy, signal) {
   const { figures } = model.run.meta;
-  const scatter = new Scatter(model, filterBy);
-  return el("div", { class: "plots" },
-    el("section", null, el("h2", null, "Scores ", model.base && el("small", null, "B, with A in grey")), histogram(figures.histogram, model.base?.meta.figures.histogram, filterBy)),
-    figures.evaluators.length > 0 && el("section", null, el("h2", null, "Evaluators"), evaluatorTable(figures.evaluators, model.base?.meta.figures.evaluators, (name, value) => filterBy(`${name}:${quoteTerm(value)}`))),
-    model.count > 1 && scatter.measure && el("section", null, scatter.element()));
+  const base = model.base?.meta.figures;
+  const scatter = new Scatter(model, filterBy, signal);
+  /** @param {string} name */
+  const showJudgedBy = (name) => filterBy(`evaluator:${quoteTerm(name)}`);
+  const scores = el(
+    "section",
+    null,
+    el("h2", null, "Scores ", base && el("small", null, "B, with A in grey")),
+    histogram(figures.histogram, base?.histogram, filterBy),
+  );
+  const evaluators = el(
+    "section",
+    null,
+    el("h2", null, "Evaluators"),
+    evaluatorTable(figures.evaluators, base?.evaluators, showJudgedBy),
+  );
+  return el(
+    "div",
+    { class: "plots" },
+    scores,
+    figures.evaluators.length > 0 && evaluators,
+    model.count > 1 && scatter.hasMeasure && el("section", null, scatter.elements()),
+  );
 }
 
-/** Returns whether the judges can be trusted, and what that rests on. */
+// judges, errors, and runs without failures
+
+/**
+ * Return the verdict on the judges and its reasons.
+ * @param {JudgeHealthFigures | null} health
+ */
 function judgeHealth(health) {
-  return health && el("details", { class: "judge", open: health.verdict === "untrusted" }, el("summary", null, "Judge: ", el("b", null, health.verdict)), factList(health.facts));
+  if (!health) return null;
+  return el(
+    "details",
+    { class: "judge", open: health.verdict === "untrusted" },
+    el("summary", null, "Judge: ", el("b", null, health.verdict)),
+    factList(health.facts),
+  );
 }
 
-/** Returns what went wrong, the same texts together. */
-export function errorGroups(figures, filterBy) {
-  if (!figures.errors.length) return null;
-  return el("section", { class: "errors" }, el("h2", null, "Errors"), el("ul", null, figures.errors.map(({ text, count }) => el("li", null,
-    el("button", { type: "button", class: "plain", on: { click: () => filterBy(`error:yes ${quoteTerm(text.slice(0, 60))}`) } }, el("b", null, `${count}×`), " ", text || "(no text)")))));
+/**
+ * Return the errors, grouped by their text.
+ * @param {RunFigures} figures
+ * @param {FilterBy} filterBy
+ */
+export function errorGroups({ errors }, filterBy) {
+  if (errors.length === 0) return null;
+  const items = errors.map(({ text, count }) => {
+    const query = `error:yes ${quoted(text.slice(0, ERROR_QUERY_CHARACTERS))}`;
+    const times = el("b", null, `${count}×`);
+    return el(
+      "li",
+      null,
+      button({ class: "plain" }, () => filterBy(query), times, " ", text || "(no text)"),
+    );
+  });
+  return el("section", { class: "errors" }, el("h2", null, "Errors"), el("ul", null, items));
 }
 
-/** Returns the slowest and the dearest cases of a run in which nothing failed. */
+/**
+ * Return, for a run in which every case passed, its slowest and most expensive cases.
+ * @param {Model} model
+ */
 function allPassed(model) {
-  if (model.meta.failed_only || !model.count) return model.count ? null : el("p", { class: "all-passed" }, "✓ Every case passed.");
-  for (let row = 0; row < model.count; row++) if (model.run.rowStates[row] !== PASS && model.run.rowStates[row] !== ABSENT) return null;
-  const extremes = [["Slowest", "duration", model.run.rowDurations, durationText], ["Dearest", "cost", model.run.rowCosts, moneyText]];
-  return el("div", { class: "all-passed" }, el("p", null, "✓ Every case passed."),
-    model.count > 3 && extremes.map(([title, column, values, text]) => {
-      const rows = [...model.order(column, true).subarray(0, 3)].filter((row) => values[row] > 0);
-      return rows.length > 0 && el("p", null, `${title}: `, rows.map((row, at) => [at ? ", " : "", el("a", { href: `#case=${encodeURIComponent(model.id(row))}` }, model.id(row)), ` ${text(values[row])}`]));
-    }));
+  const { states, durations, costs } = model.run.cases;
+  const text = "✓ Every case passed.";
+  if (model.count === 0) return el("p", { class: "all-passed" }, text);
+  if (model.meta.failed_only) return null;
+  if (states.some((state) => state !== PASS && state !== ABSENT)) return null;
+  return el(
+    "div",
+    { class: "all-passed" },
+    el("p", null, text),
+    model.count > SHOWN_EXTREMES && [
+      extremes(model, "Slowest", "duration", durations, durationText),
+      extremes(model, "Dearest", "cost", costs, moneyText),
+    ],
+  );
+}
+
+/**
+ * Return the cases with the largest values, as links.
+ * @param {Model} model
+ * @param {string} title
+ * @param {string} column
+ * @param {Float64Array} values
+ * @param {(value: number) => string} valueText
+ */
+function extremes(model, title, column, values, valueText) {
+  const largest = model.order(column, true).subarray(0, SHOWN_EXTREMES);
+  const rows = [...largest].filter((row) => values[row] > 0);
+  if (rows.length === 0) return null;
+  /** @type {Child[]} */
+  const links = rows.map((row, at) => {
+    const id = model.id(row);
+    const link = el("a", { href: `#case=${encodeURIComponent(id)}` }, id);
+    return [at > 0 ? ", " : "", link, ` ${valueText(values[row])}`];
+  });
+  return el("p", null, `${title}: `, links);
 }

@@ -1,24 +1,74 @@
-/** The help: every key, and the filter language. */
+// @ts-check
+/** The help dialog: keyboard shortcuts and the filter language. */
 
-import { el } from "./dom.js";
+import { button, el } from "./dom.js";
 
-export function helpDialog(compared) {
+/** @type {[string, string][]} */
+const FILTERS = [
+  ["paris", "text in id, question or answer"],
+  ['"two words"', "the exact phrase"],
+  ["verdict:fail", "also borderline, pass, error"],
+  ["score<0.5", "also >, <=, >=, :"],
+  ["tag:smoke", "has this tag"],
+  ["id:ask* target:x dataset:x", "* matches any text, ? any character"],
+  ["metadata.team:billing", "a key, or a path such as metadata.customer.country"],
+  ["vars.amount>=100", "a variable"],
+  ["evaluator:style", "has this evaluator"],
+  ["evaluator.style:fail", "its verdict"],
+  ["evaluator.style<0.5", "its score"],
+  ["error:yes note:yes", "ended in an error, has a note"],
+  ["duration>1000", "milliseconds"],
+  ["cost>0.01", "dollars"],
+  ["-tag:smoke", "a minus negates a term"],
+  ['tag:"two words"', "a value with spaces"],
+];
+
+/** @type {[string, string][]} */
+const COMPARISON_FILTERS = [
+  ["flip:broken", "also fixed, errored, no"],
+  ["delta<0", "score decreased"],
+];
+
+const ABOUT_FILTERS =
+  "Separate terms with spaces: a case must match all of them. Upper and lower case differ, except in texts. Commands have the same filters: --filter. The address contains the filter, so you can share a link to this view.";
+
+/**
+ * Return the dialog with the help.
+ * @param {boolean} isComparison
+ */
+export function helpDialog(isComparison) {
+  const missed = isComparison ? "that broke" : "that did not pass";
+  /** @type {[string, string][]} */
   const keys = [
     ["j, k", "next and previous case"],
-    ["n, p", compared ? "next and previous case that broke" : "next and previous case that did not pass"],
-    ["/", "filter"], ["Enter", "open the case in focus"], ["c", "copy the case, or the one in focus, as Markdown"], ["Esc", "back"], ["?", "this help"],
+    ["n, p", `next and previous case ${missed}`],
+    ["/", "filter"],
+    ["Enter", "open the case in focus"],
+    ["c", "copy the case, or the one in focus, as Markdown"],
+    ["Esc", "back"],
+    ["?", "this help"],
   ];
-  const filters = [
-    ["paris", "text in id, question or answer"], ['"two words"', "the words as they stand"], ["verdict:fail", "also borderline, pass, error"],
-    ["score<0.5", "also >, <=, >=, ="], ["duration>1000", "milliseconds"], ["cost>0.01", "dollars"], ["target:x dataset:x", "a * stands for any text"],
-    ["evaluator:name", "what it judged"], ["error:yes", "ended in an error"], ["-verdict:pass", "a minus turns any of these around"],
-    ...(compared ? [["flip:broken", "also fixed, no"], ["delta<0", "what got worse"]] : []),
-  ];
-  const rows = (pairs) => el("dl", { class: "keys" }, pairs.map(([key, text]) => el("div", null, el("dt", null, el("kbd", null, key)), el("dd", null, text))));
-  const dialog = el("dialog", { class: "help", "aria-labelledby": "help-title" },
-    el("h2", { id: "help-title" }, "Keys"), rows(keys), el("h2", null, "Filter"), rows(filters),
-    el("p", { class: "quiet" }, "Terms stand side by side: all must fit. The address bar holds what is shown, so a link to this page shows the same."),
-    el("button", { type: "button", on: { click: () => dialog.close() } }, "close"));
-  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  const filters = isComparison ? [...FILTERS, ...COMPARISON_FILTERS] : FILTERS;
+  const dialog = el(
+    "dialog",
+    { class: "help", "aria-labelledby": "help-title" },
+    el("h2", { id: "help-title" }, "Keys"),
+    explained(keys),
+    el("h2", null, "Filter"),
+    explained(filters),
+    el("p", { class: "quiet" }, ABOUT_FILTERS),
+    button({}, () => dialog.close(), "close"),
+  );
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close(); // a click beside its content
+  });
   return dialog;
+}
+
+/** @param {[string, string][]} pairs */
+function explained(pairs) {
+  const rows = pairs.map(([key, text]) => {
+    return el("div", null, el("dt", null, el("kbd", null, key)), el("dd", null, text));
+  });
+  return el("dl", { class: "keys" }, rows);
 }

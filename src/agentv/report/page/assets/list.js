@@ -1,98 +1,161 @@
-/** A list of which only the rows in sight exist. It moves with the page, and holds more rows than a page can be high. */
+// @ts-check
+/**
+ * A virtual list: only the visible rows exist. It scrolls with the page, and can have more rows than
+ * the maximum height of a page allows.
+ */
 
+/** Browsers limit the height of elements; beyond this the rows move faster than the page. */
 const MAX_HEIGHT = 8_000_000;
-const SPARE = 6;
+/** Rows that are drawn above and below the visible ones. */
+const SPARE_ROWS = 6;
+const SPACE_BELOW = 8;
 
 export class VirtualList {
-  /** `draw(index)` returns the element of a row; `height()` how high each is. */
-  constructor(box, draw, height) {
-    Object.assign(this, { box, draw, height, count: 0 });
+  /**
+   * @param {HTMLElement} box
+   * @param {(index: number) => HTMLElement} drawRow
+   * @param {() => number} readRowHeight
+   */
+  constructor(box, drawRow, readRowHeight) {
+    this.box = box;
+    this.drawRow = drawRow;
+    this.readRowHeight = readRowHeight;
+    this.count = 0;
+    this.rowHeight = 0;
+    /** The height that all rows have together. */
+    this.fullHeight = 0;
+    /** @type {Map<number, HTMLElement>} */
     this.shown = new Map();
     addEventListener("scroll", () => this.update(), { passive: true });
     addEventListener("resize", () => this.reset());
   }
 
-  /** Shows so many rows, all drawn anew. */
+  /**
+   * Set the number of rows and redraw all of them.
+   * @param {number} [count]
+   */
   reset(count = this.count) {
-    this.count = count;
-    this.rowHeight = this.height();
-    this.full = count * this.rowHeight;
-    this.box.style.setProperty("height", `${Math.min(this.full, MAX_HEIGHT)}px`);
+    this.rowHeight = this.readRowHeight();
+    this.#resize(count);
     this.shown.clear();
     this.box.replaceChildren();
     this.update();
   }
 
-  /** Shows more rows than before; those in sight stay where they are. */
+  /**
+   * Show more rows than before; the visible ones stay where they are.
+   * @param {number} count
+   */
   grow(count) {
-    const { top, offset, view } = this.place();
-    this.count = count;
-    this.full = count * this.rowHeight;
-    this.box.style.setProperty("height", `${Math.min(this.full, MAX_HEIGHT)}px`);
-    if (top > 0 && this.full > MAX_HEIGHT) {
-      const boxTop = this.box.getBoundingClientRect().top + scrollY;
-      scrollTo(0, boxTop + (offset * (MAX_HEIGHT - view)) / (this.full - view));
+    const { top, offset } = this.#place();
+    this.#resize(count);
+    if (top > 0 && this.fullHeight > MAX_HEIGHT) {
+      scrollTo(0, this.#boxTop() + offset / this.#speed());
     }
     this.update();
   }
 
-  /** Returns how far the rows are moved up, and by how much faster they move than the page. */
-  place() {
-    const view = innerHeight;
+  /** @param {number} count */
+  #resize(count) {
+    this.count = count;
+    this.fullHeight = count * this.rowHeight;
+    this.box.style.setProperty("height", `${Math.min(this.fullHeight, MAX_HEIGHT)}px`);
+  }
+
+  /** Return where the list begins on the page. */
+  #boxTop() {
+    return this.box.getBoundingClientRect().top + scrollY;
+  }
+
+  /** Return the ratio of the scroll speed of the rows to that of the page. */
+  #speed() {
+    if (this.fullHeight <= MAX_HEIGHT) return 1;
+    return (this.fullHeight - innerHeight) / (MAX_HEIGHT - innerHeight);
+  }
+
+  /** Return how far the page is scrolled into the list, and how far that is in rows. */
+  #place() {
     const top = Math.max(0, -this.box.getBoundingClientRect().top);
-    if (this.full <= MAX_HEIGHT) return { top, offset: top, view };
-    return { top, offset: Math.min(top * ((this.full - view) / (MAX_HEIGHT - view)), this.full - view), view };
+    if (this.fullHeight <= MAX_HEIGHT) return { top, offset: top };
+    return { top, offset: Math.min(top * this.#speed(), this.fullHeight - innerHeight) };
   }
 
+  /** Draw the rows that have become visible, and remove those that no longer are. */
   update() {
-    if (!this.box.isConnected || !this.box.offsetParent && this.box.getClientRects().length === 0) return;
-    const { top, offset, view } = this.place();
-    const first = Math.max(0, Math.floor(offset / this.rowHeight) - SPARE);
-    const last = Math.min(this.count, Math.ceil((offset + view) / this.rowHeight) + SPARE);
-    for (const [index, element] of this.shown) {
-      if (index < first || index >= last) {
-        element.remove();
-        this.shown.delete(index);
-      }
-    }
-    let before = null;
+    const isVisible = this.box.offsetParent || this.box.getClientRects().length > 0;
+    if (!this.box.isConnected || !isVisible) return;
+    const { top, offset } = this.#place();
+    const first = Math.max(0, Math.floor(offset / this.rowHeight) - SPARE_ROWS);
+    const end = Math.ceil((offset + innerHeight) / this.rowHeight) + SPARE_ROWS;
+    const last = Math.min(this.count, end);
+    this.#removeOutside(first, last);
+    /** @type {HTMLElement | null} */
+    let next = null;
     for (let index = last - 1; index >= first; index--) {
-      let element = this.shown.get(index);
-      if (!element) {
-        element = this.draw(index);
-        this.shown.set(index, element);
-        this.box.insertBefore(element, before);
-      }
-      element.style.setProperty("transform", `translateY(${Math.round(top + index * this.rowHeight - offset)}px)`);
-      before = element;
+      /** @type {HTMLElement} */
+      const element = this.shown.get(index) ?? this.#insert(index, next);
+      const y = Math.round(top + index * this.rowHeight - offset);
+      element.style.setProperty("transform", `translateY(${y}px)`);
+      next = element;
     }
   }
 
-  /** Draws a row anew, if it is in sight. */
+  /**
+   * @param {number} first
+   * @param {number} last
+   */
+  #removeOutside(first, last) {
+    for (const [index, element] of this.shown) {
+      if (index >= first && index < last) continue;
+      element.remove();
+      this.shown.delete(index);
+    }
+  }
+
+  /**
+   * @param {number} index
+   * @param {HTMLElement | null} next
+   */
+  #insert(index, next) {
+    const element = this.drawRow(index);
+    this.shown.set(index, element);
+    this.box.insertBefore(element, next);
+    return element;
+  }
+
+  /**
+   * Draw a row anew if it is visible.
+   * @param {number} index
+   */
   redraw(index) {
     const old = this.shown.get(index);
     if (!old) return;
-    const element = this.draw(index);
+    const element = this.drawRow(index);
     element.style.setProperty("transform", old.style.getPropertyValue("transform"));
-    const link = old.contains(document.activeElement);
+    const hadFocus = old.contains(document.activeElement);
     old.replaceWith(element);
     this.shown.set(index, element);
-    if (link) element.querySelector("a")?.focus({ preventScroll: true });
+    if (hadFocus) element.querySelector("a")?.focus({ preventScroll: true });
   }
 
+  /** Draw all visible rows anew. */
   redrawAll() {
     for (const index of [...this.shown.keys()]) this.redraw(index);
   }
 
-  /** Moves the page so that a row can be seen below `covered` pixels that something sticks over. */
+  /**
+   * Scroll the page so that a row is visible.
+   * @param {number} index
+   * @param {number} covered pixels at the top of the window that something covers
+   */
   reveal(index, covered) {
-    const boxTop = this.box.getBoundingClientRect().top + scrollY;
-    const scale = this.full <= MAX_HEIGHT ? 1 : (MAX_HEIGHT - innerHeight) / (this.full - innerHeight);
-    const top = boxTop + index * this.rowHeight * scale;
+    const top = this.#boxTop() + (index * this.rowHeight) / this.#speed();
+    const bottom = top + this.rowHeight;
     const far = 3 * this.rowHeight;
-    if (top < scrollY + covered - far || top > scrollY + innerHeight + far) scrollTo(0, top - innerHeight / 2);
+    const isFarAway = top < scrollY + covered - far || top > scrollY + innerHeight + far;
+    if (isFarAway) scrollTo(0, top - innerHeight / 2);
     else if (top < scrollY + covered) scrollTo(0, top - covered);
-    else if (top + this.rowHeight > scrollY + innerHeight) scrollTo(0, top + this.rowHeight - innerHeight + 8);
+    else if (bottom > scrollY + innerHeight) scrollTo(0, bottom - innerHeight + SPACE_BELOW);
     this.update();
   }
 }

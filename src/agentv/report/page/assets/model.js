@@ -1,311 +1,393 @@
-/** The columns of a page: what its table, plots and filters need of every case and every result. */
+// @ts-check
+/** The cases of a page and its runs: what the table, the plots and the filters read. */
 
-import { ABSENT, BORDERLINE, ERROR, FAIL, PASS } from "./format.js";
-import { LineStore } from "./source.js";
+/**
+ * @import { LineBlocks, PageMeta, RunMeta, EmbeddedPageMeta } from "../contract"
+ * @import { Columns, NumberArray, NumberArrayType } from "./columns.js"
+ * @import { ReadBlock } from "./source.js"
+ */
 
-export const TYPES = {
-  rows: Uint32Array, scores: Float64Array, flags: Uint8Array, durations: Float32Array, costs: Float32Array,
-  trials: Uint16Array, datasets: Uint32Array, targets: Uint32Array, "evaluator-counts": Uint16Array,
-  "evaluator-names": Uint32Array, "evaluator-scores": Float32Array, "evaluator-flags": Uint8Array,
-};
-const VERDICT_BITS = 3, ERROR_BIT = 4, UNJUDGED_BIT = 16;
-const VERDICT_STATES = [FAIL, BORDERLINE, PASS, FAIL];
-const MAX_LINE_BLOCKS = 400;
+import { COLUMNS, readColumns, runningSums } from "./columns.js";
+import { NOT_APPLICABLE_FLAG, UNJUDGED_FLAG } from "./constants.js";
+import { BROKEN, CaseFigures, compareCases, SAME } from "./figures.js";
+import { lastAtMost, LineStore } from "./source.js";
+import { ABSENT, PASS, stateOfVerdictBits } from "./states.js";
 
-export const BROKEN = 0, FIXED = 1, SAME = 2, ONLY_A = 3, ONLY_B = 4;
+/** Snippets are small, so that more blocks of them are kept than of results. */
+const KEPT_SNIPPET_BLOCKS = 400;
+
+/**
+ * Where the results of a run are read from, the first line of each answer, and the fields that only
+ * filters read.
+ * @typedef {object} LineStores
+ * @property {LineStore} results
+ * @property {LineStore} snippets
+ * @property {LineStore} fields
+ */
+
+/**
+ * A result as it is in the results file. Its fields are not validated: other tools write results.
+ * @typedef {Record<string, any>} Result
+ */
+
+/**
+ * What an evaluator says about a case, over all trials.
+ * @typedef {object} EvaluatorCell
+ * @property {number} sum of the scores
+ * @property {number} count of the scores
+ * @property {number} state the worst
+ * @property {boolean} hasFailed
+ */
 
 /** The results of one run. */
 export class Run {
-  constructor(meta, number, stores, columns, rowCount) {
+  /**
+   * @param {RunMeta} meta
+   * @param {LineStores} stores
+   * @param {CaseFigures} cases
+   */
+  constructor(meta, stores, cases) {
     this.meta = meta;
-    this.number = number;
-    this.count = columns.rows.length;
-    this.rowCount = rowCount;
-    for (const [name, column] of Object.entries(columns)) this[camel(name)] = column;
-    Object.assign(this, stores);
-    this.groupByRow();
-    this.summarize();
-    this.evaluatorStarts = runningSums(this.evaluatorCounts);
+    this.results = stores.results;
+    this.snippets = stores.snippets;
+    this.fields = stores.fields;
+    this.cases = cases;
+    this.columns = cases.columns;
   }
 
-  /** Finds the results of each row: those of row r are order[starts[r]] up to order[starts[r + 1]]. */
-  groupByRow() {
-    const counts = new Uint32Array(this.rowCount);
-    for (const row of this.rows) counts[row]++;
-    this.starts = runningSums(counts);
-    this.order = new Uint32Array(this.count);
-    const next = this.starts.slice();
-    for (let at = 0; at < this.count; at++) this.order[next[this.rows[at]]++] = at;
-  }
-
-  /** Computes the figures of each row. */
-  summarize() {
-    this.rowScores = new Float64Array(this.rowCount).fill(NaN);
-    this.rowStates = new Uint8Array(this.rowCount).fill(ABSENT);
-    this.rowDurations = new Float64Array(this.rowCount).fill(NaN);
-    this.rowCosts = new Float64Array(this.rowCount).fill(NaN);
-    for (let row = 0; row < this.rowCount; row++) {
-      const from = this.starts[row], to = this.starts[row + 1];
-      if (from === to) continue;
-      this.rowScores[row] = this.meanOf(this.scores, from, to);
-      this.rowDurations[row] = this.meanOf(this.durations, from, to);
-      this.rowCosts[row] = this.meanOf(this.costs, from, to);
-      this.rowStates[row] = to - from === 1 ? this.state(this.order[from]) : this.majority(row, from, to);
-    }
-  }
-
-  meanOf(column, from, to) {
-    let sum = 0, known = 0;
-    for (let at = from; at < to; at++) {
-      const value = column[this.order[at]];
-      if (!Number.isNaN(value)) { sum += value; known++; }
-    }
-    return known ? Math.round((sum / known) * 1e12) / 1e12 : NaN;
-  }
-
-  /** Returns the state of a case with trials: most of those that were scored decide. */
-  majority(row, from, to) {
-    let passed = 0, scored = 0, errors = 0;
-    for (let at = from; at < to; at++) {
-      const flags = this.flags[this.order[at]];
-      const state = this.state(this.order[at]);
-      if (state === ERROR) errors++;
-      if (!(flags & (ERROR_BIT | UNJUDGED_BIT))) scored++;
-      if (state === PASS) passed++;
-    }
-    if (errors === to - from) return ERROR;
-    if (2 * passed > scored) return PASS;
-    const mean = this.rowScores[row];
-    return mean >= 0.6 && mean < 0.8 ? BORDERLINE : FAIL;
-  }
-
-  /** Returns what a result came to. */
-  state(result) {
-    const flags = this.flags[result];
-    return flags & ERROR_BIT ? ERROR : VERDICT_STATES[flags & VERDICT_BITS];
-  }
-
-  isUnjudged(result) {
-    return Boolean(this.flags[result] & UNJUDGED_BIT);
-  }
-
+  /**
+   * Return the numbers of the results of a row.
+   * @param {number} row
+   */
   resultsOf(row) {
-    return this.order.subarray(this.starts[row], this.starts[row + 1]);
+    return this.cases.resultsOf(row);
   }
 
-  /** Returns the evaluators of a row: `{name, score, state, failed}` by number, over all its trials. */
+  /**
+   * Return a result as it is in the results file.
+   * @param {number} number
+   * @returns {Promise<Result>}
+   */
+  async result(number) {
+    return JSON.parse(await this.results.text(number));
+  }
+
+  /**
+   * Return what the evaluators say about a row, by the number of their name.
+   * @param {number} row
+   */
   evaluatorsOf(row) {
+    const { evaluatorNames, evaluatorScores, evaluatorFlags } = this.columns;
+    /** @type {Map<number, EvaluatorCell>} */
     const found = new Map();
-    for (const result of this.resultsOf(row)) {
-      for (let at = this.evaluatorStarts[result]; at < this.evaluatorStarts[result + 1]; at++) {
-        const number = this.evaluatorNames[at];
-        const entry = found.get(number) ?? { sum: 0, count: 0, state: PASS, failed: false };
-        entry.sum += this.evaluatorScores[at];
-        entry.count++;
-        entry.state = Math.min(entry.state, VERDICT_STATES[this.evaluatorFlags[at] & VERDICT_BITS]);
-        entry.failed ||= Boolean(this.evaluatorFlags[at] & UNJUDGED_BIT);
-        found.set(number, entry);
-      }
+    for (const at of this.scoresOf(row)) {
+      const number = evaluatorNames[at];
+      const flags = evaluatorFlags[at];
+      if (flags & NOT_APPLICABLE_FLAG) continue;
+      const cell = found.get(number) ?? { sum: 0, count: 0, state: PASS, hasFailed: false };
+      cell.sum += evaluatorScores[at];
+      cell.count++;
+      cell.state = Math.min(cell.state, stateOfVerdictBits(flags));
+      cell.hasFailed ||= Boolean(flags & UNJUDGED_FLAG);
+      found.set(number, cell);
     }
     return found;
   }
 
-  hasEvaluator(row, numbers) {
+  /**
+   * Return the places of the scores of evaluators of a row.
+   * @param {number} row
+   */
+  scoresOf(row) {
+    const { evaluatorStarts } = this.cases;
+    const places = [];
     for (const result of this.resultsOf(row)) {
-      for (let at = this.evaluatorStarts[result]; at < this.evaluatorStarts[result + 1]; at++) {
-        if (numbers.has(this.evaluatorNames[at])) return true;
+      for (let at = evaluatorStarts[result]; at < evaluatorStarts[result + 1]; at++) {
+        places.push(at);
       }
     }
-    return false;
-  }
-
-  /** Returns a promise of all that is known of a result. */
-  async result(number) {
-    return JSON.parse(await this.results.text(number));
+    return places;
   }
 }
 
-/** Returns where the whole results of a run are found, and one line of each answer. */
-export function lineStores(source, number, starts, count) {
+/**
+ * Return where the results of a run are read from.
+ * @param {ReadBlock} readBlock
+ * @param {number} number of the run
+ * @param {LineBlocks} starts
+ * @param {number} count of the results
+ * @returns {LineStores}
+ */
+export function lineStores(readBlock, number, starts, count) {
   return {
-    results: new LineStore(source, `r${number}-`, starts.results, count),
-    snippets: new LineStore(source, `s${number}-`, starts.snippets, count, MAX_LINE_BLOCKS),
+    results: new LineStore(readBlock, `r${number}-`, starts.results, count),
+    snippets: new LineStore(readBlock, `s${number}-`, starts.snippets, count, KEPT_SNIPPET_BLOCKS),
+    fields: new LineStore(readBlock, `f${number}-`, starts.fields, count),
   };
 }
 
-/** All the rows of a page, and its one or two runs. `run` is the one that the table is about: the newer. */
+/**
+ * Return the model of a page whose data is read in blocks.
+ * @param {EmbeddedPageMeta} meta
+ * @param {ReadBlock} readBlock
+ */
+export async function loadModel(meta, readBlock) {
+  const [ids, lengths] = await Promise.all([readBlock("ids"), readBlock("id-lengths")]);
+  const loading = meta.runs.map(async (runMeta, number) => {
+    const columns = await loadColumns(readBlock, number);
+    const stores = lineStores(readBlock, number, runMeta.blocks, runMeta.results);
+    return new Run(runMeta, stores, new CaseFigures(columns, meta.rows));
+  });
+  const idLengths = /** @type {Uint32Array} */ (typedArray(lengths, Uint32Array));
+  return new Model(meta, new TextDecoder().decode(ids), idLengths, await Promise.all(loading));
+}
+
+/**
+ * @param {ReadBlock} readBlock
+ * @param {number} number of the run
+ * @returns {Promise<Columns>}
+ */
+async function loadColumns(readBlock, number) {
+  const reading = COLUMNS.map(async (kind) => {
+    const bytes = await readBlock(`${kind.block}-${number}`);
+    return /** @type {const} */ ([kind.name, typedArray(bytes, kind.type)]);
+  });
+  const found = new Map(await Promise.all(reading));
+  return readColumns((kind) => /** @type {NumberArray} */ (found.get(kind.name)));
+}
+
+/**
+ * @param {Uint8Array<ArrayBuffer>} bytes
+ * @param {NumberArrayType} type
+ */
+function typedArray(bytes, type) {
+  return new type(bytes.buffer, 0, Math.floor(bytes.byteLength / type.BYTES_PER_ELEMENT));
+}
+
+/**
+ * Return a hash of a part of a text (FNV-1a).
+ * @param {string} text
+ * @param {number} [from]
+ * @param {number} [to]
+ */
+export function textHash(text, from = 0, to = text.length) {
+  let hash = 2166136261;
+  for (let at = from; at < to; at++) {
+    hash = Math.imul(hash ^ text.charCodeAt(at), 16777619);
+  }
+  return hash >>> 0;
+}
+
+/** All rows of a page and its one or two runs. A row is a case. */
 export class Model {
-  static async load(source) {
-    const { meta } = source;
-    const [ids, lengths] = await Promise.all([source.block("ids"), source.block("id-lengths")]);
-    const runs = await Promise.all(meta.runs.map(async (each, number) => {
-      const names = Object.keys(TYPES);
-      const blocks = await Promise.all(names.map((name) => source.block(`${name}-${number}`)));
-      const columns = Object.fromEntries(names.map((name, at) => [name, typed(blocks[at], TYPES[name])]));
-      return new Run(each, number, lineStores(source, number, each.blocks, each.results), columns, meta.rows);
-    }));
-    return new Model(meta, new TextDecoder().decode(ids), typed(lengths, Uint32Array), runs);
-  }
-
-  constructor(meta, ids, lengths, runs) {
+  /**
+   * @param {PageMeta} meta
+   * @param {string} ids of all rows, joined
+   * @param {Uint32Array} idLengths
+   * @param {Run[]} runs
+   */
+  constructor(meta, ids, idLengths, runs) {
     this.meta = meta;
-    this.count = meta.rows;
+    this.count = idLengths.length;
     this.ids = ids;
-    this.idStarts = runningSums(lengths);
+    this.idStarts = runningSums(idLengths);
     this.runs = runs;
-    this.run = runs.at(-1);
+    /** The run that the table is about: the newer one. */
+    this.run = runs[runs.length - 1];
+    /** The older run of a comparison. */
     this.base = runs.length > 1 ? runs[0] : null;
+    /** How scores and verdicts changed, by row; empty unless two runs are compared. */
+    this.deltas = new Float64Array(0);
+    this.flips = new Uint8Array(0);
+    if (this.base) {
+      const { deltas, flips } = compareCases(this.base.cases, this.run.cases);
+      this.deltas = deltas;
+      this.flips = flips;
+    }
+    /** @type {Map<string, Uint32Array>} */
     this.orders = new Map();
-    if (this.base) this.compareRows();
+    /** @type {Set<number> | null} */
+    this.sharedHashes = null;
   }
 
+  /**
+   * Return the id of a row.
+   * @param {number} row
+   */
   id(row) {
     return this.ids.slice(this.idStarts[row], this.idStarts[row + 1]);
   }
 
-  /** Returns the run to show a row by: the newer, unless it has no result there. */
+  /**
+   * Return the run by which a row is shown: the newer one, unless it has no result for the row.
+   * @param {number} row
+   */
   runOf(row) {
-    return this.base && this.run.rowStates[row] === ABSENT ? this.base : this.run;
+    return this.base && this.run.cases.states[row] === ABSENT ? this.base : this.run;
   }
 
+  /** @param {number} row */
   state(row) {
-    return this.runOf(row).rowStates[row];
+    return this.runOf(row).cases.states[row];
   }
 
+  /** @param {number} row */
   score(row) {
-    return this.runOf(row).rowScores[row];
+    return this.runOf(row).cases.scores[row];
   }
 
+  /** @param {number} row */
   dataset(row) {
     const run = this.runOf(row);
-    return run.meta.datasets[run.datasets[run.resultsOf(row)[0]]];
+    const [first] = run.resultsOf(row);
+    return run.meta.datasets[run.columns.datasets[first]];
   }
 
+  /** @param {number} row */
   target(row) {
     const run = this.runOf(row);
-    return run.meta.targets[run.targets[run.resultsOf(row)[0]]];
+    const [first] = run.resultsOf(row);
+    return run.meta.targets[run.columns.targets[first]];
   }
 
-  compareRows() {
-    this.deltas = new Float64Array(this.count).fill(NaN);
-    this.flips = new Uint8Array(this.count).fill(SAME);
-    for (let row = 0; row < this.count; row++) {
-      const before = this.base.rowStates[row], after = this.run.rowStates[row];
-      if (before === ABSENT || after === ABSENT) {
-        this.flips[row] = before === ABSENT ? ONLY_B : ONLY_A;
-        continue;
-      }
-      this.deltas[row] = Math.round((this.run.rowScores[row] - this.base.rowScores[row]) * 1e12) / 1e12;
-      if ((before === PASS) !== (after === PASS)) this.flips[row] = before === PASS ? BROKEN : FIXED;
-    }
-  }
+  // rows by id
 
-  /** Tells whether another row may have the same id; hashes are compared, so that it is rarely true in vain. */
+  /**
+   * Return whether another row may have the same id. It compares hashes, so it is rarely wrong.
+   * @param {number} row
+   */
   mayShareId(row) {
-    if (!this.shared) {
-      const hashes = Uint32Array.from({ length: this.count }, (_, each) => this.hashOfId(each)).sort();
-      this.shared = new Set(hashes.filter((hash, at) => hash === hashes[at - 1]));
-    }
-    return this.shared.size > 0 && this.shared.has(this.hashOfId(row));
+    this.sharedHashes ??= this.#findSharedHashes();
+    return this.sharedHashes.size > 0 && this.sharedHashes.has(this.#idHash(row));
   }
 
-  hashOfId(row) {
-    let hash = 2166136261;
-    for (let at = this.idStarts[row]; at < this.idStarts[row + 1]; at++) hash = Math.imul(hash ^ this.ids.charCodeAt(at), 16777619);
-    return hash >>> 0;
+  #findSharedHashes() {
+    const hashes = Uint32Array.from({ length: this.count }, (_, row) => this.#idHash(row)).sort();
+    return new Set(hashes.filter((hash, at) => hash === hashes[at - 1]));
   }
 
-  /** Returns the rows that have an id: one, unless datasets or targets share it. */
+  /**
+   * Return a hash of the id of a row.
+   * @param {number} row
+   */
+  #idHash(row) {
+    return textHash(this.ids, this.idStarts[row], this.idStarts[row + 1]);
+  }
+
+  /**
+   * Return the rows that have an id: one, unless datasets or targets share it.
+   * @param {string} id
+   */
   rowsWithId(id) {
     const found = [];
     for (let at = this.ids.indexOf(id); at >= 0; at = this.ids.indexOf(id, at + 1)) {
       const row = lastAtMost(this.idStarts, at, this.count);
-      if (this.idStarts[row] === at && this.idStarts[row + 1] - at === id.length) found.push(row);
+      const isWholeId = this.idStarts[row] === at && this.idStarts[row + 1] - at === id.length;
+      if (isWholeId) found.push(row);
       if (!id) break;
     }
     return found;
   }
 
-  /** Returns all rows by a column, each order computed once; ties stand as in the results file. */
-  order(column, descending) {
-    const name = `${descending ? "-" : ""}${column}`;
-    if (!this.orders.has(name)) this.orders.set(name, this.sort(column, descending));
-    return this.orders.get(name);
-  }
+  // orders
 
-  sort(column, descending) {
-    const rows = Uint32Array.from({ length: this.count }, (_, row) => row);
-    const sign = descending ? -1 : 1;
-    const keys = this.keys(column);
-    if (Array.isArray(keys)) {
-      return rows.sort((a, b) => (keys[a] < keys[b] ? -sign : keys[a] > keys[b] ? sign : a - b));
+  /**
+   * Return all rows ordered by a column. Ties are in the order of the results file.
+   * @param {string} column
+   * @param {boolean} isDescending
+   */
+  order(column, isDescending) {
+    const name = `${isDescending ? "-" : ""}${column}`;
+    let order = this.orders.get(name);
+    if (!order) {
+      order = this.#sort(column, isDescending);
+      this.orders.set(name, order);
     }
-    return sortByNumbers(keys, descending);
+    return order;
   }
 
-  keys(column) {
-    const each = (compute) => Float64Array.from({ length: this.count }, (_, row) => compute(row));
+  /**
+   * @param {string} column
+   * @param {boolean} isDescending
+   */
+  #sort(column, isDescending) {
+    if (column === "id") return this.#sortById(isDescending);
+    return sortByNumbers(this.#sortKeys(column), isDescending);
+  }
+
+  /** @param {boolean} isDescending */
+  #sortById(isDescending) {
+    const ids = Array.from({ length: this.count }, (_, row) => this.id(row));
+    const sign = isDescending ? -1 : 1;
+    return Uint32Array.from(ids.keys()).sort((a, b) => {
+      if (ids[a] < ids[b]) return -sign;
+      if (ids[a] > ids[b]) return sign;
+      return a - b;
+    });
+  }
+
+  /**
+   * @param {string} column
+   * @returns {Float64Array}
+   */
+  #sortKeys(column) {
+    const { run, base } = this;
+    /** @param {(row: number) => number} compute */
+    const byRow = (compute) => Float64Array.from({ length: this.count }, (_, row) => compute(row));
     switch (column) {
-      case "id": return Array.from({ length: this.count }, (_, row) => this.id(row));
-      case "score": return each((row) => this.score(row));
-      case "before": return this.base ? this.base.rowScores : this.run.rowScores;
-      case "change": return this.deltas ?? this.run.rowScores;
-      case "duration": return each((row) => this.runOf(row).rowDurations[row]);
-      case "cost": return each((row) => this.runOf(row).rowCosts[row]);
-      default: return each((row) => this.worst(row));
+      case "score":
+        return byRow((row) => this.score(row));
+      case "before":
+        return (base ?? run).cases.scores;
+      case "change":
+        return base ? this.deltas : run.cases.scores;
+      case "duration":
+        return byRow((row) => this.runOf(row).cases.durations[row]);
+      case "cost":
+        return byRow((row) => this.runOf(row).cases.costs[row]);
+      default:
+        return byRow((row) => this.#badness(row));
     }
   }
 
-  /** Returns a number by which what failed comes first; of two runs, what broke comes first and then what got worse. */
-  worst(row) {
-    if (!this.base) return this.state(row) * 4 + this.score(row);
+  /**
+   * Return a number by which failures come first; in a comparison, what broke comes first, and
+   * then what got worse.
+   * @param {number} row
+   */
+  #badness(row) {
+    if (!this.base) return this.state(row) * 4 + (this.score(row) || 0);
     const flip = this.flips[row];
-    return flip * 8 + (flip === SAME ? this.deltas[row] : flip === BROKEN ? this.deltas[row] : -this.deltas[row] || 0);
+    const delta = this.deltas[row];
+    const isWorstFirst = flip === SAME || flip === BROKEN;
+    return flip * 8 + (isWorstFirst ? delta : -delta || 0);
   }
 }
 
 /**
- * Returns rows by ascending or descending numbers; what is not known comes last, either way. The place of a number in
- * their range and its row are packed into one number each, which browsers sort ten times faster than by a function.
+ * Return the rows ordered by numbers; unknown numbers (NaN) come last in either direction.
+ *
+ * The rank of a number and its row are packed into one number, because browsers sort plain numbers
+ * ten times faster than by a function.
+ * @param {Float64Array} keys
+ * @param {boolean} isDescending
  */
-function sortByNumbers(keys, descending) {
+function sortByNumbers(keys, isDescending) {
   const rowBits = Math.max(1, Math.ceil(Math.log2(keys.length + 1)));
-  const rowSpan = 2 ** rowBits, steps = 2 ** (52 - rowBits) - 2;
-  let low = Infinity, high = -Infinity;
+  const rowSpan = 2 ** rowBits;
+  const lastRank = 2 ** (52 - rowBits) - 2;
+  let low = Infinity;
+  let high = -Infinity;
   for (const key of keys) {
     if (key < low) low = key;
     if (key > high) high = key;
   }
-  const room = high - low || 1;
+  const range = high - low || 1;
   const packed = Float64Array.from(keys, (key, row) => {
-    const share = (key - low) / room;
-    const step = Number.isNaN(key) ? steps + 1 : Math.round((descending ? 1 - share : share) * steps);
-    return step * rowSpan + row;
-  }).sort();
+    const share = (key - low) / range;
+    const rank = Math.round((isDescending ? 1 - share : share) * lastRank);
+    return (Number.isNaN(key) ? lastRank + 1 : rank) * rowSpan + row;
+  });
+  packed.sort();
   return Uint32Array.from(packed, (value) => value % rowSpan);
-}
-
-function typed(bytes, type) {
-  return new type(bytes.buffer, 0, Math.floor(bytes.byteLength / type.BYTES_PER_ELEMENT));
-}
-
-function runningSums(counts) {
-  const sums = new Uint32Array(counts.length + 1);
-  for (let at = 0; at < counts.length; at++) sums[at + 1] = sums[at] + counts[at];
-  return sums;
-}
-
-/** Returns the last place in ascending numbers whose number is at most `value`. */
-export function lastAtMost(numbers, value, count) {
-  let low = 0, high = count - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (numbers[middle] <= value) low = middle;
-    else high = middle - 1;
-  }
-  return low;
-}
-
-function camel(name) {
-  return name.replace(/-(\w)/g, (_, letter) => letter.toUpperCase());
 }

@@ -1,32 +1,63 @@
-/** What agents changed in files: a unified diff, with the lines marked that were removed and added. */
+// @ts-check
+/** The files that an agent changed: a unified diff with the removed and added lines marked. */
+
+/**
+ * @import { Child } from "./dom.js"
+ * @import { Result } from "./model.js"
+ */
 
 import { el } from "./dom.js";
 import { longText } from "./texts.js";
 
+/** The head of a hunk; it says how many lines of the old and the new file follow. */
 const HUNK = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/;
 
-/** Returns what one result changed, or two in columns; pairs of a letter and a result. */
+/**
+ * Return the changes of one result, or of two in columns.
+ * @param {{ letter: string, result: Result }[]} sides
+ */
 export function changedFiles(sides) {
-  if (!sides.some(([, result]) => result.file_changes)) return null;
-  const blocks = sides.map(([letter, { file_changes: changes }]) => el("div", null, letter && el("h3", null, letter),
-    changes ? longText(String(changes), patchBlock) : el("p", { class: "quiet" }, "Nothing was changed.")));
-  return el("section", { class: "changes" }, el("h2", null, "Changed files"), sides.length > 1 ? el("div", { class: "sides" }, blocks) : blocks);
+  if (!sides.some(({ result }) => result.file_changes)) return null;
+  const blocks = sides.map(({ letter, result }) => {
+    const changes = result.file_changes;
+    const content = changes
+      ? longText(String(changes), patchBlock)
+      : el("p", { class: "quiet" }, "No files were changed.");
+    return el("div", null, letter && el("h3", null, letter), content);
+  });
+  const content = sides.length > 1 ? el("div", { class: "sides" }, blocks) : blocks;
+  return el("section", { class: "changes" }, el("h2", null, "Changed files"), content);
 }
 
-/** Draws a diff. A hunk says how many lines it has: "--- x" in it is a line that was removed, outside of it the name of a file. */
-function patchBlock(text) {
-  let removed = 0, added = 0;
-  const draw = (line) => {
-    if (removed <= 0 && added <= 0) {
+/**
+ * Return a diff. Inside a hunk, "--- x" is a line that was removed; outside, it is a file name.
+ * @param {string} text
+ * @returns {Child[]}
+ */
+export function patchBlock(text) {
+  let removedLeft = 0;
+  let addedLeft = 0;
+  /** @param {string} line */
+  const drawLine = (line) => {
+    const isInHunk = removedLeft > 0 || addedLeft > 0;
+    if (!isInHunk) {
       const hunk = HUNK.exec(line);
-      if (hunk) [removed, added] = [Number(hunk[1] ?? 1), Number(hunk[2] ?? 1)];
-      return el("span", { class: line.startsWith("diff --git ") ? "patch-file" : "patch-head" }, `${line}\n`);
+      if (hunk) {
+        removedLeft = Number(hunk[1] ?? 1);
+        addedLeft = Number(hunk[2] ?? 1);
+      }
+      const isFile = line.startsWith("diff --git ");
+      return el("span", { class: isFile ? "patch-file" : "patch-head" }, `${line}\n`);
     }
     const sign = line[0];
     if (sign === "\\") return el("span", { class: "patch-head" }, `${line}\n`);
-    if (sign !== "+") removed--;
-    if (sign !== "-") added--;
-    return el({ "+": "ins", "-": "del" }[sign] ?? "span", null, `${line}\n`);
+    if (sign !== "+") removedLeft--;
+    if (sign !== "-") addedLeft--;
+    if (sign === "+") return el("ins", null, `${line}\n`);
+    if (sign === "-") return el("del", null, `${line}\n`);
+    return el("span", null, `${line}\n`);
   };
-  return [el("pre", { class: "code patch", tabindex: "0", "aria-label": "changed files" }, text.replace(/\n$/, "").split("\n").map(draw))];
+  const lines = text.replace(/\n$/, "").split("\n");
+  const props = { class: "code patch", tabindex: "0", "aria-label": "changed files" };
+  return [el("pre", props, lines.map(drawLine))];
 }

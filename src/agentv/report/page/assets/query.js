@@ -1,132 +1,231 @@
-/** The filter language: `verdict:fail score<0.5 "two words" -target:x` -> terms, and terms -> the rows that fit. */
+// @ts-check
+/**
+ * Parses filters such as `verdict:fail score<0.5 "two words" -tag:slow` into terms.
+ *
+ * It is the language of the command line (`agentv.filters.parse`); both must pass the test vectors in
+ * `tests/kits/filters.json`. Only a page has texts, which it searches for.
+ */
 
-import { ABSENT, BORDERLINE, ERROR, FAIL, PASS } from "./format.js";
-import { BROKEN, FIXED } from "./model.js";
+import { FILTER_KEYS, FILTERED } from "./constants.js";
 
-const TOKEN = /(-?)([a-z]+)(<=|>=|<|>|=|:)("[^"]*"?|\S*)|-?"[^"]*"?|\S+/gi;
-const NUMBERS = ["score", "duration", "cost", "delta"];
-const WORDS = ["verdict", "target", "dataset", "evaluator", "error", "id", "flip", "note"];
-const CHOICES = {
-  verdict: ["pass", "borderline", "fail", "error"],
-  error: ["yes", "no"],
-  note: ["yes", "no"],
-  flip: ["broken", "fixed", "no"],
-};
+/**
+ * What a filter selects: cases, results, or the cases of a comparison.
+ * @typedef {"cases" | "results" | "comparisons"} On
+ *
+ * A part of a filter.
+ * @typedef {object} Term
+ * @property {string} source what was typed
+ * @property {string} key a key of `FILTER_KEYS`, or `text`
+ * @property {string} name what follows the key, such as `level` in `metadata.level`, or nothing
+ * @property {string} operator `:`, `<`, `<=`, `>` or `>=`
+ * @property {string} value
+ * @property {boolean} isNegated
+ * @property {string} problem why the term cannot be used; empty if it can
+ */
 
-/** Returns the terms of a filter: `{source, kind, name, operator, value, negated, problem}` each. */
-export function parseQuery(text) {
-  return [...text.matchAll(TOKEN)].map(parseTerm);
+/** The key of a term that is searched for. */
+export const TEXT = "text";
+/** What separates terms: the same characters as in Python. */
+const SPACES = " \\t\\n\\r\\f\\v";
+const QUOTED = '"(?:\\\\["\\\\]|\\\\(?!["\\\\])|[^"\\\\])*"';
+const TERM = new RegExp(
+  [
+    "(?<minus>-?)",
+    `(?<key>[^${SPACES}"<>=:.]+)`,
+    `(?:\\.(?<name>${QUOTED}|[^${SPACES}"<>=:]+))?`,
+    "(?<operator><=|>=|<|>|=|:)",
+    `(?<value>${QUOTED}|(?!")[^${SPACES}]*)`,
+    `(?=[${SPACES}]|$)`,
+  ].join(""),
+  "y",
+);
+const WORD = new RegExp(`-?${QUOTED}|[^${SPACES}]+`, "y");
+const GAP = new RegExp(`[${SPACES}]*`, "y");
+const TEXT_AFTER_QUOTE = new RegExp(`^-?[^${SPACES}"<>=:]+[<>=:]+"`);
+const WHOLE_QUOTED = new RegExp(`^${QUOTED}$`);
+const NUMBER = /^[-−]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
+/** @type {Record<string, string>} */
+const OPERATOR_SIGNS = { ":": "is", "<": "<", ">": ">", "<=": "≤", ">=": "≥" };
+
+/**
+ * Return the terms of a filter.
+ * @param {string} text
+ * @param {On} on
+ * @returns {Term[]}
+ */
+export function parseQuery(text, on) {
+  const terms = [];
+  for (let at = skip(GAP, text, 0); at < text.length; at = skip(GAP, text, at)) {
+    TERM.lastIndex = at;
+    const found = TERM.exec(text);
+    const term = found ? fieldTerm(found, on) : textTerm(text, at);
+    at += term.source.length;
+    terms.push(term);
+  }
+  return terms;
 }
 
-function parseTerm(match) {
-  const [source, minus, written, operator, quoted] = match;
-  const name = written?.toLowerCase();
-  if (name && WORDS.includes(name) && (operator === ":" || operator === "=")) {
-    const value = unquote(quoted).toLowerCase();
-    const choices = CHOICES[name];
-    const problem = value === "" ? "say what" : choices && !choices.includes(value) ? `one of ${choices.join(", ")}` : "";
-    return { source, kind: "word", name, operator: ":", value, negated: Boolean(minus), problem };
-  }
-  if (name && NUMBERS.includes(name)) {
-    const value = Number(unquote(quoted).replace("−", "-"));
-    const problem = unquote(quoted) === "" || Number.isNaN(value) ? "a number is missing" : "";
-    return { source, kind: "number", name, operator: operator === ":" ? "=" : operator, value, negated: Boolean(minus), problem };
-  }
-  const negated = source.length > 1 && source.startsWith("-");
-  const value = unquote(negated ? source.slice(1) : source).toLowerCase();
-  return { source, kind: "text", name: "text", operator: ":", value, negated, problem: "" };
+/**
+ * Return where a match that starts at a place ends.
+ * @param {RegExp} regex
+ * @param {string} text
+ * @param {number} at
+ */
+function skip(regex, text, at) {
+  regex.lastIndex = at;
+  regex.exec(text);
+  return regex.lastIndex;
 }
 
+/**
+ * @param {RegExpExecArray} found
+ * @param {On} on
+ * @returns {Term}
+ */
+function fieldTerm(found, on) {
+  const groups = /** @type {Record<string, string>} */ (found.groups);
+  const term = {
+    source: found[0],
+    key: groups.key,
+    name: unquote(groups.name ?? ""),
+    operator: groups.operator === "=" ? ":" : groups.operator,
+    value: unquote(groups.value),
+    isNegated: Boolean(groups.minus),
+    problem: "",
+  };
+  term.problem = keyProblem(term, on);
+  if (!term.problem && !groups.value) term.problem = `a value is missing after '${found[0]}'`;
+  if (!term.problem) term.problem = valueProblem(term);
+  return term;
+}
+
+/**
+ * Return the word at a place where no other term starts: a text to search for, if it cannot be meant
+ * otherwise.
+ * @param {string} text
+ * @param {number} at
+ * @returns {Term}
+ */
+function textTerm(text, at) {
+  const rest = text.slice(at);
+  const word = text.slice(at, skip(WORD, text, at));
+  const isNegated = word.length > 1 && word.startsWith("-");
+  const value = isNegated ? word.slice(1) : word;
+  /** @type {Term} */
+  const term = { source: word, key: TEXT, name: "", operator: ":", value, isNegated, problem: "" };
+  if (WHOLE_QUOTED.test(value)) return { ...term, value: unquote(value).toLowerCase() };
+  if (word.includes('"') && hasOpenQuote(rest)) {
+    return { ...term, source: rest, problem: `the closing quote is missing in '${rest}'` };
+  }
+  if (TEXT_AFTER_QUOTE.test(word)) term.problem = "unexpected text after a closing quote";
+  else if (/[<>=:]/.test(word)) term.problem = `'${word}' does not start with a key`;
+  return { ...term, value: value.toLowerCase() };
+}
+
+/** @param {string} text */
+function hasOpenQuote(text) {
+  return text.replace(/\\["\\]/g, "").split('"').length % 2 === 0;
+}
+
+/** @param {string} text */
 function unquote(text) {
-  return text.startsWith('"') ? text.slice(1).replace(/"$/, "") : text;
+  return text.startsWith('"') ? text.slice(1, -1).replace(/\\(["\\])/g, "$1") : text;
 }
 
-/** Returns the words of a filter value as they must be written in the filter box. */
+/**
+ * Return the number that a text is, or NaN if it is none.
+ * @param {string} text
+ */
+export function numberOf(text) {
+  return NUMBER.test(text) ? Number(text.replace("−", "-")) : NaN;
+}
+
+/**
+ * Return a value as it must be written in a filter: in quotes if it contains spaces.
+ * @param {string} text
+ */
 export function quoteTerm(text) {
-  return /[\s"]/.test(text) || text === "" ? `"${text.replaceAll('"', "")}"` : text;
+  const needsQuotes = /^$|^"|[ \t\n\r\f\v]/.test(text);
+  return needsQuotes ? quoted(text) : text;
 }
 
-/** Returns a term in plain words. */
+/**
+ * Return a text in quotes: a text to search for, whatever is in it.
+ * @param {string} text
+ */
+export function quoted(text) {
+  return `"${text.replace(/["\\]/g, "\\$&")}"`;
+}
+
+// problems
+
+/**
+ * Return what is wrong with the key of a term, or nothing.
+ * @param {Term} term
+ * @param {On} on
+ */
+function keyProblem(term, on) {
+  const key = Object.hasOwn(FILTER_KEYS, term.key) ? FILTER_KEYS[term.key] : null;
+  if (!key) return `unknown key '${term.key}'`;
+  if (FILTERED.indexOf(key.on) > FILTERED.indexOf(on)) return `${on} have no ${term.key}`;
+  if (key.needsName && !term.name) return `${term.key} needs a name`;
+  const takesName = key.needsName || key.values === "evaluator";
+  return term.name && !takesName ? `${term.key} takes no name` : "";
+}
+
+/**
+ * Return what is wrong with the value of a term, or nothing.
+ * @param {Term} term
+ */
+function valueProblem({ key, name, operator, value }) {
+  const { values, choices = [] } = FILTER_KEYS[key];
+  const isOfEvaluator = values === "evaluator" && name !== "";
+  const takesNumbers = values === "any" || values === "number" || isOfEvaluator;
+  const isNumber = !Number.isNaN(numberOf(value));
+  if (operator !== ":" && !takesNumbers) return `${key} is not a number`;
+  if ((operator !== ":" || values === "number") && !isNumber) return `'${value}' is not a number`;
+  if (isOfEvaluator && isNumber) return "";
+  const isChoice = values === "choice" || isOfEvaluator;
+  if (!isChoice || choices.includes(value)) return "";
+  return `'${value}' is not one of ${choices.join(", ")}`;
+}
+
+/**
+ * Return the keys by which something can be selected, as they are written.
+ * @param {On} on
+ */
+export function keysOn(on) {
+  const last = FILTERED.indexOf(on);
+  return Object.entries(FILTER_KEYS)
+    .filter(([, key]) => FILTERED.indexOf(key.on) <= last)
+    .map(([name, key]) => (key.needsName ? `${name}.KEY` : name));
+}
+
+// words
+
+/**
+ * Return a term in plain words.
+ * @param {Term} term
+ */
 export function describeTerm(term) {
-  if (term.problem) return `${term.source} (${term.problem})`;
-  const not = term.negated ? "not " : "";
-  if (term.kind === "text") return `${not}“${term.value}” in id, question or answer`;
-  if (term.kind === "number") return `${not}${term.name} ${{ "<": "<", ">": ">", "<=": "≤", ">=": "≥", "=": "=" }[term.operator]} ${term.value}${term.name === "duration" ? " ms" : ""}`;
-  if (term.name === "error") return (term.value === "yes") !== term.negated ? "ended in an error" : "no error";
-  if (term.name === "note") return (term.value === "yes") !== term.negated ? "has a note" : "no note";
-  if (term.name === "evaluator") return `${not}judged by ${term.value}`;
-  if (term.name === "flip") return { broken: `${not}broken`, fixed: `${not}fixed`, no: `${not}unchanged` }[term.value];
-  return `${term.name} is ${not}${term.value}`;
-}
-
-/** Returns a function that tells whether a row fits all the terms that the index can answer. */
-export function rowFilter(model, terms) {
-  const tests = terms.filter((term) => term.kind !== "text" && !term.problem).map((term) => {
-    const test = rowTest(model, term);
-    return term.negated ? (row) => !test(row) : test;
-  });
-  return (row) => tests.every((test) => test(row));
-}
-
-function rowTest(model, { name, operator, value }) {
-  switch (name) {
-    case "score": return compareBy(operator, value, (row) => model.score(row));
-    case "duration": return compareBy(operator, value, (row) => model.runOf(row).rowDurations[row]);
-    case "cost": return compareBy(operator, value, (row) => model.runOf(row).rowCosts[row]);
-    case "delta": return compareBy(operator, value, (row) => model.deltas?.[row] ?? NaN);
-    case "verdict": return verdictTest(model, value);
-    case "error": return (row) => hasError(model, row) === (value === "yes");
-    case "note": return (row) => hasFlag(model, row, 32 | 64) === (value === "yes");
-    case "flip": return (row) => flipWord(model, row) === value;
-    case "id": return (row) => model.id(row).toLowerCase().includes(value);
-    case "evaluator": return evaluatorTest(model, value);
-    default: return nameTest(model, name, value);
+  const { source, key, name, operator, value, isNegated, problem } = term;
+  if (problem) return `${source} (${problem})`;
+  const not = isNegated ? "not " : "";
+  const isWanted = (value === "yes") !== isNegated;
+  switch (key) {
+    case TEXT:
+      return `${not}“${value}” in id, question or answer`;
+    case "error":
+      return isWanted ? "ended in an error" : "no error";
+    case "note":
+      return isWanted ? "has a note" : "no note";
+    case "flip":
+      return `${not}${value === "no" ? "unchanged" : value}`;
+    default:
   }
-}
-
-function compareBy(operator, value, read) {
-  switch (operator) {
-    case "<": return (row) => read(row) < value;
-    case ">": return (row) => read(row) > value;
-    case "<=": return (row) => read(row) <= value;
-    case ">=": return (row) => read(row) >= value;
-    default: return (row) => Math.abs(read(row) - value) < 0.005;
-  }
-}
-
-/** Errors count as `fail`, and can be asked for alone. */
-function verdictTest(model, word) {
-  if (word === "fail") return (row) => model.state(row) === FAIL || model.state(row) === ERROR;
-  const wanted = { pass: PASS, borderline: BORDERLINE, error: ERROR }[word];
-  return (row) => model.state(row) === wanted;
-}
-
-function hasError(model, row) {
-  return hasFlag(model, row, 4);
-}
-
-function hasFlag(model, row, bits) {
-  return model.runs.some((run) => run.rowStates[row] !== ABSENT && run.resultsOf(row).some((at) => run.flags[at] & bits));
-}
-
-function flipWord(model, row) {
-  const flip = model.flips?.[row];
-  return flip === BROKEN ? "broken" : flip === FIXED ? "fixed" : "no";
-}
-
-function evaluatorTest(model, word) {
-  const wanted = model.runs.map((run) => numbersOf(run.meta.evaluators, word));
-  return (row) => model.runs.some((run, at) => wanted[at].size > 0 && run.hasEvaluator(row, wanted[at]));
-}
-
-function nameTest(model, name, word) {
-  const column = `${name}s`;
-  const wanted = model.runs.map((run) => numbersOf(run.meta[column], word));
-  return (row) => model.runs.some((run, at) => run.resultsOf(row).some((result) => wanted[at].has(run[column][result])));
-}
-
-/** Returns the numbers of the names that are this word, in any case of letters; `*` stands for any text. */
-function numbersOf(names, word) {
-  const pattern = new RegExp(`^${word.split("*").map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".*")}$`, "is");
-  return new Set(names.flatMap((name, number) => (pattern.test(name) ? [number] : [])));
+  if (key === "evaluator" && !name) return `${not}judged by ${value}`;
+  const field = name ? `${key} ${name}` : key;
+  const unit = key === "duration" ? " ms" : "";
+  if (operator === ":") return `${field} is ${not}${value || "empty"}${unit}`;
+  return `${not}${field} ${OPERATOR_SIGNS[operator]} ${value}${unit}`;
 }

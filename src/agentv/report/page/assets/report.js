@@ -1,19 +1,25 @@
+// @ts-check
 /** Starts the page of a report, which carries its own data. */
 
 import { App } from "./app.js";
 import { el } from "./dom.js";
-import { Model } from "./model.js";
-import { embeddedSource } from "./source.js";
+import { loadModel } from "./model.js";
+import { embeddedBlock, embeddedMeta } from "./source.js";
+
+const FOOTER = "Made by agentv. This file holds all that it shows and fetches nothing.";
 
 async function start() {
-  const root = document.getElementById("app");
+  const root = /** @type {HTMLElement} */ (document.getElementById("app"));
   try {
-    const source = embeddedSource();
-    if (typeof DecompressionStream === "undefined") throw new Error("this browser is too old: it cannot unpack the data");
-    new App(await Model.load(source), root, "Made by agentv. This file holds all that it shows and fetches nothing.");
+    const meta = embeddedMeta();
+    if (typeof DecompressionStream === "undefined") {
+      throw new Error("this browser is too old to decompress the data");
+    }
+    new App(await loadModel(meta, embeddedBlock), root, FOOTER);
     document.documentElement.dataset.ready = "yes";
   } catch (error) {
-    root.append(el("p", { class: "notice failed" }, `This report cannot be shown: ${error.message}`));
+    const { message } = /** @type {Error} */ (error);
+    root.append(el("p", { class: "notice failed" }, `This report cannot be shown: ${message}`));
     throw error;
   }
 }

@@ -1,52 +1,100 @@
-/** What is shown <-> the address: `#case=id&dataset=x&trial=2&q=verdict%3Afail&sort=-score`. */
+// @ts-check
+/** Converts routes to and from URLs: `#case=id&dataset=x&trial=2&q=verdict%3Afail&sort=-score`. */
 
+/** @import { Model } from "./model.js" */
+
+/**
+ * What a page shows. Without `case` no case is open.
+ * @typedef {object} Route
+ * @property {string} [case] the id of the case
+ * @property {string} [dataset] of the case, if several have the id
+ * @property {string} [target] of the case, if several have the id
+ * @property {string} [trial]
+ * @property {string} [q] the filter
+ * @property {string} [sort] the column to sort by, with a minus if the largest comes first
+ */
+
+/** @type {(keyof Route)[]} */
 const KEYS = ["case", "dataset", "target", "trial", "q", "sort"];
 
+/** A change of a route that closes the case. */
+export const NO_CASE = { case: undefined, dataset: undefined, target: undefined, trial: undefined };
+
+/** Return the route in the URL. */
 export function readRoute() {
+  /** @type {Route} */
   const route = {};
   for (const part of location.hash.slice(1).split("&")) {
-    const [key, ...value] = part.split("=");
-    if (!KEYS.includes(key)) continue;
-    try {
-      route[key] = decodeURIComponent(value.join("=").replaceAll("+", "%20"));
-    } catch {
-      route[key] = value.join("=");
-    }
+    const [name, ...rest] = part.split("=");
+    const key = KEYS.find((each) => each === name);
+    if (key) route[key] = decode(rest.join("="));
   }
   return route;
 }
 
-export function routeHash(route) {
-  const parts = KEYS.filter((key) => route[key] !== undefined && route[key] !== "");
-  return `#${parts.map((key) => `${key}=${encodeURIComponent(route[key])}`).join("&")}`;
+/** @param {string} text */
+function decode(text) {
+  try {
+    return decodeURIComponent(text.replaceAll("+", "%20"));
+  } catch {
+    return text; // typed by hand, with a percent sign that does not start an escape
+  }
 }
 
-/** Shows a route in the address bar; `push` makes a step that Back undoes. */
-export function writeRoute(route, push) {
+/**
+ * Return the fragment of an address for a route.
+ * @param {Route} route
+ */
+export function routeHash(route) {
+  const parts = [];
+  for (const key of KEYS) {
+    const value = route[key];
+    if (value) parts.push(`${key}=${encodeURIComponent(value)}`);
+  }
+  return `#${parts.join("&")}`;
+}
+
+/**
+ * Show a route in the address bar.
+ * @param {Route} route
+ * @param {boolean} isStep whether Back returns to what was shown before
+ */
+export function writeRoute(route, isStep) {
   const hash = routeHash(route);
   if (hash === (location.hash || "#")) return;
-  if (push) history.pushState(null, "", hash);
+  if (isStep) history.pushState(null, "", hash);
   else history.replaceState(null, "", hash);
 }
 
-/** Returns the part of a route that names a row; dataset and target only where the id alone does not. */
-export function rowRoute(model, row, trial) {
+/**
+ * Return the part of a route that names a row: dataset and target only if the id is not unique.
+ * @param {Model} model
+ * @param {number} row
+ */
+export function rowRoute(model, row) {
   const id = model.id(row);
+  /** @type {Route} */
   const route = { case: id };
-  const others = model.mayShareId(row) ? model.rowsWithId(id) : [];
-  if (others.length > 1) {
-    route.dataset = model.dataset(row);
-    if (others.filter((other) => model.dataset(other) === route.dataset).length > 1) route.target = model.target(row);
-  }
-  if (trial) route.trial = String(trial);
+  if (!model.mayShareId(row)) return route;
+  const others = model.rowsWithId(id);
+  if (others.length < 2) return route;
+  const dataset = model.dataset(row);
+  route.dataset = dataset;
+  const inDataset = others.filter((other) => model.dataset(other) === dataset);
+  if (inDataset.length > 1) route.target = model.target(row);
   return route;
 }
 
-/** Returns the row that a route names, -1 if there is none. */
+/**
+ * Return the row that a route names, -1 if there is none.
+ * @param {Model} model
+ * @param {Route} route
+ */
 export function routeRow(model, route) {
   if (route.case === undefined) return -1;
-  const rows = model.rowsWithId(route.case);
-  const fits = (row) => (route.dataset === undefined || model.dataset(row) === route.dataset)
-    && (route.target === undefined || model.target(row) === route.target);
-  return rows.find(fits) ?? -1;
+  const row = model.rowsWithId(route.case).find((each) => {
+    if (route.dataset !== undefined && model.dataset(each) !== route.dataset) return false;
+    return route.target === undefined || model.target(each) === route.target;
+  });
+  return row ?? -1;
 }

@@ -1,111 +1,210 @@
+// @ts-check
 /**
- * Where a page gets its data from. A source has `meta` (what is shown at once) and `block(name)`, which gives the bytes
- * of a column or of some results. Here they stand in the page itself, compressed; a viewer fetches them.
+ * The data source of a page. A report contains its data, compressed; the viewer
+ * fetches it.
  */
 
+/** @import { EmbeddedPageMeta } from "../contract" */
+
+/**
+ * Returns the bytes of a column, or of some results.
+ * @typedef {(name: string) => Promise<Uint8Array<ArrayBuffer>>} ReadBlock
+ */
 
 const KEPT_BLOCKS = 24;
+const POLL_MILLISECONDS = 20;
+const LINE_FEED = 10;
 
-/** Returns the source of a page that carries its own data. */
-export function embeddedSource() {
-  const meta = JSON.parse(document.getElementById("meta").textContent);
-  return { meta, block: async (name) => inflate(decodeBase64((await arrived(name)).textContent)) };
+/** Return the metadata that is embedded in a page. */
+export function embeddedMeta() {
+  const element = /** @type {HTMLElement} */ (document.getElementById("meta"));
+  return /** @type {EmbeddedPageMeta} */ (JSON.parse(element.textContent));
 }
 
-/** Waits for an element that the browser may not have read yet; it is whole when another stands behind it. */
-async function arrived(id) {
+/**
+ * Return an embedded block of a page.
+ * @type {ReadBlock}
+ */
+export async function embeddedBlock(name) {
+  const element = await arrivedElement(name);
+  return inflate(decodeBase64(element.textContent));
+}
+
+/**
+ * Wait for an element that the browser may not have read yet. It is complete when another element
+ * follows it.
+ * @param {string} id
+ */
+async function arrivedElement(id) {
   for (;;) {
     const element = document.getElementById(id);
-    if (element && (element.nextElementSibling || document.readyState !== "loading")) return element;
-    if (!element && document.readyState !== "loading") throw new Error(`this report is cut off: ${id} is missing`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    const isLoaded = document.readyState !== "loading";
+    if (element && (element.nextElementSibling || isLoaded)) return element;
+    if (!element && isLoaded) throw new Error(`this report is truncated: ${id} is missing`);
+    await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
   }
 }
 
+/**
+ * @param {string} text
+ * @returns {Uint8Array<ArrayBuffer>}
+ */
 function decodeBase64(text) {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  // recent browsers have a fast function, which TypeScript's library may not know yet
+  const fromBase64 = /** @type {any} */ (Uint8Array).fromBase64;
+  if (fromBase64) return fromBase64.call(Uint8Array, text);
   const binary = atob(text);
   const bytes = new Uint8Array(binary.length);
-  for (let at = 0; at < binary.length; at++) bytes[at] = binary.charCodeAt(at);
+  for (let at = 0; at < binary.length; at++) {
+    bytes[at] = binary.charCodeAt(at);
+  }
   return bytes;
 }
 
+/** @param {Uint8Array<ArrayBuffer>} bytes */
 async function inflate(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Gives single lines (results, or one line of each answer) out of blocks of them; a few blocks are kept. */
+/**
+ * A block that was asked for. `lines` is set once it has arrived.
+ * @typedef {object} KeptBlock
+ * @property {Promise<Lines>} promise
+ * @property {Lines | null} lines
+ */
+
+/** Returns single lines (results, or the first lines of answers) out of blocks of lines. */
 export class LineStore {
-  constructor(source, prefix, starts, count, kept = KEPT_BLOCKS) {
-    Object.assign(this, { source, prefix, starts, count, kept });
+  /**
+   * @param {ReadBlock} readBlock
+   * @param {string} prefix what the names of the blocks start with
+   * @param {number[]} starts the number of the first line of each block
+   * @param {number} count the number of lines
+   * @param {number} [kept] how many blocks are kept in memory
+   */
+  constructor(readBlock, prefix, starts, count, kept = KEPT_BLOCKS) {
+    this.readBlock = readBlock;
+    this.prefix = prefix;
+    this.starts = starts;
+    this.count = count;
+    this.kept = kept;
+    /** @type {Map<number, KeptBlock>} the block that was used last comes last */
     this.blocks = new Map();
   }
 
-  /** Returns the number of the block that has a line. */
+  /**
+   * Return the number of the block that has a line.
+   * @param {number} line
+   */
   blockOf(line) {
-    let low = 0, high = this.starts.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.starts[middle] <= line) low = middle;
-      else high = middle - 1;
-    }
-    return low;
+    return lastAtMost(this.starts, line, this.starts.length);
   }
 
-  /** Returns a promise of the lines of a block. */
+  /**
+   * Return a promise of the lines of a block.
+   * @param {number} block
+   */
   lines(block) {
-    let found = this.blocks.get(block);
+    const kept = this.blocks.get(block) ?? this.#read(block);
     this.blocks.delete(block);
-    found ??= this.source.block(`${this.prefix}${block}`).then((bytes) => new Lines(bytes));
-    this.blocks.set(block, found);
-    found.then((lines) => (found.ready = lines), () => this.blocks.delete(block));
+    this.blocks.set(block, kept);
     for (const oldest of this.blocks.keys()) {
       if (this.blocks.size <= this.kept) break;
       this.blocks.delete(oldest);
     }
-    return found;
+    return kept.promise;
   }
 
-  /** Takes note that there are more lines; a block that has grown is fetched anew. */
+  /**
+   * @param {number} block
+   * @returns {KeptBlock}
+   */
+  #read(block) {
+    const promise = this.readBlock(`${this.prefix}${block}`).then((bytes) => new Lines(bytes));
+    /** @type {KeptBlock} */
+    const kept = { promise, lines: null };
+    promise.then(
+      (lines) => {
+        kept.lines = lines;
+      },
+      () => this.blocks.delete(block),
+    );
+    return kept;
+  }
+
+  /**
+   * Register new lines. Blocks from number `changed` on are read again.
+   * @param {number[]} starts
+   * @param {number} count
+   * @param {number} changed
+   */
   grow(starts, count, changed) {
-    Object.assign(this, { starts, count });
-    for (const block of this.blocks.keys()) if (block >= changed) this.blocks.delete(block);
+    this.starts = starts;
+    this.count = count;
+    for (const block of this.blocks.keys()) {
+      if (block >= changed) this.blocks.delete(block);
+    }
   }
 
-  /** Returns a line if its block is at hand, else undefined. */
+  /**
+   * Return a line if its block is in memory, else undefined.
+   * @param {number} line
+   */
   peek(line) {
     const block = this.blockOf(line);
-    return this.blocks.get(block)?.ready?.text(line - this.starts[block]);
+    return this.blocks.get(block)?.lines?.text(line - this.starts[block]);
   }
 
+  /**
+   * Return a line.
+   * @param {number} line
+   */
   async text(line) {
     const block = this.blockOf(line);
-    return (await this.lines(block)).text(line - this.starts[block]);
+    const lines = await this.lines(block);
+    return lines.text(line - this.starts[block]);
   }
 }
 
-/** The lines of a block; each becomes a string only when it is asked for. */
-class Lines {
+/** The lines of a block. A line is decoded when it is asked for. */
+export class Lines {
+  /** @param {Uint8Array} bytes */
   constructor(bytes) {
     this.bytes = bytes;
+    /** @type {number[]} where each line ends */
     this.ends = [];
-    for (let at = bytes.indexOf(10); at >= 0; at = bytes.indexOf(10, at + 1)) this.ends.push(at);
+    for (let at = bytes.indexOf(LINE_FEED); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1)) {
+      this.ends.push(at);
+    }
     this.ends.push(bytes.length);
   }
 
-  get length() {
-    return this.ends.length;
-  }
-
+  /** @param {number} number */
   text(number) {
     const start = number === 0 ? 0 : this.ends[number - 1] + 1;
     return new TextDecoder().decode(this.bytes.subarray(start, this.ends[number]));
   }
 
-  /** Returns all lines as one text, with line feeds between them. */
+  /** Return all lines as one text, separated by line feeds. */
   whole() {
     return new TextDecoder().decode(this.bytes);
   }
 }
 
+/**
+ * Return the last place in ascending numbers whose number is at most `value`, 0 if there is none.
+ * @param {ArrayLike<number>} numbers
+ * @param {number} value
+ * @param {number} count how many of the numbers to search
+ */
+export function lastAtMost(numbers, value, count) {
+  let low = 0;
+  let high = count - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (numbers[middle] <= value) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}

@@ -1,85 +1,176 @@
-/** Texts of people and models: prose as prose, code, JSON and tables in a fixed pitch, and nothing of it as markup. */
+// @ts-check
+/**
+ * Texts by people and models: prose as prose; code, JSON and tables in a monospaced font. Nothing of
+ * it is parsed as markup.
+ */
+
+/** @import { Child } from "./dom.js" */
 
 import { el, fill } from "./dom.js";
 import { sizeText } from "./format.js";
 
-const CLIPPED = 1400;
+/**
+ * Returns the elements of a text.
+ * @typedef {(text: string) => Child[]} DrawText
+ */
+
+const CLIPPED_CHARACTERS = 1400;
 const CLIPPED_LINES = 26;
-const MOST_AT_ONCE = 300_000;
+/** A text that is only a little longer than a clipped one is shown whole. */
+const TOLERANCE = 1.25;
+const SHOWN_AT_ONCE = 300_000;
+const MAX_JSON_CHARACTERS = 2_000_000;
 const FENCE = /^\s*(```|~~~)/;
 const TURN = /^@\[(System|User|Assistant|Tool)\]:$/;
+const TABLE_ROW = /^\s*\|.*\|\s*$/;
 
-/** Returns a text that is cut at a readable length, with a button that shows the rest. */
+// long texts
+
+/**
+ * Return a text, clipped at a readable length with a button that shows the rest.
+ * @param {string} text
+ * @param {DrawText} [draw]
+ */
 export function longText(text, draw = proseBlocks) {
   const box = el("div", { class: "text" });
-  const short = clip(text);
-  if (short.length >= text.length) return fill(box, draw(text));
+  let shown = clip(text).length;
+  if (shown >= text.length) return fill(box, draw(text));
   const button = el("button", { type: "button", class: "more" });
-  let shown = short.length;
   const show = () => {
-    const whole = shown >= text.length;
-    fill(box, draw(text.slice(0, shown)), whole ? null : button);
-    button.textContent = text.length > MOST_AT_ONCE + shown ? `show more of ${sizeText(text.length)}` : `show all ${sizeText(text.length)}`;
-    box.classList.toggle("clipped", !whole);
+    const isWhole = shown >= text.length;
+    const isLast = text.length <= SHOWN_AT_ONCE + shown;
+    const size = sizeText(text.length);
+    button.textContent = isLast ? `show all ${size}` : `show more of ${size}`;
+    fill(box, draw(text.slice(0, shown)), isWhole ? null : button);
+    box.classList.toggle("clipped", !isWhole);
   };
   button.addEventListener("click", () => {
-    shown = Math.min(text.length, shown + MOST_AT_ONCE);
+    shown = Math.min(text.length, shown + SHOWN_AT_ONCE);
     show();
   });
   show();
   return box;
 }
 
+/** @param {string} text */
 function clip(text) {
-  const start = text.slice(0, CLIPPED);
+  const start = text.slice(0, CLIPPED_CHARACTERS);
   let end = -1;
   for (let line = 0; line < CLIPPED_LINES; line++) {
     end = start.indexOf("\n", end + 1);
-    if (end < 0) return text.length <= CLIPPED * 1.25 && text.split("\n", CLIPPED_LINES + 1).length <= CLIPPED_LINES ? text : start;
+    if (end < 0) return isShort(text) ? text : start;
   }
   return start.slice(0, end);
 }
 
-/** Returns the paragraphs, code blocks and tables of a text; JSON is indented. */
-export function proseBlocks(text) {
-  const json = prettyJson(text);
-  if (json !== null) return [el("pre", { class: "code", tabindex: "0", "aria-label": "JSON" }, json)];
-  const blocks = [];
-  let lines = [], kind = "prose";
-  const flush = () => {
-    const joined = lines.join("\n");
-    if (kind === "prose" ? joined.trim() : joined) {
-      blocks.push(kind === "prose" ? el("p", { class: "prose", dir: "auto" }, joined.replace(/^\n+|\s+$/g, ""))
-        : el("pre", { class: kind, tabindex: "0", "aria-label": kind }, joined));
-    }
-    lines = [];
-  };
-  let fence = "";
-  for (const line of text.split("\n")) {
-    const opened = FENCE.exec(line)?.[1];
-    if (fence) {
-      if (opened === fence) { flush(); kind = "prose"; fence = ""; } else lines.push(line);
-    } else if (opened) {
-      flush();
-      kind = "code";
-      fence = opened;
-    } else if (TURN.test(line)) {
-      flush();
-      kind = "prose";
-      blocks.push(el("p", { class: "turn" }, TURN.exec(line)[1]));
-    } else {
-      const next = /^\s*\|.*\|\s*$/.test(line) ? "table" : "prose";
-      if (next !== kind) { flush(); kind = next; }
-      lines.push(line);
-    }
-  }
-  flush();
-  return blocks;
+/** @param {string} text */
+function isShort(text) {
+  if (text.length > CLIPPED_CHARACTERS * TOLERANCE) return false;
+  return text.split("\n", CLIPPED_LINES + 1).length <= CLIPPED_LINES;
 }
 
-/** Returns a text that is a JSON object or array indented, null if it is something else. */
+// paragraphs, code and tables
+
+/**
+ * Return the paragraphs, code blocks and tables of a text; JSON is indented.
+ * @param {string} text
+ * @returns {Child[]}
+ */
+export function proseBlocks(text) {
+  const json = prettyJson(text);
+  if (json !== null) return [preformatted("code", "JSON", json)];
+  const blocks = new TextBlocks();
+  for (const line of text.split("\n")) blocks.addLine(line);
+  return blocks.finish();
+}
+
+/** Collects the lines of a text into blocks. */
+class TextBlocks {
+  /** @type {HTMLElement[]} */
+  blocks = [];
+  /** @type {string[]} */
+  lines = [];
+  /** @type {"prose" | "code" | "table"} */
+  kind = "prose";
+  /** What closes the open code block; empty outside of one. */
+  fence = "";
+
+  /** @param {string} line */
+  addLine(line) {
+    const fence = FENCE.exec(line)?.[1];
+    const speaker = TURN.exec(line)?.[1];
+    if (this.fence) {
+      if (fence === this.fence) this.#closeCode();
+      else this.lines.push(line);
+    } else if (fence) {
+      this.#startBlock("code");
+      this.fence = fence;
+    } else if (speaker) {
+      this.#startBlock("prose");
+      this.blocks.push(el("p", { class: "turn" }, speaker));
+    } else {
+      const kind = TABLE_ROW.test(line) ? "table" : "prose";
+      if (kind !== this.kind) this.#startBlock(kind);
+      this.lines.push(line);
+    }
+  }
+
+  finish() {
+    this.#flush();
+    return this.blocks;
+  }
+
+  #closeCode() {
+    this.#startBlock("prose");
+    this.fence = "";
+  }
+
+  /** @param {"prose" | "code" | "table"} kind */
+  #startBlock(kind) {
+    this.#flush();
+    this.kind = kind;
+  }
+
+  #flush() {
+    const text = this.lines.join("\n");
+    this.lines = [];
+    if (this.kind !== "prose") {
+      if (text) this.blocks.push(preformatted(this.kind, this.kind, text));
+      return;
+    }
+    if (!text.trim()) return;
+    const trimmed = text.replace(/^\n+|\s+$/g, "");
+    this.blocks.push(el("p", { class: "prose", dir: "auto" }, trimmed));
+  }
+}
+
+/**
+ * Return text in a monospaced font. It can be focused, so that it can be scrolled with keys.
+ * @param {string} className
+ * @param {string} label
+ * @param {string} text
+ */
+function preformatted(className, label, text) {
+  return el("pre", { class: className, tabindex: "0", "aria-label": label }, text);
+}
+
+/**
+ * Return a text in a monospaced font.
+ * @param {string} text
+ * @returns {Child[]}
+ */
+export function codeBlock(text) {
+  return [preformatted("code", "text", text)];
+}
+
+// values
+
+/**
+ * Return a text that is a JSON object or array, indented; null if it is something else.
+ * @param {string} text
+ */
 export function prettyJson(text) {
-  if (!/^\s*[[{]/.test(text) || text.length > 2_000_000) return null;
+  if (!/^\s*[[{]/.test(text) || text.length > MAX_JSON_CHARACTERS) return null;
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
   } catch {
@@ -87,7 +178,10 @@ export function prettyJson(text) {
   }
 }
 
-/** Returns any value as text: strings as they are, everything else as indented JSON. */
+/**
+ * Return any value as text: strings unchanged, everything else as indented JSON.
+ * @param {unknown} value
+ */
 export function valueText(value) {
   if (typeof value === "string") return prettyJson(value) ?? value;
   try {
@@ -97,22 +191,26 @@ export function valueText(value) {
   }
 }
 
-/** Returns a text in a fixed pitch. */
-export function codeBlock(text) {
-  return [el("pre", { class: "code", tabindex: "0", "aria-label": "text" }, text)];
-}
-
-/** Returns a summary that opens to a value. */
+/**
+ * Return a title that opens to a value. The value is drawn when it is opened.
+ * @param {string} title
+ * @param {unknown} value
+ */
 export function folded(title, value) {
   const details = el("details", { class: "folded" }, el("summary", null, title));
   details.addEventListener("toggle", () => {
-    if (details.open && details.children.length === 1) details.append(longText(valueText(value), codeBlock));
+    const isDrawn = details.children.length > 1;
+    if (details.open && !isDrawn) details.append(longText(valueText(value), codeBlock));
   });
   return details;
 }
 
-/** Returns a value on one line. */
-export function oneLine(value, most = 160) {
+/**
+ * Return a value on one line.
+ * @param {unknown} value
+ */
+export function oneLine(value, maxLength = 160) {
   const text = typeof value === "string" ? value : valueText(value);
-  return text.slice(0, most * 2).replace(/\s+/g, " ").trim().slice(0, most);
+  const start = text.slice(0, maxLength * 2);
+  return start.replace(/\s+/g, " ").trim().slice(0, maxLength);
 }

@@ -1,71 +1,181 @@
+// @ts-check
 /** The trace of an agent: a timeline of its steps, each on a line that opens. */
 
-import { el } from "./dom.js";
-import { countText, durationText } from "./format.js";
+/**
+ * @import { Child } from "./dom.js"
+ * @import { Result } from "./model.js"
+ */
+
+import { button, el } from "./dom.js";
+import { countText, durationText, isNumber } from "./format.js";
 import { codeBlock, longText, oneLine, valueText } from "./texts.js";
 
-const KINDS = { model_step: "model", tool_call: "tool", tool_result: "result", message: "message", error: "error" };
-const SHOWN_STEPS = 250;
+/**
+ * A step of a trace. Its fields are not validated.
+ * @typedef {Record<string, any>} TraceEvent
+ */
 
-/** Returns the timeline of a result, or a sentence on why there is none; `whose` follows the title. */
-export function traceSection(result, left_out, whose = "") {
-  const events = Array.isArray(result.trace) ? result.trace.filter((event) => event && typeof event === "object") : [];
-  if (!events.length) {
-    const tools = result.trace_summary?.toolCallsByName;
-    if (!tools || !Object.keys(tools).length) return null;
-    return el("section", { class: "trace" }, el("h2", null, `Steps${whose}`),
-      el("p", { class: "tools" }, Object.entries(tools).map(([name, count]) => el("span", { class: "tool-count" }, `${name} × ${count}`))),
-      el("p", { class: "quiet" }, left_out ? "Traces were left out of this report (--no-traces)." : "The trace is not in the results: run with --include-trace to see each step."));
-  }
+/**
+ * When steps started and how long they took, in milliseconds; NaN if unknown.
+ * @typedef {object} StepTimes
+ * @property {number[]} durations
+ * @property {number} total
+ * @property {number} longest
+ */
+
+/** @type {Record<string, string>} */
+const KINDS = {
+  model_step: "model",
+  tool_call: "tool",
+  tool_result: "result",
+  message: "message",
+  error: "error",
+};
+const SHOWN_STEPS = 250;
+/** How many steps to look ahead for the time at which a step ended. */
+const LOOK_AHEAD = 19;
+
+/**
+ * Return the timeline of a result, or why there is none.
+ * @param {Result} result
+ * @param {boolean} areOmitted whether the report was made without traces
+ * @param {string} suffix follows the title
+ */
+export function traceSection(result, areOmitted, suffix = "") {
+  /** @type {TraceEvent[]} */
+  const trace = Array.isArray(result.trace) ? result.trace : [];
+  const events = trace.filter((event) => event && typeof event === "object");
+  if (events.length === 0) return toolCounts(result, areOmitted, suffix);
   const times = stepTimes(events);
-  const list = el("ol", { class: "steps" }, events.slice(0, SHOWN_STEPS).map((event, at) => step(event, at, times)));
-  const more = events.length > SHOWN_STEPS && el("button", { type: "button", class: "more", on: { click: () => {
-    list.append(...events.slice(SHOWN_STEPS).map((event, at) => step(event, at + SHOWN_STEPS, times)));
+  /**
+   * @param {TraceEvent} event
+   * @param {number} at
+   */
+  const drawStep = (event, at) => step(event, at, times);
+  const list = el("ol", { class: "steps" }, events.slice(0, SHOWN_STEPS).map(drawStep));
+  const showOthers = () => {
+    const others = events.slice(SHOWN_STEPS);
+    list.append(...others.map((event, at) => drawStep(event, at + SHOWN_STEPS)));
     more.remove();
-  } } }, `show all ${countText(events.length, "step")}`);
+  };
+  const count = countText(events.length, "step");
+  const more = button({ class: "more" }, showOthers, `show all ${count}`);
   const took = times.total > 0 ? `, ${durationText(times.total)}` : "";
-  return el("section", { class: "trace" }, el("h2", null, `Steps${whose} `, el("small", null, `${countText(events.length, "step")}${took}`)), list, more);
+  const title = el("h2", null, `Steps${suffix} `, el("small", null, `${count}${took}`));
+  return el("section", { class: "trace" }, title, list, events.length > SHOWN_STEPS && more);
 }
 
-/** Finds when each step starts and how long it takes: as it says itself, else until the next one. */
+/**
+ * Return how often tools were called, for a result without a trace.
+ * @param {Result} result
+ * @param {boolean} areOmitted
+ * @param {string} suffix
+ */
+function toolCounts(result, areOmitted, suffix) {
+  const tools = Object.entries(result.trace_summary?.toolCallsByName ?? {});
+  if (tools.length === 0) return null;
+  const counts = tools.map(([name, count]) => {
+    return el("span", { class: "tool-count" }, `${name} × ${count}`);
+  });
+  const reason = areOmitted
+    ? "This report was written without traces (--no-traces)."
+    : "The trace is not in the results: run with --include-trace to see each step.";
+  return el(
+    "section",
+    { class: "trace" },
+    el("h2", null, `Steps${suffix}`),
+    el("p", { class: "tools" }, counts),
+    el("p", { class: "quiet" }, reason),
+  );
+}
+
+/**
+ * Return the duration of each step: the recorded one, otherwise the time until the next step.
+ * @param {TraceEvent[]} events
+ * @returns {StepTimes}
+ */
 function stepTimes(events) {
   const stamps = events.map((event) => Date.parse(event.timestamp));
-  const known = stamps.filter((time) => !Number.isNaN(time));
-  const first = Math.min(...known);
-  const spans = events.map((event, at) => {
+  const first = Math.min(...stamps.filter(isNumber));
+  const durations = events.map((event, at) => {
     const own = Number(event.metadata?.duration_ms ?? event.metadata?.durationMs);
-    const next = stamps.slice(at + 1, at + 20).find((time) => !Number.isNaN(time));
-    const took = Number.isFinite(own) ? own : Number.isNaN(stamps[at]) || next === undefined ? NaN : next - stamps[at];
-    return { start: stamps[at] - first, took };
+    if (isNumber(own)) return own;
+    const next = stamps.slice(at + 1, at + 1 + LOOK_AHEAD).find(isNumber);
+    return next === undefined ? NaN : next - stamps[at];
   });
-  const total = Math.max(0, ...spans.map(({ start, took }) => (Number.isNaN(start) ? 0 : start + (took || 0))));
-  const longest = Math.max(0, ...spans.map(({ took }) => took || 0));
-  return { spans, total, longest };
+  const ends = durations.map((took, at) => {
+    const start = stamps[at] - first;
+    return Number.isNaN(start) ? 0 : start + (took || 0);
+  });
+  return {
+    durations,
+    total: Math.max(0, ...ends),
+    longest: Math.max(0, ...durations.map((took) => took || 0)),
+  };
 }
 
-function step(event, at, { spans, longest }) {
+/**
+ * @param {TraceEvent} event
+ * @param {number} at
+ * @param {StepTimes} times
+ */
+function step(event, at, { durations, longest }) {
+  const took = durations[at];
   const kind = KINDS[event.type] ?? String(event.type ?? "step");
   const isError = event.type === "error" || event.metadata?.is_error === true;
-  const { took } = spans[at];
-  const given = event.input !== undefined && event.input !== null;
-  const got = event.output !== undefined && event.output !== null;
-  const bar = longest > 0 && took >= 0 && el("span", { class: "span", "aria-hidden": "true" }, el("span", { class: "span-fill", style: { width: `${(took / longest) * 100}%` } }));
-  const details = el("details", { class: isError ? "step failed" : "step" },
-    el("summary", null,
-      el("span", { class: "step-number" }, at + 1),
-      el("span", { class: `kind ${kind}` }, isError ? "! error" : kind),
-      el("span", { class: "step-name" }, event.name ?? ""),
-      el("span", { class: "step-line" }, given ? oneLine(event.input) : "", given && got ? " → " : "", got ? oneLine(event.output) : "", event.text ? oneLine(event.text) : ""),
-      bar || el("span", { class: "span" }),
-      el("span", { class: "step-time number" }, Number.isFinite(took) ? durationText(took) : "")));
+  const summary = el(
+    "summary",
+    null,
+    el("span", { class: "step-number" }, at + 1),
+    el("span", { class: `kind ${kind}` }, isError ? "! error" : kind),
+    el("span", { class: "step-name" }, event.name ?? ""),
+    el("span", { class: "step-line" }, stepLine(event)),
+    durationBar(took, longest),
+    el("span", { class: "step-time number" }, isNumber(took) ? durationText(took) : ""),
+  );
+  const details = el("details", { class: isError ? "step failed" : "step" }, summary);
   details.addEventListener("toggle", () => {
-    if (!details.open || details.children.length > 1) return;
-    details.append(el("div", { class: "step-body" },
-      given && [el("h3", null, "input"), longText(valueText(event.input), codeBlock)],
-      got && [el("h3", null, "output"), longText(valueText(event.output), codeBlock)],
-      event.text && [el("h3", null, "text"), longText(event.text)],
-      event.metadata && [el("h3", null, "metadata"), longText(valueText(event.metadata), codeBlock)],
-      !given && !got && !event.text && !event.metadata && el("p", { class: "quiet" }, "nothing else is known of this step")));
+    const isDrawn = details.children.length > 1;
+    if (details.open && !isDrawn) details.append(stepBody(event));
   });
   return el("li", null, details);
+}
+
+/**
+ * Return input, output and text of a step on one line.
+ * @param {TraceEvent} event
+ */
+function stepLine({ input, output, text }) {
+  const sides = [input, output].filter(isGiven).map((value) => oneLine(value));
+  return [sides.join(" → "), text ? oneLine(text) : ""].join("");
+}
+
+/**
+ * @param {number} took
+ * @param {number} longest
+ */
+function durationBar(took, longest) {
+  if (!(longest > 0 && took >= 0)) return el("span", { class: "span" });
+  const width = `${(took / longest) * 100}%`;
+  const bar = el("span", { class: "span-fill", style: { width } });
+  return el("span", { class: "span", "aria-hidden": "true" }, bar);
+}
+
+/** @param {TraceEvent} event */
+function stepBody({ input, output, text, metadata }) {
+  /** @type {Child[]} */
+  const parts = [];
+  if (isGiven(input)) parts.push(el("h3", null, "input"), longText(valueText(input), codeBlock));
+  if (isGiven(output)) parts.push(el("h3", null, "output"), longText(valueText(output), codeBlock));
+  if (text) parts.push(el("h3", null, "text"), longText(text));
+  if (metadata) parts.push(el("h3", null, "metadata"), longText(valueText(metadata), codeBlock));
+  if (parts.length === 0) {
+    parts.push(el("p", { class: "quiet" }, "no further details"));
+  }
+  return el("div", { class: "step-body" }, parts);
+}
+
+/** @param {unknown} value */
+function isGiven(value) {
+  return value !== undefined && value !== null;
 }

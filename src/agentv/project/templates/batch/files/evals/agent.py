@@ -1,6 +1,6 @@
-"""A small agent that answers many questions at once: python3 agent.py REQUESTS ANSWERS, both files of JSONL.
+"""A sample agent that answers many questions at once: 'python3 agent.py REQUESTS ANSWERS', two JSONL files.
 
-A request has id, question, guidelines, input_files and chat_prompt; an answer has id and text.
+A request has the fields id, question, guidelines, input_files and chat_prompt; an answer has id and text.
 """
 
 import json
@@ -11,7 +11,7 @@ CAPITALS = {"France": "Paris", "Norway": "Oslo", "Japan": "Tokyo"}
 
 
 def answer(question: str) -> str:
-    """The answer to one question."""
+    """Answer a question."""
     for country, capital in CAPITALS.items():
         if country in question:
             return capital if "one word" in question else f"The capital of {country} is {capital}."

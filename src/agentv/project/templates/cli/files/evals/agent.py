@@ -1,4 +1,4 @@
-"""A small agent as a command: python3 agent.py QUESTION prints the answer. Put your own in its place."""
+"""A sample agent: 'python3 agent.py QUESTION' prints the answer. Replace it with your own."""
 
 import re
 import sys
@@ -7,7 +7,7 @@ CAPITALS = {"France": "Paris", "Norway": "Oslo", "Japan": "Tokyo"}
 
 
 def answer(question: str) -> str:
-    """The answer to one question."""
+    """Answer a question."""
     for country, capital in CAPITALS.items():
         if country in question:
             return capital if "one word" in question else f"The capital of {country} is {capital}."

@@ -1,4 +1,4 @@
-"""A small agent to begin with: it knows three capitals and can add. Put your own in its place."""
+"""A sample agent that knows three capitals and can add. Replace it with your own."""
 
 import re
 
@@ -6,7 +6,7 @@ CAPITALS = {"France": "Paris", "Norway": "Oslo", "Japan": "Tokyo"}
 
 
 def answer(question: str) -> str:
-    """The answer to one question."""
+    """Answer a question."""
     for country, capital in CAPITALS.items():
         if country in question:
             return capital if "one word" in question else f"The capital of {country} is {capital}."

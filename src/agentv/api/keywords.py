@@ -1,0 +1,76 @@
+"""Messages in the words of Python code.
+
+Everything below the Python functions names options by their flags. These messages are rewritten here, where they leave
+agentv: `--eval-id` becomes `ids`, and `--resume` becomes `resume=True`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+
+import msgspec
+
+from agentv.errors import AgentvError, SeveralProblems
+from agentv.log import use_wording
+from agentv.run.options import option_fields
+
+_FLAG = re.compile(r"'agentv [^']*'|--[a-z][a-z-]*[a-z]")
+"""A flag, or a quoted command line, which stays as it is."""
+_OTHERS = {
+    "--evaluator": "evaluator",
+    "--fail-under": "fail_under",
+    "--labels": "labels",
+    "--min-pass-rate": "min_pass_rate",
+    "--verbose": "the logger 'agentv' at level INFO",
+}
+"""The flags that are not declared as options of a run."""
+
+
+@contextmanager
+def keyword_messages() -> Iterator[None]:
+    """Name options by their keywords in the warnings and errors of a block of code."""
+    with use_wording(in_keywords):
+        try:
+            yield
+        except AgentvError as error:
+            _reword(error)
+            raise
+
+
+def in_keywords(text: str) -> str:
+    """Return a message with the keywords of options instead of their flags."""
+    if "--" not in text:
+        return text
+    return _FLAG.sub(_keyword, text)
+
+
+def _keyword(found: re.Match[str]) -> str:
+    return _keywords().get(found[0], found[0])
+
+
+@cache
+def _keywords() -> Mapping[str, str]:
+    """Return how Python code writes each flag."""
+    found = dict(_OTHERS)
+    for name, field in option_fields().items():
+        written = name
+        if isinstance(field.default, bool):
+            written = f"{name}={not field.default}"
+        found[field.option.flag] = written
+    return found
+
+
+def _reword(error: AgentvError) -> None:
+    """Rewrite an error in place: it keeps its class, its cause and where it was raised."""
+    error.message = in_keywords(error.message)
+    error.args = (error.message, *error.args[1:])
+    if isinstance(error, SeveralProblems):
+        problems = []
+        for problem in error.problems:
+            message = in_keywords(problem.message)
+            problems.append(msgspec.structs.replace(problem, message=message, hint=in_keywords(problem.hint)))
+        error.problems = problems
+    if error.hint:
+        error.hint = in_keywords(error.hint)
+        error.__notes__ = [in_keywords(note) for note in error.__notes__]

@@ -1,0 +1,1 @@
+"""The filter language, with which commands and pages select cases and results."""

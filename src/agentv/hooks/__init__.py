@@ -1,0 +1,1 @@
+"""Run the user's code before and after a run and each attempt, and pass on what it returns as state."""

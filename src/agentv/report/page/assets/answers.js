@@ -1,0 +1,89 @@
+// @ts-check
+/** Shows two answers to the same question as a diff or side by side. */
+
+/**
+ * @import { Child } from "./dom.js"
+ * @import { DiffPart } from "./diff.js"
+ */
+
+import { diffTexts } from "./diff.js";
+import { button, el, fill, srOnly, switchButtons } from "./dom.js";
+import { countText } from "./format.js";
+import { longText } from "./texts.js";
+
+const MOST_DIFFED = 400_000;
+/** Common text longer than this is folded; only its ends are shown. */
+const LONGEST_COMMON = 900;
+const SHOWN_COMMON = 300;
+
+/**
+ * Return the two answers as one text with the differences marked, or side by side.
+ * @param {string} before
+ * @param {string} after
+ */
+export function answersDiff(before, after) {
+  if (before === after) return sameAnswer(before);
+  const view = el("div");
+  const isTooLong = before.length + after.length > MOST_DIFFED;
+  const canDiff = Boolean(before) && Boolean(after) && !isTooLong;
+  fill(view, canDiff ? differences(before, after) : sideBySide(before, after));
+  /** @param {string} name */
+  const show = (name) => {
+    fill(view, name === "differences" ? differences(before, after) : sideBySide(before, after));
+  };
+  const views = canDiff && switchButtons("show", ["differences", "side by side"], show);
+  return el("section", { class: "answers" }, el("h2", null, "Answers ", views), view);
+}
+
+/** @param {string} answer */
+function sameAnswer(answer) {
+  const which = el("small", null, answer ? "the same in A and B" : "none in A and B");
+  const title = el("h2", null, "Answer ", which);
+  return el("section", { class: "answers" }, title, answer && longText(answer));
+}
+
+/**
+ * @param {string} before
+ * @param {string} after
+ */
+function differences(before, after) {
+  const parts = diffTexts(before, after);
+  const marked = parts.map((part, at) => drawPart(part, at === 0, at === parts.length - 1));
+  return el("div", { class: "text diff" }, el("p", { class: "prose", dir: "auto" }, marked));
+}
+
+/**
+ * @param {string} before
+ * @param {string} after
+ */
+function sideBySide(before, after) {
+  return el("div", { class: "sides" }, answerSide("A", before), answerSide("B", after));
+}
+
+/**
+ * @param {string} letter
+ * @param {string} answer
+ */
+function answerSide(letter, answer) {
+  const content = answer ? longText(answer) : el("p", { class: "quiet" }, "No answer.");
+  return el("div", null, el("h3", null, letter), content);
+}
+
+/**
+ * Return a part of a diff; long common text is folded.
+ * @param {DiffPart} part
+ * @param {boolean} isFirst
+ * @param {boolean} isLast
+ * @returns {Child}
+ */
+function drawPart({ kind, text }, isFirst, isLast) {
+  if (kind === "removed") return el("del", null, srOnly(" only in A: "), text);
+  if (kind === "added") return el("ins", null, srOnly(" only in B: "), text);
+  if (text.length < LONGEST_COMMON) return text;
+  const start = isFirst ? "" : text.slice(0, SHOWN_COMMON);
+  const end = isLast ? "" : text.slice(-SHOWN_COMMON);
+  const hidden = text.slice(start.length, text.length - end.length);
+  const label = `… ${countText(hidden.length, "character")} unchanged …`;
+  const more = button({ class: "more inline" }, () => more.replaceWith(hidden), label);
+  return [start, more, end];
+}

@@ -1,0 +1,45 @@
+// @ts-check
+/** A result as Markdown, to be pasted into an issue. */
+
+/** @import { Result } from "./model.js" */
+
+import { scoreText } from "./format.js";
+
+/**
+ * Return a result as Markdown.
+ * @param {Result} result
+ */
+export function caseMarkdown(result) {
+  const verdict = result.error ? "error" : (result.verdict ?? "");
+  const parts = [`### ${result.eval_id}: ${verdict} ${scoreText(result.score)}`];
+  if (result.question) parts.push("**Question**", fenced(result.question));
+  if (result.expected_outcome) parts.push("**Expected**", fenced(result.expected_outcome));
+  if (result.error) parts.push("**Error**", fenced(result.error));
+  if (result.candidate_answer) parts.push("**Answer**", fenced(result.candidate_answer));
+  for (const part of result.evaluator_results ?? []) {
+    const state =
+      part.applicable === false ? "does not apply" : `${part.verdict} ${scoreText(part.score)}`;
+    parts.push(`**${part.name}**: ${state}`, findings(part));
+  }
+  return `${parts.filter(Boolean).join("\n\n")}\n`;
+}
+
+/** @param {Record<string, any>} part */
+function findings({ misses, hits, reasoning }) {
+  const lines = [];
+  for (const text of misses ?? []) lines.push(`- ✗ ${text}`);
+  for (const text of hits ?? []) lines.push(`- ✓ ${text}`);
+  if (reasoning) lines.push(reasoning);
+  return lines.join("\n");
+}
+
+/**
+ * Return a text between fences that are longer than any in it.
+ * @param {unknown} text
+ */
+function fenced(text) {
+  const runs = String(text).match(/`+/g) ?? [];
+  const longest = Math.max(2, ...runs.map((run) => run.length));
+  const fence = "`".repeat(longest + 1);
+  return `${fence}\n${text}\n${fence}`;
+}

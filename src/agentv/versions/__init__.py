@@ -1,0 +1,1 @@
+"""Versions of the user's code: Python files, functions and commands."""

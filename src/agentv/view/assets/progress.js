@@ -1,0 +1,91 @@
+// @ts-check
+/** Sentences about the progress and the problems of results files that are being read. */
+
+/** @import { LiveRun } from "./live.js" */
+
+import { countText, numberText } from "./format.js";
+
+/**
+ * @typedef {object} Notice
+ * @property {string} text
+ * @property {boolean} isFailure
+ * @property {string} [reload] the label of a button that reads the files anew
+ */
+
+/**
+ * Return the reading progress, or that the files are still being written.
+ * @param {LiveRun[]} runs
+ */
+export function progressText(runs) {
+  const states = runs.map((run) => run.state);
+  const results = countText(sum(runs.map((run) => run.count)), "result");
+  if (states.some((state) => state.is_behind)) {
+    const size = sum(states.map((state) => state.size));
+    const read = sum(states.map((state) => state.read));
+    const percent = Math.floor((100 * read) / Math.max(1, size));
+    const megabytes = numberText(Math.round(size / 1e6));
+    return `reading: ${percent}% of ${megabytes} MB, ${results} so far`;
+  }
+  const statuses = states.map((state) => state.status);
+  if (statuses.includes("running")) return `● in progress, ${results}`;
+  const ended = statuses.find((status) => status === "killed" || status === "interrupted");
+  return ended ? `this run was ${ended}` : "";
+}
+
+/**
+ * Return what is wrong with the files.
+ * @param {LiveRun[]} runs
+ */
+export function findNotices(runs) {
+  return runs.flatMap((run) => fileNotices(run, runs.length > 1));
+}
+
+/**
+ * @param {LiveRun} run
+ * @param {boolean} isCompared
+ */
+function fileNotices({ state, count }, isCompared) {
+  /** @type {Notice[]} */
+  const notices = [];
+  if (state.gone) {
+    const rest = count > 0 ? "This page shows the part that was read." : "";
+    notices.push({ text: `${sentence(state.gone)} ${rest}`, isFailure: true });
+  } else if (state.change) {
+    const text = `The results file was ${state.change} while this page was open. The page shows its earlier content.`;
+    notices.push({ text, isFailure: true, reload: "Reload" });
+  } else if (state.torn && state.status !== "running") {
+    const { message, hint } = state.torn;
+    notices.push({ text: `${sentence(message)} ${sentence(hint)}`, isFailure: false });
+  }
+  if (state.bad > 0) {
+    const verb = state.bad === 1 ? "is not a result and was" : "are not results and were";
+    const records = `${countText(state.bad, "record")} of this file ${verb} skipped`;
+    notices.push({ text: `${records}: ${state.problems.join("; ")}`, isFailure: count === 0 });
+  }
+  const wasRead = state.generation > 0 && !state.is_behind;
+  const isEmpty = count === 0 && !state.gone && wasRead;
+  if (isEmpty && isCompared) {
+    const text = "Nothing to compare: one of the files has no results.";
+    notices.push({ text, isFailure: false });
+  } else if (isEmpty && state.bad === 0) {
+    const text =
+      state.status === "running"
+        ? "No results yet. They appear here as cases finish."
+        : "This file contains no results.";
+    notices.push({ text, isFailure: false });
+  }
+  return notices;
+}
+
+/**
+ * Return a message as a sentence: with a capital letter and a full stop.
+ * @param {string} text
+ */
+export function sentence(text) {
+  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;
+}
+
+/** @param {number[]} values */
+function sum(values) {
+  return values.reduce((total, value) => total + value, 0);
+}
