@@ -1,4 +1,4 @@
-"""Reads all requests from one JSONL file and writes all answers to another, as a model that loads slowly would."""
+"""Read all requests from one JSONL file and write all answers to another, like a model that takes long to load."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def answer(question: str) -> str:
-    """What a sentence feels like."""
+    """Return the sentiment of a sentence."""
     return "positive" if "love" in question else "negative"
 
 

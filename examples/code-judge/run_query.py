@@ -1,4 +1,4 @@
-"""A judge: runs the query of the answer and compares the rows. JSON on stdin, JSON on stdout."""
+"""A judge that runs the query in the answer and compares the rows. It reads and writes JSON."""
 
 import json
 import sqlite3
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def score(case: dict[str, Any]) -> dict[str, Any]:
-    """1 if the query gives the expected rows, in any order."""
+    """Score 1 if the query returns the expected rows, in any order."""
     expected = case["expected_messages"][-1]["content"]["rows"]
     shop = sqlite3.connect(":memory:")
     shop.executescript(Path(case["config"]["database"]).read_text())

@@ -1,8 +1,8 @@
-"""An agent that writes SQL, and mixes up which end of a list is which."""
+"""An agent that writes SQL, and confuses ascending and descending order."""
 
 
 def query(question: str) -> str:
-    """The query that answers a question."""
+    """Return the query that answers a question."""
     if "less than" in question:
         return "select name from product where price < 10"
     if "together" in question:

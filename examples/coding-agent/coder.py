@@ -1,4 +1,4 @@
-"""Stands for a coding agent: it works offline, and knows two things to do."""
+"""An offline substitute for a coding agent that can do two tasks."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""Two versions of an agent: the one that customers talk to, and the one that is to take its place."""
+"""Two versions of an agent: the one in production, and its replacement."""
 
 
 def old(question: str) -> str:
-    """The agent that is in use."""
+    """Answer like the agent in production."""
     if "open" in question:
         return "We are open every day."
     if "phone" in question:
@@ -11,7 +11,7 @@ def old(question: str) -> str:
 
 
 def new(question: str) -> str:
-    """Knows more than the old one, but no longer hands over."""
+    """Answer more questions than the old agent, but never hand over to a person."""
     if "open" in question:
         return "From 9 to 17 o'clock."
     if "return" in question:

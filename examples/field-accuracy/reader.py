@@ -1,11 +1,11 @@
-"""Reads invoices with regular expressions, and takes the first line for all there is."""
+"""Reads invoices with regular expressions, and overlooks all lines but the first."""
 
 import json
 import re
 
 
 def read(question: str) -> str:
-    """The fields of the invoice in a question, as JSON."""
+    """Return the fields of the invoice in a question as JSON."""
     number, date, amount, total = (
         re.findall(pattern, question, re.MULTILINE)[0]
         for pattern in (r"INVOICE (\d+)", r"Date: (\S+)", r"^\d+ .* (\S+) EUR", r"Total\s+(\S+) EUR")

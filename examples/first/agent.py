@@ -4,7 +4,7 @@ import re
 
 
 def answer(question: str) -> str:
-    """The answer to a question about capitals or sums."""
+    """Answer a question about capitals or sums."""
     numbers = [int(number) for number in re.findall(r"\d+", question)]
     if "capital" in question:
         return "Paris" if "one word" in question else "The capital of France is Paris. With pleasure!"

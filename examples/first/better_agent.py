@@ -1,11 +1,11 @@
-"""The next version of the small agent: it knows a second capital, and can multiply."""
+"""The next version of the small agent: it knows a second capital and can multiply."""
 
 import math
 import re
 
 
 def answer(question: str) -> str:
-    """The answer to a question about capitals, sums or products."""
+    """Answer a question about capitals, sums or products."""
     numbers = [int(number) for number in re.findall(r"\d+", question)]
     if "Norway" in question:
         return "The capital of France is Paris. That of Norway is Oslo."

@@ -4,5 +4,5 @@ TEAMS = {"parcel": "Shipping", "password": "Accounts", "charged": "Billing", "re
 
 
 def team(question: str) -> str:
-    """The team that a ticket belongs to."""
+    """Return the team that is responsible for a ticket."""
     return next((name for word, name in TEAMS.items() if word in question), "Support")

@@ -1,4 +1,4 @@
-"""Stands for your backend: runs a command, takes the spans that it sends, and prints them as trees.
+"""Plays the role of your backend: run a command, receive its spans, and print them as trees.
 
 python show_traces.py agentv eval trips.yaml --otel
 """
@@ -17,7 +17,7 @@ SHOWN = ("test.case.result.status", "gen_ai.tool.name", "gen_ai.evaluation.score
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Takes OTLP over HTTP, in protobuf."""
+    """Receives OTLP over HTTP in protobuf."""
 
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers["Content-Length"]))

@@ -1,6 +1,6 @@
-"""An agent that is instrumented with OpenTelemetry, and knows nothing of agentv.
+"""An agent instrumented with OpenTelemetry. It does not depend on agentv.
 
-Where its spans go is in the environment, as for any program with the SDK.
+As usual with the SDK, environment variables configure where it sends its spans.
 """
 
 import json
@@ -19,7 +19,7 @@ tracer = trace.get_tracer("travel-agent")
 
 
 def call(tool: str, **arguments: Any) -> Any:
-    """Call a tool, as a span of its own."""
+    """Call a tool in its own span."""
     attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": tool,

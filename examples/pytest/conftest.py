@@ -1,1 +1,1 @@
-"""Is here so that tests can import the agent beside it."""
+"""Lets the tests import the agent in this folder."""

@@ -1,4 +1,4 @@
-"""An agent that answers questions of customers."""
+"""An agent that answers customers' questions."""
 
 ANSWERS = {
     "open": "We are open from 9 to 17.",

@@ -1,8 +1,8 @@
-"""Writes letters to customers, and makes no promises."""
+"""Writes letters to customers without making promises."""
 
 
 def write(question: str) -> str:
-    """The letter that is asked for."""
+    """Return the requested letter."""
     if question.startswith("Remind"):
         return "Would you please pay the 40 EUR that are still open?"
     return "We are sorry that your parcel is late."

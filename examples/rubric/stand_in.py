@@ -1,11 +1,11 @@
-"""Stands in for a language model that judges: it can check criteria of the form `Contains "…"`, and costs nothing."""
+"""An offline substitute for an LLM judge: it checks criteria of the form `Contains "…"`."""
 
 import json
 import re
 
 
 def judge(question: str) -> str:
-    """What the judge is asked, in; one JSON object, out."""
+    """Return the judgement as a JSON object; `question` is the judge's prompt."""
     found = re.search(r"<<<(\w+)\n(.*?)\n\1>>>", question, re.DOTALL)
     letter = found[2] if found else ""
     checks = [

@@ -1,4 +1,4 @@
-"""An agent with two tools, which tells what it called."""
+"""An agent with two tools that reports its tool calls."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ RAIN = {1: True, 2: False}
 
 
 def answer(question: str) -> dict[str, Any]:
-    """The answer, and every call that led to it."""
+    """Return the answer and all tool calls."""
     name = next(city for city in CITIES if city in question)
     number = CITIES[name]
     calls = [

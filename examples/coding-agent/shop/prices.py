@@ -7,5 +7,5 @@ def total(prices: list[int]) -> int:
 
 
 def discount(price: int, percent: int) -> int:
-    """Return a price with so many percent off."""
+    """Return a price with a discount in percent."""
     return price - percent

@@ -1,4 +1,4 @@
-"""The package by itself, without a run around it."""
+"""Test the provider and the evaluator without a run."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What all cases come to. Four cases prove little, and the checks know that."""
+"""Checks of the run as a whole. Four cases prove little, and the checks account for that."""
 
 from support import last_release
 
@@ -10,7 +10,7 @@ def test_answers_more_than_half_of_the_questions(agentv):
 
 
 def test_nearly_always_right(agentv):
-    """With four cases this is undecided, which is a warning here: see pyproject.toml."""
+    """Undecided with four cases, which is only a warning here: see pyproject.toml."""
     agentv(CASES, trials=3).check(mean=0.9)
 
 

@@ -1,1 +1,1 @@
-"""Adds to agentv a kind of target, `canned`, and a type of evaluator, `word_count`."""
+"""Adds the provider `canned` and the evaluator `word_count` to agentv."""

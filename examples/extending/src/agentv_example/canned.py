@@ -1,4 +1,4 @@
-"""A target that gives recorded answers."""
+"""A target that returns recorded answers."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +10,12 @@ from agentv.extend import ConfigError, ProviderError, ProviderRequest, ProviderR
 
 
 class CannedSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What stands in the targets file, besides what every target has."""
+    """The settings in the targets file, in addition to those that every target has."""
 
     answers: Annotated[Text, Meta(description="A JSON file: an answer under the id of each case.")]
 
     def open(self, folder: Path) -> "Canned":
-        """Called once, before the first case; what is wrong is told then, and nothing runs."""
+        """Called once, before the first case. An error here stops the run before it starts."""
         try:
             content = (folder / self.answers).read_text(encoding="utf-8")
             return Canned(msgspec.json.decode(content, type=dict[str, str]))
@@ -24,12 +24,12 @@ class CannedSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Canned:
-    """Answers by the id of a case. One instance serves all of them, many at a time."""
+    """Looks up answers by the id of a case. One instance serves all cases concurrently."""
 
     def __init__(self, answers: dict[str, str]):
         self._answers = answers
 
     async def invoke(self, request: ProviderRequest) -> ProviderResponse:
         if request.eval_id not in self._answers:
-            raise ProviderError("no answer was recorded")  # an error of this case; the others go on
+            raise ProviderError("no answer was recorded")  # an error for this case; the others run
         return ProviderResponse(text=self._answers[request.eval_id])

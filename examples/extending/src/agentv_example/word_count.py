@@ -1,4 +1,4 @@
-"""An evaluator that passes answers of the right length."""
+"""An evaluator that passes answers with a number of words in a given range."""
 
 from typing import Annotated
 
@@ -10,13 +10,13 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 class WordCount(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings, besides `type`, `name` and `weight`; and as no more is needed, the evaluator itself."""
+    """The settings, in addition to `type`, `name` and `weight`. They are also the evaluator."""
 
     least: Count = 0
     most: Count
 
     def open(self, context: EvaluatorContext) -> Evaluator:
-        """Optional: what no type can tell is checked here, before anything runs."""
+        """Optional: check what types cannot express, before the run starts."""
         if self.least > self.most:
             raise ConfigError(f"no answer has {self.least} words or more, but at most {self.most}")
         return self
