@@ -167,6 +167,40 @@ class Page:
     def wait(self, expression: str) -> None:
         wait_until(lambda: self.js(f"Boolean({expression})"), f"it never became true: {expression}; {self.problems()}")
 
+    def go_back(self) -> None:
+        """Go back in the history of the tab, as the button of the browser does."""
+        self._go_in_history(-1)
+
+    def go_forward(self) -> None:
+        """Go forward in the history of the tab, as the button of the browser does."""
+        self._go_in_history(1)
+
+    def _go_in_history(self, steps: int) -> None:
+        # While Chromium swaps a page with one of its back/forward cache, it runs scripts in the page that is leaving,
+        # where `history.back()` does nothing. Only the tab itself knows when the swap is done.
+        start, entries = self._history()
+        index = start + steps
+        self.send("Page.navigateToHistoryEntry", entryId=entries[index]["id"])
+        wait_until(
+            lambda: self._history()[0] == index,
+            f"the tab never reached entry {index} of its history: {entries}",
+        )
+
+    def _history(self) -> tuple[int, list[dict[str, Any]]]:
+        """Return the current index and the entries of the tab's history, once it shows a page."""
+        found: list[dict[str, Any]] = []
+
+        def is_known() -> bool:
+            try:
+                found.append(self.send("Page.getNavigationHistory"))
+            except AssertionError as error:
+                if "Not attached to an active page" not in str(error):
+                    raise
+            return bool(found)
+
+        wait_until(is_known, "the tab never showed a page")
+        return found[0]["currentIndex"], found[0]["entries"]
+
     def press(self, key: str) -> None:
         code = KEYS.get(key, ord(key[0].upper()))
         typed = {} if key in KEYS and key != "Enter" else {"text": "\r" if key == "Enter" else key}

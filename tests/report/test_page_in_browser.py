@@ -201,9 +201,9 @@ def test_a_case_opens_by_mouse_and_shows_why(show: Open) -> None:
     assert page.js("location.hash") == "#case=good"
     assert page.js("document.activeElement.id") == "case-title"
     assert page.js("document.querySelector('.row.open .id').innerText") == "good"
-    page.js("history.back()")
+    page.go_back()
     page.wait("document.querySelector('.case').hidden")
-    page.js("history.forward()")
+    page.go_forward()
     page.wait("!document.querySelector('.case').hidden")
 
 

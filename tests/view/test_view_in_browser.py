@@ -136,11 +136,11 @@ def test_from_the_list_to_a_run_to_a_case_and_back(shown: Shown) -> None:
     page.wait("document.querySelector('.case h1')?.innerText === 'bad'")
     assert page.js("location.hash") == "#case=bad"
     assert "Lyon, I think" in page.text(".case")
-    page.js("history.back()")
+    page.go_back()
     page.wait("document.querySelector('.case').hidden")
-    page.js("history.back()")
+    page.go_back()
     page.wait("location.pathname === '/' && document.querySelector('.runs a')")
-    page.js("history.forward()")
+    page.go_forward()
     page.wait("location.pathname.startsWith('/run/') && document.querySelectorAll('.rows .row').length === 2")
     page.click(".crumbs a")
     page.wait("location.pathname === '/' && document.querySelector('.runs a')")
@@ -230,9 +230,9 @@ def test_two_runs_are_chosen_and_compared(shown: Shown) -> None:
     page.click(".rows .row:nth-child(1) .id")
     page.wait("document.querySelector('.case h1')?.innerText === 'broken'")
     assert "1.00" in page.text(".both-scores") and "0.20" in page.text(".both-scores")
-    page.js("history.back()")
-    page.wait("!location.hash.includes('case=')")  # a step that is asked for before the last was taken is the same step
-    page.js("history.back()")
+    page.go_back()
+    page.wait("!location.hash.includes('case=')")
+    page.go_back()
     page.wait("location.pathname === '/' && document.querySelectorAll('.runs input:checked').length === 2")
 
 
