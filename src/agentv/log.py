@@ -11,7 +11,7 @@ from contextvars import ContextVar
 
 import msgspec
 
-from agentv.errors import placed
+from agentv.errors import AgentvError, placed
 from agentv.records import Problem
 from agentv.redact import clean
 
@@ -39,6 +39,12 @@ def reworded(text: str) -> str:
 def warn(problem: Problem) -> None:
     """Warn about a problem that did not stop the command."""
     _log(problem, logging.WARNING)
+
+
+def warn_about(error: AgentvError) -> None:
+    """Report an error as a warning: it does not stop the command."""
+    problem = Problem.of(error)
+    warn(msgspec.structs.replace(problem, severity="warning"))
 
 
 def info(text: str, prefix: bool = True) -> None:

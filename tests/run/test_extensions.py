@@ -13,7 +13,7 @@ from tests.kits.processes import wait_until
 from tests.kits.project import Write, a_case
 from tests.kits.runs import HELLO, MOCK, evaluate, results, start
 
-FEATURES = ("budget", "batches", "cluster", "trust", "telemetry", "hooks")
+FEATURES = ("budget", "batches", "cluster", "trust", "telemetry", "metrics", "hooks")
 WITHOUT = """
 import sys
 sys.modules["agentv." + sys.argv.pop(1)] = None  # importing it, or a part of it, raises ImportError

@@ -15,7 +15,6 @@ from agentv.compare.records import BY, MARGIN, CompareOptions, Comparison
 from agentv.errors import ConfigError
 from agentv.files.encode import to_json
 from agentv.filters.match import Filter
-from agentv.metrics.differences import metric_differences
 from agentv.results.run_files import RunFiles
 
 if TYPE_CHECKING:  # judges are examined on request only
@@ -74,7 +73,7 @@ def compare_results(  # noqa: PLR0913  # an argument for each option
         book = LabelBook(found)
         label_differences = differences_by(book)
     with keyword_messages(), run_files({"first": first, "second": second}) as runs:
-        (comparison,) = compare_files(runs, options, label_differences, metric_differences)
+        (comparison,) = compare_files(runs, options, label_differences)
     return comparison
 
 

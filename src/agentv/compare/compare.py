@@ -10,6 +10,7 @@ from agentv.compare.changes import count_changes
 from agentv.compare.columns import RunColumns
 from agentv.compare.distrust import distrust, find_distrust
 from agentv.compare.groups import GroupedParts, clusters_of, compare_groups
+from agentv.compare.metrics import MetricDifferences, metric_differences
 from agentv.compare.pairs import PairedScores, Pairs, count_errored, in_both, pair_scores
 from agentv.compare.read import ComparedRuns, read_compared_runs
 from agentv.compare.records import (
@@ -33,7 +34,6 @@ from agentv.results.run_files import RunFiles
 from agentv.results.usage import Usage
 from agentv.stats.agreement import kappa
 from agentv.stats.decimals import mean
-from agentv.stats.metrics import MetricDifference
 
 LabelDifferences = Callable[
     [Sequence[RunFiles], ComparedRuns, str | None],
@@ -43,33 +43,25 @@ LabelDifferences = Callable[
 
 Returns the difference by human labels between each of the other runs and the first. It is empty without labels.
 """
-MetricDifferences = dict[str, MetricDifference]
-"""The metrics of two runs, by name."""
-CompareMetrics = Callable[[Sequence[RunFiles], ComparedRuns], Iterable[MetricDifferences]]
-"""Called with the files of the runs, and what was read of them.
-
-Returns the metrics of each of the other runs, compared with the first.
-"""
 
 
 def compare_files(
     files: Sequence[RunFiles],
     options: CompareOptions,
     label_differences: LabelDifferences | None = None,
-    compare_metrics: CompareMetrics | None = None,
 ) -> list[Comparison]:
-    """Compare each of the other runs with the first, also by human labels and by metrics if there are any.
+    """Compare each of the other runs with the first, also by metrics and by human labels if there are any.
 
     Raise `ResultsError` if a run is not valid, and `ConfigError` if a filter selects nothing.
     """
     if options.filter is None:
-        return _compare_all(files, options, label_differences, compare_metrics)
+        return _compare_all(files, options, label_differences)
     first, *others = files
     comparisons = []
     for other in others:
         # each run has its own selection, because its results decide
         selection = CaseSelection(first, other, options.filter)
-        comparisons += _compare_all([first, other], options, label_differences, compare_metrics, selection)
+        comparisons += _compare_all([first, other], options, label_differences, selection)
     return comparisons
 
 
@@ -77,7 +69,6 @@ def _compare_all(
     files: Sequence[RunFiles],
     options: CompareOptions,
     label_differences: LabelDifferences | None,
-    compare_metrics: CompareMetrics | None,
     selection: CaseSelection | None = None,
 ) -> list[Comparison]:
     runs = read_compared_runs(files, options, selection)
@@ -90,8 +81,7 @@ def _compare_all(
     if label_differences is not None:
         differences = label_differences(files, runs, options.cluster)
         comparisons = _add_labels(comparisons, differences)
-    if compare_metrics is not None:
-        comparisons = _add_metrics(comparisons, compare_metrics(files, runs))
+    comparisons = _add_metrics(comparisons, metric_differences(files, runs))
     checked = []
     first_reason, *other_reasons = reasons
     for comparison, reason in zip(comparisons, other_reasons, strict=True):

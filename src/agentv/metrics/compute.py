@@ -6,13 +6,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from inspect import iscoroutine
 from random import Random
 
-import msgspec
-
 from agentv.errors import AgentvError
 from agentv.files.plain import json_mapping
-from agentv.log import info, warn
+from agentv.log import info
 from agentv.providers.tracebacks import explain_error
-from agentv.records import Json, Problem
+from agentv.records import Json
 from agentv.stats.distributions import SEED
 from agentv.stats.metrics import Metric, MetricDifference, MetricValue
 
@@ -119,12 +117,6 @@ def unique_name(name: str, file: str, metrics: int) -> str:
     if metrics > 1:
         return f"{file}:{name}"
     return name
-
-
-def warn_about(error: AgentvError) -> None:
-    """Report an error as a warning: a metric that fails does not stop the command."""
-    problem = Problem.of(error)
-    warn(msgspec.structs.replace(problem, severity="warning"))
 
 
 def _call(metric: Metric, results: list[Json]) -> object:

@@ -1,24 +1,21 @@
-"""Compare the metrics of runs, with the functions that the eval files of each later run name now."""
+"""Compute the metrics of two runs, over the cases that both have."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from agentv.cases.metrics import load_metrics
-from agentv.cases.read import read_case_file
-from agentv.compare.compare import MetricDifferences
 from agentv.compare.read import ComparedRuns
-from agentv.errors import AgentvError
-from agentv.files.folders import project_root
-from agentv.log import ignore
-from agentv.metrics.compute import Cases, MetricFailed, compute_difference, count_names, unique_name, warn_about
+from agentv.log import ignore, warn_about
+from agentv.metrics.compute import Cases, MetricFailed, compute_difference, count_names, unique_name
 from agentv.records import Json
 from agentv.results.read import read_results
 from agentv.results.run_files import RunFiles, files_of
 from agentv.results.views import ResultRow
-from agentv.stats.metrics import Metric
+from agentv.stats.metrics import Metric, MetricDifference
+
+Differences = dict[str, MetricDifference]
+"""The metrics of two runs, by name."""
 
 
 class _StoredResult(NamedTuple):
@@ -31,36 +28,18 @@ class _StoredResult(NamedTuple):
     raw: bytes
 
 
-def metric_differences(files: Sequence[RunFiles], runs: ComparedRuns) -> Iterator[MetricDifferences]:
-    """Yield the metrics of each of the other runs, compared with the first.
-
-    Runs that cannot be read twice, such as pipes, have none. A function that fails is a warning.
-    """
-    first, *others = files
-    for number, other in enumerate(others, 1):
-        if _are_regular(first) and _are_regular(other):
-            eval_files = runs.columns[number].eval_files
-            yield _run_differences(first, other, runs, eval_files)
-        else:
-            yield {}
-
-
-def _are_regular(files: RunFiles) -> bool:
-    return all(path.is_file() for path in files_of(files))
-
-
-def _run_differences(
+def run_differences(
     first: RunFiles,
     second: RunFiles,
     runs: ComparedRuns,
-    eval_files: Iterable[str | None],
-) -> MetricDifferences:
-    """Return the differences in the metrics of these eval files, which are those of the second run."""
-    metrics: dict[str, list[Metric]] = {}
-    for file in sorted(filter(None, eval_files)):
-        metrics[file] = _metrics_of(file)
+    metrics: Mapping[str, Sequence[Metric]],
+) -> Differences:
+    """Return the differences in the metrics of two runs. `metrics` are those of the eval files of the second run.
+
+    A function that fails is a warning.
+    """
     counts = count_names(metrics.values())
-    differences: MetricDifferences = {}
+    differences: Differences = {}
     for file, found in metrics.items():
         if not found:
             continue
@@ -71,21 +50,6 @@ def _run_differences(
                 unique = unique_name(name, file, counts[metric.name])
                 differences[unique] = difference
     return differences
-
-
-def _metrics_of(file: str) -> list[Metric]:
-    """Return the metrics of an eval file, relative to the project root. A file that was removed has none."""
-    start = Path.cwd()
-    root = project_root(start) or start
-    path = root / file
-    if not path.is_file():
-        return []
-    try:
-        case_file = read_case_file(path)
-        return load_metrics(case_file)
-    except AgentvError as error:
-        warn_about(error)
-        return []
 
 
 def _stored_results(files: RunFiles, runs: ComparedRuns) -> Iterator[_StoredResult]:
@@ -127,7 +91,7 @@ def _group(results: Iterable[_StoredResult]) -> Cases:
     return cases
 
 
-def _metric_differences(metric: Metric, before: Cases, after: Cases) -> MetricDifferences:
+def _metric_differences(metric: Metric, before: Cases, after: Cases) -> Differences:
     if not before:
         return {}
     try:

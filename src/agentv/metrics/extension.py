@@ -14,7 +14,8 @@ import msgspec
 from agentv.cases.metrics import load_metrics
 from agentv.files.encode import to_json
 from agentv.files.folders import code_folders
-from agentv.metrics.compute import Cases, MetricFailed, compute, count_names, unique_name, warn_about
+from agentv.log import warn_about
+from agentv.metrics.compute import Cases, MetricFailed, compute, count_names, unique_name
 from agentv.processes.threads import run_in_thread
 from agentv.records import EvalResult, Json
 from agentv.results.read import read_results

@@ -15,7 +15,6 @@ from agentv.compare.compare import compare_files
 from agentv.compare.pairs import pairs_of
 from agentv.compare.records import CompareOptions, Comparison
 from agentv.errors import AgentvError, ResultsError, SeveralProblems
-from agentv.metrics.differences import metric_differences
 from agentv.records import Problem
 from agentv.redact import clean
 from agentv.report.page.figures import run_figures
@@ -379,7 +378,7 @@ class Site:
             if self._comparison is None or self._compared != compared:
                 paths = [file.real for file in files]
                 options = CompareOptions(skip_torn=True)
-                self._comparison, *_ = compare_files(paths, options, compare_metrics=metric_differences)
+                self._comparison, *_ = compare_files(paths, options)
                 self._compared = compared
             return self._comparison
 

@@ -20,7 +20,6 @@ from agentv.compare.selection import CaseSelection
 from agentv.errors import OutputError, ResultsError
 from agentv.files.printable import printable
 from agentv.filters.match import Filter
-from agentv.metrics.differences import metric_differences
 from agentv.report.comparison import json_blocks, table_lines, verdict_lines
 from agentv.report.layout import terminal_width, wrap
 from agentv.report.markdown import markdown_lines
@@ -274,7 +273,7 @@ def _compare(options: CompareFlags) -> int:
     _check_files(options)
     try:
         required = options.required()
-        comparisons = compare_files(options.runs, options.compare, options.label_differences(), metric_differences)
+        comparisons = compare_files(options.runs, options.compare, options.label_differences())
     except ResultsError as error:
         print_problems(error.problems)
         return 2

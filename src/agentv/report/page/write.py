@@ -21,7 +21,6 @@ from agentv.compare.records import CompareOptions, Comparison
 from agentv.errors import OutputError, ResultsError
 from agentv.files.atomic_files import write_atomically
 from agentv.log import ignore, warn
-from agentv.metrics.differences import metric_differences
 from agentv.records import CaseKey, Json, Problem
 from agentv.report.page.blocks import BlockWriter, Lines
 from agentv.report.page.document import DOCUMENT_END, document_start
@@ -144,7 +143,7 @@ def _compare(results: Sequence[RunFiles]) -> Comparison | None:
     if len(results) != 2:
         return None
     options = CompareOptions(skip_torn=True)
-    comparison, *_ = compare_files(results, options, compare_metrics=metric_differences)
+    comparison, *_ = compare_files(results, options)
     return comparison
 
 
