@@ -12,6 +12,7 @@ from agentv.cases.rows import Report, Rows, file_rows, listed_rows, unusable
 from agentv.errors import nearest
 from agentv.files.conversion import Misfit
 from agentv.files.encode import to_sorted_json
+from agentv.log import ignore
 from agentv.placeholders import as_text
 from agentv.records import Json
 
@@ -73,7 +74,7 @@ def _matrix_family(matrix: Mapping[str, Sequence[Any]], exclude: Sequence[Json])
             return misfit._replace(steps=("exclude", number, *misfit.steps))
     excluded = [_identity(combination) for combination in exclude]
     family = Family(lambda _report: _combinations(matrix, excluded))
-    if excluded and next(family.members(_ignore), None) is None:
+    if excluded and next(family.members(ignore), None) is None:
         return Misfit(("exclude",), "excludes every combination of the matrix", "remove one of its entries")
     return family
 
@@ -146,7 +147,3 @@ def _row_label(id_: Any, number: int) -> str:
     if id_ is None or id_ == "":
         return str(number)
     return as_text(id_)
-
-
-def _ignore(_problem: object) -> None:
-    """Do nothing: problems of rows are reported when they are read."""

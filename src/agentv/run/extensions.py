@@ -4,22 +4,14 @@ A feature joins a run by an `Extension` in the run's one list. The run itself kn
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from agentv.errors import AgentvError, placed
 from agentv.evaluators.score import CaseEvaluators
-from agentv.log import info, warn
 from agentv.records import EvalResult, Exchange, ProviderRequest, ProviderResponse
-from agentv.results.dropped import DroppedCounts
 from agentv.run.jobs import Job
 from agentv.run.outcome import Outcome
-from agentv.run.planning.plan import Plan
 from agentv.run.targets import OpenTarget
-from agentv.targets.read import read_targets
-from agentv.text import short_path
 
 if TYPE_CHECKING:  # these modules import this one
     from agentv.run.features import Opening
@@ -28,9 +20,6 @@ if TYPE_CHECKING:  # these modules import this one
 
 StoppedBy = str
 """`budget`, `errors`, or the reason of an extension of another package."""
-_NOT_STARTED = re.compile(r"exit code (126|127)\b")
-"""The exit codes of a shell that could not run a command."""
-_COMMAND_SETTINGS = ("command_template", "executable", "command")
 Ask = Callable[[ProviderRequest], Awaitable[ProviderResponse]]
 """One call of a target."""
 
@@ -133,86 +122,3 @@ class Extension:
     def add_to(self, report: "RunReport") -> "RunReport":
         """Return the report of the run with the findings of this feature added."""
         return report
-
-
-class MaxErrors(Extension):
-    """Start no further case after so many errors; those in flight are finished."""
-
-    def __init__(self, limit: int):
-        self._limit = limit
-        self._errors = 0
-
-    def written(self, result: EvalResult) -> None:
-        if result.error is None or result.failure == "machine":
-            return
-        self._errors += 1
-        if self._errors >= self._limit:
-            self.stopped_by = "errors"
-
-
-class DroppedReport(Extension):
-    """Count what could not be read in the answers of a run, and warn about each kind at the end."""
-
-    def __init__(self) -> None:
-        self._counts = DroppedCounts()
-
-    def written(self, result: EvalResult) -> None:
-        if result.dropped:
-            self._counts.add(result.dropped, repr(result.eval_id))
-
-    async def end(self, run: "Run") -> None:
-        for problem in self._counts.warnings():
-            warn(problem)
-
-
-class _Hint(NamedTuple):
-    """What to check in the settings of a target."""
-
-    target: str
-    settings: tuple[str, ...]
-    """The settings that may be wrong. The first one that the target has is named."""
-    advice: str
-
-
-class FailureHints(Extension):
-    """Log, once per target, where to fix a command that does not start or a time limit that is too short."""
-
-    def __init__(self) -> None:
-        self._hints: dict[_Hint, None] = {}
-
-    def written(self, result: EvalResult) -> None:
-        if result.error is None:
-            return
-        if result.failure == "timeout":
-            advice = "increase {setting} or --agent-timeout"
-            self._hints[_Hint(result.target, ("timeout_seconds",), advice)] = None
-        elif result.failure == "target" and _NOT_STARTED.search(result.error):
-            self._hints[_Hint(result.target, _COMMAND_SETTINGS, "check {setting}")] = None
-
-    async def end(self, run: "Run") -> None:
-        for hint in self._hints:
-            line = _describe(hint, run.plan)
-            if line:
-                info(line)
-
-
-def _describe(hint: _Hint, plan: Plan) -> str:
-    """Return the advice with the position of the setting; empty if the target is not in a targets file."""
-    for file in plan.files:
-        if file.targets_file is None or hint.target not in file.targets:
-            continue
-        try:
-            entry = read_targets(file.targets_file).entry(hint.target)
-        except AgentvError:
-            continue  # the file has changed since the run started
-        if entry is None:
-            continue
-        name = hint.settings[0]
-        for setting in hint.settings:
-            if setting in entry.places:
-                name = setting
-                break
-        place = entry.place(name)
-        message = f"target {hint.target!r}: {hint.advice.format(setting=name)}"
-        return placed(message, Path(short_path(file.targets_file)), place.line, place.column)
-    return ""

@@ -1,4 +1,8 @@
-"""The features that join a run. Each is imported only for a run that uses it, so that a run works without it."""
+"""The features that join a run.
+
+Those in `built_in` are part of the run. Each of the others is imported only for a run that uses it, so that a run
+works without it.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
@@ -7,13 +11,16 @@ from importlib import import_module
 from typing import Literal, NamedTuple
 
 from agentv.registry import extension_names, load_extension
-from agentv.run.extensions import DroppedReport, Extension, FailureHints, MaxErrors
+from agentv.run.built_in.dropped_report import DroppedReport
+from agentv.run.built_in.failure_hints import FailureHints
+from agentv.run.built_in.max_errors import MaxErrors
+from agentv.run.built_in.stored_answers import StoredAnswersExtension
+from agentv.run.built_in.workspaces import CaseWorkspaces, WorkspaceChanges
+from agentv.run.extensions import Extension
 from agentv.run.options import EvalOptions
 from agentv.run.planning.plan import Plan
 from agentv.run.progress import Progress
-from agentv.run.stored import StoredAnswersExtension
 from agentv.run.targets import OpenTargets
-from agentv.run.workspaces import CaseWorkspaces, WorkspaceChanges
 
 GROUP = "agentv.extensions"
 """The entry points by which installed packages add extensions of runs."""
@@ -114,8 +121,7 @@ async def join_driver(opening: Opening, options: EvalOptions) -> list[Extension]
     found: list[Extension | None] = []
     for feature in DRIVER_FEATURES:
         if feature.is_used(options, opening.plan):
-            module = import_module(feature.module)
-            extension: type[Extension] = getattr(module, feature.name)
+            extension = _load(feature.module, feature.name)
             found.append(await extension.join(opening))
     if options.stored is not None:
         found.append(StoredAnswersExtension(options.stored))
@@ -132,17 +138,21 @@ async def join_worker(opening: Opening) -> list[Extension]:
     """Return the extensions that run where cases run: in this process, or in each worker of a cluster."""
     found = [await CaseWorkspaces.join(opening)]
     if uses_hooks(opening.plan):
-        module = import_module("agentv.hooks.extension")
-        hooks: type[Extension] = module.RunHooks
+        hooks = _load("agentv.hooks.extension", "RunHooks")
         found.append(await hooks.join(opening))
     found.append(await WorkspaceChanges.join(opening))
     if opening.targets.options.collect.collect_traces:
-        module = import_module("agentv.telemetry.collecting")
-        collection: type[Extension] = module.SpanCollection
+        collection = _load("agentv.telemetry.collecting", "SpanCollection")
         found.append(await collection.join(opening))
     for installed in _installed("worker"):
         found.append(await installed.join(opening))
     return [each for each in found if each is not None]
+
+
+def _load(module: str, name: str) -> type[Extension]:
+    """Import the module of a feature, and return its extension."""
+    extension: type[Extension] = getattr(import_module(module), name)
+    return extension
 
 
 def _installed(place: Literal["driver", "worker"]) -> Iterator[type[Extension]]:
