@@ -243,12 +243,58 @@ def test_an_invalid_case_of_an_iterable_ends_the_run(at: int) -> None:
         assert Path("o.jsonl").read_text().count("\n") == at - 1
 
 
-def test_a_late_case_with_another_target_ends_the_run(write: Write) -> None:
-    write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}, {name: b, provider: mock}]")
-    cases = [case(number) for number in range(READ_AHEAD)] + [case(99, execution={"target": "b"})]
-    told = refused(iter(cases), target=None)
-    assert told.startswith("case 'c99': target 'b' is not used by earlier cases\nhint: the first cases")
-    assert len(run(cases, target=None).results) == READ_AHEAD + 1
+LATE = READ_AHEAD + 5
+"""The index of a case that is read while the run is under way."""
+
+
+def with_late_case(**fields: Any) -> list[dict[str, Any]]:
+    """Return cases of which all but the one at `LATE` are alike."""
+    cases = [case(number) for number in range(LATE + 2)]
+    cases[LATE] = case(LATE, **fields)
+    return cases
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"execution": {"target": "b"}}, "no earlier case uses target 'b'"),
+        ({"evaluators": [{"type": "llm_judge"}]}, "no earlier case uses the judge of target 'default'"),
+        ({"evaluators": [{"type": "llm_judge", "judge_target": "b"}]}, "no earlier case uses judge 'b'"),
+    ],
+)
+def test_a_late_case_with_another_target_or_judge_ends_the_run(
+    write: Write, fields: dict[str, Any], message: str
+) -> None:
+    reply = '{"score": 1, "hits": [], "misses": [], "reasoning": "fine"}'
+    settings = {"provider": "mock", "response": f"hello {reply}"}
+    targets = [{"name": "default", "judge_target": "b", **settings}, {"name": "b", **settings}]
+    write("targets.yaml", json.dumps({"targets": targets}))
+    cases = with_late_case(**fields)
+    told = refused(iter(cases), target=None, out="o.jsonl")
+    assert told.startswith(
+        f"cases[{LATE}]: case 'c{LATE}': {message}\nhint: the first {READ_AHEAD} cases of an iterable"
+    )
+    assert Path("o.jsonl").read_text().count("\n") == LATE
+    assert [result.error for result in run(cases, target=None).results] == [None] * len(cases)
+
+
+def test_a_late_case_that_needs_a_workspace_ends_the_run() -> None:
+    cases = with_late_case(evaluators=[{"type": "command", "command": "true", "cwd": "workspace"}])
+    told = refused(iter(cases))
+    assert told.startswith(
+        f"cases[{LATE}]: case 'c{LATE}': evaluators[0]: evaluator 'command' needs the agent's workspace"
+    )
+    assert told == refused(cases)
+
+
+def test_unknown_fields_and_skipped_cases_of_an_iterable_are_reported_at_its_end() -> None:
+    cases = [case(number, skip=number % 2 == 0, tgas=["x"]) for number in range(3 * READ_AHEAD)]
+    for given in (cases, iter(cases)):
+        with agentv.collect_warnings() as warnings:
+            report = run(given)
+        message = f"cases[0]: tgas: unknown field (in {len(cases)} cases), ignored"
+        assert [warning.message for warning in warnings] == [message]
+        assert report.summary.skipped == len(cases) // 2
 
 
 def test_max_errors_ends_an_endless_iterable() -> None:

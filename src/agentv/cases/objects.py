@@ -94,6 +94,8 @@ class CaseObjects:
         """Why there are no more cases, if that is an error of the iterable or of a case in it."""
         self.arrived = 0
         """The number of selected cases that have arrived since the run was planned."""
+        self.skipped = 0
+        """The number of cases that have been taken and are marked with `skip`."""
         self._settings_of = settings_of
         record = FileRecord(dataset=dataset)
         self._defaults = build_defaults(NO_FILE, record)
@@ -120,8 +122,14 @@ class CaseObjects:
             self._known.extend(found)
             yield from found
         if inspection is not None:
-            for problem in self._unknown.problems():
+            for problem in self.unknown_fields():
                 inspection.on_ignored(problem)
+
+    def unknown_fields(self) -> Iterator[Problem]:
+        """Yield the unknown fields of the cases that have been read since the last call."""
+        found = self._unknown
+        self._unknown = UnknownFields(NO_FILE)
+        yield from found.problems()
 
     def take(self) -> Iterator[EvalCase]:
         """Yield the valid cases for the last time: none of them is kept in memory."""

@@ -16,16 +16,17 @@ from typing import Any, NamedTuple, Self
 
 from agentv.calls.target_version import TargetVersion
 from agentv.cases.discovery import eval_files
-from agentv.cases.objects import NO_FILE
+from agentv.cases.objects import NO_FILE, without_file
 from agentv.cases.sample import CaseSample
 from agentv.cases.shard import Shard, case_hash
+from agentv.cases.unknown_fields import as_ignored
 from agentv.config import configured_secrets
 from agentv.errors import AgentvError, ConfigError, InternalError, OutputError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.files.compact_sets import HashSet
 from agentv.files.fingerprint import digest
 from agentv.filters.match import Filter
-from agentv.log import debug, ignore, reworded
+from agentv.log import debug, ignore, reworded, warn
 from agentv.processes.interrupts import stop_on_signal
 from agentv.protocols import Provider, ResultSink
 from agentv.providers.python import PythonFunction
@@ -116,6 +117,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, progress: Prog
             with _mark_cancelled(log, summary), _catch_end(run, summary) as ending:
                 await executor.run_jobs(run)
                 await run.end()
+            _report_arrivals(plan, summary)
         progress.end()
         dumps.report_replaced()
     report = RunReport(
@@ -138,6 +140,17 @@ def _new_summary(options: EvalOptions, plan: Plan) -> Summary:
     summary.skipped = plan.skipped
     summary.requirements = requirements_of(plan)
     return summary
+
+
+def _report_arrivals(plan: Plan, summary: Summary) -> None:
+    """Report what planning could not know of cases that arrived while the run was under way."""
+    objects = plan.source.objects
+    if objects is None or not objects.is_streamed:
+        return
+    summary.skipped = objects.skipped
+    for problem in objects.unknown_fields():
+        ignored = as_ignored(problem)
+        warn(without_file(ignored))
 
 
 @dataclass

@@ -312,6 +312,8 @@ class Plan(NamedTuple):
         number = 0
         for case in self.source.take():
             if not self.selection.includes(case):
+                if self.selection.skips(case) and self.selection.asks_for(case):
+                    objects.skipped += 1
                 continue
             number += 1
             if number > file.selected:

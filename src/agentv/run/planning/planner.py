@@ -279,8 +279,9 @@ class _Planner:
             check=self._case_check(needs, self._builder(needs, ignore), problems.append),
             problems=problems,
             selection=self._selection,
-            targets=planned.targets.keys(),
+            targets=planned.targets,
             judges=judges,
+            has_stand_in=self._options.stand_in is not None,
         )
 
     def _check_draft(self, builder: EvaluatorBuilder, case: EvalCase, is_skipped: bool) -> None:
