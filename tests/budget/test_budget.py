@@ -1,13 +1,16 @@
 """`--max-cost` and `--max-duration`: no case is started that would exceed them."""
 
 import asyncio
+import itertools
 import json
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import agentv as api
 from agentv import evaluate as evaluate_here
 from agentv.errors import ConfigError
 from tests.kits.model_servers import Reply, Server, completion, model_server
@@ -125,6 +128,13 @@ def test_a_budget_that_is_none(write: Write, option: str, value: str) -> None:
     assert not Path(".agentv").exists()
 
 
+def test_a_budget_is_checked_and_planned_without_a_run(write: Write) -> None:
+    write("targets.yaml", MOCK)
+    write("a.jsonl", [a_case(evaluators=[ANY])])
+    ran = evaluate("a.jsonl", "--plan", "--format", "json", "--max-cost", "5", "--max-duration", "5")
+    assert json.loads(ran.stdout)["cases"] == 1
+
+
 def test_a_budget_smaller_than_one_case(write: Write) -> None:
     with model_server(vendor) as server:
         project(write, server, cases=3)
@@ -195,6 +205,34 @@ def test_a_budget_in_python(write: Write) -> None:
         assert len(report.results) < 30
         with pytest.raises(ConfigError, match="max_cost is -1"):
             asyncio.run(evaluate_here("a.jsonl", target="mine", max_cost=-1))
+
+
+@pytest.mark.parametrize("limit", [{"max_cost": 1.0}, {"max_duration": 1.0}])
+def test_a_budget_ends_an_endless_iterable(write: Write, limit: dict[str, float]) -> None:
+    arrived: list[str] = []
+
+    def endless() -> Iterator[dict[str, Any]]:
+        for number in itertools.count():
+            arrived.append(f"c{number}")
+            yield {"id": f"c{number}", "input": f"question {number}", "expected_outcome": "Paris"}
+
+    with model_server(vendor) as server:
+        project(write, server, cases=1)
+        options: dict[str, Any] = {"target": "mine", "evaluators": [ANY], "out": "out.jsonl"} | limit
+        report = asyncio.run(api.evaluate(cases=endless(), **options))
+    assert report.exit_code == 1
+    (record,) = Path(".agentv/runs").glob("*.json")
+    assert json.loads(record.read_text())["exit_reason"] == "budget"
+    if "max_cost" in limit:
+        assert 0 < len(report.results) <= len(arrived) < 300
+
+
+def test_a_plan_of_an_iterable_with_a_budget_counts_all_cases(write: Write) -> None:
+    with model_server(vendor) as server:
+        project(write, server, cases=1)
+        cases = [{"id": f"c{n}", "input": "Capital of France?", "expected_outcome": "Paris"} for n in range(50)]
+        forecast = api.plan(cases=iter(cases), target="mine", evaluators=[ANY], max_cost=100)
+    assert forecast.cases == 50
 
 
 def test_checks_of_judges_are_kept_in_reserve(write: Write) -> None:

@@ -5,7 +5,7 @@ compare with.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,8 @@ from agentv.run.jobs import IsDone, build_or_explain
 from agentv.run.options import EvalOptions
 from agentv.run.planning.plan import Plan, PlannedFile, PlannedTarget, file_finder
 
+CasesOf = Callable[[PlannedFile], Iterable[EvalCase]]
+"""Return the cases of a file."""
 TargetId = tuple[Path | None, str]
 """The targets file and the name of a target."""
 
@@ -135,12 +137,17 @@ def runs_folder(options: EvalOptions) -> Path | None:
     return folder
 
 
-def demand_of(plan: Plan, options: EvalOptions, is_done: IsDone | None = None) -> Demand:
-    """Return the requests of a run of the plan. `is_done` excludes trials that need not run."""
+def demand_of(
+    plan: Plan,
+    options: EvalOptions,
+    cases_of: CasesOf,
+    is_done: IsDone | None = None,
+) -> Demand:
+    """Return the requests of a run of these cases of the plan. `is_done` excludes trials that need not run."""
     counter = _DemandCounter(plan, options)
     all_trials = list(range(1, plan.trials + 1))
     for file in plan.files:
-        for case in plan.cases_of(file):
+        for case in cases_of(file):
             trials = all_trials
             if is_done is not None:
                 trials = [trial for trial in all_trials if not is_done(case, trial)]

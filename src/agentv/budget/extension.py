@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from agentv.budget.forecast import make_forecast
+from agentv.budget.forecast import forecast_known_cases
 from agentv.budget.records import Forecast, ForecastFigure, PartForecast
 from agentv.errors import ConfigError
 from agentv.providers.settings import TargetSettings
@@ -85,7 +85,8 @@ class Budget(Extension):
         self.cut_off = 0
         """The number of cases that the deadline has cancelled."""
         self._changed = asyncio.Event()
-        self._start = _now()
+        self._start = 0.0
+        """When the run started, by the clock of the event loop. A budget that is only planned has none."""
 
     @classmethod
     async def join(cls, opening: Opening) -> "Budget | None":
@@ -227,7 +228,7 @@ def budget_of(options: EvalOptions, plan: Plan) -> Budget | None:
                     f"target {judge.name!r} judges all answers at once, so a budget cannot stop it",
                     hint="remove the budget, or set 'batch_api: false' in the target",
                 )
-    return make_budget(options.limits, make_forecast(plan, options))
+    return make_budget(options.limits, forecast_known_cases(plan, options))
 
 
 def _judges_of(plan: Plan) -> Iterable[TargetSettings]:

@@ -36,7 +36,17 @@ START_SECONDS = Range(0.0, 0.5, 10.0)
 
 def make_forecast(plan: Plan, options: EvalOptions, is_done: IsDone | None = None) -> Forecast:
     """Return the expected calls, usage and detectable effect of a run. `is_done` excludes trials that need not run."""
-    demand = demand_of(plan, options, is_done)
+    demand = demand_of(plan, options, plan.cases_of, is_done)
+    return _forecast(plan, options, demand)
+
+
+def forecast_known_cases(plan: Plan, options: EvalOptions) -> Forecast:
+    """Return the forecast of the cases that are known before the run starts: of an iterable, the first ones."""
+    demand = demand_of(plan, options, plan.known_cases_of)
+    return _forecast(plan, options, demand)
+
+
+def _forecast(plan: Plan, options: EvalOptions, demand: Demand) -> Forecast:
     history = History()
     runs = runs_folder(options)
     if runs is not None:

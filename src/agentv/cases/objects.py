@@ -116,7 +116,7 @@ class CaseObjects:
 
     def read(self, report: Report, inspection: Inspection | None = None) -> Iterator[EvalCase]:
         """Yield the valid cases. Problems of a list are reported; those of another iterable end it, see `failure`."""
-        yield from list(self._known)
+        yield from self.known()
         while not self._is_all_known:
             found = self._next(report)
             self._known.extend(found)
@@ -130,6 +130,10 @@ class CaseObjects:
         found = self._unknown
         self._unknown = UnknownFields(NO_FILE)
         yield from found.problems()
+
+    def known(self) -> list[EvalCase]:
+        """Return the valid cases that have been read and not taken."""
+        return list(self._known)
 
     def take(self) -> Iterator[EvalCase]:
         """Yield the valid cases for the last time: none of them is kept in memory."""

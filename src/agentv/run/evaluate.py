@@ -360,7 +360,6 @@ def _needs_all_cases(options: EvalOptions) -> bool:
     selection = options.selection
     return (
         options.output.resume
-        or options.limits.has_budget
         or options.check_judge
         or bool(selection.ids or options.gates.require)
         or selection.sample is not None

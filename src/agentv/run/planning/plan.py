@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,6 +105,11 @@ class PlanSource(NamedTuple):
         else:
             cases = read_eval_file(path, report, inspection, ledger)
         return self.defaults.apply(cases)
+
+    def known(self) -> Iterator[EvalCase]:
+        """Yield the objects that have been read so far, see `CaseObjects.known`."""
+        assert self.objects is not None
+        return self.defaults.apply(self.objects.known())
 
     def take(self) -> Iterator[EvalCase]:
         """Yield the objects for the last time, see `CaseObjects.take`."""
@@ -303,6 +309,13 @@ class Plan(NamedTuple):
             left -= 1
             if shard is None or shard.includes(case.dataset, case.id):
                 yield case
+
+    def known_cases_of(self, file: PlannedFile) -> Iterator[EvalCase]:
+        """Yield the planned cases of a file that are known before the run starts: of an iterable, the first ones."""
+        if not self.source.is_streamed:
+            return self.cases_of(file)
+        known = filter(self.selection.includes, self.source.known())
+        return islice(known, file.selected)
 
     def _arriving_cases(self, file: PlannedFile) -> Iterator[EvalCase]:
         """Yield the planned cases, then those that arrive while the run is under way, which are checked first."""
