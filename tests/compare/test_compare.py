@@ -365,5 +365,15 @@ def test_python_says_what_is_wrong_with_its_arguments(write: Write) -> None:
         compare_results("a.jsonl", "a.jsonl", threshold="abc")  # type: ignore[arg-type]
     with pytest.raises(AgentvError, match="by must be a metadata key, or one of evaluator, dataset, target"):
         compare_results("a.jsonl", "a.jsonl", by="")
-    found = compare_results("a.jsonl", "a.jsonl", by="evaluators")
-    assert found.notes == ("no result has 'evaluators' (did you mean 'evaluator'?)",)
+
+
+@pytest.mark.parametrize("by", ["evaluators", ["lang", "evaluators"], ["evaluator", "lang", "evaluators"]])
+def test_python_refuses_a_key_that_no_result_has(write: Write, by: str | list[str]) -> None:
+    cases = [{"eval_id": "a", "score": 1, "metadata": {"lang": "en"}}, {"eval_id": "b", "score": 1, "vars": {"n": 1}}]
+    write("a.jsonl", "".join(json.dumps(case) + "\n" for case in cases))
+    with pytest.raises(AgentvError) as refused:
+        compare_results("a.jsonl", "a.jsonl", by=by)
+    known = "conversation_id, dataset, evaluator, lang, target, vars.n"
+    assert refused.value.message == f"by: no result has 'evaluators'; known keys: {known}"
+    assert refused.value.hint == "did you mean 'evaluator'?"
+    assert compare_results("a.jsonl", "a.jsonl", by="lang").notes == ()

@@ -243,7 +243,7 @@ def test_crossed_groups(write: Write) -> None:
     table = agentv("compare", "a.jsonl", "b.jsonl", "--by", "evaluator", "--by", "segment", "--format", "table").stdout
     assert "Holm over 4 groups of evaluator,segment: " in table
     assert "keys" not in compared("a.jsonl", "b.jsonl", "--by", "segment")["by"]["segment"][0]
-    assert "note: no result has 'segmet'\n" in told("--by", "evaluator", "--by", "segmet")
+    assert "note: no result has 'segmet' (did you mean 'segment'?)\n" in told("--by", "evaluator", "--by", "segmet")
 
 
 def test_groups_by_conversation_and_very_many_of_them(write: Write) -> None:

@@ -40,7 +40,7 @@ def compare_results(  # noqa: PLR0913  # an argument for each option
 
     A run is a results file, the files of its shards, or a report. `filter` selects the cases to compare, by their
     fields in the second run. `labels` is a file of human labels to use. Raise `AgentvError` if an option or a file is
-    not valid.
+    not valid, or if no result has one of the keys in `by`.
     """
     numbers: dict[str, object] = {
         "threshold": threshold,
@@ -58,6 +58,7 @@ def compare_results(  # noqa: PLR0913  # an argument for each option
         threshold=threshold,
         margin=margin,
         by=keys,
+        needs_keys=True,
         cluster=cluster,
         filter=Filter.parse(texts("filter", filter), "results") or None,
     )

@@ -6,14 +6,14 @@ built by comprehensions, with as few steps per result as possible.
 """
 
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from agentv.compare.records import CompareOptions
 from agentv.records import PASS
-from agentv.results.groups import group_name
+from agentv.results.groups import EVALUATOR, MAX_KEYS, group_name
 from agentv.results.views import (
     DigestsView,
     EvaluatorView,
@@ -101,7 +101,7 @@ class ColumnBlock(NamedTuple):
     labels: Names | None = None
     """The values of the field or metadata key that figures are grouped by."""
     known_keys: Collection[str] = ()
-    """The metadata keys of the first result, if no result has a value in `labels`."""
+    """Keys of metadata and variables in these results, if none has a value for one of the keys to group by."""
     metrics: Sequence[MetricsView | None] = ()
     dry_run: int = 0
     """Number of results of a dry run."""
@@ -143,14 +143,14 @@ def _make_full_block(
     targets = [view.target for view in views]
     datasets = [view.dataset for view in views]
     setups, digests = _make_setups_and_digests(views, targets, datasets)
-    labels = None
-    known_keys: Collection[str] = ()
+    labels: list[str | None] | None = None
     if len(options.labels) == 1:
         labels = [group_name(view, options.labels[0]) for view in views]
-        if labels.count(None) == len(labels):
-            known_keys = _metadata(views[0])
     elif options.labels:
         labels = [_crossed_name(view, options.labels) for view in views]
+    known_keys: Collection[str] = ()
+    if labels is not None and missing_keys(options.labels, labels):
+        known_keys = _keys_of(views)
     groups = None
     if options.by_target:
         groups = targets
@@ -182,6 +182,24 @@ def _make_full_block(
         eval_files={view.file for view in views},
         evaluator_results=evaluator_results,
     )
+
+
+def missing_keys(keys: Sequence[str], names: Iterable[str | None]) -> list[str]:
+    """Return the keys for which no group has a value, given the names of all groups. Evaluators always have names."""
+    missing = dict.fromkeys(keys)
+    missing.pop(EVALUATOR, None)
+    for name in names:
+        if not missing:
+            break
+        if name is None:
+            continue
+        values: list[str | None] = [name]
+        if len(keys) > 1:
+            values = values_of(name)
+        for key, value in zip(keys, values, strict=True):
+            if value is not None:
+                missing.pop(key, None)
+    return list(missing)
 
 
 def _crossed_name(view: ResultRow, keys: Sequence[str]) -> str | None:
@@ -300,10 +318,18 @@ def _find_clusters(
     return clusters
 
 
-def _metadata(view: ResultRow) -> Collection[str]:
-    if isinstance(view, PartsRow):
-        return view.metadata or ()
-    return ()
+def _keys_of(views: Iterable[ResultRow]) -> Collection[str]:
+    """Return the first keys of metadata and variables that these results can be grouped by."""
+    found: dict[str, None] = {}
+    for view in views:
+        if not isinstance(view, PartsRow):
+            continue
+        found.update(dict.fromkeys(view.metadata or ()))
+        for name in view.vars or ():
+            found[f"vars.{name}"] = None
+        if len(found) >= MAX_KEYS:
+            break
+    return found
 
 
 def _evaluator_results(view: ResultRow) -> Sequence[EvaluatorView]:

@@ -6,6 +6,7 @@ from itertools import chain, compress, repeat, zip_longest
 
 import msgspec
 
+from agentv.compare.blocks import missing_keys
 from agentv.compare.changes import count_changes
 from agentv.compare.columns import RunColumns
 from agentv.compare.distrust import distrust, find_distrust
@@ -30,6 +31,7 @@ from agentv.compare.selection import CaseSelection
 from agentv.compare.verdict import paired_statistics
 from agentv.errors import ResultsError, nearest
 from agentv.records import Problem
+from agentv.results.groups import unknown_key
 from agentv.results.run_files import RunFiles
 from agentv.results.usage import Usage
 from agentv.stats.agreement import kappa
@@ -159,6 +161,9 @@ def _compare_runs(
     numbers = in_both(first, second)
     if not numbers:
         raise _nothing_in_common(first, second, runs.ids)
+    if options.needs_keys:
+        for key in _missing_keys(first, second, options):
+            raise unknown_key(key, {*first.known_keys, *second.known_keys})
     pairs = Pairs(runs, numbers, (first, second), options.threshold)
     paired = pair_scores(first, second, numbers, pairs.deltas)
     clusters = clusters_of(first, second)
@@ -292,17 +297,17 @@ def _notes(
     groups: GroupedParts,
 ) -> Iterator[str]:
     """Yield remarks on the groups."""
-    if len(options.labels) == 1 and not first.label_names and not second.label_names:
-        (key,) = options.labels
+    for key in _missing_keys(first, second, options):
         known = {*BY, *first.known_keys, *second.known_keys}
         yield f"no result has {key!r} ({nearest(key, known)})"
-    elif len(options.by) > 1:
-        for key in options.by:
-            values = [(part.keys or {}).get(key) for part in groups.by[options.by_name]]
-            if not any(values):
-                yield f"no result has {key!r}"
     if groups.omitted:
         yield f"by {', '.join(options.by)}: {groups.omitted} smaller groups are not shown"
+
+
+def _missing_keys(first: RunColumns, second: RunColumns, options: CompareOptions) -> list[str]:
+    """Return the keys to group by for which no result has a value."""
+    names = chain(first.label_names, second.label_names)
+    return missing_keys(options.labels, names)
 
 
 def _first_id(run: RunColumns, ids: Sequence[str]) -> str:

@@ -26,6 +26,8 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Non-inferiority margin."""
     by: tuple[str, ...] = ()
     """Report the figures for each value of this: one of `BY`, or a metadata key. Several keys are crossed."""
+    needs_keys: bool = False
+    """Whether a key in `by` that no result has is an error, instead of a note."""
     cluster: str | None = None
     """Field or metadata key that cases are clustered by; None for the conversation."""
     filter: Filter | None = None

@@ -223,6 +223,13 @@ class Groups:
         return nearest(key, {*FIELDS, EVALUATOR, *self.known_keys})
 
 
+def unknown_key(key: str, found_keys: Iterable[str]) -> ConfigError:
+    """Return the error for a key to group by that no result has; `found_keys` are keys that results have."""
+    known = {*FIELDS, EVALUATOR, *found_keys}
+    listed = ", ".join(sorted(known))
+    return ConfigError(f"by: no result has {key!r}; known keys: {listed}", hint=nearest(key, known))
+
+
 def group_rows(results: Iterable[Mapping[str, Any] | AnyResult], keys: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row for each group of results, largest first: the value of each key, and its figures.
 
@@ -240,8 +247,7 @@ def group_rows(results: Iterable[Mapping[str, Any] | AnyResult], keys: Sequence[
             groups.add(case_key, result, passed=result.verdict == "pass")
     found = groups.groups
     for key in groups.missing_keys(found):
-        known = ", ".join(sorted({*FIELDS, EVALUATOR, *groups.known_keys}))
-        raise ConfigError(f"by: no result has {key!r}; known keys: {known}", hint=groups.nearest_keys(key))
+        raise unknown_key(key, groups.known_keys)
     return [_row(groups.keys, name, figures) for name, figures in found.items()]
 
 
