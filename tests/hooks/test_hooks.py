@@ -240,6 +240,22 @@ def test_a_failing_before_all_leaves_results_as_they_were(write: Write) -> None:
     assert list(Path(".agentv/runs").iterdir()) == records
 
 
+def test_a_failing_before_all_keeps_the_errors_that_a_resumed_run_was_to_retry(write: Write) -> None:
+    project = Hooked(write)
+    write("failing.py", "def answer(question):\n    raise OSError('busy')\n")
+    project.settings["function"] = "failing.py:answer"
+    project.save("a", "b")
+    evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
+    Path("out.jsonl").chmod(0o640)
+    earlier = Path("out.jsonl").read_bytes()
+    project.hooks["before_all"] = {"function": "hooks.py:fail"}
+    project.save("a", "b")
+    evaluate("cases.jsonl", "--out", "out.jsonl", "--resume", expect=2)
+    assert Path("out.jsonl").read_bytes() == earlier
+    assert Path("out.jsonl").stat().st_mode & 0o777 == 0o640
+    assert not list(Path().glob("out.jsonl.*"))
+
+
 def test_failing_hooks_after_a_case_and_a_run_are_warnings(write: Write) -> None:
     Hooked(write, {"after_each": "echo busy; exit 3", "after_all": {"function": "hooks.py:fail"}}).save()
     ran = evaluate("cases.jsonl", "--out", "out.jsonl")

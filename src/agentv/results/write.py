@@ -7,6 +7,7 @@ A file is locked while a run writes to it.
 import contextlib
 import itertools
 import os
+import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -35,11 +36,14 @@ class ResultFile:
         form: ResultFormat,
         clean: Redactor,
         descriptor: int,
+        replaced: int | None = None,
     ):
         self.path = path
         self._encode = form.encode
         self._clean = clean
         self._descriptor = descriptor
+        self._replaced = replaced
+        """The descriptor of the file that was rewritten, until the run has started."""
         self._regular = _is_regular(descriptor)
         self._lock = threading.Lock()
 
@@ -65,15 +69,23 @@ class ResultFile:
                 ) from error
 
     def undo(self, backup: Path | None) -> None:
-        """Remove a new file, and restore the one that it replaced, if that became a backup."""
+        """Remove a new file, or restore the one that it replaced."""
         if not self._regular:
             return
         real = Path(os.path.realpath(self.path))
         with contextlib.suppress(OSError):
-            if backup is None:
-                real.unlink()
-            else:
+            if backup is not None:
                 real.with_name(backup.name).replace(real)
+            elif self._replaced is not None:
+                _write_back(self._replaced, real)
+            else:
+                real.unlink()
+
+    def forget_replaced(self) -> None:
+        """Close the file that this one replaced: from here on, it cannot be restored."""
+        if self._replaced is not None:
+            os.close(self._replaced)
+            self._replaced = None
 
     def _remove_last(self, size: int) -> None:
         """Remove the last `size` bytes of the file, if possible."""
@@ -85,6 +97,7 @@ class ResultFile:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.forget_replaced()
         if self._regular:
             with contextlib.suppress(OSError):
                 os.fsync(self._descriptor)
@@ -238,7 +251,7 @@ class EarlierFile:
         moment the path refers to either the old or the new file, and both are locked. Raise `OutputError` on failure.
         """
         real = Path(os.path.realpath(self.path))
-        beside = real.with_name(f"{real.name}.resuming")
+        beside = _beside(real)
         backup: Path | None = None
         try:
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
@@ -259,12 +272,20 @@ class EarlierFile:
                 beside.unlink(missing_ok=True)
                 raise
         except OSError as error:
-            raise _cannot_write(error, self.path) from error
-        finally:
             os.close(self._descriptor)
+            raise _cannot_write(error, self.path) from error
+        except BaseException:
+            os.close(self._descriptor)
+            raise
         if backup is not None:
             backup = self.path.with_name(backup.name)
-        rewritten = ResultFile(self.path, self.form, self._clean, descriptor)
+        rewritten = ResultFile(
+            path=self.path,
+            form=self.form,
+            clean=self._clean,
+            descriptor=descriptor,
+            replaced=self._descriptor,
+        )
         return rewritten, backup
 
     def _kept(self, keep: Callable[[TextRow], bool], stamp: ShardStamp | None) -> Iterator[bytes]:
@@ -276,6 +297,21 @@ class EarlierFile:
                 yield record.raw
             else:
                 yield self._stamped(record, stamp)
+
+
+def _beside(path: Path) -> Path:
+    """Return the file that is written before it replaces a results file."""
+    return path.with_name(f"{path.name}.resuming")
+
+
+def _write_back(descriptor: int, path: Path) -> None:
+    """Replace a file by one with the content of an open file."""
+    beside = _beside(path)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with os.fdopen(os.dup(descriptor), "rb") as old, beside.open("wb") as new:
+        shutil.copyfileobj(old, new)
+    shutil.copymode(path, beside)
+    beside.replace(path)
 
 
 def _open(

@@ -168,6 +168,7 @@ async def _prepare(run: Run, summary: Summary, output: RunOutput) -> _Ending:
     if ending.error is not None:
         output.undo()
         raise ending.error
+    output.keep()
     return ending
 
 

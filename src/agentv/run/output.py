@@ -55,11 +55,16 @@ class RunOutput(NamedTuple):
         backup = self.backup
         if self.earlier is not None:
             backup = self.earlier.backup
-        if self.file is None or (backup is None and not self.is_new):
+        if self.file is None or (self.earlier is None and not self.is_new):
             return
         self.file.undo(backup)
         if backup is not None:
             info(f"moved {backup} back to {self.path}", prefix=False)
+
+    def keep(self) -> None:
+        """Keep the results file of a run that has started: from here on, `undo` does not restore an earlier one."""
+        if self.file is not None:
+            self.file.forget_replaced()
 
 
 @contextmanager
