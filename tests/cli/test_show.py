@@ -71,7 +71,7 @@ def test_show_names_the_variables_that_are_masked(project: Write, monkeypatch: p
     evaluate("evals", "--out", "o.jsonl")
     shown = agentv("show", "o.jsonl").stdout
     assert "\n  masked      GREETING_TOKEN\n" in shown
-    assert "masked" not in agentv("show", "o.jsonl", "good").stdout
+    assert "masked" not in agentv("show", "o.jsonl", "--eval-id", "good").stdout
 
 
 def test_show_takes_ids_limits_and_json(project: Write) -> None:
@@ -87,6 +87,14 @@ def test_show_takes_ids_limits_and_json(project: Write) -> None:
 
 def results_run_id() -> str:
     return sorted(Path(".agentv/runs").glob("*.json"))[-1].stem
+
+
+def test_a_second_argument_names_the_option_for_ids(project: Write) -> None:
+    shown = agentv("show", "o.jsonl", "france")
+
+    assert shown.returncode == 2
+    assert "error: got unexpected extra argument (france)\n" in shown.stderr
+    assert "hint: to show a single case, use --eval-id: agentv show o.jsonl --eval-id france\n" in shown.stderr
 
 
 def test_show_says_what_is_wrong_with_a_file(project: Write) -> None:

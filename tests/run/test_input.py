@@ -115,7 +115,7 @@ def test_a_bad_line_near_the_end_is_found_before_anything_runs(project: Write) -
 
 def test_invalid_cases_are_in_the_ledger(project: Write) -> None:
     ran = evaluate(project("a.jsonl", [a_case("a", evaluators=[HELLO]), {"id": "b"}, {"id": "c"}]))
-    assert "3 planned = 1 scored + 2 skipped as invalid" in ran.stdout
+    assert "3 planned = 1 scored + 2 invalid" in ran.stdout
     assert ran.stderr.count("warning: ") == 3  # one for each, and one that sums up
 
 

@@ -205,7 +205,7 @@ def test_everything_fits_sixty_columns(write: Write) -> None:
     text = shown(path, "--by", "t", "--trials", "3", "--out", "o.jsonl", expect=1)
     summary = text[text.index("SUMMARY") :]
     assert [line for line in summary.splitlines() if len(line) > 60] == []
-    assert "= 45 scored + 15 target errors + 3 skipped as invalid mean" in flat(summary)
+    assert "= 45 scored + 15 target errors + 3 invalid mean" in flat(summary)
 
 
 def test_thoughts_are_told_of_apart(write: Write) -> None:

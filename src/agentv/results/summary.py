@@ -431,7 +431,7 @@ class Summary:
             "judge failures": self.judge_failures,
             "timeouts": self.timeouts,
             "machine failures": self.machine_failures,
-            "skipped as invalid": self._invalid_runs,
+            "invalid": self._invalid_runs,
             "already done": self.already_done,
             "no answer": self.no_answer,
         }

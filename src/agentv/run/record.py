@@ -23,7 +23,7 @@ LEDGER = {
     "judge failures": "judge_failures",
     "timeouts": "timeouts",
     "machine failures": "machine_failures",
-    "skipped as invalid": "invalid",
+    "invalid": "invalid",
     "already done": "already_done",
     "not run": "not_run",
     "not run (budget)": "not_run_budget",

@@ -50,7 +50,7 @@ how = options("How they are shown")
         "agentv show results.jsonl --filter 'tag:smoke score<1'",
     ),
 )
-@click.argument("source", required=False)
+@click.argument("sources", nargs=-1, metavar="[SOURCE]")
 @which(
     "--eval-id",
     "ids",
@@ -89,7 +89,8 @@ def command(**values: Any) -> None:
 
     Exit code 0, or 2 if the file cannot be read, an id is not found or no result matches.
     """
-    options = ShowFlags(**values)
+    sources = values.pop("sources")
+    options = ShowFlags(source=_only(sources), **values)
     configure_logging(options.verbose)
     condition = None
     if options.filters:
@@ -109,6 +110,18 @@ def command(**values: Any) -> None:
         print_lines(_json_lines(chosen, options))
     else:
         print_lines(_text_lines(chosen, options))
+
+
+def _only(sources: tuple[str, ...]) -> str | None:
+    """Return the only source, or None without one. Raise `click.UsageError` if there are several."""
+    if not sources:
+        return None
+    first, *others = sources
+    if others:
+        error = click.UsageError(f"got unexpected extra argument ({others[0]})", click.get_current_context())
+        error.add_note(f"to show a single case, use --eval-id: agentv show {first} --eval-id {others[0]}")
+        raise error
+    return first
 
 
 def _find(source: str | None) -> RunResults:
