@@ -91,6 +91,28 @@ def test_resume_ignores_a_results_file_that_another_run_replaced(project: Write)
     assert [result["eval_id"] for result in results("r.jsonl")] == ["y0", "y1", "y2"]
 
 
+@pytest.mark.parametrize("flags", [[], ["--plan"]])
+def test_resume_never_writes_into_a_file_with_results_of_other_eval_files(project: Write, flags: list[str]) -> None:
+    evaluate("x.jsonl", "y.jsonl", "--out", "r.jsonl")
+    before = Path("r.jsonl").read_bytes()
+    ran = evaluate("y.jsonl", "--out", "r.jsonl", "--resume", *flags, expect=2)
+    assert (
+        "error: r.jsonl: cannot resume: the file has results of x.jsonl, which is not one of the eval files of this run\n"
+        "hint: pass the same eval files as before, or another --out\n"
+    ) in ran.stderr
+    assert Path("r.jsonl").read_bytes() == before
+    assert len(results("r.jsonl")) == 6
+
+
+def test_resume_accepts_further_eval_files_and_those_that_are_gone(project: Write) -> None:
+    evaluate("x.jsonl", "--out", "r.jsonl")
+    ran = evaluate("x.jsonl", "y.jsonl", "--out", "r.jsonl", "--resume")
+    assert "resuming r.jsonl: 3 already done\n" in ran.stderr
+    Path("x.jsonl").unlink()
+    ran = evaluate("y.jsonl", "--out", "r.jsonl", "--resume")
+    assert "3 results in r.jsonl kept but not summarized" in ran.stderr
+
+
 def git(*args: str) -> None:
     command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.example", *args]
     subprocess.run(command, check=True, capture_output=True)

@@ -169,6 +169,7 @@ def resume(
         keep = _Keep(planned, on_kept)
         for result in earlier.results():
             _check_shard(result, plan, planned, earlier.path)
+            _check_file(result, planned, earlier.path)
             keep.learn(result)
     except BaseException:
         earlier.close()
@@ -198,6 +199,7 @@ def find_standing(
     keep = _Keep(planned, lambda _result: None)
     for record in read_records(path, TextRow):
         _check_shard(record.view, plan, planned, path)
+        _check_file(record.view, planned, path)
         keep.learn(record.view)
     return lambda case, trial: _masked_key(case, trial) in keep.stands
 
@@ -226,6 +228,16 @@ def _check_shard(
         )
 
 
+def _check_file(result: TextRow, planned: "_PlannedCases", path: Path) -> None:
+    """Raise `OutputError` if a result belongs to an existing eval file that is not part of the plan."""
+    if planned.is_gone(result) and planned.is_of_other_file(result):
+        raise OutputError(
+            f"cannot resume: the file has results of {result.file}, which is not one of the eval files of this run",
+            file=path,
+            hint="pass the same eval files as before, or another --out",
+        )
+
+
 def _run_name(shard: str | None) -> str:
     if shard:
         return f"shard {shard}"
@@ -244,6 +256,7 @@ class _PlannedCases:
         self._options = options
         self._is_dry = plan.dry_run
         self._trials = plan.trials
+        self._files = _PlannedFiles(plan)
         self._cases = HashSet()
         self._facts = HashSet()
         """What is known of each case, as its key, a kind of digest and the digest."""
@@ -285,6 +298,10 @@ class _PlannedCases:
     def is_gone(self, result: ResultRow) -> bool:
         """Return whether the case of a result is not in the eval files, whether or not it is selected."""
         return result.case_key not in self._all_cases
+
+    def is_of_other_file(self, result: ResultRow) -> bool:
+        """Return whether a result names an existing eval file that is not part of the plan."""
+        return result.file is not None and self._files.is_other(result.file)
 
     def concerns(self, result: ResultRow) -> bool:
         """Return whether a result is one of a planned case and trial."""
@@ -339,6 +356,32 @@ class _PlannedCases:
             # An empty digest means that the version in format 1 cannot be compared.
             return self._has(result, "format_1", digests.target) or self._has(result, "format_1", "")
         return True
+
+
+class _PlannedFiles:
+    """The eval files of a plan, to be compared with the paths in results."""
+
+    def __init__(self, plan: Plan):
+        self._real_paths = {os.path.realpath(plan.folder / file.path) for file in plan.files}
+        self._roots = {plan.folder}
+        """The folders that the paths in results may be relative to."""
+        for file in plan.files:
+            if file.case_file is not None and file.case_file.root is not None:
+                self._roots.add(file.case_file.root)
+        self._is_other: dict[str, bool] = {}
+
+    def is_other(self, path: str) -> bool:
+        """Return whether a path in a result refers to an existing file that is not part of the plan."""
+        known = self._is_other.get(path)
+        if known is None:
+            known = self._look_up(path)
+            self._is_other[path] = known
+        return known
+
+    def _look_up(self, path: str) -> bool:
+        candidates = [root / path_of_text(path) for root in self._roots]
+        existing = {os.path.realpath(candidate) for candidate in candidates if candidate.is_file()}
+        return bool(existing) and existing.isdisjoint(self._real_paths)
 
 
 def existing_cases(plan: Plan) -> HashSet:
