@@ -11,6 +11,7 @@ import pytest
 
 from tests.kits.project import Write, a_case, agentv
 from tests.kits.runs import HELLO, evaluate, results
+from tests.kits.unprivileged import agentv_unprivileged, unreadable
 
 TWO_TARGETS = """targets:
 - {name: default, provider: mock, response: hello from default}
@@ -182,6 +183,19 @@ def test_files_to_write_at_the_end_are_checked_before_the_run(project: Write, fl
     assert ran.returncode == 2
     assert f"{flag} cannot be written: " in ran.stderr
     assert not Path(".agentv").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="drops capabilities")
+@pytest.mark.parametrize("flag", ["--record", "--junit", "--report"])
+@pytest.mark.parametrize("name", ["private/file.x", "private/folder/file.x"])
+def test_a_file_in_a_folder_without_permission_is_named_before_the_run(project: Write, flag: str, name: str) -> None:
+    private = Path("private")
+    private.mkdir()
+    with unreadable(private):
+        ran = agentv_unprivileged("eval", "x.jsonl", flag, name, cwd=Path.cwd())
+    assert ran.returncode == 2
+    reason = f"no permission to write to {private.absolute()}"
+    assert f"error: {name}: {flag} cannot be written: {reason}\n" in ran.stderr
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir() or os.getuid() != 0, reason="a folder in which even root cannot write")

@@ -103,7 +103,7 @@ def _may_be_evals(text: str) -> bool:
         return True
     if any(sign in text for sign in "*?["):
         return True
-    return Path(text).is_file()
+    return os.path.isfile(text)  # unlike Path.is_file, False in a folder that cannot be searched
 
 
 what_runs = options(WHAT_RUNS)

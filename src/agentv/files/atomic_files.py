@@ -57,7 +57,7 @@ def _umask() -> int:
 def why_not_writable(path: Path) -> str:
     """Return why this file, with its missing folders, cannot be created; empty if it can be."""
     folder = path.absolute().parent
-    while not folder.exists():
+    while not os.path.exists(folder):  # unlike Path.exists, False in a folder that cannot be searched
         folder = folder.parent
     if not folder.is_dir():
         return f"{folder} is not a folder"

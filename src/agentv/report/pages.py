@@ -19,7 +19,7 @@ def check_pages(options: EvalOptions) -> None:
 def _check_page(flag: str, path: Path | None, example: str, out: Path | None) -> None:
     if path is None:
         return
-    if path.is_dir():
+    if os.path.isdir(path):
         raise OutputError(f"{flag} is a folder", file=path, hint=f"pass a file in it: {path / example}")
     reason = why_not_writable(path)
     if reason:
