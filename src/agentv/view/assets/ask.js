@@ -10,7 +10,7 @@ const NO_TOKEN =
 export class RequestError extends Error {}
 
 /**
- * Return the answer of the server; throw a `RequestError` unless it is a good one.
+ * Request a path and return the response. Throw a `RequestError` if it fails.
  * @param {string} path
  * @param {RequestInit} [options]
  */
@@ -30,7 +30,7 @@ export async function ask(path, options = {}) {
 }
 
 /**
- * Return the JSON that the server answers.
+ * Request a path and return the JSON of the response.
  * @param {string} path
  */
 export async function askJson(path) {
@@ -39,7 +39,7 @@ export async function askJson(path) {
 }
 
 /**
- * Send a value, and return the JSON that the server answers.
+ * Post a value and return the JSON of the response.
  * @param {string} path
  * @param {unknown} value
  */

@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * Reads results files from the viewer's server, which may still grow, as runs of a page.
+ * Reads results files that may still grow from the viewer's server, as the runs of a page.
  *
- * The page polls the index: without a pause while there is more to read, and every second or so after
- * that. Each answer is small; no connection is kept open.
+ * The page polls the index: without a pause while there is more to read, then about once a second.
+ * Each response is small; no connection is kept open.
  */
 
 /**
@@ -19,12 +19,12 @@ import { CaseFigures } from "./figures.js";
 import { lineStores, Run, textHash } from "./model.js";
 import { GrowingArray } from "./rows.js";
 
-/** An answer starts with the length of the state, as 32 bits. */
+/** A response starts with the length of the state in 32 bits. */
 const LENGTH_BYTES = 4;
-/** A chunk starts with four numbers of 32 bits. */
+/** A chunk starts with four 32-bit numbers. */
 const HEAD_BYTES = 16;
 /**
- * What a block has, by the first letter of its name.
+ * The content of a block, by the first letter of its name.
  * @type {Record<string, string>}
  */
 const BLOCK_KINDS = { r: "results", s: "snippets", f: "fields" };
@@ -61,7 +61,7 @@ export function keyName(low, high) {
   return `${low},${high}`;
 }
 
-/** One results file, as far as it was read. */
+/** One results file, up to where it has been read. */
 export class LiveRun {
   /**
    * @param {string} id
@@ -77,7 +77,7 @@ export class LiveRun {
     this.sharedKeys = /** @type {Set<string>} */ (new Set());
     this.state = NOTHING_READ;
     this.columns = new Map(COLUMNS.map(({ name, type }) => [name, new GrowingArray(type)]));
-    /** How many results and scores of evaluators were read. */
+    /** How many results and evaluator scores were read. */
     this.count = 0;
     this.evaluatorCount = 0;
     /** The numbers of the first result and of the first evaluator's score of each chunk. */
@@ -85,7 +85,7 @@ export class LiveRun {
     this.evaluatorStarts = [0];
     /** How many chunks are complete. */
     this.complete = 0;
-    /** The results from this number on were not shown yet. */
+    /** The number of the first result that was not shown yet. */
     this.changedFrom = 0;
     const noBlocks = { results: [], snippets: [], fields: [] };
     this.stores = lineStores((name) => this.#readBlock(name), number, noBlocks, 0);
@@ -93,7 +93,7 @@ export class LiveRun {
 
   // reading
 
-  /** Fetch what is new. */
+  /** Fetch new results. */
   async fetch() {
     const { generation } = this.state;
     const answer = await ask(
@@ -132,7 +132,7 @@ export class LiveRun {
   }
 
   /**
-   * Add a chunk in its place, over what was known of it before; return where the next one starts.
+   * Store a chunk, replacing its earlier content. Return the offset of the next chunk.
    * @param {ArrayBuffer} bytes
    * @param {number} at
    * @param {number} chunk
@@ -165,7 +165,7 @@ export class LiveRun {
   }
 
   /**
-   * Make cases of different datasets and targets different rows, even if they share an id.
+   * Give cases of different datasets and targets separate rows, even if they share an id.
    * @param {Uint32Array} keys
    * @param {number} start
    */
@@ -180,8 +180,8 @@ export class LiveRun {
   }
 
   /**
-   * Make cases of different datasets different rows if datasets share their id. The numbers of
-   * datasets are not the same in all runs, so their names are used.
+   * Give cases of different datasets separate rows if their ids are shared. Datasets are identified
+   * by name, because their numbers differ between runs.
    * @param {Uint32Array} keys
    * @param {number} start
    */
@@ -218,7 +218,7 @@ export class LiveRun {
   }
 
   /**
-   * Mark the rows that have results that were not returned by an earlier call.
+   * Mark the rows with results that no earlier call has marked.
    * @param {Uint8Array} isChanged a byte per row
    */
   takeChanged(isChanged) {
@@ -229,7 +229,7 @@ export class LiveRun {
     this.changedFrom = this.count;
   }
 
-  /** Return the figures of the cases, as far as results were read. */
+  /** Return the figures of the cases from the results read so far. */
   figures() {
     const columns = readColumns(({ name, isPerEvaluator }) => {
       return this.#column(name).view(isPerEvaluator ? this.evaluatorCount : this.count);
@@ -247,7 +247,7 @@ export class LiveRun {
   }
 }
 
-/** Reads arrays of numbers one after the other. */
+/** Reads consecutive arrays of numbers. */
 class ArrayReader {
   /**
    * @param {ArrayBuffer} bytes

@@ -1,5 +1,5 @@
 // @ts-check
-/** The page of one run, or of two, whose results files may still grow. */
+/** The page of one or two runs whose results files may still grow. */
 
 /**
  * @import { PageMeta } from "../../report/page/contract"
@@ -17,11 +17,11 @@ import { Model } from "./model.js";
 import { findNotices, progressText, sentence } from "./progress.js";
 import { RowTable } from "./rows.js";
 
-/** How long to wait before the files are read again, in milliseconds. */
+/** The delay before the files are read again, in milliseconds. */
 const POLL = 1000;
 const POLL_DONE = 3000;
 const POLL_HIDDEN = 8000;
-/** While files are read, the time between two updates is this many times what an update takes. */
+/** While files are read, the time between updates is this many times the duration of an update. */
 const UPDATE_INTERVAL = 6;
 const FRAME_MILLISECONDS = 500;
 const MAX_CHOSEN = 200_000;
@@ -78,7 +78,7 @@ export class LivePage {
 
   // reading
 
-  /** Read, show and wait, again and again. */
+  /** Read, show and wait in a loop. */
   async follow() {
     for (;;) {
       try {
@@ -96,7 +96,7 @@ export class LivePage {
     }
   }
 
-  /** Fetch the keys of ids that occur in more than one dataset of a run: these are matched by dataset. */
+  /** Fetch the keys of ids that several datasets of a run share: their cases are matched by dataset. */
   async #fetchSharedKeys() {
     const [before, after] = this.runs;
     /** @type {[number, number][]} */
@@ -144,7 +144,7 @@ export class LivePage {
   }
 
   /**
-   * Ask for the sentences and intervals of the sums that were computed here.
+   * Request the sentences and intervals for the sums that the page has computed.
    * @param {CaseFigures[]} figures
    * @returns {Promise<PageMeta>}
    */
@@ -177,7 +177,7 @@ export class LivePage {
     if (this.failure) notices.push({ text: sentence(this.failure), isFailure: true });
     const hasNewResults = this.runs.some((run, number) => run.count > this.shownCounts[number]);
     if (this.app && this.isComparison && hasNewResults) {
-      const text = "There are new results since this comparison.";
+      const text = "New results have arrived since this comparison.";
       notices.push({ text, isFailure: false, reload: "Compare again" });
     }
     const json = JSON.stringify(notices);
@@ -203,7 +203,7 @@ export class LivePage {
     return isFiltered ? `Review these ${countText(table.rows.length, "case")}` : "Review answers";
   }
 
-  /** Open the review page for the results that a filter selects, or for all without a filter. */
+  /** Open the review page for the results that the filter selects, or for all results. */
   #chooseForReview() {
     const key = `review-chosen ${this.runs[0].id}`;
     sessionStorage.removeItem(key);

@@ -1,5 +1,5 @@
 // @ts-check
-/** Sentences about the progress and the problems of results files that are being read. */
+/** Describes the progress and the problems of reading results files. */
 
 /** @import { LiveRun } from "./live.js" */
 
@@ -9,11 +9,11 @@ import { countText, numberText } from "./format.js";
  * @typedef {object} Notice
  * @property {string} text
  * @property {boolean} isFailure
- * @property {string} [reload] the label of a button that reads the files anew
+ * @property {string} [reload] the label of a button that reads the files again
  */
 
 /**
- * Return the reading progress, or that the files are still being written.
+ * Return the reading progress, or the status of the run once everything is read.
  * @param {LiveRun[]} runs
  */
 export function progressText(runs) {
@@ -33,7 +33,7 @@ export function progressText(runs) {
 }
 
 /**
- * Return what is wrong with the files.
+ * Return the problems with the files.
  * @param {LiveRun[]} runs
  */
 export function findNotices(runs) {

@@ -1,10 +1,9 @@
 // @ts-check
 /**
- * The labelling page: one answer after the other, without the name of the target and without
- * scores.
+ * The labelling page: one answer at a time, without the target's name and without scores.
  *
- * The server determines the order. The page requests one answer at a time, and the next one
- * when the label is on disk. Only this page knows the skipped answers and what can be undone.
+ * The server determines the order. The page requests the next answer when the label of the current
+ * one is on disk. Skipped answers and the undo history exist only on the page.
  */
 
 /**
@@ -35,7 +34,7 @@ import { longText, proseBlocks } from "./texts.js";
  * @property {string} note
  */
 
-/** Answers up to this length are never clipped: a reviewer reads all of it. */
+/** Answers up to this length are never clipped: a reviewer reads all of them. */
 const WHOLE_CHARACTERS = 50_000;
 const MAX_NOTE = 4000;
 const KEYS = ["1 pass", "2 fail", "s skip", "u undo", "n note"];
@@ -53,7 +52,7 @@ class ReviewPage {
     this.place = null;
     this.isShown = false;
     this.isBusy = false;
-    /** The first place that was not shown yet. */
+    /** The first position that was not shown yet. */
     this.fresh = 0;
     /** @type {number[]} places that come before the fresh ones */
     this.ahead = [];
@@ -129,13 +128,13 @@ class ReviewPage {
 
   // settings
 
-  /** Begin a review with the settings of the server, and those that were chosen before. */
+  /** Begin a review with the settings of the server and those stored by an earlier review. */
   async start() {
     await this.#work(async () => {
       /** @type {ReviewDefaults} */
       const { labels, ...defaults } = await askJson("/api/review");
       this.labels.textContent = `Labels are saved to ${labels}. `;
-      // settings are those of one viewer: another one at this port has other defaults
+      // the key contains the defaults: another viewer on the same port may have different ones
       this.storageKey = `review-settings ${JSON.stringify(defaults)}`;
       this.choice = { keys: true, ...defaults, ...storedJson(this.storageKey) };
       if (this.chosen) this.choice.only = "chosen";
@@ -179,9 +178,9 @@ class ReviewPage {
     await this.#show(this.#next());
   }
 
-  // one answer after the other
+  // one answer at a time
 
-  /** Return the place of the answer to show next, null if there is none. */
+  /** Return the position of the answer to show next, or null at the end. */
   #next() {
     const ahead = this.ahead.shift();
     if (ahead !== undefined) return ahead;
@@ -192,7 +191,7 @@ class ReviewPage {
   }
 
   /**
-   * Show the answer at a place, or that there is none left.
+   * Show the answer at a position, or the end of the review.
    * @param {number | null} place
    */
   async #show(place, note = "") {
@@ -292,10 +291,10 @@ class ReviewPage {
     return button({ class: "again" }, showSkipped, label);
   }
 
-  // one thing at a time
+  // one action at a time
 
   /**
-   * Run an action on the answer, if one is shown.
+   * Run an action on the current answer, if there is one.
    * @param {() => Promise<void>} task
    * @param {string} [failure]
    */
@@ -304,7 +303,7 @@ class ReviewPage {
   }
 
   /**
-   * Run an action and show its error, if it fails.
+   * Run an action. If it fails, show the error.
    * @param {() => Promise<void>} task
    * @param {string} [failure] what it means if the task fails
    */
@@ -344,7 +343,7 @@ class ReviewPage {
     fill(this.notice, notice);
   }
 
-  /** Show which buttons can be used, and how many answers are labelled. */
+  /** Update the buttons and the number of labelled answers. */
   #update() {
     const { review } = this;
     for (const each of this.buttons) each.disabled = this.isBusy || !this.isShown;
@@ -394,8 +393,8 @@ class ReviewPage {
 }
 
 /**
- * Return a button that shows its key. The second click of a double click does nothing: it would be
- * for the next answer, which is still unread.
+ * Return a button that shows its key. The second click of a double click is ignored: it would label
+ * the next answer, which the reviewer has not read.
  * @param {string} key
  * @param {string} text
  * @param {string} className
@@ -411,7 +410,7 @@ function keyButton(key, text, className, act) {
 }
 
 /**
- * Return a part of a case; without a text, it says that instead.
+ * Return a section of a case. If the text is missing, it shows `absent`.
  * @param {string} title
  * @param {string | null} text
  * @param {string} [absent]
@@ -434,7 +433,7 @@ function quietText(text) {
 }
 
 /**
- * Return a value that the page has stored, null if there is none.
+ * Return a stored value, or null.
  * @param {string} key
  */
 function storedJson(key) {

@@ -1,5 +1,5 @@
 // @ts-check
-/** The parts of an answer in addition to its text: the conversation, tool calls and changed files. */
+/** The parts of an answer other than its text: the conversation, tool calls and changed files. */
 
 /**
  * @import { BlindCase, ReviewToolCall, ReviewMessage } from "../contract"
@@ -61,7 +61,7 @@ function callPart(title) {
 }
 
 /**
- * Return how often tools were called, for an answer whose calls were not stored.
+ * Return the number of calls per tool, for an answer whose tool calls were not stored.
  * @param {[string, number][]} counts
  */
 function toolCounts(counts) {

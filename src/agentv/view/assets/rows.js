@@ -1,5 +1,5 @@
 // @ts-check
-/** Numbers for cases, assigned as results arrive: a hash table in typed arrays. */
+/** Assigns row numbers to cases as results arrive: a hash table in typed arrays. */
 
 /** @import { NumberArray, NumberArrayType } from "./columns.js" */
 
@@ -7,7 +7,7 @@ const EMPTY = 0;
 const FIRST_SLOTS = 4096;
 const FIRST_CAPACITY = 1024;
 
-/** An array of numbers that grows. Its user keeps count of the numbers that are in use. */
+/** A growable array of numbers. The caller keeps count of the numbers in use. */
 export class GrowingArray {
   /** @param {NumberArrayType} type */
   constructor(type) {
@@ -17,7 +17,7 @@ export class GrowingArray {
   }
 
   /**
-   * Write numbers at a place; those after it are no longer in use.
+   * Write numbers at an index and discard all numbers after it.
    * @param {number} at
    * @param {ArrayLike<number>} values
    */
@@ -50,7 +50,7 @@ export class GrowingArray {
   }
 }
 
-/** The rows of a page. A row is identified by a hash of 64 bits; the runs of a page share rows. */
+/** The rows of a page, shared by its runs. A row is identified by a 64-bit hash. */
 export class RowTable {
   constructor() {
     this.count = 0;

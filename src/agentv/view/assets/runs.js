@@ -1,5 +1,5 @@
 // @ts-check
-/** The list of runs with their figures, from which two can be compared. */
+/** The list of runs with their figures. Two of them can be compared. */
 
 /**
  * @import { Run, RunList } from "../contract"
@@ -11,7 +11,7 @@ import { button, decorative, el, fill, srOnly } from "./dom.js";
 import { countText, isNumber, moneyText, numberText, percentText, timeText } from "./format.js";
 import { meanText, trend } from "./trend.js";
 
-/** How long to wait before the list is read again, in milliseconds. */
+/** The delay before the list is read again, in milliseconds. */
 const POLL = 2000;
 const POLL_HIDDEN = 10_000;
 const POLL_COUNTING = 50;
@@ -57,7 +57,7 @@ export class RunsPage {
     this.folders = [];
     /** The runs that are shown, as JSON. */
     this.json = "";
-    /** Why the list could not be read the last time. */
+    /** Why the last attempt to read the list failed. */
     this.problem = "";
     /** @type {Map<string, HTMLElement>} the rows that are shown, by what is in them */
     this.drawn = new Map();
@@ -108,7 +108,7 @@ export class RunsPage {
 
   // reading
 
-  /** Read the list again and again. */
+  /** Read the list in a loop. */
   async follow() {
     for (;;) {
       const wait = await this.#read();
@@ -117,7 +117,7 @@ export class RunsPage {
     }
   }
 
-  /** Read the list once; return how long to wait before the next time. */
+  /** Read the list once and return the delay before the next read. */
   async #read() {
     try {
       /** @type {RunList} */
@@ -212,7 +212,7 @@ export class RunsPage {
   }
 
   /**
-   * Draw rows, and leave the focus on the element of the run that had it.
+   * Draw rows and keep the focus on the element that had it.
    * @param {() => void} draw
    */
   #keepFocus(draw) {
@@ -234,8 +234,7 @@ export class RunsPage {
   }
 
   /**
-   * Draw the rows that have changed. The others stay the same elements: the user may be clicking
-   * on one.
+   * Redraw changed rows. The elements of other rows are kept: the user may be clicking on one.
    * @param {Run[]} shown
    * @param {string[]} chosen
    */
@@ -325,7 +324,7 @@ export class RunsPage {
   // comparing
 
   /**
-   * Select or deselect a run. Of more than two, the last two stay selected.
+   * Select or deselect a run. Only the last two selected runs stay selected.
    * @param {string} id
    * @param {boolean} isChosen
    */

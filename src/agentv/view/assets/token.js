@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * The token of the viewer, which each request for data carries in a header.
+ * The token of the viewer, sent in a header of each request for data.
  *
- * The printed URL has it in the fragment, which browsers never send to a server. It is kept in the
- * storage of this tab, which only pages of this host and port can read; a cookie would be sent to all
- * ports of this machine. A new tab asks the other tabs of the viewer for it.
+ * The printed URL contains it in the fragment, which browsers never send to a server. It is kept in
+ * the storage of this tab, which only pages of this host and port can read; a cookie would be sent to
+ * all ports of this machine. A new tab asks the other tabs of the viewer for it.
  */
 
 const KEY = "agentv-token";
@@ -14,7 +14,7 @@ const ANSWER_MILLISECONDS = 1000;
 
 const tabs = new BroadcastChannel(KEY);
 
-/** Move the token from the address to the storage; return whether there was one. */
+/** Move the token from the URL to the storage; return whether there was one. */
 function takeFromAddress() {
   const parts = location.hash.slice(1).split("&");
   const found = parts.find((part) => part.startsWith(PREFIX));
@@ -26,7 +26,7 @@ function takeFromAddress() {
 }
 
 /**
- * Return the token that another tab of this viewer has; an empty text if there is none.
+ * Return the token of another tab of this viewer, or an empty string.
  * @returns {Promise<string>}
  */
 function askTabs() {
@@ -41,7 +41,7 @@ function askTabs() {
   });
 }
 
-/** Return the token; an empty text if it is unknown. */
+/** Return the token, or an empty string if it is unknown. */
 export async function findToken() {
   return sessionStorage.getItem(KEY) ?? askTabs();
 }
@@ -51,7 +51,7 @@ tabs.addEventListener("message", ({ data }) => {
   const token = sessionStorage.getItem(KEY);
   if (!data.token && token) tabs.postMessage({ token });
 });
-// an address with another token, opened in this tab, does not load the page again by itself
+// opening a URL with another token in this tab changes only the fragment: the page does not reload
 addEventListener("hashchange", () => {
   if (takeFromAddress()) location.reload();
 });

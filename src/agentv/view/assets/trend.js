@@ -19,11 +19,11 @@ const BOTTOM = 24;
 const NARROWEST = 260;
 const WIDEST = 1436;
 const PIXELS_PER_RUN = 6;
-/** The scale covers whole fifths, and at least one. */
+/** The scale consists of whole fifths, at least one. */
 const SCALE_STEP = 0.2;
 
 /**
- * Return the plot of runs, which come newest first; null if fewer than two have a mean.
+ * Return the plot of runs, given newest first, or null if fewer than two have a mean.
  * @param {Run[]} runs
  * @param {number} room in pixels
  */
@@ -134,7 +134,7 @@ class TrendPlot {
   }
 
   /**
-   * Return the days of the first and of the last run.
+   * Return the dates of the first and the last run.
    * @returns {Child[]}
    */
   #days() {

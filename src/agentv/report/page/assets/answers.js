@@ -17,7 +17,7 @@ const LONGEST_COMMON = 900;
 const SHOWN_COMMON = 300;
 
 /**
- * Return the two answers as one text with the differences marked, or side by side.
+ * Return two answers as a diff, or side by side if they cannot be compared.
  * @param {string} before
  * @param {string} after
  */
@@ -37,7 +37,7 @@ export function answersDiff(before, after) {
 
 /** @param {string} answer */
 function sameAnswer(answer) {
-  const which = el("small", null, answer ? "the same in A and B" : "none in A and B");
+  const which = el("small", null, answer ? "the same in A and B" : "missing in A and B");
   const title = el("h2", null, "Answer ", which);
   return el("section", { class: "answers" }, title, answer && longText(answer));
 }

@@ -105,15 +105,15 @@ export class App {
 
   // a run in progress
 
-  /** Whether the user has not scrolled or opened a case yet, so that rows may still be sorted. */
+  /** Whether rows may still be re-sorted: the user has neither scrolled nor opened a case. */
   get isUntouched() {
     const hasFocus = this.main.contains(document.activeElement);
     return scrollY === 0 && !this.panel.isOpen && !hasFocus;
   }
 
   /**
-   * Show a model that has grown. The rows stay where they are, and new ones follow them until the
-   * user sorts or filters, unless `sorts` is set.
+   * Show a model that has grown. Unless `sorts` is set, rows keep their position, and new ones are
+   * appended until the user sorts or filters.
    * @param {Model} model
    * @param {Uint8Array} isChanged a byte per row: whether it has new results
    * @param {boolean} sorts
@@ -156,7 +156,7 @@ export class App {
 
   // the address
 
-  /** Show what the URL fragment describes. */
+  /** Show the view that the URL fragment describes. */
   #follow(isFirst = false) {
     const { q, sort } = this.route;
     this.route = readRoute();
@@ -217,7 +217,7 @@ export class App {
   // a case
 
   /**
-   * Open the case of a row, or close the one that is open if the row is -1.
+   * Open the case of a row; -1 closes the open case.
    * @param {number} row
    * @param {string | undefined} trial
    */
@@ -266,7 +266,7 @@ export class App {
   }
 
   /**
-   * Open the next row, or the previous one, that matches. Stop at the ends.
+   * Open the next or previous matching row. Stop at either end.
    * @param {number} by 1 or -1
    * @param {(row: number) => boolean} [matches]
    */
@@ -282,7 +282,7 @@ export class App {
     }
   }
 
-  /** Copy the case whose row has the focus as Markdown. */
+  /** Copy the focused case as Markdown. */
   async copyFocused() {
     const row = this.table.focusedRow;
     if (row < 0) return;

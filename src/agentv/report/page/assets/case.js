@@ -101,7 +101,7 @@ async function readTrial(run, row, name) {
 }
 
 /**
- * Return which part is in one run only: the whole case, or one trial.
+ * Return a name for the part that the other run lacks: the whole case, or one trial.
  * @param {Model} model
  * @param {number} row
  * @param {number} name of the trial
@@ -169,7 +169,7 @@ function sourceLine({ file, line }, separator) {
 // trials
 
 /**
- * Return the name of a trial: its number, or its place if the results have no numbers.
+ * Return the name of a trial: its number, or its position if the results have no trial numbers.
  * @param {Run} run
  * @param {number} result
  * @param {number} place among the results of the case
@@ -179,7 +179,7 @@ export function trialName(run, result, place) {
 }
 
 /**
- * Return the place of a trial, by its name; -1 if there is no such trial.
+ * Return the index of the trial with a name, or -1 if it does not exist.
  * @param {Run} run
  * @param {Uint32Array} results
  * @param {number} name
@@ -219,10 +219,10 @@ function warnings(result) {
   const isCutOff = result.stop_reason === "length" && !hasNote;
   return [
     errorSection(result),
-    isUnjudged && notice("! A judge failed, so the score is not a judgement."),
+    isUnjudged && notice("! A judge failed, so this score says nothing about the answer."),
     hasNote && el("p", { class: "notice", dir: "auto" }, String(result.note)),
     isCutOff && notice("The answer was cut off at the token limit."),
-    Boolean(result.dry_run) && notice("Dry run: a mock answered."),
+    Boolean(result.dry_run) && notice("Dry run: the answer comes from a mock."),
     maskedNotice(result),
   ];
 }
@@ -318,7 +318,7 @@ function questionSections(result) {
 }
 
 /**
- * Return a titled text. Without a text, it says `absent`, or is omitted.
+ * Return a section with a text. If the text is missing, it shows `absent`, or is omitted.
  * @param {string} title
  * @param {unknown} text
  * @param {string} [absent]

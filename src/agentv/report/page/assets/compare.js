@@ -17,7 +17,7 @@ import { routeHash, rowRoute } from "./route.js";
 const SHOWN_FLIPS = 8;
 
 /**
- * Return the header of a page on two runs.
+ * Return the header of a page that compares two runs.
  * @param {Model} model
  * @param {ComparisonMeta} comparison
  * @param {FilterBy} filterBy
@@ -106,13 +106,13 @@ const FLIP_WORDS = {
     word: "broken",
     sign: "▼",
     change: " pass → fail",
-    none: "No case that passed fails now.",
+    none: "No case that passed in A fails in B.",
   },
   [FIXED]: {
     word: "fixed",
     sign: "▲",
     change: " fail → pass",
-    none: "No case that failed passes now.",
+    none: "No case that failed in A passes in B.",
   },
   [ERRORED]: {
     word: "errored",

@@ -59,10 +59,10 @@ function diffParts(first, second) {
 }
 
 /**
- * Find the fewest edits from a to b (Myers' algorithm), null if there are more than `MAX_EDITS`.
+ * Find the fewest edits from a to b (Myers' algorithm), or null if it takes more than `MAX_EDITS`.
  *
- * `reach[k]` is how far in `a` one gets on diagonal k with the edits so far; k is the number of
- * removed parts minus the number of added ones.
+ * `reach[k]` is the furthest position in `a` on diagonal k with the edits so far; k is the number
+ * of removed parts minus the number of added ones.
  * @param {string[]} a
  * @param {string[]} b
  */
@@ -92,7 +92,7 @@ function findEdits(a, b) {
 }
 
 /**
- * Return the edits that led to the end.
+ * Return the edits that lead to the end.
  * @param {string[]} a
  * @param {string[]} b
  * @param {Int32Array[]} steps

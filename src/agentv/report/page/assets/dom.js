@@ -1,7 +1,6 @@
 // @ts-check
 /**
- * Builds elements. Text reaches the page as text nodes only: nothing here, or anywhere else, parses
- * markup.
+ * Builds elements. All text is inserted as text nodes: no code of the pages parses markup.
  */
 
 /** @typedef {string | number | Node | false | null | undefined | Child[]} Child */
@@ -33,7 +32,7 @@ export function el(tag, props, ...children) {
 }
 
 /**
- * Return an element of a drawing.
+ * Return an SVG element.
  * @template {keyof SVGElementTagNameMap} Tag
  * @param {Tag} tag
  * @param {Props | null} [props]
@@ -106,7 +105,7 @@ export function button(props, onClick, ...children) {
 }
 
 /**
- * Return a group of buttons of which one is pressed, the first to begin with.
+ * Return a group of buttons, exactly one of which is pressed: initially the first.
  * @param {string} label
  * @param {string[]} names
  * @param {(name: string) => void} choose
@@ -149,13 +148,13 @@ export function srOnly(...children) {
   return el("span", { class: "sr" }, ...children);
 }
 
-/** Let the browser draw and handle events before the next step of long work. */
+/** Let the browser draw and handle events between the steps of a long computation. */
 export function breathe() {
   return new Promise((resolve) => setTimeout(resolve));
 }
 
 /**
- * Copy text to the clipboard; return whether that worked.
+ * Copy text to the clipboard and return whether it succeeded.
  * @param {string} text
  */
 export async function copyText(text) {
@@ -168,7 +167,7 @@ export async function copyText(text) {
 }
 
 /**
- * Copy text in a page that may not use the clipboard: a report that is opened from disk.
+ * Copy text in a page without access to the clipboard, such as a report opened from disk.
  * @param {string} text
  */
 function copySelection(text) {

@@ -29,8 +29,8 @@ import {
 import { ABSENT, BORDERLINE, ERROR, FAIL, isMachineFailure, PASS, stateOfFlags } from "./states.js";
 
 /**
- * How a case changed between two runs; what broke comes first when cases are sorted. It is errored
- * if it ended in an error or was not judged in one of the runs, so that the change is unknown.
+ * How a case changed between two runs, in sort order. A case is errored if it ended in an error or
+ * was not judged in either run, which leaves the change unknown.
  */
 export const BROKEN = 0;
 export const FIXED = 1;
@@ -80,8 +80,8 @@ export class CaseFigures {
   }
 
   /**
-   * Return the state of a case in a comparison: `PASS` if all its results pass, `FAIL` if one of
-   * them does not, else `ERROR`.
+   * Return the state of a case in a comparison: `PASS` if all its results pass, `FAIL` if one
+   * fails, otherwise `ERROR`.
    * @param {number} row
    */
   comparedState(row) {
@@ -106,8 +106,8 @@ export class CaseFigures {
   }
 
   /**
-   * Return the mean of the known numbers of a case, NaN if all are unknown. Machine failures do
-   * not count.
+   * Return the mean of the known numbers of a case without machine failures, or NaN if all are
+   * unknown.
    * @param {Float32Array | Float64Array} column
    * @param {number} from
    * @param {number} to
@@ -183,7 +183,7 @@ function rounded(value) {
   return Math.round(value * 1e12) / 1e12;
 }
 
-// sums, from which Python computes intervals and sentences
+// sums, which Python turns into intervals and sentences
 
 /** Adds up numbers one by one: their mean and their standard deviation (Welford's method). */
 class Spread {
@@ -239,7 +239,7 @@ export function caseSums(cases, evaluatorNames) {
 }
 
 /**
- * Return how many results of a case there are, without machine failures, and how many passed.
+ * Return the number of results of a case, without machine failures, and how many of them passed.
  * @param {CaseFigures} cases
  * @param {number} row
  */
@@ -285,8 +285,8 @@ function flagCounts(flags) {
 }
 
 /**
- * Adds up the scores of one evaluator: first those of a case, then the means of the cases. Judge
- * failures are counted, and are not part of the mean.
+ * Adds up the scores of one evaluator: first within each case, then the means of the cases. Judge
+ * failures are counted and excluded from the mean.
  */
 class EvaluatorTotal {
   means = new Spread();
@@ -358,8 +358,8 @@ function evaluatorSums(cases, names) {
 // two runs
 
 /**
- * Return how each case changed between two runs: the difference of its scores, NaN if one run
- * lacks the case, and whether it broke or was fixed. A case passes if all its trials pass.
+ * Return how each case changed between two runs: the difference of its scores (NaN if either run
+ * lacks the case) and whether it broke or was fixed. A case passes if all its trials pass.
  * @param {CaseFigures} before
  * @param {CaseFigures} after
  */
@@ -387,7 +387,7 @@ export function compareCases(before, after) {
 }
 
 /**
- * Return how many cases were fixed, broke and are errored.
+ * Return the number of fixed, broken and errored cases.
  * @param {Uint8Array} flips
  * @returns {FlipCounts}
  */

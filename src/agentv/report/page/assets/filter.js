@@ -16,7 +16,7 @@ import { describeTerm, keysOn, parseQuery, TEXT } from "./query.js";
 import { searchRows } from "./search.js";
 
 /**
- * What a route selects. The rows match all terms except those that results are read for.
+ * What a route selects. The rows match all terms except those in `read`.
  * @typedef {object} Selection
  * @property {Term[]} terms
  * @property {Term[]} read the terms that results are read for: texts, tags, metadata, variables
@@ -37,7 +37,7 @@ import { searchRows } from "./search.js";
 const TYPING_MILLISECONDS = 200;
 
 /**
- * Return what a route selects.
+ * Return the selection of a route.
  * @param {Model} model
  * @param {Route} route
  * @returns {Selection}
@@ -116,7 +116,7 @@ export class CaseFilter {
   }
 
   /**
-   * Show a filter in the input, unless the user is typing it.
+   * Show a filter in the input, unless the user is typing.
    * @param {string} query
    */
   showQuery(query) {
@@ -133,7 +133,7 @@ export class CaseFilter {
   // which rows
 
   /**
-   * Show the rows that a route selects: immediately, or as a text search finds them.
+   * Show the rows that a route selects. A text search shows them as it finds them.
    * @param {Route} route
    */
   apply(route) {
@@ -160,7 +160,7 @@ export class CaseFilter {
   }
 
   /**
-   * Show the rows of a model that has grown after the others.
+   * Append the new rows of a model that has grown.
    * @param {Route} route
    * @param {number} countBefore how many rows the model had
    */

@@ -12,7 +12,7 @@ export function numberText(value) {
 }
 
 /**
- * Return a score with two digits; only 1 itself is shown as 1.00.
+ * Return a score with two decimals. Only exactly 1 is shown as 1.00.
  * @param {number | null | undefined} score
  */
 export function scoreText(score) {
@@ -33,7 +33,7 @@ export function signedText(value) {
 }
 
 /**
- * Return a share in percent; only 0 is shown as 0%, and only 1 as 100%.
+ * Return a share in percent. Only exactly 0 is shown as 0%, and only exactly 1 as 100%.
  * @param {number} share
  */
 export function percentText(share) {
@@ -57,7 +57,7 @@ export function durationText(milliseconds) {
 }
 
 /**
- * Return an amount of dollars; small amounts have two significant digits.
+ * Return an amount in dollars. Small amounts have two significant digits.
  * @param {number | null | undefined} dollars
  */
 export function moneyText(dollars) {
@@ -78,7 +78,7 @@ export function countText(count, what, plural = `${what}s`) {
 }
 
 /**
- * Return a time in UTC to the minute; text that is not a time is returned unchanged.
+ * Return a UTC time to the minute. Text that is not a time is returned unchanged.
  * @param {string} iso
  */
 export function timeText(iso) {

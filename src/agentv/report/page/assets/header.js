@@ -58,7 +58,7 @@ function metricTable(metrics) {
 }
 
 /**
- * Return a table of figures with a title and a name per row; nothing without rows.
+ * Return a titled table with a name and figures per row, or null if there are no rows.
  * @param {string} title
  * @param {string[]} headings
  * @param {string[][]} rows
@@ -79,7 +79,7 @@ export function figureTable(title, headings, rows) {
 }
 
 /**
- * Return the headline; what follows its first figure is less prominent.
+ * Return the headline. The text after its first figure is less prominent.
  * @param {string} text
  */
 export function headline(text) {
@@ -100,7 +100,7 @@ export function shortName(path) {
 // facts
 
 /**
- * Return the details of a run: time, commit, command and so on.
+ * Return the details of a run, such as its time, commit and command.
  * @param {RunMeta} run
  */
 export function aboutRun({ figures, file }) {
@@ -138,7 +138,7 @@ function tokenText({ tokens }) {
 }
 
 /**
- * Return the planned results by outcome, as a sum.
+ * Return the number of results by outcome, written as a sum.
  * @param {RunFigures} figures
  */
 function ledger(figures) {
@@ -159,7 +159,7 @@ function ledger(figures) {
 }
 
 /**
- * Return names and texts; facts without a text are omitted.
+ * Return a list of names and texts. Facts without text are omitted.
  * @param {[string, string | null | undefined][]} facts
  */
 function factList(facts) {
@@ -242,7 +242,7 @@ export function errorGroups({ errors }, filterBy) {
 }
 
 /**
- * Return, for a run in which every case passed, its slowest and most expensive cases.
+ * Return the slowest and most expensive cases if every case of the run passed.
  * @param {Model} model
  */
 function allPassed(model) {
@@ -257,7 +257,7 @@ function allPassed(model) {
     el("p", null, text),
     model.count > SHOWN_EXTREMES && [
       extremes(model, "Slowest", "duration", durations, durationText),
-      extremes(model, "Dearest", "cost", costs, moneyText),
+      extremes(model, "Most expensive", "cost", costs, moneyText),
     ],
   );
 }

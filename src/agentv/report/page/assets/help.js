@@ -30,7 +30,7 @@ const COMPARISON_FILTERS = [
 ];
 
 const ABOUT_FILTERS =
-  "Separate terms with spaces: a case must match all of them. Upper and lower case differ, except in texts. Commands have the same filters: --filter. The address contains the filter, so you can share a link to this view.";
+  "Separate terms with spaces: a case must match all of them. Values are case-sensitive; text searches are not. Commands accept the same filters as --filter. The filter is part of the URL, so you can share a link to this view.";
 
 /**
  * Return the dialog with the help.
@@ -44,7 +44,7 @@ export function helpDialog(isComparison) {
     ["n, p", `next and previous case ${missed}`],
     ["/", "filter"],
     ["Enter", "open the case in focus"],
-    ["c", "copy the case, or the one in focus, as Markdown"],
+    ["c", "copy the open or focused case as Markdown"],
     ["Esc", "back"],
     ["?", "this help"],
   ];
@@ -60,7 +60,7 @@ export function helpDialog(isComparison) {
     button({}, () => dialog.close(), "close"),
   );
   dialog.addEventListener("click", (event) => {
-    if (event.target === dialog) dialog.close(); // a click beside its content
+    if (event.target === dialog) dialog.close(); // a click outside the content
   });
   return dialog;
 }

@@ -13,7 +13,7 @@ import { ERROR, stateOfVerdict } from "./states.js";
 import { folded, longText } from "./texts.js";
 
 /**
- * The part of one evaluator in a result. Its fields are not validated.
+ * A result's entry for one evaluator. Its fields are not validated.
  * @typedef {Record<string, any>} Judgement
  */
 
@@ -131,7 +131,7 @@ function judgement(part, showsWeight) {
 }
 
 /**
- * Return the names of the required evaluators that the answer misses.
+ * Return the names of the required evaluators that the answer failed.
  * @param {Result} result
  * @returns {Child}
  */
@@ -141,7 +141,7 @@ function failedRequired(result) {
 }
 
 /**
- * Return what is required of an evaluator.
+ * Return whether an evaluator is required, or its required score.
  * @param {Judgement} part
  */
 function requirement({ required }) {

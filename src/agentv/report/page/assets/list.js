@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * A virtual list: only the visible rows exist. It scrolls with the page, and can have more rows than
- * the maximum height of a page allows.
+ * A virtual list: only the visible rows are in the document. It scrolls with the page, and can have
+ * more rows than fit into the maximum height of a page.
  */
 
-/** Browsers limit the height of elements; beyond this the rows move faster than the page. */
+/** Browsers limit the height of elements. In a taller list, rows scroll faster than the page. */
 const MAX_HEIGHT = 8_000_000;
 /** Rows that are drawn above and below the visible ones. */
 const SPARE_ROWS = 6;
@@ -22,7 +22,7 @@ export class VirtualList {
     this.readRowHeight = readRowHeight;
     this.count = 0;
     this.rowHeight = 0;
-    /** The height that all rows have together. */
+    /** The total height of all rows. */
     this.fullHeight = 0;
     /** @type {Map<number, HTMLElement>} */
     this.shown = new Map();
@@ -43,7 +43,7 @@ export class VirtualList {
   }
 
   /**
-   * Show more rows than before; the visible ones stay where they are.
+   * Append rows. The visible rows keep their position.
    * @param {number} count
    */
   grow(count) {
@@ -73,14 +73,14 @@ export class VirtualList {
     return (this.fullHeight - innerHeight) / (MAX_HEIGHT - innerHeight);
   }
 
-  /** Return how far the page is scrolled into the list, and how far that is in rows. */
+  /** Return how far the page is scrolled into the list, in pixels of the page and of the rows. */
   #place() {
     const top = Math.max(0, -this.box.getBoundingClientRect().top);
     if (this.fullHeight <= MAX_HEIGHT) return { top, offset: top };
     return { top, offset: Math.min(top * this.#speed(), this.fullHeight - innerHeight) };
   }
 
-  /** Draw the rows that have become visible, and remove those that no longer are. */
+  /** Draw rows that have become visible, and remove rows that are no longer visible. */
   update() {
     const isVisible = this.box.offsetParent || this.box.getClientRects().length > 0;
     if (!this.box.isConnected || !isVisible) return;
@@ -124,7 +124,7 @@ export class VirtualList {
   }
 
   /**
-   * Draw a row anew if it is visible.
+   * Redraw a row if it is visible.
    * @param {number} index
    */
   redraw(index) {
@@ -138,7 +138,7 @@ export class VirtualList {
     if (hadFocus) element.querySelector("a")?.focus({ preventScroll: true });
   }
 
-  /** Draw all visible rows anew. */
+  /** Redraw all visible rows. */
   redrawAll() {
     for (const index of [...this.shown.keys()]) this.redraw(index);
   }
@@ -146,7 +146,7 @@ export class VirtualList {
   /**
    * Scroll the page so that a row is visible.
    * @param {number} index
-   * @param {number} covered pixels at the top of the window that something covers
+   * @param {number} covered pixels at the top of the window that are covered
    */
   reveal(index, covered) {
     const top = this.#boxTop() + (index * this.rowHeight) / this.#speed();

@@ -1,5 +1,5 @@
 // @ts-check
-/** A result as Markdown, to be pasted into an issue. */
+/** Renders a result as Markdown, for pasting into an issue. */
 
 /** @import { Result } from "./model.js" */
 
@@ -34,7 +34,7 @@ function findings({ misses, hits, reasoning }) {
 }
 
 /**
- * Return a text between fences that are longer than any in it.
+ * Return a text in a code block. The fence is longer than any fence in the text.
  * @param {unknown} text
  */
 function fenced(text) {

@@ -26,7 +26,7 @@ export function stateSign(state) {
 }
 
 /**
- * Return whether a case broke, was fixed, is errored or is in one run only; else its state.
+ * Return how a case changed (broken, fixed, errored or in one run only), or its state if unchanged.
  * @param {Model} model
  * @param {number} row
  */

@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * Matches the terms of filters with rows, as `agentv.filters.match` does.
+ * Matches rows against the terms of a filter, as `agentv.filters.match` does.
  *
- * With several trials, the score, the duration, the cost and the verdict are those that the table
- * shows. Any other term holds if it holds for one of the trials.
+ * With several trials, terms about score, duration, cost and verdict use the values in the table.
+ * Any other term matches if one of the trials matches.
  */
 
 /**
@@ -38,7 +38,7 @@ const ERROR_WORD = STATES[ERROR].word;
 const FAIL_WORD = STATES[FAIL].word;
 
 /**
- * Return whether a term is about a field that is not in the columns.
+ * Return whether a term needs a field that is not in the columns.
  * @param {Term} term
  */
 export function isRead(term) {
@@ -46,7 +46,7 @@ export function isRead(term) {
 }
 
 /**
- * Return a test for rows that match all terms, those excepted that need results to be read.
+ * Return a test for rows that match all terms except those that need results to be read.
  * @param {Model} model
  * @param {Term[]} terms
  * @returns {RowTest}
@@ -63,7 +63,7 @@ export function rowFilter(model, terms) {
 }
 
 /**
- * Return a test for the fields of a result, regardless of a minus.
+ * Return a test for the fields of a result, ignoring negation.
  * @param {Term} term about such a field
  * @returns {(fields: Fields) => boolean}
  */
@@ -78,7 +78,7 @@ export function fieldsTest(term) {
 // values
 
 /**
- * Return a test for one of the values that a term is about.
+ * Return a test for a single value of a term's field.
  * @param {Term} term
  * @returns {ValueTest}
  */
@@ -115,7 +115,7 @@ function comparison(operator, number) {
 }
 
 /**
- * Return a test for a value of any type: a number equals another one, whatever its form.
+ * Return a test for a value of any type. Numbers are compared by value, not by notation.
  * @param {string} pattern
  * @param {number} number
  * @returns {ValueTest}
@@ -129,7 +129,7 @@ function anyTest(pattern, number) {
 }
 
 /**
- * Return a test for texts. `*` matches any text and `?` any character; a text always matches itself.
+ * Return a test for texts. `*` matches any text, `?` any character. A text always matches itself.
  * @param {string} pattern
  * @returns {(text: string) => boolean}
  */
@@ -146,7 +146,7 @@ function asNumber(value) {
 }
 
 /**
- * Return the values of a key, or of a path such as `customer.country`; those of a list one by one.
+ * Return the values of a key, or of a path such as `customer.country`. Lists are flattened.
  * @param {Record<string, any>} mapping
  * @param {string} name
  */
@@ -209,7 +209,7 @@ function rowTest(model, term) {
 }
 
 /**
- * Return the verdicts by which a state is found: an error also counts as `fail`.
+ * Return the verdicts that match a state: an error also matches `fail`.
  * @param {number} state
  */
 function wordsOfState(state) {
@@ -271,7 +271,7 @@ function nameTest(model, test, read) {
 }
 
 /**
- * Return the numbers of the names that match. An empty name is an absent one.
+ * Return the numbers of the matching names. An empty name never matches.
  * @param {string[]} names
  * @param {ValueTest} test
  */

@@ -1,5 +1,5 @@
 // @ts-check
-/** The cases of a page and its runs: what the table, the plots and the filters read. */
+/** The cases and runs of a page. The table, the plots and the filters read them. */
 
 /**
  * @import { LineBlocks, PageMeta, RunMeta, EmbeddedPageMeta } from "../contract"
@@ -13,7 +13,7 @@ import { BROKEN, CaseFigures, compareCases, SAME } from "./figures.js";
 import { lastAtMost, LineStore } from "./source.js";
 import { ABSENT, PASS, stateOfVerdictBits } from "./states.js";
 
-/** Snippets are small, so that more blocks of them are kept than of results. */
+/** Snippets are small, so more of their blocks are kept in memory than blocks of results. */
 const KEPT_SNIPPET_BLOCKS = 400;
 
 /**
@@ -31,7 +31,7 @@ const KEPT_SNIPPET_BLOCKS = 400;
  */
 
 /**
- * What an evaluator says about a case, over all trials.
+ * The scores of one evaluator for a case, over all trials.
  * @typedef {object} EvaluatorCell
  * @property {number} sum of the scores
  * @property {number} count of the scores
@@ -73,7 +73,7 @@ export class Run {
   }
 
   /**
-   * Return what the evaluators say about a row, by the number of their name.
+   * Return the scores of a row per evaluator, by the number of the evaluator's name.
    * @param {number} row
    */
   evaluatorsOf(row) {
@@ -95,7 +95,7 @@ export class Run {
   }
 
   /**
-   * Return the places of the scores of evaluators of a row.
+   * Return the indexes of a row's evaluator scores.
    * @param {number} row
    */
   scoresOf(row) {
@@ -111,7 +111,7 @@ export class Run {
 }
 
 /**
- * Return where the results of a run are read from.
+ * Return the stores from which the results of a run are read.
  * @param {ReadBlock} readBlock
  * @param {number} number of the run
  * @param {LineBlocks} starts
@@ -192,7 +192,7 @@ export class Model {
     this.ids = ids;
     this.idStarts = runningSums(idLengths);
     this.runs = runs;
-    /** The run that the table is about: the newer one. */
+    /** The run that the table shows: the newer one. */
     this.run = runs[runs.length - 1];
     /** The older run of a comparison. */
     this.base = runs.length > 1 ? runs[0] : null;
@@ -219,7 +219,7 @@ export class Model {
   }
 
   /**
-   * Return the run by which a row is shown: the newer one, unless it has no result for the row.
+   * Return the run whose results are shown for a row: the newer one, if it has any.
    * @param {number} row
    */
   runOf(row) {
@@ -253,7 +253,7 @@ export class Model {
   // rows by id
 
   /**
-   * Return whether another row may have the same id. It compares hashes, so it is rarely wrong.
+   * Return whether another row may have the same id. Compares hashes, so false positives are rare.
    * @param {number} row
    */
   mayShareId(row) {
@@ -275,7 +275,7 @@ export class Model {
   }
 
   /**
-   * Return the rows that have an id: one, unless datasets or targets share it.
+   * Return the rows with an id: more than one if datasets or targets share it.
    * @param {string} id
    */
   rowsWithId(id) {
@@ -351,8 +351,8 @@ export class Model {
   }
 
   /**
-   * Return a number by which failures come first; in a comparison, what broke comes first, and
-   * then what got worse.
+   * Return the default sort key. Failures come first; in a comparison, broken cases come first,
+   * followed by those with a lower score.
    * @param {number} row
    */
   #badness(row) {
@@ -365,10 +365,10 @@ export class Model {
 }
 
 /**
- * Return the rows ordered by numbers; unknown numbers (NaN) come last in either direction.
+ * Return the rows sorted by their keys. Unknown keys (NaN) come last in both directions.
  *
- * The rank of a number and its row are packed into one number, because browsers sort plain numbers
- * ten times faster than by a function.
+ * The rank of a key and its row are packed into one number, because browsers sort plain numbers ten
+ * times faster than with a comparison function.
  * @param {Float64Array} keys
  * @param {boolean} isDescending
  */

@@ -18,7 +18,7 @@ export class CasePanel {
     this.row = -1;
     /** @type {string | undefined} */
     this.trial = undefined;
-    /** Number of the latest request, so that the answers to earlier ones are ignored. */
+    /** Number of the latest request: responses to earlier ones are ignored. */
     this.latest = {};
   }
 
@@ -27,7 +27,7 @@ export class CasePanel {
   }
 
   /**
-   * Remember which case is open; return whether it is another one, or another trial.
+   * Remember the open case and trial; return whether either has changed.
    * @param {number} row
    * @param {string | undefined} trial
    */
@@ -39,7 +39,7 @@ export class CasePanel {
   }
 
   /**
-   * Read the case that is open, and show it.
+   * Load the open case and show it.
    * @param {Model} model
    * @param {string} position such as "3 of 40"
    */

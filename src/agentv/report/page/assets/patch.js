@@ -1,5 +1,5 @@
 // @ts-check
-/** The files that an agent changed: a unified diff with the removed and added lines marked. */
+/** Shows the files that an agent changed as a unified diff with removed and added lines marked. */
 
 /**
  * @import { Child } from "./dom.js"
@@ -9,11 +9,11 @@
 import { el } from "./dom.js";
 import { longText } from "./texts.js";
 
-/** The head of a hunk; it says how many lines of the old and the new file follow. */
+/** The header of a hunk, with the number of lines of the old and the new file. */
 const HUNK = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/;
 
 /**
- * Return the changes of one result, or of two in columns.
+ * Return the changes of one result, or of two side by side.
  * @param {{ letter: string, result: Result }[]} sides
  */
 export function changedFiles(sides) {
@@ -30,7 +30,7 @@ export function changedFiles(sides) {
 }
 
 /**
- * Return a diff. Inside a hunk, "--- x" is a line that was removed; outside, it is a file name.
+ * Return a diff. Inside a hunk, "--- x" is a removed line; outside, it is a file name.
  * @param {string} text
  * @returns {Child[]}
  */

@@ -12,7 +12,7 @@ import { countText, isNumber, numberText, percentText, scoreText, signedText } f
 import { BORDERLINE, FAIL, PASS, stateOfVerdictBits, STATES } from "./states.js";
 
 /**
- * Shows the cases that a filter selects.
+ * Filters the table of cases.
  * @typedef {(query: string) => void} FilterBy
  */
 
@@ -114,7 +114,7 @@ function evaluatorHead(isComparison, showsFailures) {
   /** @param {string} text */
   const numberHead = (text, title = "") =>
     el("th", { scope: "col", class: "number", title: title || null }, text);
-  const scale = isComparison ? "0 to 1, with 95%, A grey" : "0 to 1, with 95%";
+  const scale = isComparison ? "0 to 1, 95% interval (A: grey)" : "0 to 1, 95% interval";
   return el(
     "thead",
     null,
@@ -125,7 +125,7 @@ function evaluatorHead(isComparison, showsFailures) {
       el("th", { scope: "col" }, scale),
       numberHead("mean"),
       numberHead("pass"),
-      showsFailures && numberHead("broke", "number of failures"),
+      showsFailures && numberHead("failed", "how often this evaluator could not judge"),
     ),
   );
 }
@@ -173,13 +173,13 @@ function upright(x, name) {
  * @property {number} mean
  * @property {number} low NaN if there is no interval
  * @property {number} high
- * @property {number} margin by which a run may be worse and still be called not worse
+ * @property {number} margin the non-inferiority margin
  * @property {string} verdict
- * @property {[number, number] | null} bounds with what pairs without a score could have been
+ * @property {[number, number] | null} bounds for any scores of the pairs without one
  */
 
 /**
- * Return a difference and its interval on a line with zero and the margin.
+ * Return a plot of a difference and its interval, with zero and the margin marked.
  * @param {Difference} difference
  * @returns {Child[]}
  */

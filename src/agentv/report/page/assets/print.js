@@ -1,5 +1,5 @@
 // @ts-check
-/** The printed list of cases. It replaces the table, of which only the visible rows exist. */
+/** The printed list of cases. It replaces the table, which contains only the visible rows. */
 
 /**
  * @import { Child } from "./dom.js"

@@ -2,8 +2,8 @@
 /**
  * Parses filters such as `verdict:fail score<0.5 "two words" -tag:slow` into terms.
  *
- * It is the language of the command line (`agentv.filters.parse`); both must pass the test vectors in
- * `tests/kits/filters.json`. Only a page has texts, which it searches for.
+ * The command line uses the same language (`agentv.filters.parse`), and both must pass the test
+ * vectors in `tests/kits/filters.json`. Only pages support text search.
  */
 
 import { FILTER_KEYS, FILTERED } from "./constants.js";
@@ -23,9 +23,9 @@ import { FILTER_KEYS, FILTERED } from "./constants.js";
  * @property {string} problem why the term cannot be used; empty if it can
  */
 
-/** The key of a term that is searched for. */
+/** The key of a text to search for. */
 export const TEXT = "text";
-/** What separates terms: the same characters as in Python. */
+/** The characters that separate terms, the same as in Python. */
 const SPACES = " \\t\\n\\r\\f\\v";
 const QUOTED = '"(?:\\\\["\\\\]|\\\\(?!["\\\\])|[^"\\\\])*"';
 const TERM = new RegExp(
@@ -66,7 +66,7 @@ export function parseQuery(text, on) {
 }
 
 /**
- * Return where a match that starts at a place ends.
+ * Return the end of the match that starts at a position.
  * @param {RegExp} regex
  * @param {string} text
  * @param {number} at
@@ -100,8 +100,8 @@ function fieldTerm(found, on) {
 }
 
 /**
- * Return the word at a place where no other term starts: a text to search for, if it cannot be meant
- * otherwise.
+ * Return the word at a position as a text to search for. It has a problem if it looks like another
+ * kind of term.
  * @param {string} text
  * @param {number} at
  * @returns {Term}
@@ -133,7 +133,7 @@ function unquote(text) {
 }
 
 /**
- * Return the number that a text is, or NaN if it is none.
+ * Return a text as a number, or NaN if it is not one.
  * @param {string} text
  */
 export function numberOf(text) {
@@ -141,7 +141,7 @@ export function numberOf(text) {
 }
 
 /**
- * Return a value as it must be written in a filter: in quotes if it contains spaces.
+ * Return a value as it is written in a filter: quoted if it contains spaces.
  * @param {string} text
  */
 export function quoteTerm(text) {
@@ -150,7 +150,7 @@ export function quoteTerm(text) {
 }
 
 /**
- * Return a text in quotes: a text to search for, whatever is in it.
+ * Return a quoted text, which a filter searches for regardless of its content.
  * @param {string} text
  */
 export function quoted(text) {
@@ -160,7 +160,7 @@ export function quoted(text) {
 // problems
 
 /**
- * Return what is wrong with the key of a term, or nothing.
+ * Return the problem with the key of a term, or an empty string.
  * @param {Term} term
  * @param {On} on
  */
@@ -174,7 +174,7 @@ function keyProblem(term, on) {
 }
 
 /**
- * Return what is wrong with the value of a term, or nothing.
+ * Return the problem with the value of a term, or an empty string.
  * @param {Term} term
  */
 function valueProblem({ key, name, operator, value }) {
@@ -191,7 +191,7 @@ function valueProblem({ key, name, operator, value }) {
 }
 
 /**
- * Return the keys by which something can be selected, as they are written.
+ * Return the keys that a filter accepts, as they are written.
  * @param {On} on
  */
 export function keysOn(on) {

@@ -1,12 +1,12 @@
 // @ts-check
-/** Starts the page of a report, which carries its own data. */
+/** Starts the page of a report, which contains its data. */
 
 import { App } from "./app.js";
 import { el } from "./dom.js";
 import { loadModel } from "./model.js";
 import { embeddedBlock, embeddedMeta } from "./source.js";
 
-const FOOTER = "Made by agentv. This file holds all that it shows and fetches nothing.";
+const FOOTER = "Made by agentv. This file is self-contained and loads nothing from the network.";
 
 async function start() {
   const root = /** @type {HTMLElement} */ (document.getElementById("app"));

@@ -4,7 +4,7 @@
 /** @import { Model } from "./model.js" */
 
 /**
- * What a page shows. Without `case` no case is open.
+ * What a page shows. Without `case`, no case is open.
  * @typedef {object} Route
  * @property {string} [case] the id of the case
  * @property {string} [dataset] of the case, if several have the id
@@ -42,7 +42,7 @@ function decode(text) {
 }
 
 /**
- * Return the fragment of an address for a route.
+ * Return the URL fragment for a route.
  * @param {Route} route
  */
 export function routeHash(route) {
@@ -67,7 +67,7 @@ export function writeRoute(route, isStep) {
 }
 
 /**
- * Return the part of a route that names a row: dataset and target only if the id is not unique.
+ * Return the part of a route that identifies a row: its id, with dataset and target if needed.
  * @param {Model} model
  * @param {number} row
  */
@@ -86,7 +86,7 @@ export function rowRoute(model, row) {
 }
 
 /**
- * Return the row that a route names, -1 if there is none.
+ * Return the row that a route identifies, or -1 if it does not exist.
  * @param {Model} model
  * @param {Route} route
  */

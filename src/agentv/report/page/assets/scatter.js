@@ -1,5 +1,5 @@
 // @ts-check
-/** A plot of score against duration or cost. Dragging over dots filters by them. */
+/** A plot of score against duration or cost. Dragging over dots filters the cases. */
 
 /**
  * @import { Model } from "./model.js"
@@ -19,7 +19,7 @@ const EDGE = 6;
 const LOGARITHMIC_FROM = 20;
 const MANY_CASES = 2000;
 const SOME_CASES = 300;
-/** A shorter drag is a click, in pixels. */
+/** Drags shorter than this are clicks, in pixels. */
 const SHORTEST_DRAG = 4;
 
 export class Scatter {
@@ -45,7 +45,7 @@ export class Scatter {
     this.height = 0;
   }
 
-  /** Whether durations or costs are known, so that there is something to plot. */
+  /** Whether any durations or costs are known to plot. */
   get hasMeasure() {
     return this.measures.length > 0;
   }
@@ -261,7 +261,7 @@ class Axis {
   }
 
   /**
-   * Return the place of a value in pixels.
+   * Return the position of a value in pixels.
    * @param {number} value
    */
   x(value) {
@@ -269,7 +269,7 @@ class Axis {
   }
 
   /**
-   * Return the value at a place.
+   * Return the value at a position in pixels.
    * @param {number} x
    */
   value(x) {
@@ -305,7 +305,7 @@ function drawMark(context, state, x, y, size) {
 }
 
 /**
- * Return whether values differ, those that are unknown or zero aside.
+ * Return whether values differ, ignoring unknown values and zeros.
  * @param {Float64Array} values
  */
 function hasSeveralValues(values) {

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Finds the rows of terms that are not about columns. It reads results block by block (questions and
- * answers, or tags, metadata and variables), and keeps the page responsive meanwhile.
+ * Finds rows for terms about fields that are not in the columns. It reads results block by block
+ * (questions and answers, or tags, metadata and variables) while the page stays responsive.
  */
 
 /**
@@ -20,7 +20,7 @@ import { TEXT } from "./query.js";
  */
 
 /**
- * Called with what was found so far and the share of blocks that were read.
+ * Called with the matches so far and the share of blocks that were read.
  * @typedef {(found: Uint8Array, share: number) => void} SearchProgress
  */
 
@@ -37,8 +37,8 @@ const SEARCHED_FIELDS = ["eval_id", "question", "candidate_answer", "error"];
 const REPORT_MILLISECONDS = 150;
 
 /**
- * Find the rows among `candidates` that match all terms. `progress` gets a byte per row: whether it
- * matches.
+ * Find the rows among `candidates` that match all terms. `progress` receives a byte per row:
+ * whether it matches.
  * @param {Model} model
  * @param {Term[]} terms texts, and terms about fields that are read
  * @param {Uint32Array} candidates
@@ -85,7 +85,7 @@ export async function searchRows(model, terms, candidates, signal, progress) {
 }
 
 /**
- * Return the blocks that have results of wanted rows.
+ * Return the blocks with results of the wanted rows.
  * @param {LineStore} store
  * @param {Uint32Array} rows of the results
  * @param {Uint8Array} wanted
@@ -100,7 +100,7 @@ function blocksWith({ starts, count }, rows, wanted) {
   });
 }
 
-/** What a search has found so far. */
+/** The matches of a search so far. */
 class Search {
   /**
    * @param {Model} model
@@ -111,7 +111,7 @@ class Search {
     this.model = model;
     this.terms = terms;
     this.wanted = wanted;
-    /** A byte per row for each term: whether it holds, regardless of a minus. */
+    /** A byte per row for each term: whether it matches, ignoring negation. */
     this.hits = terms.map(() => new Uint8Array(model.count));
   }
 
@@ -129,7 +129,7 @@ class Search {
   }
 }
 
-/** Finds terms about tags, metadata and variables, in the run that a row is shown by. */
+/** Finds terms about tags, metadata and variables, in the run whose results a row shows. */
 class FieldSearch extends Search {
   tests = this.terms.map(fieldsTest);
 

@@ -1,7 +1,6 @@
 // @ts-check
 /**
- * The data source of a page. A report contains its data, compressed; the viewer
- * fetches it.
+ * The data source of a page. A report contains compressed data; the viewer fetches its data.
  */
 
 /** @import { EmbeddedPageMeta } from "../contract" */
@@ -31,7 +30,7 @@ export async function embeddedBlock(name) {
 }
 
 /**
- * Wait for an element that the browser may not have read yet. It is complete when another element
+ * Wait for an element that the browser may not have parsed yet. It is complete once another element
  * follows it.
  * @param {string} id
  */
@@ -50,7 +49,7 @@ async function arrivedElement(id) {
  * @returns {Uint8Array<ArrayBuffer>}
  */
 function decodeBase64(text) {
-  // recent browsers have a fast function, which TypeScript's library may not know yet
+  // recent browsers have a fast function that TypeScript's library may lack
   const fromBase64 = /** @type {any} */ (Uint8Array).fromBase64;
   if (fromBase64) return fromBase64.call(Uint8Array, text);
   const binary = atob(text);
@@ -74,7 +73,7 @@ async function inflate(bytes) {
  * @property {Lines | null} lines
  */
 
-/** Returns single lines (results, or the first lines of answers) out of blocks of lines. */
+/** Returns single lines (results, or the first lines of answers) from blocks of lines. */
 export class LineStore {
   /**
    * @param {ReadBlock} readBlock
@@ -94,7 +93,7 @@ export class LineStore {
   }
 
   /**
-   * Return the number of the block that has a line.
+   * Return the number of the block that contains a line.
    * @param {number} line
    */
   blockOf(line) {
@@ -134,7 +133,7 @@ export class LineStore {
   }
 
   /**
-   * Register new lines. Blocks from number `changed` on are read again.
+   * Register new lines. Block number `changed` and later blocks are read again.
    * @param {number[]} starts
    * @param {number} count
    * @param {number} changed
@@ -148,7 +147,7 @@ export class LineStore {
   }
 
   /**
-   * Return a line if its block is in memory, else undefined.
+   * Return a line if its block is in memory, otherwise undefined.
    * @param {number} line
    */
   peek(line) {
@@ -193,7 +192,7 @@ export class Lines {
 }
 
 /**
- * Return the last place in ascending numbers whose number is at most `value`, 0 if there is none.
+ * Return the last index in ascending numbers whose number is at most `value`, or 0.
  * @param {ArrayLike<number>} numbers
  * @param {number} value
  * @param {number} count how many of the numbers to search

@@ -35,7 +35,7 @@ export const STATES = [
 export const ABSENT_STATE = { word: "no result", sign: "–", key: "absent" };
 
 /**
- * Return the state that the flags of a result stand for.
+ * Return the state for the flags of a result.
  * @param {number} flags
  */
 export function stateOfFlags(flags) {
@@ -43,7 +43,7 @@ export function stateOfFlags(flags) {
 }
 
 /**
- * Return whether a result is a machine failure, which no mean, share or rate includes.
+ * Return whether a result is a machine failure. These are excluded from means, shares and rates.
  * @param {number} flags
  */
 export function isMachineFailure(flags) {

@@ -1,5 +1,5 @@
 // @ts-check
-/** The table of cases. Each column is described by a name and a function that draws its cells. */
+/** The table of cases. Each column has a name and a function that draws its cells. */
 
 /**
  * @import { Child } from "./dom.js"
@@ -14,10 +14,10 @@ import { flipMark, stateMark, stateSign } from "./marks.js";
 import { ABSENT, ABSENT_STATE, ERROR, STATES } from "./states.js";
 
 /**
- * The data of a row that its cells are drawn from.
+ * The data from which the cells of a row are drawn.
  * @typedef {object} RowContext
  * @property {Model} model
- * @property {Run} run by which the row is shown
+ * @property {Run} run whose results are shown
  * @property {number} row
  * @property {string} address of the case
  * @property {Child} answer the first line of the answer
@@ -111,7 +111,7 @@ const COLUMNS = [
   },
 ];
 
-/** Shows rows of a model. A row has an index in the table, and a number in the model. */
+/** Shows rows of a model. A row has an index in the table and a number in the model. */
 export class CaseTable {
   /**
    * @param {Model} model
@@ -120,7 +120,7 @@ export class CaseTable {
   constructor(model, actions) {
     this.model = model;
     this.actions = actions;
-    /** @type {Uint32Array} the rows that are shown, in their order */
+    /** @type {Uint32Array} the rows that are shown, in order */
     this.rows = new Uint32Array(0);
     /** The row of the open case, or -1. */
     this.openRow = -1;
@@ -146,7 +146,7 @@ export class CaseTable {
   }
 
   /**
-   * Show the rows of another model from now on.
+   * Switch to the rows of another model.
    * @param {Model} model
    */
   setModel(model) {
@@ -213,7 +213,7 @@ export class CaseTable {
   }
 
   /**
-   * Show these rows after the others, which stay where they are.
+   * Append these rows. The others keep their position.
    * @param {Uint32Array} added
    */
   append(added) {
@@ -231,7 +231,7 @@ export class CaseTable {
   }
 
   /**
-   * Draw the visible rows anew that are marked.
+   * Redraw the visible rows that are marked.
    * @param {Uint8Array} isChanged a byte per row of the model
    */
   redrawChanged(isChanged) {
@@ -240,13 +240,13 @@ export class CaseTable {
     }
   }
 
-  /** Draw all visible rows anew. */
+  /** Redraw all visible rows. */
   redrawAll() {
     this.list.redrawAll();
   }
 
   /**
-   * Return the index of a row, -1 if it is not shown.
+   * Return the index of a row, or -1 if it is not shown.
    * @param {number} row
    */
   indexOf(row) {
@@ -256,7 +256,7 @@ export class CaseTable {
   /**
    * Scroll so that a row is visible.
    * @param {number} index
-   * @param {number} covered pixels at the top of the window that something covers
+   * @param {number} covered pixels at the top of the window that are covered
    */
   reveal(index, covered) {
     this.list.reveal(index, covered);
@@ -270,7 +270,7 @@ export class CaseTable {
     this.list.shown.get(index)?.querySelector("a")?.focus({ preventScroll: true });
   }
 
-  /** Return the row that has the focus, -1 if none has. */
+  /** Return the row that has the focus, or -1. */
   get focusedRow() {
     for (const [index, element] of this.list.shown) {
       if (element.contains(document.activeElement)) return this.rows[index];
@@ -293,7 +293,7 @@ export class CaseTable {
     this.list.update();
   }
 
-  /** The stylesheet decides how high a row is. */
+  /** The row height, which the stylesheet defines. */
   #readRowHeight() {
     const height = getComputedStyle(this.body).getPropertyValue("--row-height");
     return parseFloat(height) || DEFAULT_ROW_HEIGHT;
@@ -371,7 +371,7 @@ export class CaseTable {
   }
 
   /**
-   * Show the answer of a row. The row stays the same element: the user may be clicking on it.
+   * Show the answer of a row. The row's element is kept: the user may be clicking on it.
    * @param {number} index
    * @param {number} row
    */
@@ -474,7 +474,7 @@ function changeBar(delta) {
 }
 
 /**
- * Return a cell per evaluator, each always in the same place unless there are many.
+ * Return a cell per evaluator. Each evaluator has a fixed position unless there are many.
  * @param {Run} run
  * @param {number} row
  */

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Texts by people and models: prose as prose; code, JSON and tables in a monospaced font. Nothing of
- * it is parsed as markup.
+ * Renders texts from users and models: prose in the page's font; code, JSON and tables in a
+ * monospaced one. Text is never parsed as markup.
  */
 
 /** @import { Child } from "./dom.js" */
@@ -16,7 +16,7 @@ import { sizeText } from "./format.js";
 
 const CLIPPED_CHARACTERS = 1400;
 const CLIPPED_LINES = 26;
-/** A text that is only a little longer than a clipped one is shown whole. */
+/** A text that is only slightly longer than the limit is shown in full. */
 const TOLERANCE = 1.25;
 const SHOWN_AT_ONCE = 300_000;
 const MAX_JSON_CHARACTERS = 2_000_000;
@@ -92,7 +92,7 @@ class TextBlocks {
   lines = [];
   /** @type {"prose" | "code" | "table"} */
   kind = "prose";
-  /** What closes the open code block; empty outside of one. */
+  /** The fence that closes the current code block; empty outside of one. */
   fence = "";
 
   /** @param {string} line */
@@ -145,7 +145,7 @@ class TextBlocks {
 }
 
 /**
- * Return text in a monospaced font. It can be focused, so that it can be scrolled with keys.
+ * Return text in a monospaced font. It is focusable, so that it can be scrolled with the keyboard.
  * @param {string} className
  * @param {string} label
  * @param {string} text
@@ -166,7 +166,7 @@ export function codeBlock(text) {
 // values
 
 /**
- * Return a text that is a JSON object or array, indented; null if it is something else.
+ * Return a JSON object or array with indentation, or null if the text is neither.
  * @param {string} text
  */
 export function prettyJson(text) {
@@ -192,7 +192,7 @@ export function valueText(value) {
 }
 
 /**
- * Return a title that opens to a value. The value is drawn when it is opened.
+ * Return a collapsed section that shows a value. The value is rendered on first opening.
  * @param {string} title
  * @param {unknown} value
  */

@@ -1,5 +1,5 @@
 // @ts-check
-/** The trace of an agent: a timeline of its steps, each on a line that opens. */
+/** The trace of an agent: a timeline of its steps, each on an expandable line. */
 
 /**
  * @import { Child } from "./dom.js"
@@ -32,11 +32,11 @@ const KINDS = {
   error: "error",
 };
 const SHOWN_STEPS = 250;
-/** How many steps to look ahead for the time at which a step ended. */
+/** How many steps to look ahead for the end time of a step. */
 const LOOK_AHEAD = 19;
 
 /**
- * Return the timeline of a result, or why there is none.
+ * Return the timeline of a result, or an explanation if it has no trace.
  * @param {Result} result
  * @param {boolean} areOmitted whether the report was made without traces
  * @param {string} suffix follows the title
