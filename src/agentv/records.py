@@ -1,6 +1,6 @@
-"""The frozen records that pass between the stages of a run, and that results files consist of.
+"""The frozen records that the stages of a run exchange and that results files contain.
 
-The class docstrings of records in files are also the descriptions in their JSON Schema (`agentv schema`).
+The class docstrings of written records are also the descriptions in their JSON Schema (`agentv schema`).
 """
 
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ Threshold = Annotated[float, msgspec.Meta(gt=0, le=1)]
 PassRule = Literal["all"] | Threshold
 """When a case passes: `all` if every evaluator passes, or the lowest mean score that passes."""
 DEFAULT_TARGET = "default"
-"""The target of cases that name none."""
+"""The target of cases that do not name one."""
 PASS = 0.8
-"""The lowest score that passes, unless a case sets another."""
+"""The lowest score that passes, unless a case sets its own."""
 BORDERLINE = 0.6
-"""The lowest score that is borderline instead of a failure."""
+"""The lowest borderline score. Lower scores fail."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, error: AgentvError) -> Self:
-        """Return the problem that an exception reports."""
+        """Return an exception as a problem."""
         return cls(
             message=error.message,
             file=error.file,
@@ -53,11 +53,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """Base of records that exist in large numbers. Not tracking them (`gc=False`) halves the time to load a file."""
+    """Base class for records that exist in large numbers. Disabling GC tracking halves the time to load a file."""
 
 
 class WrittenRecord(Record, frozen=True, omit_defaults=True):
-    """Base of records that are written to files. Fields that have their default value are omitted."""
+    """Base class for records that are written to files. Fields with their default value are omitted."""
 
 
 class TextBlock(Record, frozen=True, tag_field="type", tag="text"):
@@ -106,7 +106,7 @@ class CaseFile(msgspec.Struct, frozen=True, kw_only=True):
     path: Path
     dataset: str
     root: Path | None = None
-    """The root of the repository that the file is in, if there is one."""
+    """The root of the repository that contains the file, if any."""
     metrics: tuple[MetricSpec, ...] = ()
     hooks: Hooks | None = None
 
@@ -132,12 +132,12 @@ class EvalCase(Record, frozen=True):
     pass_rule: PassRule = PASS
     """When the case passes."""
     vars: Mapping[str, Any] | None = None
-    """The variables of the case: its own, and those of its file."""
+    """The variables of the case, including those of its file."""
     tags: Texts = ()
     skip: str = ""
     """Why the case is skipped; empty if it runs."""
     position: int = 0
-    """The number of the case within its dataset, from 1; 0 outside of one."""
+    """The number of the case within its dataset, starting at 1, or 0 outside of a dataset."""
 
     @property
     def target(self) -> str:
@@ -151,7 +151,7 @@ class EvalCase(Record, frozen=True):
 
     @property
     def dataset(self) -> str:
-        """The name of the dataset that this case belongs to."""
+        """The name of the dataset that contains this case."""
         return self.file.dataset
 
     def __eq__(self, other: object) -> bool:
@@ -173,11 +173,11 @@ class TokenUsage(WrittenRecord, frozen=True, kw_only=True):
     input: int | None = None
     output: int | None = None
     cached: int | None = None
-    """The part of the input that was read from the vendor's cache."""
+    """The input tokens that were read from the vendor's cache."""
     cache_write: int | None = None
-    """The part of the input that was written to the vendor's cache."""
+    """The input tokens that were written to the vendor's cache."""
     reasoning: int | None = None
-    """The part of the output that is reasoning."""
+    """The output tokens that were used for reasoning."""
 
 
 class RetryMetrics(WrittenRecord, frozen=True, kw_only=True):
@@ -202,7 +202,7 @@ class ExecutionMetrics(WrittenRecord, frozen=True, kw_only=True):
     cached: bool = False
     """Whether the answer came from the cache or another store, at no cost to this run."""
     retries: RetryMetrics | None = None
-    """The attempts before the last one, if there were any."""
+    """The failed attempts before the last one, if any."""
 
 
 class JudgeMetrics(WrittenRecord, frozen=True, kw_only=True):
@@ -282,7 +282,7 @@ class ProviderRequest(Record, frozen=True, kw_only=True):
     """The dataset of the case, used to look up stored answers. It is not sent."""
     guidelines: str = ""
     question_with_guidelines: str = ""
-    """The guidelines followed by the question, for a target that has no other place for them. Empty for the others."""
+    """The guidelines followed by the question, for targets that do not take guidelines separately. Otherwise empty."""
     chat_prompt: tuple[Message, ...] = ()
     input_files: tuple[Path, ...] = ()
     guideline_files: tuple[Path, ...] = ()
@@ -295,7 +295,7 @@ class ProviderRequest(Record, frozen=True, kw_only=True):
     workspace: Path | None = None
     """A fresh folder for the agent to work in, if one was created."""
     telemetry: TraceContext | None = None
-    """Where to send spans, if they are collected."""
+    """Where to send spans, if traces are collected."""
     fence: str = ""
     """In a request to a judge, the random delimiter around the judged text. Not part of cache keys."""
     vars: Mapping[str, Any] | None = None
@@ -307,12 +307,12 @@ class ProviderRequest(Record, frozen=True, kw_only=True):
 
     @property
     def prompt(self) -> str:
-        """The question as the target receives it."""
+        """The question as sent to the target, after the guidelines if the target does not take them separately."""
         return self.question_with_guidelines or self.question
 
     @property
     def messages(self) -> list[Json]:
-        """The chat turns as JSON values: the chat prompt, or the question alone."""
+        """The chat turns as JSON values: the chat prompt, or a single turn with the question."""
         turns = self.chat_prompt
         if not turns:
             turns = (Message(role="user", content=self.question),)
@@ -327,10 +327,10 @@ class Dropped(WrittenRecord, frozen=True, kw_only=True):
     """Parts of an answer that could not be read."""
 
     kind: DroppedKind
-    """What they are: tool calls without a readable name, parts of the content of messages, negative figures, ..."""
+    """The kind of the parts, such as tool calls without a readable name or negative figures."""
     count: PositiveInt
     example: str
-    """The first of them, as JSON."""
+    """The first of these parts, as JSON."""
 
 
 class ProviderResponse(WrittenRecord, frozen=True, kw_only=True, rename="camel"):
@@ -352,11 +352,11 @@ class ProviderResponse(WrittenRecord, frozen=True, kw_only=True, rename="camel")
     batch: bool | None = None
     """Whether the answer came from a vendor's batch API, at half the price."""
     trace_complete: bool | None = None
-    """False if parts of the trace are missing, so that it cannot show that the agent did not do something."""
+    """False if parts of the trace are missing, so that it cannot prove that the agent did not call a tool."""
     metadata: Json | None = None
     """Additional data from the target, such as retrieved documents, for evaluators."""
     case_metadata: Mapping[str, Any] | None = None
-    """The metadata that the case had when a stored answer was given. Evaluators get it instead of the current one."""
+    """The case's metadata at the time of a stored answer. Evaluators receive it instead of the current metadata."""
     dropped: tuple[Dropped, ...] | None = None
     """Parts of the answer that could not be read."""
 
@@ -368,7 +368,7 @@ class Exchange(Record, frozen=True, kw_only=True):
     request: ProviderRequest
     response: ProviderResponse
     workspace: Path | None = None
-    """The folder that the agent worked in, while it exists."""
+    """The agent's workspace, if it still exists."""
 
     @property
     def state(self) -> Mapping[str, Any]:
@@ -389,9 +389,9 @@ class Score(Record, frozen=True, kw_only=True):
     details: Any = None
     evaluator_provider_request: Any = None
     failed: bool = False
-    """Whether the evaluator crashed or its judge gave no answer. Then the score is not a judgement."""
+    """Whether the evaluator crashed or its judge did not answer. The score is then meaningless."""
     verdict: Verdict | None = None
-    """The verdict, if it does not follow from the score."""
+    """The explicit verdict, if the evaluator does not derive it from the score."""
     missing_data: bool = False
     """Whether data such as a trace was missing. The score is then 0, and `negate` does not turn it into a pass."""
     applicable: bool = True
@@ -418,11 +418,11 @@ class EvaluatorResult(WrittenRecord, frozen=True, kw_only=True):
     """Null if the evaluator does not apply to the case."""
     weight: Weight
     verdict: Verdict | None
-    """The evaluator's own verdict: the one that it gave, or else that of its score. Null if it does not apply."""
+    """The explicit verdict of the evaluator, or the verdict of its score. Null if it does not apply."""
     explicit_verdict: bool = False
-    """Whether the evaluator gave the verdict itself."""
+    """Whether the evaluator set the verdict explicitly."""
     required: bool | Threshold = False
-    """Whether the answer has to pass this evaluator, or the score that it has to reach."""
+    """Whether the answer must pass this evaluator, or the minimum score that it must reach."""
     applicable: bool = True
     hits: Texts = msgspec.field(default_factory=_no_points)
     misses: Texts = msgspec.field(default_factory=_no_points)
@@ -439,12 +439,12 @@ class EvaluatorResult(WrittenRecord, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> bool:
-        """Whether the evaluator affects the score or the verdict: it applies, and is not merely informative."""
+        """Whether the evaluator affects the score or verdict: it applies, and has a weight or is required."""
         return self.applicable and (self.weight > 0 or self.required is not False)
 
 
 class Digests(WrittenRecord, frozen=True, kw_only=True):
-    """Digests of everything that determined a result, to distinguish a better agent from a changed case."""
+    """Digests of everything that determined a result. They distinguish a better agent from a changed case."""
 
     case: str
     """The question and the expectations."""
@@ -465,18 +465,18 @@ class Digests(WrittenRecord, frozen=True, kw_only=True):
     agentv: str
     """The build that wrote the result. It is never compared."""
     scoring: int = 1
-    """The scoring version, which increases when a change of agentv changes scores."""
+    """The scoring version, which increases when a change in agentv affects scores."""
     format: int = 1
-    """The format of these digests, which increases when a change of agentv changes what they cover."""
+    """The format of these digests, which increases when a change in agentv affects what they cover."""
 
 
 class ShardPlan(Record, frozen=True, kw_only=True):
     """The run that a shard belongs to, stored in each of its results, so that a merge can detect missing results."""
 
     digest: str
-    """Identifies all cases, targets and evaluators of the run. The same in all shards."""
+    """Identifies all cases, targets and evaluators of the run. All shards have the same digest."""
     cases: int
-    """The expected number of results in all shards together."""
+    """The expected total number of results in all shards."""
     shard_cases: int
     """The expected number of results in this shard."""
 
@@ -485,7 +485,7 @@ Failure = Literal["target", "timeout", "judge", "machine"]
 
 
 class GradedFrom(WrittenRecord, frozen=True, kw_only=True):
-    """The result whose answer was scored again."""
+    """The original result of an answer that was re-scored."""
 
     run_id: str | None = None
     score: Fraction
@@ -501,7 +501,7 @@ class CaseKey(NamedTuple):
 
 
 class ResultKey(NamedTuple):
-    """Identifies a result within a run. The only trial of a case has the number 1."""
+    """Identifies a result within a run. If cases run once, the trial is 1."""
 
     dataset: str
     eval_id: str
@@ -523,7 +523,7 @@ class EvalResult(WrittenRecord, frozen=True, kw_only=True):
     commit: str | None = None
     """The Git commit of the eval files, if they are in a repository."""
     shard: str | None = None
-    """The shard of a divided run: `2/4` is the second of four."""
+    """The shard, if the run was sharded: `2/4` is the second of four."""
     plan: ShardPlan | None = None
     """The run that the shard belongs to."""
     eval_id: str
@@ -537,11 +537,11 @@ class EvalResult(WrittenRecord, frozen=True, kw_only=True):
     target: str
     attempt: PositiveInt
     trial: PositiveInt | None = None
-    """The number of the trial, if cases run several times."""
+    """The number of the trial, if cases run more than once."""
     score: Fraction
     verdict: Verdict
     failed_required: Texts = ()
-    """The names of the required evaluators that the answer misses."""
+    """The names of the required evaluators that the answer failed."""
     hits: Texts = msgspec.field(default_factory=_no_points)
     misses: Texts = msgspec.field(default_factory=_no_points)
     reasoning: str | None = None
@@ -567,12 +567,12 @@ class EvalResult(WrittenRecord, frozen=True, kw_only=True):
     error_details: str | None = None
     failure: Failure | None = None
     dry_run: bool | None = None
-    """Whether a mock answered instead of the target."""
+    """Whether the answer comes from a mock instead of the target."""
     trace: tuple[TraceEvent, ...] | None = None
     trace_complete: bool | None = None
     """False if parts of the trace are missing."""
     output_messages: tuple[Message, ...] | None = None
-    """The messages of the agent. Long texts are shortened unless the trace is included."""
+    """The messages of the agent. Long texts are truncated unless the trace is included."""
     response_metadata: Json | None = None
     """The metadata that the target returned."""
     dropped: tuple[Dropped, ...] | None = None
@@ -580,10 +580,10 @@ class EvalResult(WrittenRecord, frozen=True, kw_only=True):
     trace_id: str | None = None
     """The id of the case's OpenTelemetry trace, if there is one."""
     answered_at: str | None = None
-    """When the target answered and scoring began. Set only if results are exported as traces."""
+    """The time at which the target answered and scoring began. Set only if results are exported as traces."""
     description: str | None = None
     masked: Texts = ()
-    """The variables, or settings of targets, whose values are masked in the answer, the metadata or the case's text."""
+    """The variables and target settings whose values are masked in the answer, the metadata or the case's text."""
     tags: Texts = ()
     vars: Mapping[str, Any] | None = None
     """The variables of the case."""

@@ -30,13 +30,13 @@ _SHORT_ESCAPES = {
 }
 _SECRET_NAME = re.compile(
     r"(?i:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)(?i:S)?"
-    # the end of a word: of the name, before a separator, or before a capital in camel case
+    # must be followed by the end of the name, a separator, or a new word in camel case
     r"(?=$|[^A-Za-z]|(?<=[a-z])[A-Z]|(?<=[A-Z])[A-Z][a-z])"
 )
 
 
 class NamedSecret(str):
-    """A secret value that knows the variable, or the setting of a target, that it comes from."""
+    """A secret value with the name of the variable or target setting that it comes from."""
 
     name: str
 
@@ -47,7 +47,7 @@ class NamedSecret(str):
 
 
 class HeldSecrets(NamedTuple):
-    """Secrets that are masked for some time."""
+    """Secrets that are masked until they are released."""
 
     forms: "tuple[_Form, ...]"
 
@@ -58,13 +58,13 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._forms: tuple[_Form, ...] = ()
         self._names: dict[_Form, str] = {}
-        """The name of the secret that a form is of; empty if it is unknown."""
+        """The name of the secret for each form; empty if unknown."""
         self._held: Counter[_Form] = Counter()
-        """How many holders mask a form for some time."""
+        """The number of holders of each form that is masked temporarily."""
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Mask these values too, from now on."""
+        """Mask these values permanently."""
         names = self._names
         for form, name in _named_forms(secrets):
             names[form] = names.get(form) or name
@@ -73,7 +73,7 @@ class Redactor:
         self._forms = tuple(ordered)
 
     def hold(self, secrets: Iterable[str]) -> "HeldSecrets":
-        """Mask these values too, until `release` is called with what is returned."""
+        """Mask these values until the returned object is passed to `release`."""
         held = []
         forms = list(self._forms)
         for form, name in _named_forms(secrets):
@@ -81,18 +81,18 @@ class Redactor:
                 self._names[form] = name
                 insort(forms, form, key=_longest_first)
             elif form not in self._held:
-                continue  # masked for good
+                continue  # masked permanently
             self._held[form] += 1
             held.append(form)
         self._forms = tuple(forms)
         return HeldSecrets(tuple(held))
 
     def release(self, held: "HeldSecrets") -> None:
-        """Mask the values no longer, unless there is another holder."""
+        """Stop masking these values, unless another holder still masks them."""
         gone = set()
         for form in held.forms:
             if form not in self._held:
-                continue  # learned for good meanwhile
+                continue  # masked permanently since then
             self._held[form] -= 1
             if not self._held[form]:
                 del self._held[form]
@@ -115,7 +115,7 @@ class Redactor:
 
     @property
     def longest(self) -> int:
-        """The length in bytes of the longest secret, in JSON nested three levels deep."""
+        """The length in bytes of the longest secret when it is encoded as JSON three times."""
         lengths = [form.max_length for form in self._forms]
         return max(lengths, default=0)
 
@@ -170,7 +170,7 @@ def secrets_in(environment: Mapping[str, str]) -> list[str]:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a variable or field of this name is secret: one of its words ends with KEY, TOKEN or the like."""
+    """Return whether a variable or field with this name is secret: a word of it ends with KEY, TOKEN or similar."""
     return _SECRET_NAME.search(name) is not None
 
 
@@ -228,7 +228,7 @@ class _Form(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _secret_pattern(secret: str) -> re.Pattern[str]:
-    """Return a pattern for a secret in any encoding. Made when a text contains a part of the secret, which is rare."""
+    """Return a pattern for a secret in any encoding. Compiled on demand: few texts contain a part of a secret."""
     return re.compile("".join(map(_pattern, secret)))
 
 
@@ -271,7 +271,7 @@ def _plain_form(text: str) -> _Form:
 
 
 def _longest_first(form: _Form) -> tuple[int, str]:
-    """Return the sort key of a form. A secret that contains another one must be masked first, as a whole."""
+    """Return the sort key of a form. A secret that contains another one must be masked before it."""
     return -form.length, form.part
 
 
@@ -305,7 +305,7 @@ def _pattern(character: str) -> str:
 
 
 def _base64_forms(secret: str) -> set[str]:
-    """Return the secret in base64: alone, next to a colon, and inside longer data, as in Basic authorization."""
+    """Return the secret in base64: alone, next to a colon as in Basic authorization, and inside longer data."""
     data = secret.encode("utf-8", "surrogateescape")
     forms = set()
     before_colon = data + b":"

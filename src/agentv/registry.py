@@ -1,6 +1,6 @@
 """Load extensions from the entry points of installed packages.
 
-Errors in that code are reported before the run starts, with the name of the package, not as bugs in agentv.
+Errors in their code are reported before the run starts, with the name of the package, not as bugs in agentv.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from agentv.processes.threads import describe_error
 
 
 def extension_names(group: str) -> list[str]:
-    """Return the names that installed packages add to a group."""
+    """Return the names that installed packages register in a group."""
     from importlib.metadata import entry_points
 
     return [entry.name for entry in entry_points(group=group)]

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from agentv.records import BORDERLINE, PASS, EvaluatorResult, PassRule, Record, Texts, Verdict
 
 SCORING = 3
-"""The version of the scoring rules. Increase it when equal answers get another score or verdict.
+"""The version of the scoring rules. Increase it when a change gives the same answer a different score or verdict.
 
-2: judges give their reasons before the score. 3: a judge failure never passes. Results without a version have 1.
+1: results without a version. 2: judges give their reasons before the score. 3: a judge failure never passes.
 """
 
 
@@ -29,9 +29,9 @@ class CaseScore(Record, frozen=True):
     misses: Texts = ()
     reasoning: str = ""
     is_judged: bool = True
-    """False if an evaluator could not judge the answer, or if none applies to the case."""
+    """False if an evaluator could not judge the answer, or if no evaluator applies to the case."""
     failed_required: Texts = ()
-    """The names of the required evaluators that the answer misses."""
+    """The names of the required evaluators that the answer failed."""
 
 
 NOT_SCORED = CaseScore(score=0.0, verdict="fail")
@@ -65,7 +65,7 @@ def score_case(parts: Sequence[EvaluatorResult], rule: PassRule) -> CaseScore:
         misses.append(_why_not_judged(parts))
     score = weighted_mean(counted)
     if score is None:
-        # Only gates apply, which have no weight: the answer meets all of them, or it does not.
+        # Only required evaluators without a weight apply: the score is 1 if the answer meets them all, otherwise 0.
         score = float(is_judged and not failed_required)
     verdict: Verdict = "fail"
     if is_judged and not failed_required and not has_explicit_fail(counted):
@@ -84,7 +84,7 @@ def score_case(parts: Sequence[EvaluatorResult], rule: PassRule) -> CaseScore:
 
 
 def _unexplained(counted: Sequence[EvaluatorResult]) -> Iterator[str]:
-    """Yield a miss for each evaluator that does not pass and reports no misses."""
+    """Yield a miss for each evaluator that neither passes nor reports a miss."""
     for part in counted:
         if part.verdict != "pass" and not part.misses:
             yield f"{part.name} {state_of(part)}: 'pass: all' needs 'pass'"
@@ -96,12 +96,12 @@ def state_of(part: EvaluatorResult) -> str:
 
 
 def has_explicit_fail(parts: Iterable[EvaluatorResult]) -> bool:
-    """Return whether an evaluator itself fails the answer, whatever its score."""
+    """Return whether an evaluator explicitly fails the answer, regardless of its score."""
     return any(map(_fails_explicitly, parts))
 
 
 def _fails_explicitly(part: EvaluatorResult) -> bool:
-    """Return whether an evaluator itself gave the verdict `fail`. Older versions did not record who gave it."""
+    """Return whether the verdict `fail` is explicit. Older results do not record this: compare with the score."""
     if part.verdict != "fail":
         return False
     if part.explicit_verdict or part.score is None:
@@ -135,7 +135,7 @@ def _why_not_judged(parts: Sequence[EvaluatorResult]) -> str:
 
 
 def _misses_requirement(part: EvaluatorResult) -> bool:
-    """Return whether an answer misses a required evaluator that could judge it."""
+    """Return whether an answer fails a required evaluator that applies to it."""
     if part.score is None:
         return False
     if part.required is True:
