@@ -78,11 +78,11 @@ def test_an_evaluator_that_breaks_scores_zero_and_says_why(broken: Any) -> None:
     assert found.misses[0].startswith("the evaluator failed: ")
 
 
-@pytest.mark.parametrize("given", [1.5, -2.0, 87])
-def test_a_score_outside_of_the_scale_is_a_judge_failure(given: float) -> None:
+@pytest.mark.parametrize(("given", "quoted"), [(1.5, "1.5"), (-2.0, "-2"), (87, "87"), (1.00000001, "1.00000001")])
+def test_a_score_outside_of_the_scale_is_a_judge_failure(given: float, quoted: str) -> None:
     found = result(given)
     assert (found.score, found.failed, found.off_scale) == (0.0, True, given)
-    assert found.misses == (f"the evaluator failed: the score is {given:g}, which is not between 0 and 1",)
+    assert found.misses == (f"the evaluator failed: the score is {quoted}, which is not between 0 and 1",)
 
 
 @pytest.mark.parametrize(("given", "kept"), [(1 + 1e-10, 1.0), (-1e-10, 0.0)])

@@ -540,7 +540,10 @@ def test_a_resume_remembers_whose_judge_had_failed(write: Write) -> None:
     first = agentv("eval", "evals.jsonl", "--out", "out.jsonl").stdout
     again = agentv("eval", "evals.jsonl", "--out", "out.jsonl", "--resume").stdout
     for printed in (first, again):
-        assert "2 results not judged count as 0 (the mean could be up to 1.000)" in flat(printed)
+        assert (
+            "in 2 results not judged, evaluators that could not judge count as 0 (the mean could be up to 1.000)"
+            in flat(printed)
+        )
 
 
 def test_the_mean_of_those_with_a_score_is_told(write: Write) -> None:

@@ -71,12 +71,47 @@ def test_cases_that_were_not_judged_name_the_command_that_judges_them(write: Wri
     ran = agentv("eval", "my cases.jsonl", "--out", "out.jsonl")
     command = "agentv grade out.jsonl 'my cases.jsonl' --only judge-failed"
     assert f"error: 1 case was not judged; judge again with: {command}\n" in ran.stderr
-    assert "1 result not judged counts as 0 (the mean could be up to 1.000)" in flat(ran.stdout)
+    assert "mean 0.500" in ran.stdout
+    assert "in 1 result not judged, evaluators that could not judge count as 0 (the mean could be up to 1.000)" in flat(
+        ran.stdout
+    )
     targets[1]["response"] = '{"score": 1}'
     write("targets.yaml", json.dumps({"targets": targets}))
     graded = agentv("grade", "out.jsonl", "my cases.jsonl", "--only", "judge-failed", "--out", "graded.jsonl")
     assert graded.returncode == 0
     assert results("graded.jsonl")[0]["verdict"] == "pass"
+
+
+def test_the_highest_possible_mean_keeps_what_the_other_evaluators_found(write: Write) -> None:
+    write("targets.yaml", "targets: [{name: default, provider: python, function: 'agent.py:answer'}]\n")
+    write(
+        "agent.py", "def answer(eval_id):\n    if eval_id == 'error':\n        raise OSError('down')\n    return 'no'\n"
+    )
+    write("checks.py", "def broken(answer):\n    raise ValueError('down')\n")
+    broken = {"type": "python", "name": "broken", "function": "checks.py:broken"}
+    informative = {**broken, "name": "informative", "weight": 0}
+    evaluators = [{**HELLO, "weight": 3}, broken, informative]
+    write("cases.jsonl", [a_case("a", evaluators=evaluators), a_case("b", evaluators=evaluators)])
+    in_both = "in 2 results not judged, evaluators that could not judge count as 0 (the mean could be up to 0.250)"
+    assert in_both in flat(agentv("eval", "cases.jsonl", "--out", "out.jsonl").stdout)
+    assert in_both in flat(agentv("eval", "cases.jsonl", "--out", "out.jsonl", "--resume").stdout)
+    write("cases.jsonl", [a_case("error", evaluators=evaluators), a_case("b", evaluators=evaluators)])
+    printed = flat(agentv("eval", "cases.jsonl", "--out", "out.jsonl").stdout)
+    assert (
+        "1 result without a score counts as 0; in 1 result not judged, evaluators that could not judge count as 0"
+        in printed
+    )
+    assert "(the mean could be up to 0.625)" in printed
+
+
+def test_an_informative_evaluator_is_not_the_reason_why_a_case_was_not_judged(write: Write) -> None:
+    write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}]\n")
+    write("checks.py", "def broken(answer):\n    raise ValueError('down')\ndef skips(answer):\n    return None\n")
+    informative = {"type": "python", "name": "informative", "function": "checks.py:broken", "weight": 0}
+    skips = {"type": "python", "name": "skips", "function": "checks.py:skips"}
+    write("cases.jsonl", [a_case("a", evaluators=[informative, skips])])
+    ran = agentv("eval", "cases.jsonl", "--out", "out.jsonl")
+    assert "a: not judged: all evaluators that apply to this case have weight 0" in flat(ran.stdout)
 
 
 def test_a_typo_in_a_setting_of_all_evaluators_is_recognised(write: Write) -> None:

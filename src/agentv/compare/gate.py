@@ -137,8 +137,8 @@ def _judge_regressions(comparison: Comparison, pairs: Pairs, counts: Counts) -> 
     lost = _select(pairs, pairs.flips.lost, counts)
     others = len(pairs.flips.lost) - len(lost)
     if not lost and others:
-        cases = plural(others, "case no longer passes", "cases no longer pass")
-        return GateResult(PASS, f"{cases}, but --require does not select them")
+        cases = plural(others, "case that no longer passes", "cases that no longer pass")
+        return GateResult(PASS, f"--require does not select {cases}")
     if not lost and comparison.statistics.verdict == "worse":
         return GateResult(PASS, "B is worse, but every case that passed in A still passes")
     if not lost:

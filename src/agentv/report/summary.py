@@ -130,16 +130,11 @@ def _score_lines(summary: Summary, mean: float) -> Iterator[str]:
     elif deviation is not None:
         interval_text = f" ({NO_VARIATION})"
     yield f"  mean {_number(mean)}{interval_text}"
-    unscored = summary.unscored + summary.unscored_earlier
-    if unscored:
+    errors = summary.failed + summary.failed_earlier
+    unjudged = summary.judge_failures + summary.judge_failures_earlier
+    if errors or unjudged:
         best = _number(summary.best_mean or mean)
-        problem = "without a score"
-        if unscored == summary.judge_failures + summary.judge_failures_earlier:
-            problem = "not judged"
-        results = f"1 result {problem} counts as 0"
-        if unscored > 1:
-            results = f"{unscored} results {problem} count as 0"
-        yield f"  {results} (the mean could be up to {best})"
+        yield from wrap(f"  {_unscored_text(errors, unjudged)} (the mean could be up to {best})")
         if summary.scored_mean is not None:
             yield f"  the mean of the scored results is {_number(summary.scored_mean)}"
     lowest = summary.lowest[0][1]
@@ -147,6 +142,19 @@ def _score_lines(summary: Summary, mean: float) -> Iterator[str]:
     yield f"  median {_number(summary.median or 0.0)}, min {_number(lowest)}, max {_number(highest)}"
     if deviation is not None:
         yield f"  standard deviation {_number(deviation)}"
+
+
+def _unscored_text(errors: int, unjudged: int) -> str:
+    """Say how results that could not be scored count in the mean."""
+    texts = []
+    if errors == 1:
+        texts.append("1 result without a score counts as 0")
+    elif errors:
+        texts.append(f"{errors} results without a score count as 0")
+    if unjudged:
+        results = plural(unjudged, "result")
+        texts.append(f"in {results} not judged, evaluators that could not judge count as 0")
+    return "; ".join(texts)
 
 
 def _pass_lines(summary: Summary) -> Iterator[str]:
@@ -302,7 +310,7 @@ def _scale_lines(summary: Summary, clean: Clean) -> Iterator[str]:
             continue
         count, extreme = figures.off_scale
         scores = plural(count, "score")
-        yield f"  {printable(clean(name))}: {scores} outside the range 0 to 1, for example {extreme:g}"
+        yield f"  {printable(clean(name))}: {scores} outside the range 0 to 1, for example {extreme:.12g}"
 
 
 def _group_lines(groups: Groups, trials: int, clean: Clean) -> Iterator[str]:

@@ -191,8 +191,7 @@ class Summary:
     def _count(self, case_key: CaseKey, result: AnyResult, *, unscored: bool) -> None:
         passed = result.verdict == "pass"
         if unscored:
-            # an unscored run could have scored 1
-            room = 1 - result.score
+            room = _missed_score(result)
         else:
             room = 0.0
             self._scored += result.score
@@ -254,7 +253,7 @@ class Summary:
 
     @property
     def unscored(self) -> int:
-        """The number of results whose answer was not scored; they count as 0."""
+        """The number of results that ended in an error or were not judged."""
         return self.target_errors + self.timeouts + self.judge_failures
 
     @property
@@ -284,7 +283,7 @@ class Summary:
 
     @property
     def best_mean(self) -> float | None:
-        """The upper bound of the mean: as if every unscored run had scored 1."""
+        """The upper bound of the mean: as if all errors, and all evaluators that could not judge, had scored 1."""
         means = self._tally.means
         if not means:
             return None
@@ -455,13 +454,27 @@ def _add_to(groups: dict[str, ErrorGroup], text: str, eval_id: str) -> None:
 def _why_unjudged(result: AnyResult) -> str:
     """Return the first reason why an answer was not judged."""
     for part in result.evaluator_results or ():
-        misses: Sequence[str] = getattr(part, "misses", ())
-        if part.failed and misses:
-            return f"{part.name}: {misses[0]}"
+        if part.failed and part.counts and part.misses:
+            return f"{part.name}: {part.misses[0]}"
     misses = result.misses or ()
     if misses:
         return misses[-1]
     return "no reason given"
+
+
+def _missed_score(result: AnyResult) -> float:
+    """Return by how much an unscored run could have scored more: 1 for an error, or the weight that was not judged."""
+    total = 0.0
+    unjudged = 0.0
+    for part in result.evaluator_results or ():
+        if not part.counts:
+            continue
+        total += part.weight
+        if part.failed:
+            unjudged += part.weight
+    if not total:
+        return 1 - result.score
+    return unjudged / total
 
 
 def histogram_of(means: Sequence[float]) -> tuple[int, ...]:

@@ -196,7 +196,14 @@ class ToolCountsView(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class ExplainedScoreView(EvaluatorView, frozen=True, gc=False):
     """The score of one evaluator, and what the answer misses."""
 
+    weight: float = 1.0
+    required: bool | float = False
     misses: tuple[str, ...] | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether the evaluator affects the score or the verdict, as far as it applies."""
+        return self.score is not None and (self.weight > 0 or self.required is not False)
 
 
 class TextRow(PartsRow, frozen=True, gc=False):

@@ -44,7 +44,7 @@ class OffScale(BadJudgement):
     """The score of a judge is outside the range from 0 to 1."""
 
     def __init__(self, value: float, message: str = ""):
-        super().__init__(message or f"the score is {value:g}, which is not between 0 and 1")
+        super().__init__(message or f"the score is {value:.12g}, which is not between 0 and 1")
         self.value = value
 
 
