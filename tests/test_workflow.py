@@ -89,6 +89,47 @@ def test_the_workflow_of_the_docs_shards_merges_compares_and_comments(tmp_path: 
     assert (runner.artifacts / "report" / "report.html").stat().st_size > 10_000
 
 
+def run_circleci(steps: list[Any], checkout: Path, workspace: Path, environment: dict[str, str]) -> list[str]:
+    """Run the steps of a job as CircleCI does: none after one that failed. Return the commands that failed."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for step in steps:
+        if step == "checkout":
+            continue
+        ((kind, settings),) = step.items()
+        if kind == "run" and not settings.startswith("pip install "):
+            command = ["/bin/bash", "-eo", "pipefail", "-c", settings]
+            ran = subprocess.run(command, cwd=checkout, env={**os.environ, "PATH": path, **environment}, check=False)
+            if ran.returncode != 0:
+                return [settings]
+        elif kind == "persist_to_workspace":
+            for name in settings["paths"]:
+                shutil.copytree(checkout / name, workspace / name, dirs_exist_ok=True)
+        elif kind == "attach_workspace":
+            shutil.copytree(workspace, checkout, dirs_exist_ok=True)
+    return []
+
+
+@pytest.mark.slow
+def test_circleci_merges_the_results_of_a_shard_with_errors_and_fails_its_job(tmp_path: Path) -> None:
+    config = workflow_of("sharding.md", ".circleci/")
+    agent = "def answer(eval_id):\n    return 1 / (eval_id != 'case-0') and 'good'\n"
+    repo = repository(tmp_path / "repo", agent)
+    total = config["jobs"]["evals"]["parallelism"]
+    failed = []
+    for index in range(total):
+        checkout = tmp_path / f"shard-{index}"
+        shutil.copytree(repo, checkout)
+        variables = {"CIRCLE_NODE_INDEX": str(index), "CIRCLE_NODE_TOTAL": str(total)}
+        failed += run_circleci(config["jobs"]["evals"]["steps"], checkout, tmp_path / "workspace", variables)
+    assert len(failed) == 1
+    assert config["workflows"]["evals"]["jobs"] == ["evals", {"merge": {"requires": [{"evals": "terminal"}]}}]
+
+    assert run_circleci(config["jobs"]["merge"]["steps"], repo, tmp_path / "workspace", {}) == []
+    merged = rows(repo / "results.jsonl")
+    assert len(merged) == 40
+    assert [row["eval_id"] for row in merged if "error" in row] == ["case-0"]
+
+
 class PullRequest:
     """Runs a workflow for each push to a branch, always in the same folder, as machines of GitHub do."""
 

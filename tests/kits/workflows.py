@@ -38,10 +38,10 @@ SHELLS = {"": ["/bin/bash", "-e", "-c"], "bash": ["/bin/bash", "-eo", "pipefail"
 """What GitHub runs commands with."""
 
 
-def workflow_of(page: str) -> dict[str, Any]:
+def workflow_of(page: str, folder: str = ".github/") -> dict[str, Any]:
     """Return the workflow in a page of the docs."""
     for block in blocks(ROOT / "docs" / page):
-        if block.text.startswith("# .github/"):
+        if block.text.startswith(f"# {folder}"):
             workflow: dict[str, Any] = yaml.safe_load(block.text)
             return workflow
     raise AssertionError(f"{page} has no workflow")
