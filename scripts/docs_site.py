@@ -70,7 +70,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 def _site_uri(path: str) -> str:
     """Return the path on the site of a path in the repository."""
     if path == "README.md":
-        return "index.md"
+        return "about.md"  # MkDocs gives README.md the address of docs/index.md
     return path.removeprefix("docs/")
 
 
