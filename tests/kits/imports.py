@@ -1,3 +1,3 @@
 """Packages that must not be loaded early."""
 
-HEAVY = ["rich", "httpx2", "asyncio", "msgspec", "yaml", "dotenv", "logging", "openai", "anthropic", "google.genai"]
+HEAVY = ["httpx2", "asyncio", "msgspec", "yaml", "dotenv", "logging", "openai", "anthropic", "google.genai"]

@@ -6,12 +6,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from typing import Any, NamedTuple, TextIO
+from collections.abc import Iterator
+from typing import NamedTuple, TextIO
 
 from agentv.files.printable import printable
 from agentv.records import EvalResult
 from agentv.redact import Redactor
 from agentv.report.layout import wrap
+from agentv.report.live_view import LiveView, ViewContent
 from agentv.report.money import spent_text
 from agentv.results.spending import Spending
 from agentv.run.progress import ClusterState, Progress
@@ -27,7 +29,7 @@ SHOWN_RETRIES = 20
 SHOWN_REASONS = 3
 REASON_CHARACTERS = 200
 SHOWN_WORKERS = 8
-BAR_WIDTH = 60
+DUMB_TERMINALS = ("dumb", "unknown")
 
 
 class _Pace(NamedTuple):
@@ -253,28 +255,17 @@ class LiveProgress(CountingProgress):
 
     def __init__(self, clean: Redactor, stream: TextIO):
         super().__init__(clean)
-        from rich.console import Console
-        from rich.live import Live
-
-        self._console = Console(file=stream)
-        self._live = Live(
-            get_renderable=self._view,
-            console=self._console,
-            refresh_per_second=8,
-            transient=True,
-        )
+        self._view = LiveView(stream, self._content)
 
     def announce(self, text: str) -> None:
-        # Unlike `wrap`, rich breaks a long path inside.
-        for line in wrap(text, self._live.console.width):
-            self._print(line, soft_wrap=True)
+        self._print(text)
 
     def begin(self, total: int, done: int) -> None:
         super().begin(total, done)
-        self._live.start()
+        self._view.open()
 
     def end(self) -> None:
-        self._live.stop()
+        self._view.close()
 
     def retried(self, what: str, attempt: int, reason: str) -> None:
         self._print(_retry_text(what, attempt, self.clean(reason)))
@@ -282,40 +273,29 @@ class LiveProgress(CountingProgress):
     def worker_lost(self, name: str, in_flight: int) -> None:
         self._print(_lost_text(name, in_flight))
 
-    def _print(self, text: str, *, soft_wrap: bool = False) -> None:
-        """Print a line above the live view."""
-        self._console.print(
-            printable(self.clean(text)),
-            markup=False,
-            highlight=False,
-            soft_wrap=soft_wrap,
+    def _print(self, text: str) -> None:
+        """Print a text above the live view, broken between words."""
+        line = printable(self.clean(text))
+        width = self._view.size().columns
+        self._view.print("\n".join(wrap(line, width)))
+
+    def _content(self) -> ViewContent:
+        return ViewContent(
+            share=self.done / max(self.total, 1),
+            lines=self._lines(),
         )
 
-    def _view(self) -> Any:
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        view = Table.grid()
-        view.add_column(no_wrap=True, overflow="ellipsis")
-        bar = ProgressBar(
-            total=max(self.total, 1),
-            completed=self.done,
-            width=min(self._console.width, BAR_WIDTH),
-        )
-        view.add_row(bar)
-        view.add_row(Text(self.line()))
+    def _lines(self) -> Iterator[str]:
+        yield self.line()
         cluster = self.cluster_line()
         if cluster:
-            view.add_row(Text(printable(self.clean(cluster))))
+            yield printable(self.clean(cluster))
         for line in self.batch_lines():
-            view.add_row(Text(printable(self.clean(line))))
-        max_cases = max(1, self._console.height - 4)
-        running = sorted(self.at_work.items())
-        for number, case in running[:max_cases]:
+            yield printable(self.clean(line))
+        running = self.at_work.copy()  # another thread may change it
+        for number, case in sorted(running.items()):
             line = f"  {number + 1:2} {case}"
-            view.add_row(Text(printable(self.clean(line))))
-        return view
+            yield printable(self.clean(line))
 
 
 def progress_for(clean: Redactor, stream: TextIO | None = None) -> CountingProgress:
@@ -323,7 +303,8 @@ def progress_for(clean: Redactor, stream: TextIO | None = None) -> CountingProgr
     stream = stream or sys.stderr
     if stream is None:  # a process may be started without stderr
         return CountingProgress(clean)
-    if stream.isatty() and os.environ.get("TERM") != "dumb":
+    is_utf8 = (stream.encoding or "").lower().startswith("utf")
+    if stream.isatty() and is_utf8 and os.environ.get("TERM") not in DUMB_TERMINALS:
         return LiveProgress(clean, stream)
     return PlainProgress(clean, stream)
 

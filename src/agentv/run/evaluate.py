@@ -96,6 +96,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, progress: Prog
         output = stack.enter_context(opened)
         if options.on_open is not None and output.path is not None:
             options.on_open(output.path)
+        stack.callback(progress.end)
         progress.begin(plan.cases * plan.trials, summary.already_done)
         results = Results(output.file, summary, sink, extensions)
         run = Run(
@@ -110,7 +111,6 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, progress: Prog
             earlier=output.earlier,
             dumps=dumps,
         )
-        stack.callback(progress.end)
         ending = await _prepare(run, summary, output)
         log = start_record(options, plan, output, run_id, git)
         if ending.how in (RunEnd.COMPLETED, RunEnd.CASES_FAILED):  # the cases before the failure are run
