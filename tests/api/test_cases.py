@@ -297,6 +297,15 @@ def test_unknown_fields_and_skipped_cases_of_an_iterable_are_reported_at_its_end
         assert report.summary.skipped == len(cases) // 2
 
 
+def test_a_late_case_without_a_variable_of_its_target_ends_the_run(write: Write) -> None:
+    url = "http://localhost:1/{{ vars.user.name }}"
+    write("targets.yaml", json.dumps({"targets": [{"name": "default", "provider": "http", "url": url}]}))
+    cases = [case(number, vars={"user": {"name": "n"}}) for number in range(READ_AHEAD)]
+    late = case(99, vars={"user": {}})
+    told = refused(iter([*cases, late]), target=None, max_retries=0)
+    assert told.startswith("case 'c99': target 'default': unknown variable {{ vars.user.name }}\n")
+
+
 def test_max_errors_ends_an_endless_iterable() -> None:
     def agent(question: str) -> str:
         raise ValueError(question)

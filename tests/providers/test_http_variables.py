@@ -64,6 +64,51 @@ def test_a_variable_that_a_case_lacks_is_an_error_in_the_targets_file(write: Wri
     assert "did you mean 'city'?" in ran.stderr + ran.stdout
 
 
+NESTED = """
+targets:
+- name: default
+  provider: http
+  url: http://localhost:1/{{ vars.user.name }}
+  headers: {X-Team: "{{ vars.user.team }}"}
+  body: {list: [{age: "{{ vars.user.ages.0 }}"}]}
+"""
+
+
+@pytest.mark.parametrize("command", ["eval", "validate"])
+def test_every_case_must_have_the_nested_variables_of_its_target(write: Write, command: str) -> None:
+    write("targets.yaml", NESTED)
+    users: list[dict[str, Any]] = [
+        {"name": "n", "team": "t", "ages": [1]},
+        {"name": "n", "team": "t", "ages": []},
+        {"name": "n", "ages": [1]},
+        {"team": "t"},
+    ]
+    cases = [{"id": "ask", "outcome": "x", "input": "y", "rows": [{"user": user} for user in users]}]
+    write("a.jsonl", cases)
+    write("a.yaml", "evaluators: [{type: contains, value: x}]")
+    ran = agentv(command, "a.jsonl")
+    assert ran.returncode == {"eval": 2, "validate": 1}[command]
+    shown = (ran.stderr + ran.stdout).replace("error: ", "")
+    assert "targets.yaml:5:3: target 'default': url: unknown variable {{ vars.user.name }} in case 'ask[4]'" in shown
+    assert "headers: unknown variable {{ vars.user.team }} in case 'ask[3]'" in shown
+    assert "body: unknown variable {{ vars.user.ages.0 }} in case 'ask[2]' and 1 other case" in shown
+
+
+def test_more_than_a_thousand_sets_of_variables_are_checked(write: Write) -> None:
+    write("targets.yaml", "targets:\n- name: default\n  provider: http\n  url: http://localhost:1/{{ vars.x }}\n")
+    write("a.yaml", "evaluators: [{type: contains, value: x}]")
+    cases = []
+    for number in range(1100):
+        variables = {"x": 1, f"v{number}": 1}
+        if number == 1050:
+            del variables["x"]
+        cases.append({"id": f"c{number}", "outcome": "x", "input": "y", "vars": variables})
+    write("a.jsonl", cases)
+    ran = agentv("eval", "a.jsonl")
+    assert ran.returncode == 2
+    assert "unknown variable {{ vars.x }} in case 'c1050'" in ran.stderr
+
+
 def test_only_the_variables_that_a_target_uses_are_part_of_its_request(write: Write) -> None:
     def run(variables: dict[str, Any], *args: str) -> None:
         case = {"id": "a", "outcome": "x", "input": "y", "vars": variables}

@@ -19,6 +19,7 @@ from agentv.errors import AgentvError, ConfigError, SettingError
 from agentv.files.conversion import Misfit, convert, field_names, inner_names, takes_text
 from agentv.files.wire import camel_name, snake_keys
 from agentv.files.yaml import Document, Place, Steps, read_yaml
+from agentv.placeholders import PLACEHOLDER
 from agentv.providers import settings_type
 from agentv.providers.settings import SECRET, TargetSettings, secret_values
 from agentv.records import Json, Problem, Severity
@@ -522,8 +523,9 @@ def _secrets_in_text(text: str, place: str, environment: Environment) -> Iterato
     for variable in VARIABLE.findall(text):
         yield NamedSecret(environment.get(variable, ""), variable)
     filled = _fill(text, environment)
+    literal = PLACEHOLDER.sub(" ", filled)  # the names of variables of cases are not secret
     # The parts of a header are secret on their own: "Bearer KEY", "session=KEY; path=/".
-    for part in (filled, *filled.split(), *_HEADER_PARTS.split(filled)):
+    for part in (literal, *literal.split(), *_HEADER_PARTS.split(literal)):
         yield NamedSecret(part, place)
 
 

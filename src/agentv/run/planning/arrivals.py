@@ -41,6 +41,12 @@ class ArrivalCheck:
             raise _not_planned(case, f"no earlier case uses target {target!r}")
         if needs_workspace and self._lacks_workspaces(target):
             raise PlanFailed([without_file(problem) for problem in needs_workspace])
+        missing = self.check.needs.missing.get(target)
+        if missing:
+            first = next(iter(missing.values()))
+            unknown = first.unknown
+            message = f"case {case.id!r}: target {target!r}: {unknown}"
+            raise ConfigError(message, hint=unknown.hint)
         if self.judges is None:
             return
         for ref in self.check.needs.judges.cases:

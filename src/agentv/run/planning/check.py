@@ -16,7 +16,7 @@ import msgspec
 from agentv.cases.attached_files import AttachmentCheck
 from agentv.cases.expand import Report
 from agentv.cases.media import has_files, media_problem
-from agentv.errors import ConfigError, SettingError, nearest
+from agentv.errors import AgentvError, ConfigError, SettingError, nearest
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.evaluators.judging.target import JudgeRef, NeededJudges, judge_error, judge_name
 from agentv.placeholders import VARS, UnknownName, lookup
@@ -24,12 +24,29 @@ from agentv.providers.settings import TargetSettings
 from agentv.providers.workspaces.settings import has_workspaces
 from agentv.records import DEFAULT_TARGET, EvalCase, Problem
 from agentv.targets.read import TargetEntry, TargetList
-from agentv.text import short_path
+from agentv.text import plural, short_path
 
-MAX_VARIABLE_SETS = 1000
-"""How many different sets of variables are checked per target. Other cases fail if a variable is missing."""
 FindSettings = Callable[[str], TargetSettings | None]
 """Return the settings of the target with this name, or None if they are not known."""
+
+
+@dataclass
+class MissingVariable:
+    """A variable in the settings of a target that some of its cases do not have."""
+
+    unknown: UnknownName
+    """The error for the first of these cases."""
+    case: EvalCase
+    others: int = 0
+    """The number of the other cases."""
+
+    def error(self, *steps: str | int) -> SettingError:
+        """Return the error for the setting to which these steps lead."""
+        named = self.unknown.of_case(self.case.id)
+        message = str(named)
+        if self.others:
+            message += f" and {plural(self.others, 'other case')}"
+        return SettingError(message, *steps, hint=self.unknown.hint)
 
 
 @dataclass
@@ -41,8 +58,8 @@ class Needs:
     targets: dict[str, EvalCase] = field(default_factory=dict)
     """The targets that answer the cases, each with the first case that uses it."""
     judges: NeededJudges = field(default_factory=NeededJudges)
-    variables: dict[str, dict[frozenset[str], EvalCase]] = field(default_factory=dict)
-    """By target, the sets of names that the variables of its cases have, each with the first case."""
+    missing: dict[str, dict[str, MissingVariable]] = field(default_factory=dict)
+    """By target, the variables that its cases do not have, by their placeholders."""
     workspaces: dict[str, dict[Problem, None]] = field(default_factory=dict)
     """The problems of evaluators if a target, by name, has no workspaces."""
 
@@ -61,6 +78,8 @@ class CaseCheck:
     report: Report
     attachments: AttachmentCheck | None = None
     """How attached files are checked; None if they are not needed."""
+    _placeholders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By target, the placeholders in its settings."""
 
     def check(self, case: EvalCase, target: str) -> None:
         """Report the problems of a case that the target with this name answers."""
@@ -74,7 +93,7 @@ class CaseCheck:
         needs = self.needs
         if target not in needs.targets:
             needs.targets[target] = case
-        self._collect_variables(case, target)
+        self._collect_missing(case, target)
         for problem in self.builder.problems(case, target):
             self.report(problem)
         needed = self.builder.workspace_problems(case, target)
@@ -82,11 +101,30 @@ class CaseCheck:
             problems = needs.workspaces.setdefault(target, {})
             problems.update(dict.fromkeys(needed))
 
-    def _collect_variables(self, case: EvalCase, target: str) -> None:
-        by_names = self.needs.variables.setdefault(target, {})
-        names = frozenset(case.vars or ())
-        if names not in by_names and len(by_names) < MAX_VARIABLE_SETS:
-            by_names[names] = case
+    def _collect_missing(self, case: EvalCase, target: str) -> None:
+        """Collect the variables in the settings of the target that the case does not have."""
+        if target not in self._placeholders:
+            self._placeholders[target] = self._placeholders_of(target)
+        for name in self._placeholders[target]:
+            try:
+                lookup(name, VARS, case.vars)
+            except UnknownName as unknown:
+                missing = self.needs.missing.setdefault(target, {})
+                if name in missing:
+                    missing[name].others += 1
+                else:
+                    missing[name] = MissingVariable(unknown, case)
+
+    def _placeholders_of(self, target: str) -> tuple[str, ...]:
+        """Return the distinct placeholders in the settings of a target, as far as these are known."""
+        try:
+            settings = self.find_settings(target)
+        except AgentvError:  # reported when the targets are checked
+            return ()
+        if settings is None:
+            return ()
+        names = dict.fromkeys(name for _, name in settings.placeholders())
+        return tuple(names)
 
     def check_media(self, case: EvalCase, target: str) -> None:
         """Report if the target does not accept the images and PDFs of a case, as far as its settings are known."""
@@ -180,15 +218,11 @@ class TargetCheck(ABC):
         settings = self.usable_settings(entry)
         if settings is None:
             return
+        missing = self.needs.missing.get(entry.name, {})
         for steps, name in settings.placeholders():
-            for case in self.needs.variables.get(entry.name, {}).values():
-                try:
-                    lookup(name, VARS, case.vars)
-                except UnknownName as unknown:
-                    named = unknown.of_case(case.id)
-                    error = SettingError(str(named), *steps, hint=unknown.hint)
-                    self.report(entry.problem(self.file, error))
-                    break
+            if name in missing:
+                error = missing[name].error(*steps)
+                self.report(entry.problem(self.file, error))
 
     def check_missing(self, name: str, case: EvalCase) -> None:
         """Report a target that the file does not contain."""

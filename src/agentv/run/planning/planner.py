@@ -156,7 +156,9 @@ class _Planner:
         self._prices = PriceLists()
         self._versions = TargetVersions()
         self._drafts: dict[Path, TargetList | None] = {}
-        """The targets of eval files whose cases attach files."""
+        """By eval file, the targets with which its cases are checked."""
+        self._draft_lists: dict[Path, TargetList] = {}
+        """The same lists by targets file, which several eval files may share."""
         if options.selection.shard is not None:
             self.shards = ShardPlanBuilder(options.selection.shard)
 
@@ -325,15 +327,12 @@ class _Planner:
         )
 
     def _find_settings(self, path: Path, target: str) -> TargetSettings | None:
-        """Return the settings of a target of an eval file, with which the files of its cases are checked."""
+        """Return the settings of a target of an eval file, with which its cases are checked."""
         if self._options.stand_in is not None and not self._options.dry_run:
             return None  # a user function receives the paths of all files
         if path not in self._drafts:
-            read = None
             file = self._find_targets(path, is_needed=False)
-            if file is not None:
-                read = read_targets(file, os.environ)
-            self._drafts[path] = read
+            self._drafts[path] = self._read_drafts(file)
         targets = self._drafts[path]
         if targets is None:
             return None
@@ -341,6 +340,13 @@ class _Planner:
         if entry is None:
             return None
         return entry.draft
+
+    def _read_drafts(self, file: Path | None) -> TargetList | None:
+        if file is None:
+            return None
+        if file not in self._draft_lists:
+            self._draft_lists[file] = read_targets(file, os.environ)
+        return self._draft_lists[file]
 
     # ---- targets ----
 
