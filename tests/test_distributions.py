@@ -7,10 +7,12 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from agentv import SOURCE_VERSION as VERSION
 from tests.kits.docs import ROOT
@@ -87,6 +89,33 @@ def test_a_distribution_installs_and_runs(distributions: list[Path], number: int
 
 
 @pytest.mark.slow
+def test_the_core_has_at_most_12_distributions_and_25_megabytes(distributions: list[Path], tmp_path: Path) -> None:
+    wheel = distributions[0]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
+    subprocess.run([*pip, "--target", str(tmp_path), str(wheel)], check=True)
+    needed = core_distributions()
+    files = {path for path in tmp_path.rglob("*") if path.is_file()}
+    for name in needed:
+        installed = metadata.distribution(name)
+        files |= {Path(str(installed.locate_file(file))) for file in installed.files or ()}
+    assert len(needed) + 1 <= 12
+    assert sum(path.stat().st_size for path in files) <= 25_000_000
+
+
+def core_distributions() -> set[str]:
+    """Return the distributions that agentv needs without extras, and those that they need in turn."""
+    waiting = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    found: set[str] = set()
+    while waiting:
+        requirement = Requirement(waiting.pop())
+        is_needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if is_needed and requirement.name not in found:
+            found.add(requirement.name)
+            waiting += metadata.requires(requirement.name) or []
+    return found
+
+
+@pytest.mark.slow
 def test_a_wheel_has_the_package_only_and_the_sdist_all_that_tests_need(distributions: list[Path]) -> None:
     wheel, sdist = distributions
     with zipfile.ZipFile(wheel) as packed:
@@ -99,11 +128,11 @@ def test_a_wheel_has_the_package_only_and_the_sdist_all_that_tests_need(distribu
 
 
 def test_ci_runs_the_versions_and_systems_that_the_metadata_names() -> None:
-    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     matrix = workflow["jobs"]["test"]["strategy"]["matrix"]
     prefix = "Programming Language :: Python :: 3."
-    named = [name.rpartition(" ")[2] for name in metadata["classifiers"] if name.startswith(prefix)]
+    named = [name.rpartition(" ")[2] for name in project["classifiers"] if name.startswith(prefix)]
     assert matrix["python"] == named
-    assert metadata["requires-python"] == f">={named[0]}"
+    assert project["requires-python"] == f">={named[0]}"
     assert matrix["os"] == ["ubuntu-latest", "macos-latest"]
