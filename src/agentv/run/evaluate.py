@@ -4,15 +4,11 @@ The command line, `agentv.evaluate` and everything else that runs evaluations ca
 folders and globs, masking, resuming, and keeping all results when a run is stopped.
 """
 
-import asyncio
 import os
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 from agentv.calls.target_version import TargetVersion
 from agentv.cases.discovery import eval_files
@@ -21,32 +17,32 @@ from agentv.cases.sample import CaseSample
 from agentv.cases.shard import Shard, case_hash
 from agentv.cases.unknown_fields import as_ignored
 from agentv.config import configured_secrets
-from agentv.errors import AgentvError, ConfigError, InternalError, OutputError
+from agentv.errors import ConfigError, OutputError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.files.compact_sets import HashSet
 from agentv.files.fingerprint import digest
 from agentv.filters.match import Filter
 from agentv.log import debug, ignore, reworded, warn
-from agentv.processes.interrupts import stop_on_signal
 from agentv.protocols import Provider, ResultSink
 from agentv.providers.python import PythonFunction
 from agentv.records import EvalCase
 from agentv.redact import clean
-from agentv.results.runs import RunLog, new_run_id
+from agentv.results.runs import new_run_id
 from agentv.results.summary import Summary
 from agentv.run.dumps import CaseDumps
-from agentv.run.executor import Executor
+from agentv.run.end import Ending, catch_end, mark_cancelled
+from agentv.run.executor import ExecutorChoice
 from agentv.run.exit_code import requirements_of
+from agentv.run.extensions import Extension
 from agentv.run.features import Opening, join_driver, join_worker, uses_batch_api
 from agentv.run.jobs import IsDone
 from agentv.run.judges import RunJudges
-from agentv.run.local import LocalExecutor
 from agentv.run.options import STDOUT, BatchOptions, EvalOptions, SelectionOptions
 from agentv.run.output import RunOutput, open_output
 from agentv.run.planning.plan import STAND_IN, Plan, PlanSource, Selection
 from agentv.run.planning.planner import PlanOptions, make_plan
 from agentv.run.progress import Progress
-from agentv.run.record import commit_of, complete_record, read_git, start_record
+from agentv.run.record import commit_of, read_git, start_record
 from agentv.run.report import RunEnd, RunReport
 from agentv.run.resume import failed_cases
 from agentv.run.run import Results, Run
@@ -61,7 +57,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, progress: Prog
 
     Each result is written to the results file, if there is one, and then passed to the sink. Secrets are masked.
     """
-    cluster = _Cluster.parse(options.cluster)
+    choice = ExecutorChoice.parse(options.cluster)
     plan = plan_evaluation(options)
     run_id = new_run_id()
     git = read_git(options, plan)
@@ -79,47 +75,20 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, progress: Prog
         )
         extensions = await join_driver(opening, options)
         description = plan.describe(options.run.workers)
-        progress.announce(reworded(description + cluster.text))
-        if not cluster.is_used:
+        progress.announce(reworded(description + choice.text))
+        if not choice.is_cluster:
             extensions += await join_worker(opening)
-        executor = await stack.enter_async_context(cluster.executor(options, plan, targets))
-        judges = RunJudges(plan, targets, progress, extensions=extensions)
-        evaluators = EvaluatorBuilder(
-            judges,
-            dry_run=plan.dry_run,
-            warn=ignore,  # warnings were already reported during planning
-            targets=options.project.targets,
-        )
-        dumps = CaseDumps.open(targets.options, plan)
-        summary = _new_summary(options, plan)
-        opened = open_output(options.output, plan, evaluators, summary)
-        output = stack.enter_context(opened)
-        if options.on_open is not None and output.path is not None:
-            options.on_open(output.path)
-        stack.callback(progress.end)
-        progress.begin(plan.cases * plan.trials, summary.already_done)
-        results = Results(output.file, summary, sink, extensions)
-        run = Run(
-            plan=plan,
-            targets=targets,
-            evaluators=evaluators,
-            progress=progress,
-            results=results,
-            extensions=tuple(extensions),
-            is_done=_is_done(output, options),
-            stored=options.stored,
-            earlier=output.earlier,
-            dumps=dumps,
-        )
+        executor = await stack.enter_async_context(choice.executor(options, plan, targets))
+        run, summary, output = _open_run(opening, options, extensions, sink)
         ending = await _prepare(run, summary, output)
         log = start_record(options, plan, output, run_id, git)
         if ending.how in (RunEnd.COMPLETED, RunEnd.CASES_FAILED):  # the cases before the failure are run
-            with _mark_cancelled(log, summary), _catch_end(run, summary) as ending:
+            with mark_cancelled(log, summary), catch_end(run, summary) as ending:
                 await executor.run_jobs(run)
                 await run.end()
             _report_arrivals(plan, summary)
         progress.end()
-        dumps.report_replaced()
+        run.dumps.report_replaced()
     report = RunReport(
         plan=plan,
         summary=summary,
@@ -134,12 +103,71 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, progress: Prog
     return report
 
 
+class _OpenRun(NamedTuple):
+    """A run that is about to start."""
+
+    run: Run
+    summary: Summary
+    output: RunOutput
+
+
+def _open_run(
+    opening: Opening,
+    options: EvalOptions,
+    extensions: Sequence[Extension],
+    sink: ResultSink | None,
+) -> _OpenRun:
+    """Open the results file, and return the run. Whatever is opened is closed at the end of the run."""
+    plan = opening.plan
+    targets = opening.targets
+    progress = opening.progress
+    judges = RunJudges(plan, targets, progress, extensions=extensions)
+    evaluators = EvaluatorBuilder(
+        judges,
+        dry_run=plan.dry_run,
+        warn=ignore,  # warnings were already reported during planning
+        targets=options.project.targets,
+    )
+    dumps = CaseDumps.open(targets.options, plan)
+    summary = _new_summary(options, plan)
+    opened = open_output(options.output, plan, evaluators, summary)
+    output = opening.stack.enter_context(opened)
+    if options.on_open is not None and output.path is not None:
+        options.on_open(output.path)
+    opening.stack.callback(progress.end)
+    progress.begin(plan.cases * plan.trials, summary.already_done)
+    run = Run(
+        plan=plan,
+        targets=targets,
+        evaluators=evaluators,
+        progress=progress,
+        results=Results(output.file, summary, sink, extensions),
+        extensions=tuple(extensions),
+        is_done=_is_done(output, options),
+        stored=options.stored,
+        earlier=output.earlier,
+        dumps=dumps,
+    )
+    return _OpenRun(run, summary, output)
+
+
 def _new_summary(options: EvalOptions, plan: Plan) -> Summary:
     """Return the summary of a run that has no results yet."""
     summary = Summary(plan.cases, plan.invalid, plan.trials, clean, options.by)
     summary.skipped = plan.skipped
     summary.requirements = requirements_of(plan)
     return summary
+
+
+async def _prepare(run: Run, summary: Summary, output: RunOutput) -> Ending:
+    """Prepare a run, and return how that ended. Restore the results file and raise the error if no case can be sent."""
+    with catch_end(run, summary) as ending:
+        await run.prepare()
+    if ending.error is not None:
+        output.undo()
+        raise ending.error
+    output.keep()
+    return ending
 
 
 def _report_arrivals(plan: Plan, summary: Summary) -> None:
@@ -151,149 +179,6 @@ def _report_arrivals(plan: Plan, summary: Summary) -> None:
     for problem in objects.unknown_fields():
         ignored = as_ignored(problem)
         warn(without_file(ignored))
-
-
-@dataclass
-class _Ending:
-    """How a run ended."""
-
-    how: RunEnd = RunEnd.COMPLETED
-    error: AgentvError | None = None
-
-
-async def _prepare(run: Run, summary: Summary, output: RunOutput) -> _Ending:
-    """Prepare a run, and return how that ended. Restore the results file and raise the error if no case can be sent."""
-    with _catch_end(run, summary) as ending:
-        await run.prepare()
-    if ending.error is not None:
-        output.undo()
-        raise ending.error
-    output.keep()
-    return ending
-
-
-@contextmanager
-def _catch_end(run: Run, summary: Summary) -> Iterator[_Ending]:
-    """Catch signals and errors that end a run early, and record how it ended."""
-    ending = _Ending()
-    task = _current_task()
-    try:
-        with stop_on_signal(task) as stop:
-            yield ending
-    except asyncio.CancelledError:
-        if not stop.is_requested:
-            raise
-        task.uncancel()
-    except BaseExceptionGroup as group:
-        ending.error = _first_error(group)
-    except AgentvError as error:
-        ending.error = error
-    except Exception as error:
-        ending.error = InternalError(error)
-    finally:
-        summary.cases = run.plan.cases  # of an iterable, more may have arrived
-    ending.how = _how_ended(run, summary, ending.error, is_interrupted=stop.is_requested)
-    if ending.how is RunEnd.INTERRUPTED:
-        for extension in run.extensions:
-            extension.interrupted()
-    if ending.how is RunEnd.BUDGET:
-        summary.why_not_run = "budget"
-
-
-def _how_ended(run: Run, summary: Summary, error: AgentvError | None, *, is_interrupted: bool) -> RunEnd:
-    """Return how a run ended."""
-    if isinstance(error, InternalError):
-        return RunEnd.INTERNAL_ERROR
-    if error is not None:
-        return RunEnd.FAILED
-    if is_interrupted:
-        return RunEnd.INTERRUPTED
-    if run.plan.failure is not None:
-        return RunEnd.CASES_FAILED
-    if summary.not_run > 0 or (run.stopped_by and run.plan.source.is_streamed):
-        return _STOPPED.get(run.stopped_by, RunEnd.COMPLETED)
-    return RunEnd.COMPLETED
-
-
-@contextmanager
-def _mark_cancelled(log: RunLog | None, summary: Summary) -> Iterator[None]:
-    """Complete the record of a run that the program around it cancels, as Ctrl-C does in a notebook."""
-    started = time.monotonic()
-    try:
-        yield
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        complete_record(log, summary, "interrupted", time.monotonic() - started)
-        raise
-
-
-def _current_task() -> "asyncio.Task[Any]":
-    task = asyncio.current_task()
-    assert task is not None
-    return task
-
-
-_STOPPED = {
-    "budget": RunEnd.BUDGET,
-    "errors": RunEnd.TOO_MANY_ERRORS,
-}
-"""How a run ended, by the reason of the built-in extension that stopped it. Other extensions have other reasons."""
-
-
-class _Cluster(NamedTuple):
-    """Where the cases of a run are executed: on a cluster, or in this process if there is no address."""
-
-    address: Any = None
-    name: str = ""
-
-    @classmethod
-    def parse(cls, name: str | None) -> Self:
-        """Parse the value of `--cluster`. Raise `ConfigError` if it is invalid."""
-        if name is None:
-            return cls()
-        module = import_module("agentv.cluster.address")
-        return cls(module.parse_address(name), name)
-
-    @property
-    def is_used(self) -> bool:
-        return self.address is not None
-
-    @property
-    def text(self) -> str:
-        """The end of the line that describes the run before it starts."""
-        if not self.is_used:
-            return ""
-        return f" each, on the cluster {self.name}"
-
-    def executor(self, options: EvalOptions, plan: Plan, targets: OpenTargets) -> Executor:
-        """Return the executor of the jobs."""
-        if not self.is_used:
-            return LocalExecutor(targets)
-        module = import_module("agentv.cluster.executor")
-        cluster_options = module.ClusterOptions(
-            self.address,
-            tuple(eval_files(options.paths)),
-            options.project,
-            options.check_judge,
-        )
-        executor: Executor = module.ClusterExecutor(cluster_options, plan, targets)
-        return executor
-
-
-def _first_error(group: BaseExceptionGroup[BaseException]) -> AgentvError:
-    """Return the error that ended a run: the first unexpected exception of a group, else the first `AgentvError`.
-
-    Raise the group if it contains an exception that is not an error, such as `KeyboardInterrupt`.
-    """
-    errors, others = group.split(Exception)
-    if errors is None or others is not None:
-        raise group
-    ours, unexpected = errors.split(AgentvError)
-    error: Any = unexpected or ours
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, AgentvError):
-        return error
-    return InternalError(error)
 
 
 def plan_evaluation(options: EvalOptions) -> Plan:
