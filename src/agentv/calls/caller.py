@@ -68,6 +68,7 @@ class CallPolicies:
         self._limiters: dict[bytes, RateLimiter] = {}
         self._serial_slot = asyncio.Semaphore(1)
         self._slots: dict[object, tuple[Slots, int]] = {}
+        """The slots of each target, and their number in all processes."""
 
     def rebalance(self, share: Share) -> None:
         """Use another share of the limits from now on."""
@@ -106,10 +107,12 @@ class CallPolicies:
             return self._serial_slot
         if most is None:
             return None
-        if key not in self._slots:
-            slots = Slots(self._share.of(most))
-            self._slots[key] = (slots, most)
-        return self._slots[key][0]
+        if key in self._slots:
+            slots, _ = self._slots[key]
+            return slots
+        slots = Slots(self._share.of(most))
+        self._slots[key] = (slots, most)
+        return slots
 
     def _limiter(self, settings: TargetSettings) -> RateLimiter:
         """Return the rate limiter that all targets with these settings share."""

@@ -154,12 +154,15 @@ class _Template:
         self._defaults = defaults
         self._line = line
         self._texts: RepeatedTexts | None = None
+        """The texts with variables, if members can differ in nothing else."""
+        self._places: list[_TextPlace] = []
+        """Where these texts are."""
         self._first: list[Any] = []
         """The fields of the first case."""
-        texts = _repeated_texts(written, fields)
-        if texts is not None:
-            self._texts = RepeatedTexts(text for _, _, text in texts)
-            self._places = [(index, number) for index, number, _ in texts]
+        places = _repeated_texts(written, fields)
+        if places is not None:
+            self._places = places
+            self._texts = RepeatedTexts(place.text for place in places)
 
     def fill(self, member: Member) -> EvalCase | list[Misfit]:
         """Return a member of the family, or what is wrong with it."""
@@ -204,7 +207,7 @@ class _Template:
         fields = self._first.copy()
         fields[_ID] = id_
         fields[_VARS] = values
-        for (index, number), text in zip(self._places, texts, strict=True):
+        for (index, number, _), text in zip(self._places, texts, strict=True):
             if number is None:
                 fields[index] = text
                 continue

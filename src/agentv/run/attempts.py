@@ -125,8 +125,8 @@ class Attempts:
             if outcome is not None:
                 return outcome
         if self._job.batch is not None:
-            attempt, got, is_cached = self._job.batch.answer(self._request, self._caller)
-            return outcome_of(self._job, attempt, got, is_cached=is_cached)
+            found = self._job.batch.answer(self._request, self._caller)
+            return outcome_of(self._job, found.attempt, found.answer, is_cached=found.is_cached)
         cached = self._caller.cached(self._policy, self._request, self._accepts)
         if cached is None:
             return None

@@ -11,6 +11,7 @@ from agentv.errors import ProviderError
 from agentv.protocols import Answers, Requests
 from agentv.records import ProviderRequest, ProviderResponse
 from agentv.run.batch_files import RawOutput
+from agentv.run.jobs import BatchAnswer
 from agentv.run.targets import OpenTarget
 
 T = TypeVar("T")
@@ -69,18 +70,18 @@ class Batch:
         if isinstance(answers, FailedCall) or provider.keeps_output:
             self._raw.keep()
 
-    def answer(self, request: ProviderRequest, caller: Caller) -> tuple[int, ProviderResponse | FailedCall, bool]:
-        """Return the attempt, the answer to a request or why there is none, and whether it came from the cache."""
+    def answer(self, request: ProviderRequest, caller: Caller) -> BatchAnswer:
+        """Return the answer to a request, or why there is none."""
         policy = self.target.policy
         cached = caller.cached(policy, request)
         if cached is not None:
-            return 1, cached, True
+            return BatchAnswer(cached, attempt=1, is_cached=True)
         answer = self._find_answer(request)
         if isinstance(answer, FailedCall):
             failed = answer._replace(error=answer.error + self._raw.keep())
-            return self._attempt, failed, False
+            return BatchAnswer(failed, self._attempt)
         caller.keep(policy, request, answer)
-        return self._attempt, answer, False
+        return BatchAnswer(answer, self._attempt)
 
     def _find_answer(self, request: ProviderRequest) -> ProviderResponse | FailedCall:
         if isinstance(self._answers, FailedCall):

@@ -48,18 +48,23 @@ class Job(NamedTuple):
         return ResultKey(self.case.dataset, self.case.id, self.planned.name, self.trial)
 
 
+class BatchAnswer(NamedTuple):
+    """The answer of a batch program to one request."""
+
+    answer: ProviderResponse | FailedCall
+    """The answer, or why there is none."""
+    attempt: int
+    is_cached: bool = False
+
+
 class BatchAnswers(Protocol):
     """The answers of a batch program to one trial of the cases of a file."""
 
     target: OpenTarget
     trial: int
 
-    def answer(
-        self,
-        request: ProviderRequest,
-        caller: Caller,
-    ) -> tuple[int, ProviderResponse | FailedCall, bool]:
-        """Return the attempt, the answer or why there is none, and whether it came from the cache."""
+    def answer(self, request: ProviderRequest, caller: Caller) -> BatchAnswer:
+        """Return the answer to a request, or why there is none."""
         ...
 
     def job_done(self, request: ProviderRequest | None) -> None:

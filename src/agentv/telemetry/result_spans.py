@@ -178,12 +178,15 @@ def _tool_spans(
         if event.type != "tool_call":
             continue
         result = results.get(event.id or "")
+        began = _nanoseconds(event.timestamp) or now
         # Timestamps are in milliseconds: one nanosecond per call keeps calls of the same millisecond in order.
-        began = (_nanoseconds(event.timestamp) or now) + len(spans)
+        began += len(spans)
         ended = _tool_end(event, result, began)
-        now = max(ended or began, began)
-        span = _tool_span(event, result, _Times(began, now), has_content)
-        spans.append(span)
+        if ended is None or ended < began:
+            ended = began
+        times = _Times(began, ended)
+        spans.append(_tool_span(event, result, times, has_content))
+        now = ended
     return spans
 
 

@@ -424,7 +424,8 @@ class _Planner:
         named = {ref.name for ref in judges if ref.name}
         read = read_targets(file, os.environ, named | used)
         self.secrets.update(dict.fromkeys(read.secrets))
-        called = used | _judging_targets(judges, read)
+        judging = {_judging_target(ref, read) for ref in judges}
+        called = used | judging
         read, unpriced = self._prices.apply(read, prices, called)
         problems = list(read.problems)
         for problem in unpriced:
@@ -436,16 +437,17 @@ class _Planner:
         return read
 
 
-def _judging_targets(judges: Iterable[JudgeRef], read: TargetList) -> set[str]:
-    """Return the names of the targets that judge."""
-    settings = read.targets
-    names = set()
-    for ref in judges:
-        name = ref.name
-        if not name and ref.target in settings:
-            name = settings[ref.target].judge_target
-        names.add(name or ref.target)
-    return names
+def _judging_target(ref: JudgeRef, read: TargetList) -> str:
+    """Return the name of the target that judges: the one that the evaluator names, or else the target's judge.
+
+    A target without a judge is its own.
+    """
+    if ref.name:
+        return ref.name
+    settings = read.targets.get(ref.target)
+    if settings is not None and settings.judge_target:
+        return settings.judge_target
+    return ref.target
 
 
 def _limit_to_shard(planned: PlannedFile, counts: _Counts, shards: ShardPlanBuilder) -> PlannedFile:

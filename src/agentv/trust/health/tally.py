@@ -225,22 +225,26 @@ def _described_score(result: Any, details: Mapping[str, Any]) -> float:
 
     A verdict of `fail` that does not follow from the score counts as 0.
     """
+    total: float = result.score
+    scores = _scores_of_judgements(details)
+    has_several = len(scores) > 1
+    if result.verdict == "fail":
+        follows_from_score = has_several and verdict_of(total) == "fail"
+        if not follows_from_score:
+            return 0.0
+    if not has_several:
+        return total
+    return min(scores, key=lambda score: abs(score - total))
+
+
+def _scores_of_judgements(details: Mapping[str, Any]) -> list[float]:
+    """Return the scores of repeated judgements, or else those of the members of a panel."""
     scores: list[float] = []
     for repeated in _repeats(details):
         scores += repeated
-    if not scores:
-        for judge in _judges(details):
-            if "score" in judge:
-                scores.append(judge["score"])
-    result_score: float = result.score
-    has_failed = result.verdict == "fail"
-    if len(scores) < 2:
-        if has_failed:
-            return 0.0
-        return result_score
-    if has_failed and verdict_of(result_score) != "fail":
-        return 0.0
-    return min(scores, key=lambda score: abs(score - result_score))
+    if scores:
+        return scores
+    return [judge["score"] for judge in _judges(details) if "score" in judge]
 
 
 def _units(counts: Mapping[tuple[Any, ...], int]) -> Iterator[tuple[Any, ...]]:
