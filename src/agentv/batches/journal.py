@@ -17,6 +17,7 @@ from typing import BinaryIO, Literal, Self
 import msgspec
 
 from agentv.errors import OutputError
+from agentv.files.atomic_files import sync_folder
 from agentv.files.encode import to_json
 from agentv.files.state import state_folder
 from agentv.providers.models.batches.api import BatchReply, BatchStatus
@@ -230,7 +231,7 @@ class JournaledBatch:
             file.flush()
             os.fsync(file.fileno())
         path.replace(self.folder / REPLIES)
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
         return count
 
     def lock(self) -> bool:
@@ -331,10 +332,10 @@ class NewBatch:
             batch = JournaledBatch(self._folder)
             batch.lock()
             batch.record(intent)
-            _sync_folder(self._folder)
+            sync_folder(self._folder)
             final_folder = self._folder.with_name(_BATCH_PREFIX + self.key)
             batch.folder = self._folder.rename(final_folder)
-            _sync_folder(batch.folder.parent)
+            sync_folder(batch.folder.parent)
         except OSError as error:
             raise _cannot_write(error, self._folder) from error
         return batch
@@ -431,14 +432,6 @@ def _private_file(path: Path) -> BinaryIO:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     descriptor = os.open(path, flags, 0o600)
     return os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _cannot_write(error: OSError, path: Path) -> OutputError:

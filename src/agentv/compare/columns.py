@@ -305,12 +305,8 @@ class RunColumns(Scores):
     def grow(self, size: int) -> None:
         """Make room for `size` cases in all columns."""
         super().grow(size)
-        for column in self._columns.values():
+        for column in self._case_columns():
             _grow_column(column, size)
-        if self.clusters is not None:
-            _grow_column(self.clusters, size)
-        if self.labels is not None:
-            _grow_column(self.labels, size)
 
     def add_block(self, block: ColumnBlock) -> None:
         """Add the results of a block."""
@@ -495,12 +491,8 @@ class RunColumns(Scores):
     def move(self, moves: Moves) -> None:
         """Give cases new numbers, in all columns."""
         super().move(moves)
-        for column in self._columns.values():
+        for column in self._case_columns():
             move_entries(column, moves)
-        if self.clusters is not None:
-            move_entries(self.clusters, moves)
-        if self.labels is not None:
-            move_entries(self.labels, moves)
         for scores in self.evaluators.values():
             scores.grow(len(self))
             scores.move(moves)
@@ -510,6 +502,14 @@ class RunColumns(Scores):
         super().merge_repeats()
         for scores in self.evaluators.values():
             scores.merge_repeats()
+
+    def _case_columns(self) -> Iterator["array[int]"]:
+        """Yield the columns that have an entry per case, other than its score."""
+        yield from self._columns.values()
+        if self.clusters is not None:
+            yield self.clusters
+        if self.labels is not None:
+            yield self.labels
 
     def scores_of(self, evaluator: str) -> Scores:
         """Return the scores of an evaluator. If a case ended in an error, it counts as an error of the evaluator."""

@@ -32,6 +32,15 @@ def write_atomically(path: Path, blocks: Iterable[bytes]) -> None:
         ) from error
 
 
+def sync_folder(folder: Path) -> None:
+    """Synchronize a folder to disk, so that a new file in it survives a crash."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _replace(path: Path, blocks: Iterable[bytes]) -> None:
     """Write a temporary file in the same folder, then rename it."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -16,6 +16,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from agentv.errors import ConfigError, OutputError, ResultsError
+from agentv.files.atomic_files import sync_folder
 from agentv.files.conversion import convert
 from agentv.files.encode import to_json
 from agentv.files.jsonl import column_in_json, explain_json_error
@@ -260,7 +261,7 @@ def append_labels(
             _write(descriptor, separator + b"".join(lines))
             os.fsync(descriptor)
             if is_new:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -284,15 +285,6 @@ def _write(descriptor: int, data: bytes) -> None:
         with suppress(OSError):
             os.ftruncate(descriptor, size_before)
         raise
-
-
-def _sync_folder(folder: Path) -> None:
-    """Synchronize a folder to disk, so that a new file in it survives a crash."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _end_last_line(descriptor: int, path: Path) -> bytes:
