@@ -34,10 +34,8 @@ def describe_stale(stale: Mapping[StaleGroup, int], versions: Mapping[str, Targe
         counts[_describe_change(group, versions)] += count
     lines = []
     for change, count in counts.most_common():
-        verb = "are"
-        if count == 1:
-            verb = "is"
-        lines.append(f"{plural(count, 'result')} {verb} stale: {change}")
+        results = plural(count, "result is", "results are")
+        lines.append(f"{results} stale: {change}")
     return lines
 
 

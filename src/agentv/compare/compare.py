@@ -36,6 +36,7 @@ from agentv.results.run_files import RunFiles
 from agentv.results.usage import Usage
 from agentv.stats.agreement import kappa
 from agentv.stats.decimals import mean
+from agentv.text import plural
 
 LabelDifferences = Callable[
     [Sequence[RunFiles], ComparedRuns, str | None],
@@ -277,16 +278,12 @@ def _warnings(
     by_path = {run.path: run for run in (first, second)}
     for run in by_path.values():
         if run.dry_run:
-            results = "1 result is"
-            if run.dry_run > 1:
-                results = f"{run.dry_run} results are"
+            results = plural(run.dry_run, "result is", "results are")
             yield f"{run.path}: {results} from a dry run: a mock answered instead of the target"
     for run, other in ((first, second), (second, first)):
         missing = run.cases - pairs
         if missing:
-            cases = "1 case is"
-            if missing > 1:
-                cases = f"{missing} cases are"
+            cases = plural(missing, "case is", "cases are")
             yield f"{cases} only in {run.path} and not in {other.path}: the verdict covers the {pairs} in both"
 
 

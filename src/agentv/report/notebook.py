@@ -31,27 +31,24 @@ def headline(summary: Summary) -> str:
     """Return the mean score with its confidence interval, the pass rate, the number of cases and the cost."""
     if summary.mean is None:
         return "no results"
-    headline = f"mean {summary.mean:.3f}"
+    text = f"mean {summary.mean:.3f}"
     interval = summary.interval
     if interval:
-        headline += f" (95%: {interval[0]:.3f} to {interval[1]:.3f})"
+        text += f" (95%: {interval[0]:.3f} to {interval[1]:.3f})"
     if summary.complete:
-        headline += f", {summary.pass_at(1):.0%} passed"
-    headline += f", {plural(summary.cases, 'case', separator=',')}"
+        text += f", {summary.pass_at(1):.0%} passed"
+    text += f", {plural(summary.cases, 'case', separator=',')}"
     cost = summary.usage.cost_usd
     if cost.answers:
-        headline += f", {format_money(cost.sum)}"
-    return headline
+        text += f", {format_money(cost.sum)}"
+    return text
 
 
 def _not_scored(summary: Summary) -> Iterator[str]:
     """Yield the number of runs for each outcome other than a score."""
     for outcome, count in summary.ledger.items():
         if count and outcome != "scored":
-            shown = outcome
-            if count == 1:
-                shown = outcome.removesuffix("s")  # "1 judge failure"
-            yield f"{count} {shown}"
+            yield plural(count, outcome.removesuffix("s"), outcome)  # "1 judge failure"
 
 
 def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

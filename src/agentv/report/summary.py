@@ -114,10 +114,9 @@ def _ledger_lines(summary: Summary) -> Iterator[str]:
     yield from wrap_terms(f"  {summary.planned} {planned} = ", terms or ["0"], "+")
     if summary.skipped:
         yield f"  {plural(summary.skipped, 'case')} skipped (--verbose shows why)"
-    if summary.no_case == 1:
-        yield "  1 answer does not match any case in these eval files"
-    elif summary.no_case:
-        yield f"  {summary.no_case} answers do not match any case in these eval files"
+    if summary.no_case:
+        answers = plural(summary.no_case, "answer does", "answers do")
+        yield f"  {answers} not match any case in these eval files"
 
 
 def _score_lines(summary: Summary, mean: float) -> Iterator[str]:
@@ -226,27 +225,23 @@ def _answer_lines(summary: Summary) -> Iterator[str]:
         p50, p95 = quantiles
         durations = f"p50 {format_duration(p50)}, p95 {format_duration(p95)}"
         yield f"  duration {durations}{_known_of(len(usage.durations), usage.answers)}"
-    if summary.empty_answers == 1:
-        yield "  1 answer is empty"
-    elif summary.empty_answers:
-        yield f"  {summary.empty_answers} answers are empty"
-    if summary.cut_off_answers == 1:
-        yield "  1 answer was cut off at the token limit"
-    elif summary.cut_off_answers:
-        yield f"  {summary.cut_off_answers} answers were cut off at the token limit"
-    if summary.noted_results == 1:
-        yield "  1 result has a note: see 'agentv show'"
-    elif summary.noted_results:
-        yield f"  {summary.noted_results} results have a note: see 'agentv show'"
+    if summary.empty_answers:
+        yield f"  {plural(summary.empty_answers, 'answer is', 'answers are')} empty"
+    if summary.cut_off_answers:
+        yield f"  {plural(summary.cut_off_answers, 'answer was', 'answers were')} cut off at the token limit"
+    if summary.noted_results:
+        yield f"  {plural(summary.noted_results, 'result has', 'results have')} a note: see 'agentv show'"
     if summary.masked_results:
         yield from wrap(f"  {_masked_text(summary)}")
 
 
 def _masked_text(summary: Summary) -> str:
     """Return how many results are masked, and the names of the secrets."""
-    results = "1 result has masked text: it contains"
-    if summary.masked_results > 1:
-        results = f"{summary.masked_results} results have masked text: they contain"
+    results = plural(
+        summary.masked_results,
+        "result has masked text: it contains",
+        "results have masked text: they contain",
+    )
     values = "the value"
     if len(summary.masked_names) > 1:
         values = "the values"

@@ -175,11 +175,10 @@ def _tally_lines(job: Import, tally: Tally) -> Iterator[str]:
     if more > 0:
         yield f"warning: {more:,} more parts could not be converted"
     noun = job.importer.noun
-    if tally.read == 1:
-        noun = noun.removesuffix("s")
+    read = plural(tally.read, noun.removesuffix("s"), noun, separator=",")
     written = plural(tally.written, job.importer.becomes.value, separator=",")
     skipped = sum(map(tally.count, tally.skipped))
-    yield f"{tally.read:,} {noun} read, {written} written, {skipped:,} skipped"
+    yield f"{read} read, {written} written, {skipped:,} skipped"
     for reason, places in tally.skipped.items():
         count = tally.count(reason)
         shown = ", ".join(places)
