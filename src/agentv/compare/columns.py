@@ -251,7 +251,7 @@ def _merge_flags(results: Sequence[_Result]) -> int:
 class RunColumns(Scores):
     """The results of one run."""
 
-    def __init__(self, path: Path, index: Index):
+    def __init__(self, path: Path, index: Index, grouped: "RunColumns | None" = None):
         super().__init__()
         self.path = path
         self._index = index
@@ -282,7 +282,7 @@ class RunColumns(Scores):
         """The ids of the runs that produced the answers."""
         self.eval_files: set[str | None] = set()
         """The eval files of the cases, with None for an unknown one."""
-        self.grouped: RunColumns | None = None
+        self.grouped = grouped
         """The same results, indexed by target in addition to the id."""
 
     def column(self, name: str) -> "array[int] | None":

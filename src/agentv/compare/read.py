@@ -126,9 +126,10 @@ def _read_run(
     `grouped` is the index of cases by target in addition to their id.
     """
     path = name_of(files)
-    run = RunColumns(path, index)
+    by_target = None
     if options.by_target:
-        run.grouped = RunColumns(path, grouped)
+        by_target = RunColumns(path, grouped)
+    run = RunColumns(path, index, by_target)
     view = ResultRow
     if options.labels or options.by_evaluator or options.cluster is not None:
         view = PartsRow

@@ -208,9 +208,17 @@ class JobStream:
             request, problem = build_or_explain(case, file, planned)
             digests = case_digests(case, request)
             for trial in left:
-                is_first = trial == left[0]
-                sent = _for_trial(request, trial)
-                yield Job(case, trial, planned, target, sent, problem, digests, is_first, batch)
+                yield Job(
+                    case=case,
+                    trial=trial,
+                    planned=planned,
+                    target=target,
+                    request=_for_trial(request, trial),
+                    problem=problem,
+                    digests=digests,
+                    is_first=trial == left[0],
+                    batch=batch,
+                )
 
     def _trials_left(self, case: EvalCase, trials: Sequence[int]) -> Sequence[int]:
         """Return the trials of a case that have no result yet."""

@@ -64,10 +64,7 @@ class _Lanes:
         """`work` runs the jobs of a lane."""
         self._work = work
         self._workers = run.targets.workers
-        self._tasks = self._workers
-        """How many cases may be open at once; more than the workers if some of them wait for something."""
-        for extension in run.extensions:
-            self._tasks = max(self._tasks, extension.open_cases)
+        self._open_cases = run.open_cases
         self._lanes: list[Lane] = []
         self._is_closed = False
 
@@ -84,7 +81,7 @@ class _Lanes:
         shared = iter(left)
         lanes = min(self._workers, len(left))
         first = 0
-        for count in divide(self._tasks, lanes):
+        for count in divide(self._open_cases, lanes):
             workers = range(first, first + count)
             first += count
             lane = Lane(shared, open_file, workers)

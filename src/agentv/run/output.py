@@ -101,14 +101,8 @@ def _open(
         if earlier is not None:
             found = EarlierFile(earlier, form, clean)
             resumed = resume(found, plan, evaluators, options, summary.add_earlier)
-            info(f"resuming {earlier}: {resumed.describe()}", prefix=False)
             summary.unplanned_results = resumed.found["gone"]
-            unplanned = resumed.describe_unplanned()
-            if unplanned:
-                info(unplanned, prefix=False)
-            versions = {target.name: target.version for target in plan.targets}
-            for line in describe_stale(resumed.stale, versions):
-                info(line, prefix=False)
+            _describe_resumed(resumed, earlier, plan)
             return RunOutput(resumed.file, resumed.is_done, resumed)
         if out is None:
             info("no earlier run of these eval files and targets: starting a new run", prefix=False)
@@ -122,6 +116,17 @@ def _open(
     if kept is not None:
         info(f"{out} already existed: moved it to {kept}", prefix=False)
     return RunOutput(file, backup=kept, is_new=True)
+
+
+def _describe_resumed(resumed: Resumed, path: Path, plan: Plan) -> None:
+    """Log which results of an earlier run are kept, and which are re-run."""
+    info(f"resuming {path}: {resumed.describe()}", prefix=False)
+    unplanned = resumed.describe_unplanned()
+    if unplanned:
+        info(unplanned, prefix=False)
+    versions = {target.name: target.version for target in plan.targets}
+    for line in describe_stale(resumed.stale, versions):
+        info(line, prefix=False)
 
 
 def _earlier(options: OutputOptions, plan: Plan) -> Path | None:

@@ -117,12 +117,18 @@ class Run:
         """How cases are run."""
         return self.targets.options
 
+    @property
+    def open_cases(self) -> int:
+        """How many cases may be open at once; more than the workers if some of them wait for something."""
+        most = self.targets.workers
+        for extension in self.extensions:
+            most = max(most, extension.open_cases)
+        return most
+
     @cached_property
     def room(self) -> Room:
         """How many cases the machine has room for."""
-        workers = self.targets.workers
-        open_cases = max([workers, *(extension.open_cases for extension in self.extensions)])
-        return Room(workers, open_cases)
+        return Room(self.targets.workers, self.open_cases)
 
     @cached_property
     def jobs(self) -> JobStream:
