@@ -209,14 +209,18 @@ def _join_texts(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """Return the blocks with adjacent texts joined into one and empty texts removed."""
     joined: list[Block] = []
     for block in blocks:
-        if isinstance(block, TextBlock) and not block.value:
+        if not isinstance(block, TextBlock):
+            joined.append(block)
             continue
-        if isinstance(block, TextBlock) and joined:
+        if not block.value:
+            continue
+        last = None
+        if joined:
             last = joined[-1]
-            if isinstance(last, TextBlock):
-                joined[-1] = TextBlock(f"{last.value}\n{block.value}")
-                continue
-        joined.append(block)
+        if isinstance(last, TextBlock):
+            joined[-1] = TextBlock(f"{last.value}\n{block.value}")
+        else:
+            joined.append(block)
     return tuple(joined)
 
 

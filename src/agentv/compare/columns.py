@@ -316,7 +316,9 @@ class RunColumns(Scores):
         values = self._column_values(block)
         for name in values:
             self._make_column(name)
-        if len(self) == before == after - len(numbers):  # all ids are new, as in most blocks of the first file
+        is_full = len(self) == before
+        has_only_new_ids = after - before == len(numbers)
+        if is_full and has_only_new_ids:  # as most blocks of the first file
             self._append(block, values)
             self.grow(after)
         else:
