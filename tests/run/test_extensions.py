@@ -34,6 +34,7 @@ def without(feature: str, *args: str) -> str:
 def test_a_plain_project_runs_without_a_feature(write: Write, feature: str) -> None:
     write("targets.yaml", MOCK)
     write("a.jsonl", [a_case(str(number), evaluators=[HELLO]) for number in range(12)])
+    assert "12 cases: 0 errors" in without(feature, "validate", "a.jsonl")
     assert "12 planned = 12 scored" in without(feature, "eval", "a.jsonl", "--out", "out.jsonl")
     assert "out.jsonl" in without(feature, "compare", "out.jsonl", "out.jsonl", "--format", "table")
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -13,7 +13,6 @@ from agentv.config import guideline_patterns
 from agentv.errors import AgentvError, ConfigError, MissingProgram
 from agentv.evaluators.judging.target import JudgeRef
 from agentv.files.folders import code_folders
-from agentv.hooks.levels import Level, file_level, target_level
 from agentv.providers.settings import TargetSettings
 from agentv.records import EvalCase, Problem
 from agentv.redact import clean
@@ -21,6 +20,9 @@ from agentv.run.planning.check import Needs, TargetCheck
 from agentv.targets.dotenv import load_env
 from agentv.targets.find import find_targets
 from agentv.targets.read import TargetEntry, TargetList, read_targets
+
+if TYPE_CHECKING:  # hooks are imported only if a file or a target has some
+    from agentv.hooks.levels import Level
 
 
 class FoundTargets(NamedTuple):
@@ -165,18 +167,29 @@ class SettingsCheck(TargetCheck):
             self.report(titled)
         if entry.draft is not None and not entry.has_unset_variables:
             self.check_draft(entry, entry.draft)
-            level = target_level(entry.draft, self.file, self.folder)
-            if level is not None:
-                self.check_hooks(level)
+            self.check_target_hooks(entry.draft)
+
+    def check_target_hooks(self, settings: TargetSettings) -> None:
+        """Report the problems of the hooks of a target."""
+        if settings.all_hooks is None:
+            return
+        from agentv.hooks.levels import target_level
+
+        level = target_level(settings, self.file, self.folder)
+        if level is not None:
+            self.check_hooks(level)
 
     def check_file_hooks(self, case: EvalCase) -> None:
         """Report the problems of the hooks of the eval file, of which this is a case."""
-        if case.file.hooks is not None:
-            level = file_level(self.needs.path, case.file.hooks)
-            answering = [self.settings[name] for name in self.needs.targets if name in self.settings]
-            self.check_hooks(level, answering)
+        if case.file.hooks is None:
+            return
+        from agentv.hooks.levels import file_level
 
-    def check_hooks(self, level: Level, targets: Sequence[TargetSettings] = ()) -> None:
+        level = file_level(self.needs.path, case.file.hooks)
+        answering = [self.settings[name] for name in self.needs.targets if name in self.settings]
+        self.check_hooks(level, answering)
+
+    def check_hooks(self, level: "Level", targets: Sequence[TargetSettings] = ()) -> None:
         """Report a function of hooks that cannot be loaded, and the first of these targets that cannot have them."""
         try:
             level.check(code_folders(self.folder, self.file))
