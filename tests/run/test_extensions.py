@@ -37,6 +37,7 @@ def test_a_plain_project_runs_without_a_feature(write: Write, feature: str) -> N
     assert "12 cases: 0 errors" in without(feature, "validate", "a.jsonl")
     assert "12 planned = 12 scored" in without(feature, "eval", "a.jsonl", "--out", "out.jsonl")
     assert "out.jsonl" in without(feature, "compare", "out.jsonl", "out.jsonl", "--format", "table")
+    assert "report.html" in without(feature, "report", "out.jsonl", "--out", "report.html")
 
 
 def test_the_path_of_a_case_imports_no_feature() -> None:

@@ -13,12 +13,10 @@ import msgspec
 from agentv.files.state import state_folder
 from agentv.records import Json
 from agentv.redact import clean
-from agentv.report.judge import health_facts
 from agentv.report.metrics import format_value, interval_of_metric
 from agentv.report.page.figures import JudgeHealthFigures, MetricRow, RunFigures
 from agentv.results.git_state import Commit, short_commit
 from agentv.results.runs import RunRecord, read_run_record
-from agentv.trust.health.record import JudgeHealth
 
 _RUN_ID = re.compile(r"\d{8}-\d{6}-\w{1,16}")
 
@@ -106,6 +104,9 @@ def _judge_health(written: Json) -> JudgeHealthFigures | None:
     """Return the verdict on the judges and its facts, or None if the record does not contain them."""
     if not written:
         return None
+    from agentv.report.judge import health_facts
+    from agentv.trust.health.record import JudgeHealth
+
     try:
         health = msgspec.convert(written, JudgeHealth)
     except msgspec.ValidationError:  # written by another version of agentv
