@@ -87,6 +87,20 @@ def test_results_are_in_the_order_of_the_cases_with_many_workers() -> None:
     assert loaded.summary.mean == report.summary.mean == 1.0
 
 
+def test_results_of_several_datasets_are_in_the_order_of_the_cases(write: Write) -> None:
+    write("a.jsonl", [a_case("a"), a_case("b")])
+    first, second = load_eval_cases("a.jsonl")
+    cases = [case(1), second, case(2), first]
+    for given in (cases, iter(cases)):
+        report = run(given)
+        assert [(result.eval_id, result.position) for result in report.results] == [
+            ("c1", 1),
+            ("b", 1),
+            ("c2", 2),
+            ("a", 2),
+        ]
+
+
 def test_after_resume_the_report_covers_earlier_and_new_results() -> None:
     asked: list[str] = []
 

@@ -316,6 +316,19 @@ def test_the_results_of_shards_and_of_a_resumed_run_are_loaded_as_one_report() -
     assert agentv.load_results("o.jsonl").exit_code == 0  # its gates are unknown
 
 
+@pytest.mark.parametrize("by", ["lung", ["dataset", "lung"]])
+def test_a_key_that_no_case_has_is_refused_before_the_run(by: str | list[str]) -> None:
+    asked: list[str] = []
+    with pytest.raises(AgentvError) as caught:
+        run(by=by, target=asked.append)
+    known = "conversation_id, dataset, evaluator, gold, lang, target"
+    assert caught.value.message == f"by: no case has 'lung'; known keys: {known}"
+    assert caught.value.hint == "did you mean 'lang'?"
+    assert asked == []
+    for key in ("lang", "metadata.lang", "evaluator", "conversation_id"):
+        assert len(run(by=key).results) == 3
+
+
 @pytest.mark.parametrize("keys", [(), ("",), (3,), (["dataset"],)])
 def test_keys_that_are_not_names_are_refused(keys: Any) -> None:
     with pytest.raises(AgentvError, match="by needs the names of fields or metadata keys"):
@@ -469,6 +482,13 @@ def test_columns_of_metadata_may_be_named_by_an_index_of_pandas() -> None:
     frame = frames.DataFrame({"q": ["hello"], "gold": ["d1"], "level": ["easy"]})
     (case,) = agentv.cases_from(frame, input="q", metadata=frame.columns[1:])
     assert case["metadata"] == {"gold": "d1", "level": "easy"}
+
+
+def test_columns_of_pandas_may_have_numbers_as_names() -> None:
+    frames = pytest.importorskip("pandas")
+    frame = frames.DataFrame([["hello", "easy"]])
+    (case,) = agentv.cases_from(frame, input="0", metadata="1")
+    assert case == {"id": "1", "input": "hello", "metadata": {"1": "easy"}}
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

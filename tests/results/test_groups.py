@@ -75,5 +75,6 @@ def test_a_key_that_no_result_has_is_an_error_that_names_the_known_ones() -> Non
     with pytest.raises(ConfigError) as caught:
         group_rows([a_result("a", metadata={"topic": "geo"}, vars={"tone": "rude"})], ["color"])
 
-    assert caught.value.message.startswith("by: no result has 'color'; known keys: ")
-    assert caught.value.hint == "available: conversation_id, dataset, evaluator, target, topic, vars.tone"
+    known = "conversation_id, dataset, evaluator, target, topic, vars.tone"
+    assert caught.value.message == f"by: no result has 'color'; known keys: {known}"
+    assert caught.value.hint == ""

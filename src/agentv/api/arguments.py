@@ -59,6 +59,7 @@ def eval_options(arguments: Arguments) -> EvalOptions:
     if values["out"] is not None:
         values["runs_folder"] = state_folder("runs")
     values["reloads_modules"] = True
+    values["needs_keys"] = True
     options = EvalOptions.of(values)
     check(options)
     return options

@@ -12,6 +12,7 @@ import msgspec
 
 from agentv.api.arguments import Paths, result_paths
 from agentv.api.keywords import keyword_messages
+from agentv.cases.objects import CaseObjects
 from agentv.errors import ConfigError, ResultsError, closest
 from agentv.files.encode import to_json
 from agentv.files.folders import repo_root
@@ -180,17 +181,36 @@ class _Order:
         next_rank = len(self._files)
         return self._files.setdefault(file, next_rank)
 
-    def __call__(self, result: EvalResult) -> tuple[int, float, str, int]:
-        rank = self._rank(result.file)
+    def rank(self, result: EvalResult) -> float:
+        """Return what comes before the position of the case."""
+        return self._rank(result.file)
+
+    def __call__(self, result: EvalResult) -> tuple[float, float, str, int]:
         position = math.inf
         if result.position is not None:
             position = result.position
         trial = result.trial or 1
-        return rank, position, result.target, trial
+        return self.rank(result), position, result.target, trial
+
+
+class _ObjectOrder(_Order):
+    """Sorts the results of cases in memory, which may be of several datasets and files."""
+
+    def __init__(self, objects: CaseObjects):
+        super().__init__()
+        self._objects = objects
+
+    def rank(self, result: EvalResult) -> float:
+        index = self._objects.index(result.dataset, result.eval_id)
+        if index < 0:
+            return math.inf  # its id is masked
+        return index
 
 
 def _order_of(plan: Plan) -> _Order:
-    """Return the order of the results of a plan: that of its eval files."""
+    """Return the order of the results of a plan: that of its eval files, or of the objects in their place."""
+    if plan.source.objects is not None:
+        return _ObjectOrder(plan.source.objects)
     files = []
     for file in plan.files:
         path = plan.folder / file.path

@@ -71,8 +71,9 @@ def _records(rows: Any) -> Iterator[Mapping[str, Any]]:
     if hasattr(rows, "iter_rows"):  # polars
         yield from rows.iter_rows(named=True)
         return
-    if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # pandas
-        yield from rows.to_dict("records")
+    if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # pandas, whose columns may have numbers as names
+        for row in rows.to_dict("records"):
+            yield {str(column): value for column, value in row.items()}
         return
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
         raise ConfigError(

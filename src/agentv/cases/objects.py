@@ -114,6 +114,10 @@ class CaseObjects:
         """The dataset of cases without a file."""
         return self._defaults.file.dataset
 
+    def index(self, dataset: str, eval_id: str) -> int:
+        """Return the index of the object that a case was made of; -1 if there is no such case."""
+        return self._indexes.get((dataset, eval_id))
+
     def read(self, report: Report, inspection: Inspection | None = None) -> Iterator[EvalCase]:
         """Yield the valid cases. Problems of a list are reported; those of another iterable end it, see `failure`."""
         yield from self.known()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.errors import ConfigError, nearest
+from agentv.errors import ConfigError, closest, nearest
 from agentv.files.wire import text_of
 from agentv.records import CaseKey
 from agentv.results.views import AnyResult, TextRow
@@ -223,11 +223,14 @@ class Groups:
         return nearest(key, {*FIELDS, EVALUATOR, *self.known_keys})
 
 
-def unknown_key(key: str, found_keys: Iterable[str]) -> ConfigError:
-    """Return the error for a key to group by that no result has; `found_keys` are keys that results have."""
-    known = {*FIELDS, EVALUATOR, *found_keys}
-    listed = ", ".join(sorted(known))
-    return ConfigError(f"by: no result has {key!r}; known keys: {listed}", hint=nearest(key, known))
+def unknown_key(key: str, found_keys: Iterable[str], having: str = "result") -> ConfigError:
+    """Return the error for a key to group by that no result, or case, has; `found_keys` are keys that some have."""
+    known = sorted({*FIELDS, EVALUATOR, *found_keys})
+    hint = ""
+    close = closest(key, known)
+    if close:
+        hint = f"did you mean {close!r}?"
+    return ConfigError(f"by: no {having} has {key!r}; known keys: {', '.join(known)}", hint=hint)
 
 
 def group_rows(results: Iterable[Mapping[str, Any] | AnyResult], keys: Sequence[str]) -> list[dict[str, Any]]:

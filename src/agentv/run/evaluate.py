@@ -221,6 +221,9 @@ def _plan(options: EvalOptions) -> Plan:
         sample=_sample(asked),
     )
     stand_in = _stand_in(options)
+    keys: tuple[str, ...] = ()
+    if options.needs_keys:
+        keys = options.by
     plan_options = PlanOptions(
         selection=selection,
         project=options.project,
@@ -231,6 +234,7 @@ def _plan(options: EvalOptions) -> Plan:
         source=PlanSource(options.cases, options.defaults),
         require=tuple(Filter.parse([text], "cases") for text in options.gates.require),
         needs_attachments=options.stored is None,
+        keys=keys,
     )
     plan, secrets = make_plan(paths, plan_options)
     if options.cases is not None and options.cases.is_streamed and _has_batches(plan):

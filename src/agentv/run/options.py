@@ -458,6 +458,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The command line, for the record of the run."""
     reloads_modules: bool = False
     """Whether edited modules of the user are imported again. The Python API does so: its process may run many evals."""
+    needs_keys: bool = False
+    """Whether a key in `by` that no case has is an error. The command line mentions it in the summary."""
     on_open: Callable[[Path], None] | None = None
     """Called with the results file when it is open and still empty."""
 

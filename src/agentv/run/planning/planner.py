@@ -33,6 +33,7 @@ from agentv.run.options import ProjectOptions
 from agentv.run.planning.arrivals import ArrivalCheck
 from agentv.run.planning.check import CaseCheck, Needs
 from agentv.run.planning.equal_ids import check_trial_names, warn_of_equal_ids
+from agentv.run.planning.group_keys import GroupKeys
 from agentv.run.planning.plan import STAND_IN, Plan, PlannedFile, PlanSource, Selection
 from agentv.run.planning.run_targets import TargetVersions, check_targets_of, replaced_target
 from agentv.run.planning.select import CaseSelector, draw_sample
@@ -58,6 +59,8 @@ class PlanOptions(NamedTuple):
     """Filters of cases that must pass."""
     needs_attachments: bool = True
     """Whether the files that cases attach must exist; stored answers can be scored without them."""
+    keys: tuple[str, ...] = ()
+    """What results are grouped by. At least one case must have each of these keys."""
 
 
 def make_plan(
@@ -84,6 +87,8 @@ def make_plan(
     if not planner.problems:
         for problem in selector.nothing_required():
             planner.report(problem)
+        if not options.source.is_streamed:
+            planner.keys.check()
     if planner.problems:
         raise PlanFailed(planner.problems)
     plan = Plan(
@@ -145,6 +150,7 @@ class _Planner:
         self.shards: ShardPlanBuilder | None = None
         self.problems: list[Problem] = []
         self.selector = CaseSelector(options.selection, options.require)
+        self.keys = GroupKeys(options.keys)
         self.invalid = 0
         self.secrets: dict[str, None] = {}
         """An ordered set: of several names of a secret, the first one is reported."""
@@ -230,6 +236,7 @@ class _Planner:
                 continue
             selected += 1
             file = case.file
+            self.keys.add(case)
             target = selection.target_of(case)
             check.check(case, target)
             if shards is not None and not self.problems:
