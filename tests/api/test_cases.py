@@ -224,6 +224,24 @@ def test_limit_ends_an_endless_iterable() -> None:
         assert report.summary.cases == limit
 
 
+@pytest.mark.parametrize(
+    ("options", "taken"),
+    [
+        ({"resume": True, "out": "o.jsonl"}, 30),
+        ({"require": "id:c1"}, 30),
+        ({"shard": "1/2", "out": "o.jsonl"}, 30),
+        ({"ids": ["c*"]}, 30),
+        ({"ids": ["c3", "c40"], "limit": 2}, 40),
+        ({"ids": ["c3", "c40"], "limit": 1}, 40),
+    ],
+)
+def test_options_that_need_all_cases_read_no_further_than_the_limit(options: dict[str, Any], taken: int) -> None:
+    cases = Counted(fails_at=100)
+    report = run(cases, **({"limit": 30} | options))
+    assert report.exit_code == 0
+    assert cases.taken == taken
+
+
 def test_only_a_few_cases_are_read_ahead() -> None:
     cases = Counted()
     ahead: list[int] = []

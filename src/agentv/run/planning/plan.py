@@ -119,7 +119,7 @@ class PlanSource(NamedTuple):
     def has_enough(self, selected: int, *, is_open: bool) -> bool:
         """Return whether planning needs no further case. A file and a list are always checked as a whole.
 
-        `selected` is the number of selected cases so far; `is_open` says whether further ones may be selected.
+        `selected` is the number of selected cases so far; `is_open` says whether the selection needs further ones.
         """
         if self.objects is None or self.objects.is_list:
             return False
@@ -300,15 +300,12 @@ class Plan(NamedTuple):
         left = file.selected
         shard = self.selection.shard
         for case in self.all_cases_of(file):
-            if left <= 0:
-                if file.generated:
-                    continue  # all cases are compared with those that were checked
-                return
-            if not self.selection.includes(case):
-                continue
-            left -= 1
-            if shard is None or shard.includes(case.dataset, case.id):
-                yield case
+            if left > 0 and self.selection.includes(case):
+                left -= 1
+                if shard is None or shard.includes(case.dataset, case.id):
+                    yield case
+            if left <= 0 and not file.generated:
+                return  # all cases that a function yields are compared with those that were checked
 
     def known_cases_of(self, file: PlannedFile) -> Iterator[EvalCase]:
         """Yield the planned cases of a file that are known before the run starts: of an iterable, the first ones."""

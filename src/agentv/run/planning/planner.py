@@ -233,6 +233,8 @@ class _Planner:
         source = self._options.source
         for case in source.read(path, self._report_case, inspection, ledger=checked):
             if not self.selector.selects(case):
+                if source.has_enough(selected, is_open=not self.selector.is_complete):
+                    break
                 continue
             selected += 1
             file = case.file
@@ -244,7 +246,7 @@ class _Planner:
                 if shards.add_case(case, patterns, target, evaluators):
                     shard_targets.add(target)
                     shard_cases += 1
-            if source.has_enough(selected, is_open=self.selector.is_open):
+            if source.has_enough(selected, is_open=not self.selector.is_complete):
                 break
         if file is not None and file.metrics:
             self._check_metrics(file, builder)

@@ -45,6 +45,11 @@ class CaseSelector:
         return self._left != 0
 
     @property
+    def is_complete(self) -> bool:
+        """Whether no further case may be selected and every value of `--eval-id` matches a case."""
+        return not self.is_open and not self._unknown_ids()
+
+    @property
     def required(self) -> tuple[RequiredCases, ...]:
         """The cases that must pass."""
         return tuple(RequiredCases(required.filter, required.cases) for required in self._required)
@@ -84,7 +89,7 @@ class CaseSelector:
 
     def unknown_ids(self, read_all: ReadAll) -> Iterator[Problem]:
         """Yield a problem for each value of `--eval-id` that matches no case, with the most similar id as its hint."""
-        unknown = [id_ for id_ in self._selection.ids if id_ not in self._found_ids]
+        unknown = self._unknown_ids()
         if not unknown:
             return
         ids = [case.id for case in read_all()]
@@ -94,6 +99,9 @@ class CaseSelector:
             if close:
                 hint = f"did you mean {close!r}?"
             yield Problem(message=f"no case with id {id_!r}", hint=hint)
+
+    def _unknown_ids(self) -> list[str]:
+        return [id_ for id_ in self._selection.ids if id_ not in self._found_ids]
 
     def nothing_selected(self, path: Path) -> Problem:
         """Return why no case runs; `path` is the first eval file."""
