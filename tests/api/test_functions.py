@@ -205,6 +205,13 @@ def test_an_error_in_a_script_is_the_only_one_in_its_traceback() -> None:
     assert raised.value.__context__ is None
 
 
+@pytest.mark.parametrize("function", [agentv.evaluate, agentv.evaluate_sync, agentv.stream, agentv.plan])
+def test_an_unknown_parameter_is_named_with_its_function(function: Any) -> None:
+    message = rf"^{function.__name__}\(\) got an unexpected keyword argument 'workerz'"
+    with pytest.raises(TypeError, match=message):
+        function(cases=CASES, target=str, workerz=3)
+
+
 def test_help_shows_every_parameter() -> None:
     assert "workers: int | None = None" in str(inspect.signature(agentv.plan))
     assert str(inspect.signature(agentv.evaluate_sync)).endswith("-> agentv.api.report.EvalReport")

@@ -20,7 +20,10 @@ def same_parameters(template: Callable[P, object]) -> Callable[[_TakesArguments[
     def decorate(function: _TakesArguments[R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            bound = signature.bind(*args, **kwargs)
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
             bound.apply_defaults()
             return function(bound.arguments)
 
