@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -191,6 +192,28 @@ def test_a_workspace_is_removed_without_a_thread(write: Write, monkeypatch: pyte
     ran = agentv("eval", "a.jsonl", "--out", "r.jsonl")
     assert ran.returncode == 0, ran.stderr
     assert results("r.jsonl")[0]["verdict"] == "pass"
+
+
+def test_a_template_without_room_for_its_copy_is_a_failure_of_the_machine(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("template/folder/file.txt", "hello")
+    write(
+        "targets.yaml", "targets: [{name: default, provider: cli, command_template: ls, workspace_template: template}]"
+    )
+    write("a.jsonl", [a_case(str(number), evaluators=[HELLO]) for number in range(3)])
+
+    def copy(source: str, target: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", source, None, target)
+
+    monkeypatch.setattr(shutil, "copy2", copy)
+    ran = evaluate("a.jsonl", "--max-errors", "1", "--out", "r.jsonl", expect=1)
+
+    assert "3 planned = 3 machine failures" in ran.stdout
+    assert {result["failure"] for result in results("r.jsonl")} == {"machine"}
+    assert {result["error"] for result in results("r.jsonl")} == {
+        "the machine has reached a limit: No space left on device"
+    }
 
 
 def test_only_errors_of_the_machine_count_as_such() -> None:

@@ -166,11 +166,21 @@ def copy_tree(
             dirs_exist_ok=True,
         )
     except shutil.Error as error:
-        path, _, reason = error.args[0][0]
-        # Some reasons repeat the path.
-        reason = re.sub(r"^\[Errno \d+\] ", "", reason)
-        reason = reason.removesuffix(f": {path!r}")
-        raise OSError(f"{path}: {reason}") from error
+        raise _first_of(error) from error
+
+
+def _first_of(error: shutil.Error) -> OSError:
+    """Return the first of several errors, of which only texts are left, with its path and number."""
+    path, _, text = error.args[0][0]
+    numbered = re.match(r"\[Errno (\d+)\] ", text)
+    reason = text
+    if numbered is not None:
+        reason = text[numbered.end() :]
+    reason = reason.removesuffix(f": {path!r}")  # some reasons repeat the path
+    first = OSError(f"{path}: {reason}")
+    if numbered is not None:
+        first.errno = int(numbered[1])
+    return first
 
 
 def copy_plain_file(source: str, target: str) -> object:

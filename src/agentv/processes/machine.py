@@ -30,7 +30,7 @@ def machine_error(error: BaseException) -> MachineError | None:
         if isinstance(cause, MachineError):
             return cause
         if isinstance(cause, OSError) and cause.errno in NO_ROOM:
-            return MachineError(_text(cause))
+            return MachineError(_text(cause.errno))
         cause = cause.__cause__ or cause.__context__
         seen += 1
     return None
@@ -39,13 +39,12 @@ def machine_error(error: BaseException) -> MachineError | None:
 def start_error(error: OSError) -> MachineError | None:
     """Return the error of the machine if a process could not be started because of it, otherwise None."""
     if error.errno in NO_PROCESS:
-        return MachineError(_text(error))
+        return MachineError(_text(error.errno))
     return None
 
 
-def _text(error: OSError) -> str:
-    reason = error.strerror or str(error)
-    return f"the machine has reached a limit: {reason}"
+def _text(number: int) -> str:
+    return f"the machine has reached a limit: {os.strerror(number)}"
 
 
 def raise_file_limit() -> None:
