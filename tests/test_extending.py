@@ -173,7 +173,7 @@ def test_what_is_wrong_with_settings_of_a_package_is_told_before_the_run(write: 
     assert "evaluators[0].most: expected an integer, got a string" in agentv("validate", "capitals.yaml").stdout
     assert "did you mean 'answers'?" in agentv("validate", "targets.yaml").stdout
     a_project(write, "{type: word_count, least: 2, most: 1}")
-    assert "no answer has 2 words or more, but at most 1" in agentv("validate", "capitals.yaml").stdout
+    assert "'least' is 2, which is greater than 'most' (1)" in agentv("validate", "capitals.yaml").stdout
     a_project(write)
     write("answers.json", "[]")
     ran = agentv("eval", "capitals.yaml", "--out", "o.jsonl")

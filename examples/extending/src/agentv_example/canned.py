@@ -10,9 +10,9 @@ from agentv.extend import ConfigError, ProviderError, ProviderRequest, ProviderR
 
 
 class CannedSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings in the targets file, in addition to those that every target has."""
+    """The settings in the targets file, in addition to those common to all targets."""
 
-    answers: Annotated[Text, Meta(description="A JSON file: an answer under the id of each case.")]
+    answers: Annotated[Text, Meta(description="A JSON file that maps case ids to answers.")]
 
     def open(self, folder: Path) -> "Canned":
         """Called once, before the first case. An error here stops the run before it starts."""
@@ -24,7 +24,7 @@ class CannedSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Canned:
-    """Looks up answers by the id of a case. One instance serves all cases concurrently."""
+    """Looks up answers by case id. One instance serves all cases concurrently."""
 
     def __init__(self, answers: dict[str, str]):
         self._answers = answers

@@ -1,4 +1,4 @@
-"""An evaluator that passes answers with a number of words in a given range."""
+"""An evaluator that checks the number of words in an answer."""
 
 from typing import Annotated
 
@@ -10,15 +10,15 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 class WordCount(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings, in addition to `type`, `name` and `weight`. They are also the evaluator."""
+    """The settings, in addition to `type`, `name` and `weight`. The class is also the evaluator."""
 
     least: Count = 0
     most: Count
 
     def open(self, context: EvaluatorContext) -> Evaluator:
-        """Optional: check what types cannot express, before the run starts."""
+        """Optional: check constraints that types cannot express, before the run starts."""
         if self.least > self.most:
-            raise ConfigError(f"no answer has {self.least} words or more, but at most {self.most}")
+            raise ConfigError(f"'least' is {self.least}, which is greater than 'most' ({self.most})")
         return self
 
     async def evaluate(self, exchange: Exchange) -> Score:
