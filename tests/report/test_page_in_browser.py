@@ -264,6 +264,30 @@ def test_a_case_names_its_failed_required_checks(show: Open) -> None:
     assert "does not apply" in notes
 
 
+def test_a_case_says_why_it_was_not_judged(show: Open) -> None:
+    skips = {"name": "tables", "type": "python", "score": None, "weight": 1.0, "applicable": False}
+    reason = "not judged: no evaluator applies to this case"
+    unjudged = a_result("unjudged", 0.0, failure="judge", misses=[reason], evaluator_results=[skips])
+    page = show([unjudged], fragment="#case=unjudged")
+    page.wait("document.querySelector('.judgements')")
+    assert page.texts(".case .notice") == ["! Not judged, so this score says nothing about the answer."]
+    assert page.texts(".judgements .miss") == [f"✗ missed: {reason}"]
+
+
+def test_a_comparison_says_what_decides_the_verdicts_beside_the_evaluators(show: Open) -> None:
+    close = {"name": "close", "type": "python", "score": 0.7, "weight": 1.0, "verdict": "borderline"}
+    needed = {**close, "required": True}
+    before = a_result("gated", 0.9, verdict="fail", failed_required=["close"], misses=[], evaluator_results=[needed])
+    miss = "close is 'borderline' (0.70): 'pass: all' needs 'pass'"
+    after = a_result("gated", 0.9, verdict="fail", misses=[miss], evaluator_results=[close])
+    page = show([before], [after], fragment="#case=gated")
+    page.wait("document.querySelector('.judgements')")
+    assert page.texts(".judgements .sides.pair:first-of-type > div") == [
+        "A Failed required checks: close",
+        f"B ✗ missed: {miss}",
+    ]
+
+
 def test_a_case_names_the_variables_that_are_masked(show: Open) -> None:
     page = show([a_result("hidden", 0.9, masked=["DB_TOKEN", "GH_KEY"])], fragment="#case=hidden")
     page.wait("document.querySelector('.judgements')")

@@ -219,7 +219,7 @@ function warnings(result) {
   const isCutOff = result.stop_reason === "length" && !hasNote;
   return [
     errorSection(result),
-    isUnjudged && notice("! A judge failed, so this score says nothing about the answer."),
+    isUnjudged && notice("! Not judged, so this score says nothing about the answer."),
     hasNote && el("p", { class: "notice", dir: "auto" }, String(result.note)),
     isCutOff && notice("The answer was cut off at the token limit."),
     Boolean(result.dry_run) && notice("Dry run: the answer comes from a mock."),

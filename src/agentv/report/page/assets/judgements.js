@@ -29,7 +29,7 @@ export function judgements(result) {
   if (parts.length === 0) return findings(result);
   const showsWeight = parts.length > 1;
   const content = parts.map((part) => judgement(part, showsWeight));
-  return judgementSection([failedRequired(result), ...content]);
+  return judgementSection([...ofTheCase(result), ...content]);
 }
 
 /**
@@ -55,7 +55,22 @@ export function comparedJudgements(before, after) {
       judgementSide("B", partAfter),
     );
   });
-  return judgementSection(rows);
+  return judgementSection([comparedCase(before, after), ...rows]);
+}
+
+/**
+ * Return why two results fail apart from their evaluators, in two columns.
+ * @param {Result} before
+ * @param {Result} after
+ * @returns {Child}
+ */
+function comparedCase(before, after) {
+  const columns = [ofTheCase(before), ofTheCase(after)];
+  if (!columns.flat().some(Boolean)) return null;
+  const sides = columns.map((content, at) => {
+    return el("div", null, el("span", { class: "letter" }, "AB"[at]), content);
+  });
+  return el("div", { class: "sides pair" }, sides);
 }
 
 /**
@@ -128,6 +143,18 @@ function judgement(part, showsWeight) {
     hasDetails && folded("details", part.details),
     request && folded("judge prompt", request),
   );
+}
+
+/**
+ * Return why a result fails apart from its evaluators: failed required checks, and misses that no evaluator has, such
+ * as why the answer was not judged.
+ * @param {Result} result
+ * @returns {Child[]}
+ */
+function ofTheCase(result) {
+  const ofEvaluators = new Set(partsOf(result).flatMap((part) => listOf(part.misses)));
+  const misses = listOf(result.misses).filter((miss) => !ofEvaluators.has(miss));
+  return [failedRequired(result), ...findings({ misses })];
 }
 
 /**
