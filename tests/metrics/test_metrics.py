@@ -215,6 +215,27 @@ def test_compare_covers_the_selected_cases(write: Write) -> None:
     assert json.loads(ran.stdout)["metrics"]["count"]["value1"] == 2
 
 
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_compare_runs_no_code_that_results_name_outside_of_the_project(
+    write: Write, monkeypatch: pytest.MonkeyPatch, is_absolute: bool
+) -> None:
+    project(write, "count")
+    evaluated()
+    write("mine/.git/HEAD", "ref: refs/heads/main\n")
+    file = "../m.yaml"
+    if is_absolute:
+        file = str(Path("m.yaml").absolute())
+    named = Path("o.jsonl").read_text().replace('"file":"m.yaml"', json.dumps({"file": file})[1:-1])
+    write("mine/o.jsonl", named)
+    write("metrics.py", "raise SystemExit('called')\n")
+    monkeypatch.chdir("mine")
+    ran = agentv("compare", "o.jsonl", "o.jsonl")
+    assert ran.returncode == 0
+    assert "metrics" not in json.loads(ran.stdout)
+    message = f"warning: the metrics of {file} are not computed: this file is outside of the project"
+    assert message in ran.stderr
+
+
 def test_compare_without_metrics_has_none(write: Write) -> None:
     project(write, "rate")
     evaluated()

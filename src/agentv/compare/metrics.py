@@ -3,6 +3,7 @@
 The feature `metrics` is imported only if an eval file has metrics, so that a comparison works without it.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +13,8 @@ from agentv.cases.read import read_case_file
 from agentv.compare.read import ComparedRuns
 from agentv.errors import AgentvError
 from agentv.files.folders import project_root
-from agentv.log import warn_about
+from agentv.log import warn, warn_about
+from agentv.records import Problem
 from agentv.results.run_files import RunFiles, files_of
 from agentv.stats.metrics import Metric, MetricDifference
 
@@ -49,15 +51,21 @@ def _metrics_of(eval_files: Iterable[str | None]) -> dict[str, list[Metric]]:
     root = project_root(start) or start
     metrics = {}
     for name in sorted(filter(None, eval_files)):
-        path = root / name
+        path = Path(os.path.abspath(root / name))
         if path.is_file():
-            metrics[name] = _load(path)
+            metrics[name] = _load(path, name, root)
     return metrics
 
 
-def _load(path: Path) -> list[Metric]:
+def _load(path: Path, name: str, root: Path) -> list[Metric]:
+    """Return the metrics of an eval file, or none if it is outside of the project root."""
     try:
         case_file = read_case_file(path)
+        # Results may come from anywhere: they must not choose the code that is called.
+        if case_file.metrics and not path.is_relative_to(os.path.abspath(root)):
+            message = f"the metrics of {name} are not computed: this file is outside of the project"
+            warn(Problem(message=message, severity="warning"))
+            return []
         return load_metrics(case_file)
     except AgentvError as error:
         warn_about(error)
