@@ -361,6 +361,29 @@ def test_a_member_that_cannot_judge_makes_the_composite_a_judge_failure(write: W
     assert (result["score"], result["verdict"], result["failure"]) == (0.5, "fail", "judge")
 
 
+def test_a_composite_names_the_member_that_could_not_judge(write: Write) -> None:
+    members = [HELLO, BYE, python("crash")]
+    project(write, {"type": "composite", "name": "both", "evaluators": members})
+    ran = agentv("eval", "cases.jsonl", "--quiet")
+    assert "NOT JUDGED (1) a: both: [crash] the evaluator failed: checks.py:" in flat(ran.stdout)
+
+
+def test_a_judge_that_aggregates_is_not_asked_if_a_member_could_not_judge(write: Write) -> None:
+    aggregator = {"type": "llm_judge", "judge_target": "judge"}
+    composite = {"type": "composite", "name": "both", "aggregator": aggregator}
+    good = composite | {"name": "good", "evaluators": [HELLO]}
+    broken = composite | {"evaluators": [HELLO, python("crash")]}
+    project(write, good, broken, judge='{"score": 0.9}')
+    ran = agentv("eval", "cases.jsonl", "--quiet", "--out", "out.jsonl")
+    (result,) = results("out.jsonl")
+    assert result["judge_metrics"]["judge"]["calls"] == 1
+    assert result["evaluator_results"][1]["failed"] is True
+    assert "NOT JUDGED (1) a: both: [crash] the evaluator failed:" in flat(ran.stdout)
+    assert "good: 1 answer, all parsed" in ran.stdout
+    assert "unparsable" not in ran.stdout
+    assert "untrusted" not in ran.stdout
+
+
 def test_a_composite_without_a_member_that_applies_does_not_apply(write: Write) -> None:
     project(write, HELLO, {"type": "composite", "evaluators": [python("none")]})
     result = run_one("cases.jsonl")

@@ -158,7 +158,11 @@ class _Composite(Evaluator):
         if not applicable:
             return msgspec.structs.replace(NOT_APPLICABLE, details={"results": results, "own": None})
         counted = [result for result in applicable if result.counts]
-        score = await self.aggregator.aggregate(exchange, applicable)
+        failed = [result for result in counted if result.failed]
+        if failed:
+            score = _failed_score(failed, applicable)
+        else:
+            score = await self.aggregator.aggregate(exchange, applicable)
         score = msgspec.structs.replace(
             score,
             details={"results": results, "own": score.details},
@@ -166,15 +170,6 @@ class _Composite(Evaluator):
         )
         if has_explicit_fail(counted):
             score = msgspec.structs.replace(score, verdict="fail")
-        failed = [result for result in counted if result.failed]
-        if failed:
-            score = msgspec.structs.replace(
-                score,
-                score=0.0,
-                failed=True,
-                applicable=True,
-                off_scale=failed[0].off_scale,
-            )
         return score
 
 
@@ -277,6 +272,17 @@ class _LowestAggregator(_Aggregator):
     async def aggregate(self, exchange: Exchange, results: Results) -> Score:
         scores = [result.score for result in results if result.counts and result.score is not None]
         return _joined_score(min(scores, default=None), results)
+
+
+def _failed_score(failed: Sequence[EvaluatorResult], results: Results) -> Score:
+    """Return the score of a composite with members that could not judge. Their misses come first."""
+    others = [result for result in results if not (result.counts and result.failed)]
+    score = _joined_score(0.0, (*failed, *others))
+    return msgspec.structs.replace(
+        score,
+        failed=True,
+        off_scale=failed[0].off_scale,
+    )
 
 
 def _joined_score(score: float | None, results: Results) -> Score:
