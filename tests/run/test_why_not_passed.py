@@ -90,7 +90,7 @@ def test_the_highest_possible_mean_keeps_what_the_other_evaluators_found(write: 
     write("checks.py", "def broken(answer):\n    raise ValueError('down')\n")
     broken = {"type": "python", "name": "broken", "function": "checks.py:broken"}
     informative = {**broken, "name": "informative", "weight": 0}
-    evaluators = [{**HELLO, "weight": 3}, broken, informative]
+    evaluators = [{**HELLO, "weight": 1.5e308}, {**broken, "weight": 0.5e308}, informative]
     write("cases.jsonl", [a_case("a", evaluators=evaluators), a_case("b", evaluators=evaluators)])
     in_both = "in 2 results not judged, evaluators that could not judge count as 0 (the mean could be up to 0.250)"
     assert in_both in flat(agentv("eval", "cases.jsonl", "--out", "out.jsonl").stdout)

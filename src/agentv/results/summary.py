@@ -464,16 +464,17 @@ def _why_unjudged(result: AnyResult) -> str:
 
 def _missed_score(result: AnyResult) -> float:
     """Return by how much an unscored run could have scored more: 1 for an error, or the weight that was not judged."""
+    counted = [part for part in result.evaluator_results or () if part.counts]
+    heaviest = max((part.weight for part in counted), default=0.0)
+    if not heaviest:
+        return 1 - result.score
     total = 0.0
     unjudged = 0.0
-    for part in result.evaluator_results or ():
-        if not part.counts:
-            continue
-        total += part.weight
+    for part in counted:
+        weight = part.weight / heaviest  # so that huge weights do not overflow
+        total += weight
         if part.failed:
-            unjudged += part.weight
-    if not total:
-        return 1 - result.score
+            unjudged += weight
     return unjudged / total
 
 
