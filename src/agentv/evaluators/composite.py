@@ -13,22 +13,9 @@ from agentv.errors import SettingError
 from agentv.evaluators.concurrent import run_together
 from agentv.evaluators.judging.panel import JudgeNames, JudgePanel, Repeats, open_panel
 from agentv.evaluators.judging.program import CommandLine, Program
-from agentv.evaluators.judging.prompt import (
-    DATA,
-    build_judge_request,
-    fill_prompt,
-    indented_json,
-    names_messages,
-    new_fence,
-    read_prompt,
-)
-from agentv.evaluators.judging.reply import (
-    NOT_APPLICABLE,
-    BadJudgement,
-    parse_reply,
-    parse_score,
-    require_whole_messages,
-)
+from agentv.evaluators.judging.prompt import DATA, indented_json, read_prompt
+from agentv.evaluators.judging.reply import NOT_APPLICABLE, BadJudgement, parse_reply, parse_score
+from agentv.evaluators.judging.request import template_request
 from agentv.files.yaml import Steps
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings, NamedEvaluator
 from agentv.providers.settings import Text
@@ -354,17 +341,12 @@ class _ModelAggregator(_Aggregator):
         return self.template
 
     async def aggregate(self, exchange: Exchange, results: Results) -> Score:
-        if names_messages(self.template):
-            require_whole_messages(exchange.response)
-        fence = new_fence()
         results_json = indented_json(_by_name(results))
-        variables = dict.fromkeys(RESULTS, results_json)
-        prompt = fill_prompt(self.template, exchange, fence, variables)
-        request = build_judge_request(
-            SYSTEM,
-            prompt,
+        request = template_request(
+            self.template,
             exchange,
-            SCHEMA,
-            fence,
+            system=SYSTEM,
+            schema=SCHEMA,
+            variables=dict.fromkeys(RESULTS, results_json),
         )
         return await self.panel.judge(request, parse_reply)

@@ -5,16 +5,9 @@ from typing import ClassVar
 
 from agentv.evaluators.judging.examples import NO_EXAMPLES, CheckableJudge, Examples, check_examples
 from agentv.evaluators.judging.panel import JudgeNames, Repeats, open_panel
-from agentv.evaluators.judging.prompt import (
-    DATA,
-    build_judge_request,
-    fill_prompt,
-    names_messages,
-    new_fence,
-    read_prompt,
-    with_sections,
-)
-from agentv.evaluators.judging.reply import parse_reply, require_whole_messages
+from agentv.evaluators.judging.prompt import DATA, read_prompt, with_sections
+from agentv.evaluators.judging.reply import parse_reply
+from agentv.evaluators.judging.request import template_request
 from agentv.files.yaml import Steps
 from agentv.protocols import Evaluator, EvaluatorContext, EvaluatorSettings
 from agentv.records import Exchange, Json, Score
@@ -93,15 +86,5 @@ class _ModelJudge(CheckableJudge):
         if template is PROMPT:
             # A prompt of the user's decides itself whether to show guidelines and file changes.
             template = with_sections(template, exchange)
-        if names_messages(template):
-            require_whole_messages(exchange.response)
-        fence = new_fence()
-        prompt = fill_prompt(template, exchange, fence)
-        request = build_judge_request(
-            SYSTEM,
-            prompt,
-            exchange,
-            SCHEMA,
-            fence,
-        )
+        request = template_request(template, exchange, system=SYSTEM, schema=SCHEMA)
         return await self.panel.judge(request, parse_reply)
