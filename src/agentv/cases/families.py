@@ -12,11 +12,12 @@ from agentv.cases.rows import Report, Rows, file_rows, listed_rows, unusable
 from agentv.errors import nearest
 from agentv.files.conversion import Misfit
 from agentv.files.encode import to_sorted_json
-from agentv.log import ignore
 from agentv.placeholders import as_text
 from agentv.records import Json
 
 FAMILY_FIELDS = ("matrix", "exclude", "rows")
+Matrix = Mapping[str, Sequence[Any]]
+"""The values of each variable. Their combinations are the members of a family."""
 
 
 class Member(NamedTuple):
@@ -49,63 +50,85 @@ def family_of(written: Mapping[str, Any], folder: Path) -> Family | Misfit:
     exclude = written.get("exclude") or ()
     rows = written.get("rows")
     if matrix is not None and rows is not None:
-        return Misfit(("rows",), "cannot be combined with 'matrix'", "use one of them")
+        return Misfit(
+            steps=("rows",),
+            message="cannot be combined with 'matrix'",
+            hint="use one of them",
+        )
     if matrix is None and exclude:
-        return Misfit(("exclude",), "there is no 'matrix' to exclude combinations from", "set 'matrix', or remove it")
+        return Misfit(
+            steps=("exclude",),
+            message="there is no 'matrix' to exclude combinations from",
+            hint="set 'matrix', or remove it",
+        )
     if matrix is not None:
         return _matrix_family(matrix, exclude)
     if isinstance(rows, str):
-        path = folder / rows
-        problem = unusable(path)
-        if problem is not None:
-            return Misfit(("rows",), *problem)
-        return Family(lambda report: _row_members(file_rows(path, report)), path)
-    listed: Sequence[Json] = rows or ()
-    return Family(lambda _report: _row_members(listed_rows(listed)))
+        return _file_family(folder / rows)
+    return _listed_family(rows or ())
 
 
 # ---- matrix ----
 
 
-def _matrix_family(matrix: Mapping[str, Sequence[Any]], exclude: Sequence[Json]) -> Family | Misfit:
+def _matrix_family(matrix: Matrix, exclude: Sequence[Json]) -> Family | Misfit:
     for number, combination in enumerate(exclude):
         misfit = _explain_exclusion(combination, matrix)
         if misfit is not None:
             return misfit._replace(steps=("exclude", number, *misfit.steps))
     excluded = [_identity(combination) for combination in exclude]
-    family = Family(lambda _report: _combinations(matrix, excluded))
-    if excluded and next(family.members(ignore), None) is None:
-        return Misfit(("exclude",), "excludes every combination of the matrix", "remove one of its entries")
-    return family
+    if excluded and next(_combinations(matrix, excluded), None) is None:
+        return Misfit(
+            steps=("exclude",),
+            message="excludes every combination of the matrix",
+            hint="remove one of its entries",
+        )
+    return Family(lambda _report: _combinations(matrix, excluded))
 
 
-def _explain_exclusion(combination: Json, matrix: Mapping[str, Sequence[Any]]) -> Misfit | None:
+def _explain_exclusion(combination: Json, matrix: Matrix) -> Misfit | None:
     """Return why an entry of `exclude` excludes nothing, or None if it does."""
     if not combination:
-        return Misfit((), "must name a value of the matrix", f"for example {_example(matrix)}")
+        return Misfit(
+            steps=(),
+            message="must name a value of the matrix",
+            hint=f"for example {_example(matrix)}",
+        )
     for name, value in combination.items():
         if name not in matrix:
-            return Misfit((name,), "not in the matrix", nearest(name, matrix, "names"))
-        if to_sorted_json(value) not in map(to_sorted_json, matrix[name]):
+            return Misfit(
+                steps=(name,),
+                message="not in the matrix",
+                hint=nearest(name, matrix, "names"),
+            )
+        known = [to_sorted_json(each) for each in matrix[name]]
+        if to_sorted_json(value) not in known:
+            text = as_text(value)
             shown = [as_text(each) for each in matrix[name]]
-            return Misfit((name,), f"{as_text(value)!r} is not in the matrix", nearest(as_text(value), shown, "values"))
+            return Misfit(
+                steps=(name,),
+                message=f"{text!r} is not in the matrix",
+                hint=nearest(text, shown, "values"),
+            )
     return None
 
 
-def _example(matrix: Mapping[str, Sequence[Any]]) -> str:
+def _example(matrix: Matrix) -> str:
     name, values = next(iter(matrix.items()))
     return f"{{{name}: {as_text(values[0])}}}"
 
 
-def _combinations(matrix: Mapping[str, Sequence[Any]], excluded: Sequence[Mapping[str, bytes]]) -> Iterator[Member]:
+def _combinations(matrix: Matrix, excluded: Sequence[Mapping[str, bytes]]) -> Iterator[Member]:
+    """Yield a member for each combination, except for the excluded ones. The last variable changes fastest."""
+    labels = [_labels(name, values) for name, values in matrix.items()]
     *outer_names, inner_name = matrix
-    *outer_axes, inner_axis = matrix.values()
-    *outer_labels, inner_labels = (_labels(name, values) for name, values in matrix.items())
+    *outer_values, inner_values = matrix.values()
+    *outer_labels, inner_labels = labels
     # What the cases of the inner loop share is computed once for all of them.
-    for parts, point in zip(product(*outer_labels), product(*outer_axes), strict=True):
+    for parts, point in zip(product(*outer_labels), product(*outer_values), strict=True):
         outer = dict(zip(outer_names, point, strict=True))
         prefix = "".join([f"{part}," for part in parts])
-        for label, value in zip(inner_labels, inner_axis, strict=True):
+        for label, value in zip(inner_labels, inner_values, strict=True):
             values = {**outer, inner_name: value}
             if not excluded or not _is_excluded(values, excluded):
                 yield Member(prefix + label, values)
@@ -137,9 +160,29 @@ def _identity(combination: Json) -> Mapping[str, bytes]:
 # ---- rows ----
 
 
+def _file_family(path: Path) -> Family | Misfit:
+    """Return the family whose rows are in a file."""
+    problem = unusable(path)
+    if problem is not None:
+        message, hint = problem
+        return Misfit(("rows",), message, hint)
+
+    def members(report: Report) -> Iterator[Member]:
+        rows = file_rows(path, report)
+        return _row_members(rows)
+
+    return Family(members, path)
+
+
+def _listed_family(listed: Sequence[Json]) -> Family:
+    """Return the family whose rows are listed in the case."""
+    return Family(lambda _report: _row_members(listed_rows(listed)))
+
+
 def _row_members(rows: Rows) -> Iterator[Member]:
     for row in rows:
-        yield Member(_row_label(row.values.get("id"), row.number), row.values, row.line)
+        label = _row_label(row.values.get("id"), row.number)
+        yield Member(label, row.values, row.line)
 
 
 def _row_label(id_: Any, number: int) -> str:

@@ -1,6 +1,6 @@
 """Measure how the judges of a run behave, and check them with `--check-judge`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from agentv.evaluators.judging.metering import JudgeMeter
 from agentv.evaluators.score import CaseEvaluators
 from agentv.files.state import state_folder
 from agentv.log import ignore, info
-from agentv.records import EvalResult, EvaluatorResult, Exchange
+from agentv.records import EvalCase, EvalResult, EvaluatorResult, Exchange
 from agentv.redact import clean
 from agentv.results.runs import LABELS, read_runs
 from agentv.run.extensions import Extension, Scope
@@ -44,13 +44,7 @@ class Judging(Extension):
         meter = JudgeMeter()
         check = None
         if opening.options is not None and opening.options.check_judge:
-            # Planted answers are judged through the cache; answers of the run are judged again without it.
-            targets = opening.targets
-            planting = _builder(
-                opening, opening.options.project.targets, targets.new_caller(Cache(state_folder("cache"), clean)), meter
-            )
-            repeating = _builder(opening, opening.options.project.targets, targets.new_caller(None), meter)
-            check = JudgeCheck(planting, repeating)
+            check = _open_check(opening, opening.options.project.targets, meter)
         return cls(opening.plan, check, meter)
 
     async def start(self, run: Run, tasks: object) -> None:
@@ -81,7 +75,8 @@ class Judging(Extension):
         if run.stopped_by == "budget":
             info("the judges were not checked: the budget is exhausted")
             return
-        self._findings["canaries"] = await self._check.plant(self._choose_cases(self._check))
+        cases = self._choose_cases(self._check)
+        self._findings["canaries"] = await self._check.plant(cases)
         self._findings["rejudged"] = await self._check.judge_again()
         costs = self._meter.metrics or {}
         self._findings["cost"] = CheckCost.of(costs)
@@ -90,15 +85,20 @@ class Judging(Extension):
     def _choose_cases(self, check: JudgeCheck) -> list[JudgedCase]:
         """Return the cases in which answers are planted."""
         file_of = file_finder(self._plan)
-        target_of = self._plan.selection.target_of
-        all_cases = ((case, target_of(case)) for file in self._plan.files for case in self._plan.cases_of(file))
         chosen = []
-        for case, target in check.choose(all_cases):
+        for case, target in check.choose(self._all_cases()):
             file = file_of(case)
             request, _ = build_or_explain(case, file, file.targets[target])
             if request is not None:
                 chosen.append(JudgedCase(case, request, target))
         return chosen
+
+    def _all_cases(self) -> Iterator[tuple[EvalCase, str]]:
+        """Yield the cases of the run, each with the name of its target."""
+        for file in self._plan.files:
+            for case in self._plan.cases_of(file):
+                target = self._plan.selection.target_of(case)
+                yield case, target
 
     def add_to(self, report: RunReport) -> RunReport:
         health = health_of(
@@ -128,7 +128,28 @@ class AnswerScope(Scope):
         return result
 
 
-def _builder(opening: Opening, targets_file: Path | None, caller: Caller, meter: JudgeMeter) -> EvaluatorBuilder:
+def _open_check(opening: Opening, targets_file: Path | None, meter: JudgeMeter) -> JudgeCheck:
+    """Return the check of the judges: planted answers use the cache, answers of the run are judged again without it."""
+    cache = Cache(state_folder("cache"), clean)
+    with_cache = opening.targets.new_caller(cache)
+    without_cache = opening.targets.new_caller(None)
+    planting = _builder(opening, targets_file, with_cache, meter)
+    repeating = _builder(opening, targets_file, without_cache, meter)
+    return JudgeCheck(planting, repeating)
+
+
+def _builder(
+    opening: Opening,
+    targets_file: Path | None,
+    caller: Caller,
+    meter: JudgeMeter,
+) -> EvaluatorBuilder:
     """Return a builder of evaluators whose judges are called by `caller` and counted by `meter`."""
-    judges = RunJudges(opening.plan, opening.targets, opening.progress, caller=caller, meter=meter)
+    judges = RunJudges(
+        opening.plan,
+        opening.targets,
+        opening.progress,
+        caller=caller,
+        meter=meter,
+    )
     return EvaluatorBuilder(judges, warn=ignore, targets=targets_file)
