@@ -101,6 +101,12 @@ def test_results_of_several_datasets_are_in_the_order_of_the_cases(write: Write)
         ]
 
 
+def test_any_number_of_ids_costs_one_pass() -> None:
+    cases = [case(number) for number in range(20_000)]
+    all_ids = [each["id"] for each in cases]
+    assert agentv.plan(cases=cases, target=str, evaluators=[HELLO], ids=all_ids).cases == len(cases)
+
+
 def test_after_resume_the_report_covers_earlier_and_new_results() -> None:
     asked: list[str] = []
 

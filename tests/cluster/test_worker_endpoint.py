@@ -23,7 +23,7 @@ def test_a_run_that_fails_before_it_is_asked_for_says_why(monkeypatch: pytest.Mo
         session.wait()
 
     monkeypatch.setattr(Session, "start", start_and_end)
-    selection = Selection(None, (), None, None, None)
+    selection = Selection()
     options = PlanOptions(selection)
     setup = Setup((), tmp_path / "nowhere", options, RunOptions(), Manifest({}, ()))
     answer = asyncio.run(WorkerEndpoint().handle("run", "start", setup=PickledSetup(pickle.dumps(setup))))

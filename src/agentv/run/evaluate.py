@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from agentv.calls.target_version import TargetVersion
 from agentv.cases.discovery import eval_files
+from agentv.cases.id_patterns import IdPatterns
 from agentv.cases.objects import NO_FILE, without_file
 from agentv.cases.sample import CaseSample
 from agentv.cases.shard import Shard, case_hash
@@ -213,7 +214,7 @@ def _plan(options: EvalOptions) -> Plan:
     _check_out(options.output.out, paths)
     selection = Selection(
         target=asked.target,
-        ids=asked.ids,
+        ids=IdPatterns(asked.ids),
         limit=asked.limit,
         only=_only(asked),
         shard=shard,

@@ -1,8 +1,6 @@
 """The plan of a run. It is an immutable value that can be printed, pickled and executed in another process."""
 
 from collections.abc import Callable, Iterator, Mapping
-from fnmatch import fnmatchcase
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +8,7 @@ from typing import NamedTuple
 from agentv.calls.target_version import TargetVersion
 from agentv.cases.expand import Inspection, Report
 from agentv.cases.generated import Ledger, SameCases
+from agentv.cases.id_patterns import IdPatterns
 from agentv.cases.objects import READ_AHEAD, CaseDefaults, CaseObjects, placed_error
 from agentv.cases.read import numbered, read_eval_file
 from agentv.cases.request import Files
@@ -35,7 +34,7 @@ class Selection(NamedTuple):
     """The cases that were selected to run, and the target that was requested for them."""
 
     target: str | None = None
-    ids: tuple[str, ...] = ()
+    ids: IdPatterns = IdPatterns()
     limit: int | None = None
     only: HashSet | None = None
     """The hash of each case that may run, which is the same on every worker of a cluster. None means all cases."""
@@ -62,7 +61,7 @@ class Selection(NamedTuple):
             number = case_hash(clean(case.dataset), clean(case.id))
             if number not in self.only:
                 return False
-        if self.ids and not matching(case, self.ids):
+        if self.ids and not self.ids.matches(case.id):
             return False
         return self.filter is None or self.meets(self.filter, case)
 
@@ -73,7 +72,7 @@ class Selection(NamedTuple):
 
     def skips(self, case: EvalCase) -> bool:
         """Return whether the case is marked with `skip`, and is not selected by its exact id."""
-        return bool(case.skip) and case.id not in self.ids
+        return bool(case.skip) and not self.ids.names(case.id)
 
     def target_of(self, case: EvalCase) -> str:
         """Return the target of a case: `--target` unless it is `default`, else that of the case or its file."""
@@ -131,22 +130,6 @@ class PlanSource(NamedTuple):
     def is_streamed(self) -> bool:
         """Whether more cases arrive while the run is under way."""
         return self.objects is not None and self.objects.is_streamed
-
-
-def matching(case: EvalCase, ids: tuple[str, ...]) -> list[str]:
-    """Return the ids and globs that match the id of a case."""
-    exact, globs = _exact_and_globs(ids)
-    found = [pattern for pattern in globs if pattern != case.id and fnmatchcase(case.id, pattern)]
-    if case.id in exact:
-        found.append(case.id)
-    return found
-
-
-@lru_cache(maxsize=8)
-def _exact_and_globs(ids: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return ids as a set, so that thousands of them take no longer than one, and those that may be globs."""
-    globs = [id_ for id_ in ids if any(sign in id_ for sign in "*?[")]
-    return frozenset(ids), tuple(globs)
 
 
 class PlannedTarget(NamedTuple):

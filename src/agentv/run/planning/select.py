@@ -8,7 +8,7 @@ from agentv.errors import closest
 from agentv.filters.match import NO_MATCH, Filter
 from agentv.log import debug
 from agentv.records import EvalCase, Problem
-from agentv.run.planning.plan import RequiredCases, Selection, matching
+from agentv.run.planning.plan import RequiredCases, Selection
 from agentv.text import plural
 
 ReadAll = Callable[[], Iterable[EvalCase]]
@@ -33,8 +33,8 @@ class CaseSelector:
         self._selection = selection
         self._left = _limit_of(selection)
         """How many more cases may be selected."""
-        self._found_ids: set[str] = set()
-        """The patterns of `--eval-id` that match a case."""
+        self._unknown_ids = dict.fromkeys(selection.ids.patterns)
+        """The values of `--eval-id` that match no case so far."""
         self._required = [_Required(condition) for condition in require]
         self.skipped = 0
         """The number of selected cases that are marked with `skip`."""
@@ -47,7 +47,7 @@ class CaseSelector:
     @property
     def is_complete(self) -> bool:
         """Whether no further case may be selected and every value of `--eval-id` matches a case."""
-        return not self.is_open and not self._unknown_ids()
+        return not self.is_open and not self._unknown_ids
 
     @property
     def required(self) -> tuple[RequiredCases, ...]:
@@ -57,8 +57,9 @@ class CaseSelector:
     def selects(self, case: EvalCase) -> bool:
         """Return whether a case runs. Cases beyond the limit are read, to find errors, but not selected."""
         selection = self._selection
-        if selection.ids:
-            self._found_ids.update(matching(case, selection.ids))
+        if self._unknown_ids:
+            for pattern in selection.ids.matching(case.id):
+                self._unknown_ids.pop(pattern, None)
         if selection.skips(case):
             self._count_skipped(case)
             return False
@@ -89,19 +90,15 @@ class CaseSelector:
 
     def unknown_ids(self, read_all: ReadAll) -> Iterator[Problem]:
         """Yield a problem for each value of `--eval-id` that matches no case, with the most similar id as its hint."""
-        unknown = self._unknown_ids()
-        if not unknown:
+        if not self._unknown_ids:
             return
         ids = [case.id for case in read_all()]
-        for id_ in unknown:
+        for id_ in self._unknown_ids:
             hint = "--eval-id takes an id or a glob"
             close = closest(id_, ids)
             if close:
                 hint = f"did you mean {close!r}?"
             yield Problem(message=f"no case with id {id_!r}", hint=hint)
-
-    def _unknown_ids(self) -> list[str]:
-        return [id_ for id_ in self._selection.ids if id_ not in self._found_ids]
 
     def nothing_selected(self, path: Path) -> Problem:
         """Return why no case runs; `path` is the first eval file."""

@@ -1,0 +1,63 @@
+"""The ids and globs of `--eval-id`. Matching a case takes the same time regardless of their number."""
+
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+_WILDCARD = re.compile(r"[*?\[]")
+_CHARACTER_SET = re.compile(r"\[!?+\]?+[^\]]*\]")
+"""A part of a glob that matches one character, such as `[0-9]`."""
+
+
+class IdPatterns:
+    """Ids and globs that select cases.
+
+    The id of a member of a family, such as `ask[order=A1]`, is a glob as well. Without `*`, a glob matches ids of one
+    length only; these globs are found by that length and by the text before their first wildcard.
+    """
+
+    def __init__(self, patterns: Sequence[str] = ()):
+        self.patterns = tuple(dict.fromkeys(patterns))
+        self._exact = frozenset(patterns)
+        self._of_any_length: list[str] = []
+        self._by_length: dict[int, dict[str, list[str]]] = {}
+        """Globs by the length of the ids that they match, then by the text before their first wildcard."""
+        for pattern in self.patterns:
+            wildcard = _WILDCARD.search(pattern)
+            if wildcard is None:
+                continue
+            if "*" in _CHARACTER_SET.sub("", pattern):
+                self._of_any_length.append(pattern)
+                continue
+            length = len(_CHARACTER_SET.sub("?", pattern))
+            start = pattern[: wildcard.start()]
+            by_start = self._by_length.setdefault(length, {})
+            by_start.setdefault(start, []).append(pattern)
+
+    def __bool__(self) -> bool:
+        return bool(self.patterns)
+
+    def names(self, id_: str) -> bool:
+        """Return whether one of the patterns is exactly this id."""
+        return id_ in self._exact
+
+    def matches(self, id_: str) -> bool:
+        """Return whether a pattern matches this id."""
+        return any(True for _ in self.matching(id_))
+
+    def matching(self, id_: str) -> Iterator[str]:
+        """Yield the patterns that match this id."""
+        if id_ in self._exact:
+            yield id_
+        for pattern in self._candidates(id_):
+            if pattern != id_ and fnmatchcase(id_, pattern):
+                yield pattern
+
+    def _candidates(self, id_: str) -> Iterator[str]:
+        """Yield the globs that may match this id."""
+        yield from self._of_any_length
+        by_start = self._by_length.get(len(id_))
+        if by_start is None:
+            return
+        for end in range(len(id_) + 1):
+            yield from by_start.get(id_[:end], ())
