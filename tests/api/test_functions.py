@@ -390,6 +390,8 @@ def test_runs_are_compared_as_reports_and_files() -> None:
     comparison = agentv.compare_results(first, second)
     assert [(pair.eval_id, pair.outcome) for pair in comparison.matched] == [("a", "tie"), ("b", "win"), ("c", "tie")]
     rows = comparison.table()
+    assert repr(comparison).startswith("<Comparison: cannot tell, difference +0.333 (95%: ")
+    assert repr(comparison).endswith(", 3 pairs>")
     assert rows[1] == {
         "eval_id": "b",
         "dataset": "cases",
@@ -409,7 +411,9 @@ def test_runs_are_compared_as_reports_and_files() -> None:
         agentv.judge_agreement(first, labels=3)  # type: ignore[arg-type]
     with pytest.raises(AgentvError, match="labels"):
         agentv.judge_agreement(first)
-    assert agentv.plan(cases=CASES, target=str, evaluators=[HELLO])["cases"] == 3
+    forecast = agentv.plan(cases=CASES, target=str, evaluators=[HELLO])
+    assert forecast["cases"] == 3
+    assert repr(forecast) == "<Forecast: 3 cases, 3 calls, unknown cost>"
 
 
 def test_several_runs_in_one_process_do_not_disturb_each_other() -> None:

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from agentv.stats.fields import Fields
+from agentv.text import format_money, plural
 
 Basis = Literal["history", "estimate"]
 """Whether a figure comes from earlier results of the same targets and cases, or from the lengths of texts."""
@@ -65,3 +66,12 @@ class Forecast(Fields, frozen=True, kw_only=True):
     """The expected usage of `--check-judge`."""
     unknown: tuple[str, ...] = ()
     """What is unknown, and how to make it known."""
+
+    def __repr__(self) -> str:
+        """Return the expected calls and their cost, for an interpreter that shows the forecast as a value."""
+        cases = plural(self.cases, "case", separator=",")
+        calls = plural(round(self.calls.expected), "call", separator=",")
+        cost = "unknown cost"
+        if self.cost_usd is not None:
+            cost = format_money(self.cost_usd.expected)
+        return f"<Forecast: {cases}, {calls}, {cost}>"

@@ -9,6 +9,7 @@ from agentv.filters.match import Filter
 from agentv.stats.fields import Fields
 from agentv.stats.inference import CONFIDENCE
 from agentv.stats.metrics import MetricDifference
+from agentv.text import plural
 
 BY = ("evaluator", "dataset", "target", "conversation_id")
 """What results can be grouped by, in addition to metadata keys."""
@@ -309,3 +310,14 @@ class Comparison(Fields, frozen=True, kw_only=True):
         matched: Any = self.matched
         rows: list[dict[str, Any]] = matched.table()
         return rows
+
+    def __repr__(self) -> str:
+        """Return the verdict and the difference, for an interpreter that shows the comparison as a value."""
+        statistics = self.statistics
+        shown: str = statistics.verdict
+        delta = statistics.delta
+        if delta is not None:
+            shown += f", difference {delta.mean:+.3f}"
+            if delta.ci_lower is not None and delta.ci_upper is not None:
+                shown += f" (95%: {delta.ci_lower:+.3f} to {delta.ci_upper:+.3f})"
+        return f"<Comparison: {shown}, {plural(statistics.pairs, 'pair', separator=',')}>"
