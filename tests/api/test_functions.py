@@ -14,7 +14,7 @@ import pytest
 import agentv
 from agentv import AgentvError, EvalReport
 from agentv.providers import user_functions
-from tests.kits.project import Write
+from tests.kits.project import Write, a_case
 from tests.kits.project import agentv as command
 
 CASES = [
@@ -366,6 +366,18 @@ def test_errors_in_the_users_functions_point_to_their_own_lines() -> None:
     with agentv.collect_warnings() as warnings:
         assert run(metrics=[{"name": "m", "function": lambda results: broken()}]).metrics == {}
     assert re.search(f"metric 'm': .*{place}", warnings[0].message)
+
+
+def test_objects_cannot_be_sent_to_a_cluster(write: Write) -> None:
+    write("a.jsonl", [a_case("a")])
+    objects: dict[str, Any] = {"evaluators": [HELLO], "hooks": {"before_all": print}, "metrics": [len]}
+    reason = "cannot be sent to a cluster, whose workers read eval files: write them to an eval file"
+    for name, value in objects.items():
+        given = {name: value}
+        with pytest.raises(AgentvError, match=f"^{name} {reason}$"):
+            agentv.evaluate_sync("a.jsonl", target=str, cluster="local:1", **given)
+    with pytest.raises(AgentvError, match=f"^cases, evaluators {reason}$"):
+        run(cluster="local:1")
 
 
 def test_a_judge_is_compared_with_labels() -> None:

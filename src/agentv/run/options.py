@@ -535,12 +535,25 @@ def _conflicts(options: EvalOptions) -> Iterator[str]:
         if collect.collect_grace is not None:
             yield "--collect-grace needs --collect-traces"
     if options.cluster is not None:
-        if options.cases is not None or options.defaults != CaseDefaults():
-            yield "cases, evaluators, hooks and metrics cannot be sent to a cluster: write them to an eval file"
+        objects = ", ".join(_given_objects(options))
+        if objects:
+            yield f"{objects} cannot be sent to a cluster, whose workers read eval files: write them to an eval file"
         if collect.collect_port is not None:
             yield "--collect-port cannot be used with --cluster: each worker listens on its own port"
         if options.limits.has_budget:
             yield "--max-cost and --max-duration are not supported with --cluster"
+
+
+def _given_objects(options: EvalOptions) -> Iterator[str]:
+    """Yield the names of the arguments with objects that belong in eval files."""
+    if options.cases is not None:
+        yield "cases"
+    if options.defaults.evaluators:
+        yield "evaluators"
+    if options.defaults.hooks is not None:
+        yield "hooks"
+    if options.defaults.metrics:
+        yield "metrics"
 
 
 def _dry_run_conflicts(mock: DryRunOptions) -> Iterator[str]:
