@@ -514,6 +514,13 @@ def test_columns_of_pandas_may_have_numbers_as_names() -> None:
     assert case == {"id": "1", "input": "hello", "metadata": {"1": "easy"}}
 
 
+def test_a_lazy_frame_of_polars_has_no_rows_yet() -> None:
+    frames = pytest.importorskip("polars")
+    with pytest.raises(AgentvError, match="rows is a LazyFrame") as caught:
+        agentv.cases_from(frames.LazyFrame({"q": ["hello"]}), input="q")
+    assert caught.value.hint == "pass rows.collect(), its data frame"
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_data_frames_become_cases(library: str) -> None:
     frames = pytest.importorskip(library)

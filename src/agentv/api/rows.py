@@ -71,6 +71,8 @@ def _records(rows: Any) -> Iterator[Mapping[str, Any]]:
     if hasattr(rows, "iter_rows"):  # polars
         yield from rows.iter_rows(named=True)
         return
+    if hasattr(rows, "collect_schema"):
+        raise ConfigError(f"rows is {_described(rows)}", hint="pass rows.collect(), its data frame")
     if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # pandas, whose columns may have numbers as names
         for row in rows.to_dict("records"):
             yield {str(column): value for column, value in row.items()}
