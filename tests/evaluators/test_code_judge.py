@@ -318,7 +318,7 @@ def test_a_language_model_brings_the_scores_together(write: Write, variable: str
         ({"evaluators": INNER, "aggregator": {"type": "median"}}, "aggregator"),
         (
             {"evaluators": INNER, "aggregator": {"type": "code_judge", "path": "none.py"}},
-            "script: no such file: none.py",
+            "aggregator.path: no such file: none.py",
         ),
     ],
 )

@@ -121,9 +121,23 @@ def test_output_without_a_score_is_a_failure_of_the_evaluator(write: Write, line
 
 
 @pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("! grep -q TODO made.txt", 1.0),
+        ("! grep -q made made.txt", 0.0),
+        ("command -v sh", 1.0),
+        ("exit 3", 0.0),
+    ],
+)
+def test_a_word_of_the_shell_is_not_a_missing_program(write: Write, line: str, expected: float) -> None:
+    assert score(write, line).score == expected
+
+
+@pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"command": "  "}, "'command' is empty"),
+        ({"command": ["exit", "3"]}, "command: no such command: exit"),
         ({"command": ["no-such-program-4711"]}, "command: no such command: no-such-program-4711"),
         ({"command": "no-such-program-4711 -q"}, "command: no such command: no-such-program-4711"),
         ({"command": "true", "cwd": "nowhere"}, "cwd: no such folder: "),

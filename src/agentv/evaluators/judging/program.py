@@ -34,6 +34,9 @@ _INTERPRETERS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|php|(?:ba|da|z
 _SOURCES = (".py", ".sh", ".js", ".mjs", ".ts", ".rb", ".pl")
 _SHELL_SYNTAX = re.compile(r"[;&|<>$`()#\n*?{}~]")
 
+_SHELL_WORDS = re.compile(r"[!.:]|cd|command|eval|exec|exit|export|set|trap|type|ulimit|umask|unset|wait")
+"""What a shell runs itself as the first word of a command."""
+
 
 class Program:
     """A program of the user: a list of arguments, or a command for the shell.
@@ -164,8 +167,8 @@ def _split(command: str | Sequence[str]) -> list[str]:
         arguments = shlex.split(command)
     except ValueError:
         return []
-    if arguments and "=" in arguments[0]:
-        return []  # an assignment: VARIABLE=value program
+    if arguments and (_SHELL_WORDS.fullmatch(arguments[0]) or "=" in arguments[0]):
+        return []  # `exit 1`, or an assignment: VARIABLE=value program
     return arguments
 
 
@@ -185,9 +188,7 @@ def _check_files(
     is_installed = not is_path and shutil.which(program) is not None
     if in_workspace and (is_path or is_installed):
         return
-    setting = "script"
-    if at[-1] == "command":
-        setting = "command"
+    setting = ".".join(map(str, at))
     if is_path and not (cwd / program).exists():
         raise SettingError(f"{setting}: no such file: {program}", *at, hint=f"it is relative to {cwd}")
     if not is_path and not is_installed:
