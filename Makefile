@@ -55,7 +55,7 @@ coverage: .venv/dev.stamp .venv/browser.stamp
 
 # The site is in site/; a link that leads nowhere is an error. Nothing is downloaded.
 docs: .venv/dev.stamp
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo "Open site/index.html in a browser. The search needs a server: $(BIN)/mkdocs serve"
 
 bench: .venv/dev.stamp .venv/browser.stamp

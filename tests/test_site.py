@@ -2,9 +2,11 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -20,8 +22,22 @@ def refuse(*_):
 
 socket.socket.connect = refuse
 from mkdocs.__main__ import cli
-cli(["build", "--quiet", "--site-dir", sys.argv[1]])
+cli(sys.argv[1:])
 """
+
+
+def build(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site of a checkout in a folder, as `make docs` does."""
+    command = re.search(r"/mkdocs (build.*)", (ROOT / "Makefile").read_text())
+    assert command is not None
+    return subprocess.run(
+        [sys.executable, "-c", NO_NETWORK, *command[1].split(), "--site-dir", str(folder)],
+        cwd=root,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -29,18 +45,32 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built in a folder of its own."""
     pytest.importorskip("material", reason="the extra 'docs' is not installed")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-c", NO_NETWORK, str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    ran = build(ROOT, folder)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return folder
+
+
+@pytest.mark.slow
+def test_a_link_to_a_missing_heading_fails_the_build(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="the extra 'docs' is not installed")
+    for name in ("docs", "examples", "scripts"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for file in [ROOT / "mkdocs.yml", *ROOT.glob("*.md")]:
+        shutil.copy(file, tmp_path)
+    with (tmp_path / "docs" / "setup.md").open("a") as page:
+        page.write("\n[Nowhere](ci.md#no-such-heading)\n")
+
+    ran = build(tmp_path, tmp_path / "site")
+
+    assert ran.returncode == 1
+    assert "does not contain an anchor '#no-such-heading'" in ran.stderr
 
 
 @pytest.mark.slow
 def test_every_page_of_the_docs_is_in_the_site(site: Path) -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).is_file(), page.name
-    assert "A first eval" in (site / "index.html").read_text()
+    assert "A first eval" in (site / "about.html").read_text()
     assert "Add an evaluator" in (site / "CONTRIBUTING.html").read_text()
     assert (site / "search" / "search_index.json").stat().st_size > 100_000
 
@@ -73,11 +103,18 @@ def test_every_page_is_in_one_place_of_the_navigation() -> None:
 
     Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
     settings = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)
-    named: list[str] = []
-    for section in settings["nav"][1:]:
-        ((_, entries),) = section.items()
-        for entry in entries:
-            named.append(entry if isinstance(entry, str) else next(iter(entry.values())))
+    named = pages_in(settings["nav"])
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
     assert sorted(pages - set(named)) == [], "add it to nav in mkdocs.yml"
     assert len(named) == len(set(named))
+
+
+def pages_in(nav: Any) -> list[str]:
+    """Return the pages in a part of the navigation: a page, a section with a title, or a list of these."""
+    if isinstance(nav, str):
+        return [nav]
+    parts = nav.values() if isinstance(nav, dict) else nav
+    named: list[str] = []
+    for part in parts:
+        named.extend(pages_in(part))
+    return named
