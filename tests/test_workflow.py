@@ -244,7 +244,7 @@ def test_the_docs_list_the_inputs_of_the_action() -> None:
     assert named == set(inputs)
     for name, settings in inputs.items():
         default = settings["default"]
-        if "${{" not in default:
+        if default and "${{" not in default:
             assert f"| `{name}` | `{default}` |" in page
 
 
@@ -275,7 +275,7 @@ def test_the_action_compares_with_the_base_branch_and_updates_its_comment(tmp_pa
     assert pull_request.count_calls(seed=1) == 40
     (comment,) = runner.comments
     assert comment.startswith("### agentv: cannot tell\n")
-    assert runner.summary == comment
+    assert comment == runner.summary + "\n<!-- agentv-report -->\n"
     report = runner.artifacts / "agentv-report"
     assert {path.name for path in report.iterdir()} == {"base.jsonl", "candidate.jsonl", "report.html", "report.md"}
     assert len(rows(report / "base.jsonl")) == 40
@@ -311,13 +311,58 @@ def test_the_action_runs_without_a_baseline(tmp_path: Path) -> None:
     git(pull_request.repo, "add", ".")
     assert pull_request.push(pull_request.agent(seed=2)) == [], runner.printed
     assert "::warning::agentv eval ended with exit code 2 on the base commit" in runner.printed
-    assert runner.comments == ["### agentv: no baseline\n\nThe base commit has no results to compare with.\n"]
+    (comment,) = runner.comments
+    assert comment.startswith("### agentv: no baseline\n\nThe base commit has no results to compare with.\n")
 
     # a push has neither a base nor a pull request
     values = {"github.event.pull_request.base.sha": "", "github.event.pull_request.number": ""}
     assert pull_request.push(pull_request.agent(seed=3), **values) == [], runner.printed
     assert {path.name for path in (runner.artifacts / "agentv-report").iterdir()} == {"candidate.jsonl", "report.html"}
     assert len(runner.comments) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("calls")
+def test_a_job_may_use_the_action_twice(tmp_path: Path) -> None:
+    workflow = action_as_workflow(ROOT / "action.yml")
+    job = workflow["jobs"]["action"]
+    other_evals = yaml.safe_dump(job["steps"]).replace("${{ inputs.evals }}", "more")
+    other_name = other_evals.replace("${{ inputs.name }}", "second")
+    job["steps"] = [*job["steps"], *yaml.safe_load(other_name)]
+    pull_request = PullRequest(tmp_path, workflow)
+    runner = pull_request.runner
+    folder = pull_request.repo / "more"
+    folder.mkdir()
+    write_cases(folder, 2, "new.yaml")
+    git(pull_request.repo, "add", ".")
+
+    for seed in (2, 3):
+        assert pull_request.push(pull_request.agent(seed)) == [], runner.printed
+
+    first, second = runner.comments
+    assert first.startswith("### agentv: cannot tell\n")
+    assert second.startswith("### agentv: no baseline\n")
+    assert len(rows(runner.artifacts / "agentv-report" / "candidate.jsonl")) == 40
+    assert len(rows(runner.artifacts / "second" / "candidate.jsonl")) == 2
+
+
+@pytest.mark.parametrize(
+    ("package", "extras", "installed"),
+    [
+        ("", "", "/actions/agentv"),
+        ("", "openai,anthropic", "/actions/agentv[openai,anthropic]"),
+        ("agentv==0.2.0", "", "agentv==0.2.0"),
+        ("./wheels/agentv.whl", "openai", "./wheels/agentv.whl[openai]"),
+    ],
+)
+def test_the_action_installs_its_own_version_by_default(package: str, extras: str, installed: str) -> None:
+    steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+    (step,) = (step for step in steps if step.get("name") == "Install agentv")
+    show_arguments = 'pip() { printf "%s\\n" "$@"; }; '
+    environment = {"GITHUB_ACTION_PATH": "/actions/agentv", "PACKAGE": package, "EXTRAS": extras}
+    command = ["/bin/bash", "-eo", "pipefail", "-c", show_arguments + step["run"]]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == ["install", "--quiet", installed]
 
 
 @pytest.mark.slow

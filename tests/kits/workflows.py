@@ -14,15 +14,15 @@ import yaml
 from tests.kits.docs import ROOT, blocks
 
 GH = """#!{python}
-import json, os, pathlib, sys
+import json, os, pathlib, re, sys
 
-OURS = '.[] | select(.body | startswith("### agentv")) | .id'
+OURS = re.compile(r'\\.\\[\\] \\| select\\(\\.body \\| (startswith|contains)\\("(.*)"\\)\\) \\| \\.id')
 store = pathlib.Path(os.environ["COMMENTS"])
 comments = json.loads(store.read_text())
 match sys.argv[1:]:
-    case ["api", "--paginate", "repos/me/repo/issues/7/comments", "--jq", query] if query == OURS:
+    case ["api", "--paginate", "repos/me/repo/issues/7/comments", "--jq", query] if asked := OURS.fullmatch(query):
         for number, body in enumerate(comments):
-            if body.startswith("### agentv"):
+            if body.startswith(asked[2]) or (asked[1] == "contains" and asked[2] in body):
                 print(number)
     case ["api", "--method", "PATCH", path, "--field", body] if body.startswith("body=@"):
         number = int(path.removeprefix("repos/me/repo/issues/comments/"))
@@ -74,9 +74,8 @@ class Runner:
         self._comments.write_text(json.dumps(["Looks good to me"]))
         programs = folder / "programs"
         programs.mkdir()
-        gh = programs / "gh"
-        gh.write_text(GH.format(python=sys.executable))
-        gh.chmod(0o755)
+        _write_program(programs / "gh", GH.format(python=sys.executable))
+        _write_program(programs / "pip", "#!/bin/sh\n")  # everything is installed
         self._path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
         self.printed = ""
         """The output of all commands of the last job."""
@@ -126,8 +125,6 @@ class Runner:
                 self._use(action, options, checkout)
                 continue
             command = _filled(step["run"], known)
-            if command.startswith("pip install "):
-                continue
             folder = checkout / _filled(step.get("working-directory", ""), known)
             step_environment = {**environment, **_filled_all(step.get("env", {}), known)}
             shell = SHELLS[step.get("shell", "")]
@@ -189,7 +186,7 @@ class Runner:
         if not cached.exists():
             return ""
         place = checkout / options["path"]
-        place.parent.mkdir(exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(cached, place)
         return "true"
 
@@ -199,6 +196,11 @@ class Runner:
         source = checkout / options["path"]
         if source.exists() and not cached.exists():
             shutil.copy(source, cached)
+
+
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def _new_folder(path: Path) -> Path:
