@@ -26,14 +26,14 @@ cli(sys.argv[1:])
 """
 
 
-def build(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+def build(root: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Build the site of a checkout in a folder, as `make docs` does."""
     command = re.search(r"/mkdocs (build.*)", (ROOT / "Makefile").read_text())
     assert command is not None
     return subprocess.run(
         [sys.executable, "-c", NO_NETWORK, *command[1].split(), "--site-dir", str(folder)],
         cwd=root,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -91,6 +91,17 @@ def test_links_of_the_site_lead_to_its_pages(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_page_of_an_unknown_address_works_below_the_address_of_the_site(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="the extra 'docs' is not installed")
+    ran = build(ROOT, tmp_path, SITE_URL="https://someone.github.io/agentv/")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    links = re.findall(r'(?:href|src)="(/[^"]*)"', (tmp_path / "404.html").read_text())
+    assert links
+    for link in links:
+        assert link.startswith("/agentv/"), link
+
+
+@pytest.mark.slow
 def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
     loads = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=\"?(https?:)?//")
     for page in site.rglob("*.html"):
@@ -99,9 +110,10 @@ def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
 
 def test_every_page_is_in_one_place_of_the_navigation() -> None:
     class Loader(yaml.SafeLoader):
-        """Reads `!!python` tags of mkdocs.yml as nothing."""
+        """Reads the tags of mkdocs.yml as nothing."""
 
     Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+    Loader.add_constructor("!ENV", lambda *_: None)
     settings = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)
     named = pages_in(settings["nav"])
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
