@@ -1,8 +1,13 @@
 """What a person sees while a run goes on: in a terminal, and in a pipe."""
 
+import fcntl
 import io
+import json
+import os
+import pty
 import re
 import sys
+import termios
 import threading
 from pathlib import Path
 from types import FrameType
@@ -11,7 +16,7 @@ import pytest
 
 from agentv.redact import Redactor
 from agentv.report.progress import PlainProgress
-from tests.kits.processes import PATIENCE_SECONDS
+from tests.kits.processes import PATIENCE_SECONDS, start_process
 from tests.kits.project import Write, a_case
 from tests.kits.runs import HELLO, evaluate
 from tests.kits.terminal import in_terminal
@@ -48,6 +53,40 @@ def test_in_a_terminal_there_is_a_live_view(cases: Path, write: Write) -> None:
 
     assert "━" in in_terminal(cases, "--workers", "2", seen=go_on)
     assert Path("go").exists()
+
+
+@pytest.mark.parametrize(("is_controlling", "code", "status"), [(True, 130, "interrupted"), (False, 0, "done")])
+def test_a_terminal_may_disappear_during_the_run(
+    cases: Path, write: Write, is_controlling: bool, code: int, status: str
+) -> None:
+    write("agent.py", WAITING)
+    write("targets.yaml", "targets: [{name: default, provider: python, function: agent.py:answer}]\n")
+    master, slave = pty.openpty()
+
+    def take_terminal() -> None:
+        if is_controlling:
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+    run = start_process(
+        [sys.executable, "-m", "agentv", "eval", cases, "--workers", "2", "--out", "o.jsonl"],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={**os.environ, "TERM": "xterm-256color"},
+        start_new_session=True,
+        preexec_fn=take_terminal,
+    )
+    os.close(slave)
+    shown = b""
+    while b"2/6 done" not in shown:
+        shown += os.read(master, 4096)
+    os.close(master)
+    if not is_controlling:
+        Path("go").touch()
+
+    assert run.wait(timeout=PATIENCE_SECONDS) == code
+    [record] = Path(".agentv/runs").glob("*.json")
+    assert json.loads(record.read_text())["status"] == status
 
 
 def test_no_colour_is_honoured(cases: Path) -> None:
