@@ -1,4 +1,4 @@
-"""Hooks as they are written in eval files and targets files."""
+"""The settings of hooks in eval files and targets files."""
 
 from typing import Annotated
 
@@ -28,7 +28,7 @@ _NOT_IN_VERSION = Meta(extra={"cache_key": False})
 
 
 class Hooks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What runs before and after cases. Each hook is a shell command, a list of commands, or a function."""
+    """Hooks that run before and after cases. Each hook is a shell command, a list of commands, or a function."""
 
     before_all: Annotated[
         Hook | None,

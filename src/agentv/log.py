@@ -17,7 +17,7 @@ from agentv.redact import clean
 
 LOGGER = logging.getLogger("agentv")
 Wording = Callable[[str], str]
-"""Rewrites a message for those who read it."""
+"""Rewrites a message for its readers."""
 _wording: ContextVar[Wording] = ContextVar("_wording", default=str)
 
 

@@ -203,7 +203,7 @@ def fill_all(value: Any, fill_one: FillOne, steps: Steps = ()) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as it appears inside a text: a string verbatim, anything else as JSON."""
+    """Return a value as text for insertion into a text: a string verbatim, anything else as JSON."""
     if isinstance(value, str):
         return value
     encoded = msgspec.json.encode(value)

@@ -128,7 +128,7 @@ class WorkspaceUse(enum.Enum):
     """How an evaluator uses the workspace of an agent."""
 
     NONE = "none"
-    NAMES_IT = "it is told its path, if there is one"
+    NAMES_IT = "it receives the path, if there is one"
     RUNS_IN_IT = "it runs in it, if there is one"
     NEEDS_IT = "it cannot do without one"
 
@@ -180,7 +180,7 @@ class EvaluatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         return f"expected not to be met: {hit}"
 
     def check(self, context: "EvaluatorContext") -> None:
-        """Raise `ConfigError` if `open` would, as far as can be determined without running the user's code."""
+        """Raise `ConfigError` if `open` would, as far as this can be checked without running the user's code."""
 
     def fingerprint(self) -> Any:
         """See `Evaluator.fingerprint`."""

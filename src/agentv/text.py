@@ -105,7 +105,7 @@ def path_text(path: str | os.PathLike[str]) -> str:
 
 
 def path_of_text(text: str) -> Path:
-    """Return the path from which `path_text` made this text."""
+    """Return the path for a text that `path_text` returned."""
 
     def unescape(found: re.Match[str]) -> str:
         return chr(0xDC00 + int(found[1], 16))

@@ -93,7 +93,7 @@ def test_equal_scores_with_fewer_passes_are_explained(write: Write, gate: str) -
     lower = "the pass rate is lower (exact McNemar): 20 cases no longer pass, 0 pass now; the verdict is about scores"
     assert f"note: {lower}" in printed
     assert "could still differ" not in printed
-    expected = "exit 0: the gate is about scores, which are not worse; 20 cases no longer pass"
+    expected = "exit 0: the gate compares scores, which are not worse; 20 cases no longer pass"
     assert f"{expected}; use --gate no-regressions to require that they pass" in printed
     judged("--gate", "no-regressions", code=1)
 

@@ -203,7 +203,7 @@ def test_vs_code_worker_cap(project: Write) -> None:
     path = project("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
     project("targets.yaml", "targets:\n  - {name: default, provider: vscode}\n")
     ran = evaluate(path, "--dry-run", "--workers", "5")
-    assert "warning: target 'default' can only do one thing at a time: using 1 worker" in ran.stderr
+    assert "warning: target 'default' does not support concurrent cases: using 1 worker" in ran.stderr
 
 
 # Requirement: Output Persistence and Formats
@@ -215,7 +215,7 @@ def test_default_output_location_and_format(project: Write) -> None:
     evaluate(path)
     evaluate(path, "--output-format", "yaml")
     ran = evaluate(path, "--output-format", "xml")
-    assert "warning: the output format 'xml' is not known: using jsonl" in ran.stderr
+    assert "warning: unknown output format 'xml': using jsonl" in ran.stderr
     found = sorted(file.name for file in Path(".agentv/results").iterdir())
     assert len(found) == 4
     assert sum(name.endswith(".jsonl") for name in found) == 3

@@ -255,7 +255,7 @@ def test_runs_are_listed_with_what_their_records_say(write: Write) -> None:
         (["some.jsonl"], "done", 2, ["default"])
     ] * 3
     notes = {run["name"]: (run.get("id") is not None, run.get("note", "")) for run in runs}
-    assert notes["elsewhere.jsonl"] == (False, "elsewhere: agentv view elsewhere.jsonl")
+    assert notes["elsewhere.jsonl"] == (False, "in another folder: agentv view elsewhere.jsonl")
     assert notes["gone.jsonl"] == (False, "the results file no longer exists")
     assert [note for note in notes.values() if note[0]] == [(True, "")]
 

@@ -16,7 +16,7 @@ from agentv.log import use_wording
 from agentv.run.options import option_fields
 
 _FLAG = re.compile(r"'agentv [^']*'|--[a-z][a-z-]*[a-z]")
-"""A flag, or a quoted command line, which stays as it is."""
+"""A flag, or a quoted command line, which is not changed."""
 _OTHERS = {
     "--evaluator": "evaluator",
     "--fail-under": "fail_under",

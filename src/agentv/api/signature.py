@@ -1,4 +1,4 @@
-"""Functions with the parameters of another one, so that a long signature is written once."""
+"""Give functions the parameters of another function, so that a long signature is written only once."""
 
 import functools
 import inspect

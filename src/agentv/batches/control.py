@@ -134,7 +134,7 @@ async def _act_on_each(
 
 @asynccontextmanager
 async def _open_api(batch: JournaledBatch) -> AsyncIterator[BatchApi]:
-    """Open the batch API of a batch's target; raise `ConfigError` if the target does not exist any more."""
+    """Open the batch API of a batch's target; raise `ConfigError` if the target no longer exists."""
     intent = batch.intent
     assert intent is not None
     if intent.targets_file:

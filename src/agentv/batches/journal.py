@@ -138,7 +138,7 @@ class JournaledBatch:
 
     @property
     def name(self) -> str:
-        """The vendor's name for the batch, or our key as long as it has not been created."""
+        """The vendor's name for the batch, or our key until the batch is created."""
         if self.created is not None:
             return self.created.batch
         if self.intent is not None:
@@ -221,7 +221,7 @@ class JournaledBatch:
                 offset += len(line)
 
     async def store_replies(self, replies: AsyncIterator[BatchReply]) -> int:
-        """Write all replies to disk, in place of those of an earlier attempt; return how many there are."""
+        """Write all replies to disk, replacing those of an earlier attempt, and return their number."""
         path = self.folder / f"{REPLIES}.new"
         count = 0
         with _private_file(path) as file:

@@ -379,7 +379,7 @@ class JudgeBatches:
         id_: str,
         request: ProviderRequest,
     ) -> Reply:
-        """Wait for a reply in a batch. Meanwhile another case may run."""
+        """Wait for a reply in a batch. Other cases may run during the wait."""
         for batch in self._answered.get(target, ()):
             if batch.has(id_):
                 case.replied[id_] = batch

@@ -96,7 +96,7 @@ class JudgeDemand:
     high: int = 0
     """The maximum number of calls."""
     characters: int = 0
-    """The total length of what is sent, without the answers and the part that all prompts share."""
+    """The total length of the prompts, without answers and the part that all prompts share."""
     checks: int = 0
     """The maximum number of calls for `--check-judge`."""
 
@@ -272,7 +272,7 @@ class _DemandCounter:
         self._calls_per_answer[key] = max(most, calls.expected)
 
     def add_checks(self) -> None:
-        """Count the calls of `--check-judge`: for planted answers, and for answers that are judged twice."""
+        """Count the calls of `--check-judge`: those for planted answers and for answers that are judged twice."""
         from agentv.trust.judge_check import ANSWERS, CASES  # few runs check their judges
 
         cases = min(CASES, self._planted_cases)

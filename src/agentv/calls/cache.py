@@ -106,7 +106,7 @@ def clear(folder: Path) -> Cleared:
 
 
 def _sizes(folder: Path) -> Iterator[int]:
-    """Yield the size of each response; skip files that another process removes meanwhile."""
+    """Yield the size of each response. Files that another process removes during the iteration are skipped."""
     for path in folder.glob("*/*.json"):
         try:
             status = path.stat()

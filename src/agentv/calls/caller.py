@@ -264,7 +264,7 @@ class Caller:
 
     @property
     def default_seconds(self) -> float:
-        """The time limit of what belongs to no target, in seconds."""
+        """The time limit in seconds for calls that do not belong to a target."""
         return self._seconds or TIMEOUT_SECONDS
 
     def seconds(self, policy: CallPolicy) -> float:

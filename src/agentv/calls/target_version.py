@@ -27,7 +27,7 @@ from agentv.versions.python_files import parse_source, python_files
 
 
 class TargetVersion(NamedTuple):
-    """The version of a target, and what it is made of."""
+    """The version of a target and its parts."""
 
     digest: str
     settings: str = ""
@@ -35,7 +35,7 @@ class TargetVersion(NamedTuple):
     files: str = ""
     """The digest of the files and variables alone; empty if there are none."""
     parts: Mapping[str, str] = {}
-    """The digest of each setting, file and variable, to say what has changed."""
+    """The digest of each setting, file and variable, for reporting what has changed."""
     format_1: str | None = None
     """The version in format 1; None if it cannot be compared, because it covered files that change during a run."""
 
@@ -98,7 +98,7 @@ def covered_parts(
 
 
 def _shown(path: Path, root: Path) -> str:
-    """Return a path as it is shown: relative to the project, if it is in there."""
+    """Return a path for display: relative to the project if it is inside."""
     real_root = root.resolve()
     if path.is_relative_to(real_root):
         return str(path.relative_to(real_root))
@@ -173,7 +173,7 @@ def _depended_on(
     folder: Path,
     targets_file: Path | None,
 ) -> dict[str, str]:
-    """Return what an entry of `depends_on` names: a variable, or the files that match a glob."""
+    """Return the variable that an entry of `depends_on` names, or the files that match its glob."""
     if entry.startswith("env:"):
         name = entry.removeprefix("env:")
         return {f"variable {name}": digest(os.environ.get(name))}

@@ -86,7 +86,7 @@ def _attached_files(case: EvalCase) -> Iterator[tuple[Steps, str]]:
 
 
 def _written_steps(steps: Steps, written: Mapping[str, Any] | None) -> Steps:
-    """Return the steps as they are in the file, where the field may have its alias."""
+    """Return the steps as written in the file, where a field may have its alias."""
     name, *rest = steps
     if written is not None and written.get(str(name)) is None:
         name = _ALIASES[str(name)]

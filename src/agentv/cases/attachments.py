@@ -80,10 +80,10 @@ def _check_attachment(value: str, path: Path, root: Path | None) -> None:
 def _reason(problem: OSError | RuntimeError) -> str:
     # Path.resolve() raises RuntimeError for a symlink loop before Python 3.13, and OSError since.
     if isinstance(problem, RuntimeError):
-        return "its symbolic links lead in a circle"
+        return "its symlinks form a loop"
     reason = problem.strerror or ""
     if "symbolic links" in reason:
-        return "its symbolic links lead in a circle"
+        return "its symlinks form a loop"
     return reason or str(problem)
 
 

@@ -199,7 +199,7 @@ _decode_result = msgspec.json.Decoder(_ResultHead).decode
 
 
 def is_results_file(path: Path) -> bool:
-    """Return whether a file holds results of agentv, detected from its first record."""
+    """Return whether a file contains results of agentv, detected from its first record."""
     try:
         with open_regular(path) as file:
             head = file.read(_HEAD_BYTES)

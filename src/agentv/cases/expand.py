@@ -1,4 +1,4 @@
-"""Convert cases as they are written to `EvalCase`s: replace variables, and expand families."""
+"""Convert raw cases to `EvalCase`s: replace variables, and expand families."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class Inspection(NamedTuple):
 
 
 class CaseSource(NamedTuple):
-    """A case as it is written: its value, its line, and the positions of its parts."""
+    """A raw case from a file: its value, its line, and the positions of its parts."""
 
     value: Any
     line: int
@@ -165,7 +165,7 @@ class _Template:
             self._texts = RepeatedTexts(place.text for place in places)
 
     def fill(self, member: Member) -> EvalCase | list[Misfit]:
-        """Return a member of the family, or what is wrong with it."""
+        """Return a member of the family, or its problem."""
         id_ = f"{self._id}[{member.label}]"
         values = member.values
         if self._vars:

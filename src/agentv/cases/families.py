@@ -1,4 +1,4 @@
-"""Families of cases: one case as it is written, with a `matrix` or `rows`, stands for many cases."""
+"""Families of cases: one case with a `matrix` or `rows` stands for many cases."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,12 +37,12 @@ class Family(NamedTuple):
 
 
 def is_family(written: Mapping[str, Any]) -> bool:
-    """Return whether a case as it is written stands for several."""
+    """Return whether a raw case stands for several cases."""
     return any(written.get(name) is not None for name in FAMILY_FIELDS)
 
 
 def family_of(written: Mapping[str, Any], folder: Path) -> Family | Misfit:
-    """Return the family that a case stands for, or what is wrong with it. The fields have the right types.
+    """Return the family that a case stands for, or its problem. The fields have the right types.
 
     `folder` is that of the eval file.
     """

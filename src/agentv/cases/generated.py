@@ -99,7 +99,7 @@ def generate(spec: str, folder: Path, ledger: Ledger | None) -> Iterator[Generat
 
 
 def check_spec(spec: str, folder: Path) -> None:
-    """Raise `ConfigError` if there is no such function, as far as that is known without running its code."""
+    """Raise `ConfigError` if the function does not exist, as far as this can be checked without running its code."""
     check_function(spec, code_folders(folder, None))
 
 

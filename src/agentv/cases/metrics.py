@@ -12,7 +12,7 @@ from agentv.stats.metrics import Metric
 
 
 def metric_problems(file: CaseFile, folders: Sequence[Path] = ()) -> Iterator[Problem]:
-    """Yield what is wrong with the metrics of an eval file, as far as that is known without running their code."""
+    """Yield the problems of an eval file's metrics that can be found without running their code."""
     names: set[str] = set()
     for place, spec in enumerate(file.metrics):
         if spec.name in names:

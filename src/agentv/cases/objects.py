@@ -37,7 +37,7 @@ class DefaultEvaluators(tuple[Json, ...]):
 
 
 class CaseDefaults(NamedTuple):
-    """What was given as arguments for cases and files that do not have it themselves."""
+    """Defaults from arguments, for cases and files that do not set these values."""
 
     evaluators: DefaultEvaluators = DefaultEvaluators()
     metrics: tuple[MetricSpec, ...] = ()
@@ -226,7 +226,7 @@ class CaseObjects:
         return case
 
     def _with_settings(self, value: Mapping[str, Any]) -> Json:
-        """Return a case as it is written, with settings in place of evaluators that are objects."""
+        """Return a case as a file would contain it, with settings instead of evaluator objects."""
         written = dict(value)
         written["evaluators"] = self._as_settings(written.get("evaluators"))
         if written["evaluators"] is None:
@@ -247,7 +247,7 @@ class CaseObjects:
 
 
 def without_file(problem: Problem) -> Problem:
-    """Return the problem of a case in memory with its index instead of a place in a file."""
+    """Return the problem of a case in memory with its index instead of a location in a file."""
     if problem.file != NO_FILE:
         return problem
     message = problem.message
@@ -257,7 +257,7 @@ def without_file(problem: Problem) -> Problem:
 
 
 def placed_error(error: AgentvError) -> AgentvError:
-    """Return an error of a case in memory with its index instead of a place in a file."""
+    """Return an error of a case in memory with its index instead of a location in a file."""
     problem = Problem.of(error)
     if problem.file != NO_FILE:
         return error
@@ -280,7 +280,7 @@ def _not_a_case(index: int, value: Any) -> Problem:
 
 
 def _check_iterable(cases: object) -> None:
-    """Raise `ConfigError` for what is not an iterable of cases, or iterates over something else."""
+    """Raise `ConfigError` if the value cannot be an iterable of cases."""
     if isinstance(cases, str | bytes | Path):
         raise ConfigError(
             f"cases is {_described(cases)}",

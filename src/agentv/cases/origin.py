@@ -97,13 +97,13 @@ class OriginFinder:
         return origin, number - first
 
     def written(self, case: EvalCase) -> "WrittenCase":
-        """Return the case as it is written in its file."""
+        """Return the case as written in its file."""
         if _is_jsonl(case):
             return self._find_line(case)
         return self._find_item(case)
 
     def _find_line(self, case: EvalCase) -> "WrittenCase":
-        """Return the case as it is written on its line of a JSONL file."""
+        """Return the case as written on its line of a JSONL file."""
         if self._lines is None or self._lines.path != case.file.path:
             self._lines = _LineReader(case.file.path)
         try:
@@ -121,7 +121,7 @@ class OriginFinder:
         return WrittenCase(value, place)
 
     def _find_item(self, case: EvalCase) -> "WrittenCase":
-        """Return the case as it is written in a YAML file."""
+        """Return the case as written in a YAML file."""
         file = self._read_yaml(case.file.path)
         if file is None:
             return _not_found(case)
@@ -171,7 +171,7 @@ class OriginFinder:
 
 
 class WrittenCase(NamedTuple):
-    """A case as it is written in its file."""
+    """A case as written in its file."""
 
     value: Mapping[str, Any] | None
     """None if the case is not found: the file may have changed."""
@@ -247,7 +247,7 @@ def _case_indexes(document: Document) -> dict[int, list[tuple[str, int]]]:
 
 
 def _is_of(case_id: str, written_id: str) -> bool:
-    """Return whether a case is the one with this id in the file, or a member of that family."""
+    """Return whether a case has this id in the file, or belongs to the family with this id."""
     return case_id == written_id or case_id.startswith(f"{written_id}[")
 
 
@@ -259,7 +259,7 @@ def _id_of(written: Mapping[str, Any]) -> str:
 
 
 def _not_found(case: EvalCase) -> WrittenCase:
-    """Return a case without content, every part of which is on the case's own line."""
+    """Return a case without content. All its parts have the location of the case."""
     return WrittenCase(None, partial(_first_column, case.line))
 
 

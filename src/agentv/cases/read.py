@@ -97,7 +97,7 @@ def read_case_file(path: Path) -> CaseFile:
 
 
 def is_sidecar(path: Path) -> bool:
-    """Return whether a file only holds the defaults of the JSONL file of the same name."""
+    """Return whether a file contains only the defaults for the JSONL file with the same name."""
     if path.suffix != ".yaml":
         return False
     if not any(isfile(path.with_suffix(suffix)) for suffix in (".jsonl", ".JSONL")):
@@ -234,7 +234,7 @@ def _generated_cases(
 
 
 def _no_cases(file: Json) -> Misfit | None:
-    """Return what is wrong with a file whose `evalcases` is missing, not a list, or an empty one."""
+    """Return the problem of a file whose `evalcases` is missing, empty, or not a list."""
     values = file.get("evalcases")
     spec = file.get("cases_from")
     if spec is not None and (not isinstance(spec, str) or not spec):
@@ -350,7 +350,7 @@ def _may_have_variables(raw: bytes) -> bool:
 
 
 def _written_line(raw: bytes, line: int) -> CaseSource | Problem:
-    """Return the case on a line as it is written, or the problem of a line that is not JSON."""
+    """Return the raw case on a line, or the problem of a line that is not JSON."""
     try:
         text = raw.decode()
         value = msgspec.json.decode(text)
@@ -370,7 +370,7 @@ def _line_words(line: int) -> str:
 
 
 def _written_lines(path: Path) -> Iterator[CaseSource]:
-    """Yield the cases of a JSONL file as they are written."""
+    """Yield the raw cases of a JSONL file."""
     for lines, first in numbered_lines(path):
         for line, raw in enumerate(lines, first):
             written = _written_line(raw, line)

@@ -80,7 +80,7 @@ def build_request(
 
 
 def prepend_guidelines(request: ProviderRequest) -> ProviderRequest:
-    """Return the request to a target that has no place for guidelines: its prompt starts with them."""
+    """Return the request to a target that does not take guidelines separately: its prompt starts with them."""
     if not request.guidelines:
         return request
     parts = (GUIDELINES_HEADING, request.guidelines, REQUEST_HEADING, request.question)

@@ -1,4 +1,4 @@
-"""Convert cases as they are written, with aliases, into `EvalCase`s.
+"""Convert raw cases, with aliases, into `EvalCase`s.
 
 The loaders decode into these structs, and `agentv schema` prints their JSON Schema, docstrings included.
 """
@@ -66,11 +66,11 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
         tuple[MetricSpec, ...] | None,
         Meta(description="Metrics over all results of the file, computed by your functions."),
     ] = None
-    hooks: Annotated[Hooks | None, Meta(description="What runs before and after the cases of the file.")] = None
+    hooks: Annotated[Hooks | None, Meta(description="Hooks that run before and after the cases of the file.")] = None
 
 
 class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One eval case as it is written: any field may be null or missing, and some have an alias."""
+    """One eval case as written in a file: any field may be null or missing, and some have an alias."""
 
     id: Annotated[Text | None, Meta(description="Unique within the file.")] = None
     expected_outcome: Annotated[str | None, Meta(description="What a good answer must achieve.")] = None
@@ -287,7 +287,7 @@ def with_own_messages(written: Any) -> Json | None:
 
 
 def explain_case(written: Any) -> list[Misfit]:
-    """Return everything that is wrong with a case as it is written, except for its evaluators; empty if valid."""
+    """Return all problems of a raw case, except those of its evaluators."""
     misfits = _explain(written)
     if misfits:
         own = with_own_messages(written)
@@ -409,7 +409,7 @@ def _may_lack_content(message: Message) -> bool:
 
 
 def _override(record: CaseRecord | FileRecord, base: Execution) -> Execution:
-    """Return `base` with what the record sets; `evaluators` takes precedence over `execution.evaluators`."""
+    """Return `base` with the record's fields; `evaluators` takes precedence over `execution.evaluators`."""
     execution = record.execution or Execution()
     evaluators = record.evaluators
     if evaluators is None:

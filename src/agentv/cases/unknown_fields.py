@@ -41,7 +41,7 @@ class UnknownFields:
         self._has_more = False
 
     def add(self, written: Mapping[str, Any], type_: type, locate: Locate) -> None:
-        """Add the unknown fields of a case or a file as it is written; `type_` has the known ones."""
+        """Add the unknown fields of a raw case or file; `type_` has the known ones."""
         for steps in _unknown_steps(written, type_):
             key = (type_, steps)
             found = self._found.get(key)
@@ -57,7 +57,7 @@ class UnknownFields:
                 self._has_more = True
 
     def problems(self) -> Iterator[Problem]:
-        """Yield one error per name, at the place where it was seen first."""
+        """Yield one error per name, located where the name first occurs."""
         for found in self._found.values():
             problem = found.misfit.problem(self._path, found.place)
             if found.is_in_case and found.count > 1:
@@ -102,7 +102,7 @@ def _unknown_steps(written: Mapping[str, Any], type_: type) -> Iterator[Steps]:
 
 
 def _explain(steps: Steps, type_: type) -> Misfit:
-    """Return what is wrong with an unknown field, and what may have been meant."""
+    """Return the problem of an unknown field, with a suggestion."""
     name = str(steps[-1])
     is_inner = len(steps) > 1
     known = field_names(type_)

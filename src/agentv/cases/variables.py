@@ -12,7 +12,7 @@ from agentv.placeholders import VARS, Steps, UnknownName, as_text, fill_all, fil
 from agentv.records import Json
 
 EXPANDED_FIELDS = ("expected_outcome", "outcome", *MESSAGE_FIELDS)
-"""The fields of a case, as it is written, in which variables are replaced when it is read."""
+"""The fields of a raw case in which variables are replaced when it is read."""
 
 
 class Expanded(NamedTuple):

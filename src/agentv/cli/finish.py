@@ -76,7 +76,7 @@ def _print_summary(report: RunReport) -> None:
 
 
 def _print_notes(report: RunReport, gates: Gates) -> None:
-    """Print to stderr why the run stopped and what is wrong with its results."""
+    """Print to stderr why the run stopped and which problems its results have."""
     summary = report.summary
     if report.end is RunEnd.INTERRUPTED:
         print_message("interrupted: finished cases are saved; continue with --resume")
@@ -111,7 +111,7 @@ def _print_notes(report: RunReport, gates: Gates) -> None:
 
 
 def _grade_command(report: RunReport) -> str:
-    """Return the command that judges again what was not judged."""
+    """Return the command that re-scores the answers that were not judged."""
     results = "RESULTS"
     if report.path is not None and report.path != STDOUT:
         results = shlex.quote(str(report.path))

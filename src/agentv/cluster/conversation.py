@@ -22,7 +22,7 @@ from agentv.text import plural
 
 POLL_SECONDS = 0.5
 MEMBERS_SECONDS = 1.0
-"""How often the driver looks for workers that have come or gone."""
+"""How often the driver looks for workers that have joined or left."""
 NO_WORKER_SECONDS = 60.0
 """The run ends when the cluster has had no workers for this long."""
 MAX_EMPTY_POLLS = 4
@@ -32,7 +32,7 @@ _RESULT_DECODER = msgspec.json.Decoder(EvalResult)
 
 @dataclass(eq=False)
 class RemoteWorker:
-    """What the driver knows about one worker."""
+    """The driver's state for one worker."""
 
     url: str
     name: str
@@ -41,7 +41,7 @@ class RemoteWorker:
     is_silent: bool = False
     is_idle: bool = False
     must_drop: bool = False
-    """Whether the next message tells it to drop the cases that it has not started."""
+    """Whether the next message asks it to drop the cases that it has not started."""
     received: int = 0
     """How many results of its last report the next message acknowledges."""
     empty_polls: int = 0

@@ -15,7 +15,7 @@ MIN_CHUNK_SECONDS = 0.5
 """Chunks do not get smaller than this much work while there are enough cases."""
 MAX_CHUNK_CASES = 50_000
 MAX_CHUNKS = 2
-"""The number of chunks that a worker may have: the one that is running and one that waits."""
+"""The maximum number of chunks per worker: one running and one waiting."""
 SUSPECT_DEATHS = 3
 """A case run is isolated from the others after it was in flight on this many workers that died."""
 ISOLATED_DEATHS = 2
@@ -301,7 +301,7 @@ class Dispatch:
                 self._suspects.append(group)
 
     def deaths(self, number: int) -> int:
-        """Return how many workers died while this number was in flight, as far as they were counted."""
+        """Return how many counted workers died while this case was in flight."""
         return self._deaths.get(number, 0)
 
     def busiest_other(self, load: Load) -> Load | None:

@@ -40,7 +40,7 @@ class LocalCluster:
         self._folder: Path | None = None
         self._cleanup = cleanup(self._kill)
         self.failure: AgentvError | None = None
-        """Why a worker is not restarted any more."""
+        """Why a worker is no longer restarted."""
 
     async def __aenter__(self) -> Self:
         import dask

@@ -36,7 +36,7 @@ REPEATED = 32
 MIXED = 64
 """Flag of a case with several results that differ in the case or in the evaluators."""
 INCOMPLETE = 128
-"""Flag of a case with several results, of which some but not all have a score."""
+"""Flag of a case with several results, only some of which have a score."""
 UNSCORED = ERROR | UNJUDGED
 """Flags of results whose score is not a judgement of an answer."""
 MACHINE = UNSCORED

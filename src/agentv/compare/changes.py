@@ -36,9 +36,9 @@ def count_changes(
     second: RunColumns,
     numbers: Numbers,
 ) -> tuple[Changed, "array[int] | None"]:
-    """Return how many pairs have each change, and the places of the comparable pairs.
+    """Return the number of pairs with each change, and the positions of the comparable pairs.
 
-    The places are None if all pairs are comparable, or if neither run has digests.
+    The positions are None if all pairs are comparable, or if neither run has digests.
     """
     setups = [*first.setups, *second.setups]
     has_digests = any(setup.target for setup in setups)

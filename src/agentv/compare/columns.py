@@ -69,7 +69,7 @@ def pick_bytes(column: bytearray, numbers: Numbers) -> bytes:
 
 
 class PartialScore(NamedTuple):
-    """A case of which some results have no score: the mean of the others, and the possible range of the mean of all."""
+    """A case with scored and unscored results: the mean of the scored ones and the possible range of the total mean."""
 
     mean: float
     low: float

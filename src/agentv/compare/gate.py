@@ -92,7 +92,7 @@ def _is_any(selections: Sequence[CaseSelection], case: CaseKey) -> bool:
 
 
 def _select(pairs: Pairs, places: Sequence[int], counts: Counts) -> list[int]:
-    """Return the places of the pairs that a gate is about."""
+    """Return the positions of the pairs that a gate covers."""
     found = []
     for place in places:
         pair = pairs[place]
@@ -107,7 +107,7 @@ def _with_pass_rate(result: GateResult, comparison: Comparison) -> GateResult:
     if result.code != PASS or passes is None or not has_lower_pass_rate(passes):
         return result
     cases = plural(passes.lost, "case no longer passes", "cases no longer pass")
-    reason = f"the gate is about scores, which are not worse; {cases}"
+    reason = f"the gate compares scores, which are not worse; {cases}"
     return GateResult(PASS, reason, "use --gate no-regressions to require that they pass")
 
 

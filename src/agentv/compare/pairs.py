@@ -63,7 +63,7 @@ class PairedScores:
         return Counter(zip(first, second, strict=True))
 
     def select(self, places: Sequence[int]) -> "PairedScores":
-        """Return the pairs at these places, which are in ascending order."""
+        """Return the pairs at these positions, which are in ascending order."""
         numbers = map(self.numbers.__getitem__, places)
         deltas = map(self.deltas.__getitem__, places)
         return PairedScores(
@@ -124,7 +124,7 @@ def count_errored(flags: Mapping[tuple[int, int], int]) -> int:
 
 
 class VerdictChanges(NamedTuple):
-    """The places of the pairs whose verdict changed, and of those whose verdict is unknown."""
+    """The positions of the pairs whose verdict changed, and of those whose verdict is unknown."""
 
     lost: list[int]
     """Pairs that passed only before."""

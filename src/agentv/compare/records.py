@@ -306,7 +306,7 @@ class Comparison(Fields, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one flat row per matched case, of which pandas and polars make a data frame."""
+        """Return one flat row per matched case, for example to create a pandas or polars data frame."""
         matched: Any = self.matched
         rows: list[dict[str, Any]] = matched.table()
         return rows

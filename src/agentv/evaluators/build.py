@@ -544,7 +544,7 @@ def _setting_of(case: EvalCase, number: int) -> _Setting:
 
 
 def _with_all_names(misfit: Misfit, type_: type[msgspec.Struct]) -> Misfit:
-    """Return a misfit whose hint also knows the settings that all evaluators have."""
+    """Return a misfit whose hint also considers the settings common to all evaluators."""
     if misfit.message != UNKNOWN_FIELD or len(misfit.steps) != 1:
         return misfit
     known = field_names(type_) | COMMON_NAMES

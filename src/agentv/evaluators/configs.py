@@ -1,4 +1,4 @@
-"""The settings of the evaluators of a case, as they are written."""
+"""The settings of a case's evaluators, as written in the file."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,7 +27,7 @@ def evaluator_names(case: EvalCase) -> list[str]:
 
 
 def _fill_name(name: str, case: EvalCase) -> str:
-    """Return the name of an evaluator with the variables of its case, as far as they exist."""
+    """Return the name of an evaluator with the variables of its case. If one does not exist, return it unchanged."""
     with suppress(UnknownName):
         return fill_text(name, lambda placeholder: lookup(placeholder, VARS, case.vars))
     return name

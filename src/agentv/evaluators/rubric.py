@@ -202,7 +202,7 @@ def _miss(item: Item, check: _Check) -> str:
 
 
 def _details(item: Item, check: _Check) -> Json:
-    """Return the check of an item as it is written to the results file."""
+    """Return the check of an item for the results file."""
     return {
         "id": item.id,
         "description": item.description,

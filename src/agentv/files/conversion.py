@@ -35,7 +35,7 @@ class Misfit(NamedTuple):
     severity: Severity = "error"
 
     def problem(self, file: Path, place: Place) -> Problem:
-        """Return the problem to report for a place in a file."""
+        """Return the problem to report at a position in a file."""
         message = self.message
         if self.steps:
             message = f"{label(self.steps)}: {message}"
@@ -106,7 +106,7 @@ def unknown_fields(value: dict[str, Any], type_: Any) -> Misfits:
 
 @cache
 def field_names(type_: Any) -> frozenset[str]:
-    """Return the names of a struct's fields, as they are written in a file."""
+    """Return the names of a struct's fields as written in files."""
     info = _info(type_)
     names = [field.encode_name for field in info.fields]
     if info.tag_field:
@@ -397,7 +397,7 @@ def _wrong_tag(
     tags: list[str],
     steps: Steps,
 ) -> Misfit:
-    """Return what is wrong with the field `name`, which selects one of the structs of a union."""
+    """Return the problem of the field `name`, which selects one of the structs of a union."""
     if name not in value:
         hint = f"one of {', '.join(tags)}"
         return Misfit(steps, f"missing {name}", hint)

@@ -36,7 +36,7 @@ def line_blocks(
 
 
 def explain_json_error(raw: bytes, reason: Exception) -> Explanation:
-    """Return what is wrong with a line that is not valid JSON, and the column.
+    """Return the problem of a line that is not valid JSON, and its column.
 
     `reason` is the error of the decoder. The line is parsed again by the standard library, whose messages are often
     better.
@@ -127,7 +127,7 @@ class _Location(NamedTuple):
 
 
 def _find(text: str, steps: Steps) -> int:
-    """Return the offset of the value that `steps` lead to, as far as they exist."""
+    """Return the offset of the value at `steps`, or of the innermost existing value around it."""
     start = _skip_space(text, 0)
     location = _Location(reported=start, value=start)
     for step in steps:

@@ -1,4 +1,4 @@
-"""Locks of files that are being written. Where the file system has no locks, a lock file takes their place."""
+"""Locks of files that are being written. On file systems without locks, a lock file is used instead."""
 
 import contextlib
 import errno

@@ -34,7 +34,7 @@ ROLES: Mapping[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-"""The roles of vendors and frameworks, and what they are called here."""
+"""The roles of vendors and frameworks, mapped to agentv's."""
 VENDOR_ROLES = ("developer", "human", "model", "ai", "function")
 MESSAGE_TYPES = ("system", "human", "ai")
 """The types by which LangChain's messages name their role."""

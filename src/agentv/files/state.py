@@ -1,4 +1,4 @@
-"""Where agentv keeps what it writes on its own: results, records, the cache, logs."""
+"""Where agentv stores results, run records, the cache and logs by default."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -110,7 +110,7 @@ def remove_stale() -> None:
 
 
 def _remove_if_dead(path: str) -> None:
-    """Remove a lock file and its folder if no process holds the lock; else raise `OSError`."""
+    """Remove a lock file and its folder if no process holds the lock; otherwise raise `OSError`."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

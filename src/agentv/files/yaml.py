@@ -31,13 +31,13 @@ class Place(NamedTuple):
 
 
 class Document(NamedTuple):
-    """The value of a YAML text and the places of its parts. The place of a field is that of its key."""
+    """The value of a YAML text and the positions of its parts. The position of a field is that of its key."""
 
     value: Any
     places: Mapping[Steps, Place]
 
     def place(self, steps: Steps) -> Place:
-        """Return the place of the value that `steps` lead to, or of the innermost value around it."""
+        """Return the position of the value at `steps`, or of the innermost existing value around it."""
         while steps not in self.places:
             steps = steps[:-1]
         return self.places[steps]
@@ -219,7 +219,7 @@ def _syntax_error(
 
 
 def _has_tab(text: str, place: Place) -> bool:
-    """Return whether there is a tab at this place, or in the indentation of its line."""
+    """Return whether there is a tab at this position, or in the indentation of its line."""
     lines = text.splitlines()
     if place.line > len(lines):
         return False
@@ -231,7 +231,7 @@ def _has_tab(text: str, place: Place) -> bool:
 
 
 class _UnclosedQuote(NamedTuple):
-    """The place of an opening quote, and the line of the quote that closes it, or 0."""
+    """The position of an opening quote, and the line of the quote that closes it, or 0."""
 
     place: Place
     closed_on: int
@@ -262,7 +262,7 @@ def _find_unclosed_quote(problem: Any, text: str) -> _UnclosedQuote | None:
 
 
 class _Refused(Exception):
-    """YAML that is well formed, but not supported: its place, a message and a hint."""
+    """YAML that is well-formed but not supported: its position, a message and a hint."""
 
 
 class _Open(NamedTuple):
@@ -279,7 +279,7 @@ _NO_KEY = object()
 
 
 class _Composer:
-    """Builds the value of one document from parser events, and records the places of its parts."""
+    """Builds the value of one document from parser events and records the positions of its parts."""
 
     def __init__(self, max_depth: int, originals: Mapping[int, int]) -> None:
         self._max_depth = max_depth
@@ -357,7 +357,7 @@ class _Composer:
             raise _Refused(place, TOO_DEEP, f"at most {self._max_depth} levels are read")
         wanted = _COLLECTION_TAGS[type(event).__name__]
         if event.tag not in (None, "!", wanted):
-            raise _Refused(place, f"the tag {event.tag} is not supported", "leave the tag out")
+            raise _Refused(place, f"the tag {event.tag} is not supported", "remove the tag")
         value: dict[str, Any] | list[Any] = []
         if wanted == _COLLECTION_TAGS["MappingStartEvent"]:
             value = {}
@@ -427,7 +427,7 @@ _COLLECTION_TAGS = {
 
 
 def _place_of(mark: Any) -> Place:
-    """Return the place of a mark of PyYAML, whose lines and columns start at 0."""
+    """Return the position of a PyYAML mark, whose lines and columns start at 0."""
     return Place(mark.line + 1, mark.column + 1)
 
 
@@ -474,7 +474,7 @@ def _resolve(event: Any, place: Place) -> Any:
         if tag in ("null", "bool", "int", "float"):
             pattern, value_of = _CORE[tag]
             if not pattern.fullmatch(text):
-                raise _Refused(place, f"{text!r} is not of the type !!{tag}", "leave the tag out")
+                raise _Refused(place, f"{text!r} is not of the type !!{tag}", "remove the tag")
             return value_of(text)
         if tag is None:
             return _resolve_plain(text)
@@ -484,7 +484,7 @@ def _resolve(event: Any, place: Place) -> Any:
             f"the number {text[:40]} is out of range",
             "quote it if it is text",
         ) from problem
-    raise _Refused(place, f"the tag {event.tag} is not supported", "leave the tag out")
+    raise _Refused(place, f"the tag {event.tag} is not supported", "remove the tag")
 
 
 _MAY_BE_OTHER = frozenset(["", *"~nNtTfF+-.0123456789"])

@@ -53,7 +53,7 @@ KEYS = {
 
 
 def keys_on(on: On) -> list[str]:
-    """Return the available keys as they are written, such as `metadata.KEY`."""
+    """Return the available keys as written in filters, such as `metadata.KEY`."""
     last = ON.index(on)
     names = []
     for name, key in KEYS.items():

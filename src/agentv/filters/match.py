@@ -215,7 +215,7 @@ def _as_text(value: Any) -> str:
 
 
 def _reader(term: Term) -> _Read:
-    """Return the function that reads what a term is about."""
+    """Return the function that reads the values for a term."""
     if term.key == "metadata":
         return lambda row: _values_at(row.metadata, term.name)
     if term.key == "vars":

@@ -40,7 +40,7 @@ class Term(NamedTuple):
     is_negated: bool = False
 
     def __str__(self) -> str:
-        """Return the term as it can be written."""
+        """Return the term in the syntax of filters."""
         minus = ""
         if self.is_negated:
             minus = "-"
@@ -118,7 +118,7 @@ def _invalid(text: str, problem: _Problem) -> ConfigError:
 
 
 def _explain_unreadable(text: str, at: int) -> _Problem:
-    """Return what is wrong with the text at a position where no term can be read."""
+    """Return the problem of the text at a position where no term can be parsed."""
     found = _WORD.match(text, at)
     assert found is not None
     word = found[0]
@@ -127,14 +127,14 @@ def _explain_unreadable(text: str, at: int) -> _Problem:
     if quotes % 2:
         return _Problem(f"the closing quote is missing in {text[at:]!r}", r"write a quote inside a value as \"")
     if re.match(rf'-?[^{SPACES}"<>=:]+[<>=:]+"', word):
-        return _Problem("unexpected text after a closing quote", "separate terms by spaces")
+        return _Problem("unexpected text after a closing quote", "separate terms with spaces")
     if re.search("[<>=:]", word):
         return _Problem(f"{word!r} does not start with a key", EXAMPLE)
     return _Problem(f"{word!r} is not a term, which is KEY:VALUE", EXAMPLE)
 
 
 def _find_problem(found: "re.Match[str]", term: Term, on: On) -> _Problem | None:
-    """Return what is wrong with a term, if anything is."""
+    """Return the problem of a term, if any."""
     problem = _find_key_problem(term, on)
     if problem is not None:
         return problem
@@ -145,7 +145,7 @@ def _find_problem(found: "re.Match[str]", term: Term, on: On) -> _Problem | None
 
 
 def _find_key_problem(term: Term, on: On) -> _Problem | None:
-    """Return what is wrong with the key of a term, if anything is."""
+    """Return the problem of a term's key, if any."""
     key = KEYS.get(term.key)
     if key is None:
         return _Problem(f"unknown key {term.key!r}", _suggest_key(term.key, on))
@@ -162,7 +162,7 @@ def _find_key_problem(term: Term, on: On) -> _Problem | None:
 
 
 def _suggest_key(word: str, on: On) -> str:
-    """Return a hint with the key of which an unknown one may be a typo, or else all keys."""
+    """Return a hint with the key that an unknown one resembles, otherwise with all keys."""
     names = keys_on(on)
     close = closest(word.lower(), names, cutoff=0.6)
     if close is not None:
@@ -172,7 +172,7 @@ def _suggest_key(word: str, on: On) -> str:
 
 
 def _find_value_problem(term: Term, key: Key) -> _Problem | None:
-    """Return what is wrong with the value of a term, if anything is."""
+    """Return the problem of a term's value, if any."""
     is_comparison = term.operator != ":"
     is_number = number_of(term.value) is not None
     is_evaluator = key.values == "evaluator"

@@ -217,7 +217,7 @@ class StoredRun:
         return (*merged, *new_by_name.values())
 
     def finish(self, result: EvalResult) -> EvalResult:
-        """Return a new result with everything that was stored about the answer, and what it was graded from."""
+        """Return a new result with the stored data of the answer and a reference to the original result."""
         key = ResultKey.of_any_target(result.dataset, result.eval_id, result.trial or 1)
         stored = self._open.pop(key, None)
         if stored is None:  # the request could not be built, for example because an attached file is gone

@@ -74,7 +74,7 @@ class Level:
                 raise self.error(name, f"{name}: {error.message}", error.hint) from error
 
     def check(self, folders: tuple[Path, ...]) -> None:
-        """Raise `ConfigError` if `open` would, as far as that is known without running the user's code."""
+        """Raise `ConfigError` if `open` would, as far as this can be checked without running the user's code."""
         for name in HOOK_NAMES:
             hook = getattr(self.hooks, name)
             if not isinstance(hook, HookFunction):

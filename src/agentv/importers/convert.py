@@ -53,7 +53,7 @@ class Import:
             raise NothingImported("nothing could be imported", file=self.source)
 
     def try_out(self, path: Path, tally: Tally) -> list[bytes]:
-        """Import without writing a file. Return the first rows as they would be written."""
+        """Import without writing a file, and return the first rows of the output."""
         output = output_format(self.importer.becomes, path)
         rows = self.rows(output, tally)
         first = list(islice(rows, SHOWN_ROWS))

@@ -195,7 +195,7 @@ class _Child:
         return os.waitstatus_to_exitcode(status)
 
     def close(self) -> None:
-        """Kill whatever is still running: a cancelled wait may have had no time to terminate it."""
+        """Kill the child if it is still running: a cancelled wait may not have had the time to terminate it."""
         self._reading.cancel()
         self._close_pipes()
         if self._is_guarded:

@@ -21,7 +21,7 @@ from agentv.text import truncate
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MAX_VALUE_BYTES = 32 * os.sysconf("SC_PAGESIZE") - 256
-"""The maximum size of one argument on Linux, with some room for what a template puts around the value."""
+"""The maximum size of one argument on Linux, minus some room for the text that a template adds to the value."""
 SHOWN_CHARACTERS = 2000
 SHOWN_VALUE_CHARACTERS = 200
 FILE_PLACEHOLDERS = ("path", "basename")
@@ -60,7 +60,7 @@ class CommandTemplate:
         stdout: Destination | None = None,
         place: "tuple[Path, Mapping[bytes, bytes]] | None" = None,
     ) -> ProcessResult:
-        """Run the command to its end; raise `ProviderError` if it cannot be started with these values.
+        """Run the command until it exits; raise `ProviderError` if it cannot be started with these values.
 
         `place` is a folder and an environment to use instead of the command's own.
         """

@@ -163,7 +163,7 @@ def list_processes() -> list[Process]:
 
 
 def _read_process(pid: int) -> Process | None:
-    """Return a process, or None if it is gone."""
+    """Return a process, or None if it no longer exists."""
     for look in range(_LOOKS + 1):
         # The fields after the program name, which is in parentheses: state, parent, group.
         fields = _read(f"{_PROC}/{pid}/stat").rpartition(b")")[2].split()[:3]
@@ -195,7 +195,7 @@ def _is_own(pid: int) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """Return the content of a file; empty if it is gone or not readable."""
+    """Return the content of a file, or an empty string if it no longer exists or cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -246,7 +246,7 @@ def send_signal(number: int, pids: Iterable[int]) -> None:
 
 
 def kill_processes(groups: Collection[int], mark: bytes) -> None:
-    """Kill the groups and the processes with the mark, including those that they start meanwhile."""
+    """Kill the groups and the marked processes, including any that they start in the meantime."""
     for _ in range(_ROUNDS):
         send_signal(signal.SIGKILL, [-group for group in groups])
         found = find_living(groups, mark)

@@ -22,7 +22,7 @@ def start_time_of(pid: int) -> str:
 
 
 def is_running(pid: int, started: str = "") -> bool:
-    """Return whether a process of this machine is running, and is the one that was started at that time."""
+    """Return whether a process of this machine is running and was started at that time."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

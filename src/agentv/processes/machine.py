@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from agentv.errors import MachineError
 
 NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT))
-"""Errors of the operating system that are caused by a limit of the machine, whatever raises them."""
+"""Errors of the operating system that are caused by a limit of the machine."""
 NO_PROCESS = NO_ROOM | {errno.EAGAIN, errno.ENOMEM}
 """Errors that are caused by a limit of the machine if starting a process raises them."""
 STREAMS = 3
@@ -48,7 +48,7 @@ def _text(number: int) -> str:
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many files as it may. Its children keep the original limit."""
+    """Raise this process's limit of open files to the maximum. Its children keep the original limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft in (hard, resource.RLIM_INFINITY):
         return

@@ -23,7 +23,7 @@ TIMED_KINDS: tuple[StateKind, ...] = ("cache", "logs", "prompts", "pytest", "tra
 
 
 class Removal(NamedTuple):
-    """What is removed, and what stays."""
+    """What to remove and what to keep."""
 
     paths: tuple[Path, ...]
     runs: int
@@ -34,7 +34,7 @@ class Removal(NamedTuple):
 
 
 def clean_state(keep_days: float | None, keep_runs: int | None, *, is_dry_run: bool) -> Removal:
-    """Remove all that no kept run refers to. A run is kept if it is among the newest, recent enough, or running.
+    """Remove everything that no kept run refers to. A run is kept if it is among the newest, recent enough, or running.
 
     Raise `OutputError` if something cannot be removed.
     """

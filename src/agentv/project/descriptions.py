@@ -102,15 +102,15 @@ DESCRIPTIONS: dict[type, dict[str, str]] = {
         "tool_durations": "The durations of each tool's calls in milliseconds.",
     },
     Dropped: {
-        "count": "How many there were.",
+        "count": "The number of these parts.",
     },
     EvaluatorResult: {
         "name": "The name of the evaluator.",
         "type": "The type of the evaluator.",
         "weight": "Its weight in the score of the case.",
         "applicable": "Whether the evaluator applies to the case.",
-        "hits": "What the answer meets.",
-        "misses": "What the answer does not meet.",
+        "hits": "The criteria that the answer meets.",
+        "misses": "The criteria that the answer does not meet.",
         "reasoning": "The explanation of a judge or script.",
         "details": "Further data from the evaluator.",
         "evaluator_provider_request": "What the judge or script received.",
@@ -131,8 +131,8 @@ DESCRIPTIONS: dict[type, dict[str, str]] = {
         "attempt": "The number of the last attempt.",
         "score": "The weighted mean of the evaluators' scores; 0 after an error.",
         "verdict": "Whether the case passed.",
-        "hits": "What the answer meets, of all evaluators.",
-        "misses": "What the answer does not meet, of all evaluators.",
+        "hits": "The criteria that the answer meets, from all evaluators.",
+        "misses": "The criteria that the answer does not meet, from all evaluators.",
         "reasoning": "The explanations of judges and scripts.",
         "expected_outcome": "What a good answer must achieve.",
         "reference_answer": "The last expected message.",
@@ -177,7 +177,7 @@ def _structs(types: Sequence[type]) -> list[type]:
 
 
 def _structs_in(info: Any, seen: set[int]) -> Iterator[type]:
-    """Yield the structs in what msgspec knows of a type, which may contain itself."""
+    """Yield the structs in msgspec's description of a type, which may be recursive."""
     if isinstance(info, tuple):
         for item in info:
             yield from _structs_in(item, seen)

@@ -180,7 +180,7 @@ class SettingsCheck(TargetCheck):
             self.check_hooks(level)
 
     def check_file_hooks(self, case: EvalCase) -> None:
-        """Report the problems of the hooks of the eval file, of which this is a case."""
+        """Report the problems of the hooks of the case's eval file."""
         if case.file.hooks is None:
             return
         from agentv.hooks.levels import file_level

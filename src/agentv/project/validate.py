@@ -72,7 +72,7 @@ def check_files(
 
 
 def _key(problem: Problem) -> ProblemKey:
-    """Return the identity of a problem, which does not depend on the path by which its file was found."""
+    """Return the identity of a problem, which does not depend on how its file was found."""
     file = None
     if problem.file is not None:
         file = os.path.realpath(problem.file)

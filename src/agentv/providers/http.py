@@ -111,7 +111,7 @@ class HttpSettings(RetrySettings, frozen=True, kw_only=True, forbid_unknown_fiel
             )
 
     def _check_server(self) -> Iterator[Misfit]:
-        """Yield what is wrong with the scheme and the server in the URL."""
+        """Yield the problems of the scheme and the server in the URL."""
         is_variable = self.url.startswith("${{")
         if not is_variable and not SERVER.match(self.url):
             yield Misfit(("url",), "must start with http:// or https:// and a host name")

@@ -45,7 +45,7 @@ def check_proxies() -> None:
 
 
 def _proxy_problem(proxy: str) -> str:
-    """Return what is wrong with a proxy, or an empty string."""
+    """Return the problem of a proxy setting, or an empty string."""
     if "://" not in proxy:
         proxy = f"http://{proxy}"
     try:

@@ -153,7 +153,7 @@ class PythonFunction:
 
 
 def _response(answer: Any) -> ProviderResponse:
-    """Return the response in what a function returned. Raise `ProviderError` for any other type."""
+    """Convert the return value of a function to a response. Raise `ProviderError` for any other type."""
     if isinstance(answer, ProviderResponse):
         return checked_response(answer)
     if isinstance(answer, str):

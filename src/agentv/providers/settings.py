@@ -56,7 +56,7 @@ CALLED = (
     "command_template",
     "executable",
 )
-"""Settings that name what a target calls. The first one that is set is shown."""
+"""Settings that name the model or command of a target. The first one that is set is shown."""
 
 
 WITH_BATCH_API = ("openai", "azure", "anthropic", "gemini")
@@ -110,11 +110,11 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     hooks: Annotated[
         Hooks | None,
-        Meta(description="What runs before and after the cases that it answers."),
+        Meta(description="Hooks that run before and after the target's cases."),
     ] = None
 
     requires_one_of: ClassVar[tuple[str, ...]] = ()
-    """Settings of which at least one must be given."""
+    """Settings at least one of which is required."""
 
     reads_files: ClassVar[bool] = False
     """Whether the target reads files itself. Prompts then contain only their names."""
@@ -167,11 +167,11 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def all_hooks(self) -> Hooks | None:
-        """What runs before and after the cases that it answers, including hooks that are settings of their own."""
+        """The hooks that run before and after the target's cases, including those with their own settings."""
         return self.hooks
 
     def describe(self) -> str:
-        """Return the provider kind and what it calls: `python agent.py:answer`, `openai gpt-5`."""
+        """Return the provider kind and its model or command, such as `python agent.py:answer` or `openai gpt-5`."""
         for name in CALLED:
             value = getattr(self, name, None)
             if value:
@@ -211,7 +211,7 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return Misfit((), message, "use a language model, or a 'python' or 'cli' target, which gets its path")
 
     def takes_guidelines(self, folder: Path, targets_file: Path | None) -> bool:
-        """Return whether the target has a place for guidelines. If not, its prompts start with them.
+        """Return whether the target takes guidelines separately. If not, its prompts start with them.
 
         Raise `ConfigError` if that is only known from code that cannot be loaded.
         """
@@ -248,7 +248,7 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return self.open(folder)
 
     def check_for(self, folder: Path, targets_file: Path | None) -> None:
-        """Raise `ConfigError` if `open_for` would, as far as that is known without running the user's code."""
+        """Raise `ConfigError` if `open_for` would, as far as this can be checked without running the user's code."""
         self.open_for(folder, targets_file)
 
 

@@ -112,7 +112,7 @@ async def _await_safely(answer: Awaitable[Any]) -> Any:
 
 
 _suspected: set[asyncio.AbstractEventLoop] = set()
-"""The loops in which a call was given up: the function may block its loop forever."""
+"""The loops with an abandoned call: its function may block the loop forever."""
 PROBE_SECONDS = 1.0
 
 
@@ -287,7 +287,7 @@ def check_function(
     *,
     takes_any: bool = False,
 ) -> None:
-    """Raise `ConfigError` if a function cannot be loaded, as far as that is known without running its code.
+    """Raise `ConfigError` if a function cannot be loaded, as far as this can be checked without running its code.
 
     With `offered`, its parameters are checked as `UserFunction` does.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Trial(NamedTuple):
-    """A trial of a case, from which an item is made."""
+    """A trial of a case, which becomes a test item."""
 
     parts: tuple[str, ...]
     """The parts of its name that have no node yet."""

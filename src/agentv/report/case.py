@@ -83,7 +83,7 @@ def _verdict(result: Mapping[str, Any], score: float) -> str:
 
 
 def _origin(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the dataset, the location and the target of a result, as far as they are known."""
+    """Yield the dataset, location and target of a result, if known."""
     if result.get("dataset"):
         yield result["dataset"]
     if result.get("file"):
@@ -166,7 +166,7 @@ def _evaluator_lines(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _evaluator_state(part: Mapping[str, Any]) -> str:
-    """Return the score and the verdict of an evaluator, its weight unless it is 1, and what is required of it."""
+    """Return an evaluator's score, verdict, weight (unless it is 1) and required score."""
     if part.get("applicable") is False:
         return "does not apply to this case"
     score = float(part.get("score") or 0.0)

@@ -401,7 +401,7 @@ def _source_text(source: Source) -> str:
 
 
 def _counts(comparison: Comparison) -> Iterator[str]:
-    """Yield the number of cases in each file and in both, and of errors and the like where there are any."""
+    """Yield the number of cases in each file and in both, and the number of errors and similar results, if any."""
     summary = comparison.summary
     unmatched = comparison.unmatched
     yield f"cases {summary.total}"

@@ -126,7 +126,7 @@ class AnswerOffsets:
         return numbers
 
     def read(self, number: int) -> bytes:
-        """Return the record of an answer; raise `OSError` or `StopIteration` if it is gone."""
+        """Return the record of an answer; raise `OSError` or `StopIteration` if it no longer exists."""
         offset = self._offsets[number]
         if offset != self._position:
             # consecutive records need no seek, which would discard the buffer
@@ -182,8 +182,8 @@ class StoredAnswers:
     def find(self, dataset: str, eval_id: str, trial: int) -> dict[str, Any] | None:
         """Return the record with the answer to a trial of a case, or None if the file has none.
 
-        Raise `ProviderError` if only other datasets have an answer, and several do, or if the record cannot be read
-        any more.
+        Raise `ProviderError` if only other datasets have an answer, and several do, or if the record can no
+        longer be read.
         """
         key = ResultKey.of_any_target(dataset, eval_id, trial)
         number = self._places.number(key)

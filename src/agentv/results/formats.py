@@ -17,7 +17,7 @@ from agentv.errors import AgentvError
 from agentv.files.yaml import parse_yaml
 
 MAX_DEPTH = 900
-"""Maximum nesting of a YAML document. Answers of agents are nested deeper than files written by hand."""
+"""Maximum nesting of a YAML document. Answers of agents have deeper nesting than hand-written files."""
 DECODE_ERRORS = (msgspec.MsgspecError, AgentvError, UnicodeDecodeError, RecursionError)
 """The exceptions that a decoder raises for invalid input."""
 

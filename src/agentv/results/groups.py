@@ -196,7 +196,7 @@ class Groups:
 
     @property
     def groups(self) -> Mapping[GroupName, GroupFigures]:
-        """The figures of each group, largest first; cases without a value have None in its place."""
+        """The figures of each group, largest first. Cases without a value are grouped under None."""
         found = dict(self._closed)
         # figures that open cases are added to are copied first: more trials of these cases may follow
         open_groups = {case.group for case in self._open.values()}

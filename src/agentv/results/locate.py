@@ -23,7 +23,7 @@ class RunResults(NamedTuple):
 
 
 def locate_results(record: RunRecord) -> RunResults:
-    """Return where the results of a run are. Raise `OutputError` if they are gone, or if it wrote none."""
+    """Return the results file of a run. Raise `OutputError` if it no longer exists, or if the run did not write one."""
     path = results_path(record)
     if path is None:
         raise OutputError(f"run {record.run_id} has no results file", hint="see 'agentv runs'")
@@ -42,9 +42,9 @@ def locate_results(record: RunRecord) -> RunResults:
 
 
 def find_results(source: str) -> RunResults | None:
-    """Return the results in a file of this name, else those of the newest run with this name or id.
+    """Return the results file with this path, otherwise that of the newest run with this name or id.
 
-    Return None if there is neither. Raise `OutputError` if the results of the run are gone.
+    Return None if there is neither. Raise `OutputError` if the results of the run no longer exist.
     """
     path = Path(source)
     if path.exists():
@@ -56,9 +56,10 @@ def find_results(source: str) -> RunResults | None:
 
 
 def results_file(source: Path) -> Path:
-    """Return a results file, or that of the newest run with this name or id; if there is neither, the path as it is.
+    """Return this results file or, if it does not exist, that of the newest run with this name or id.
 
-    Raise `OutputError` if the file of the run has results of other runs as well.
+    Return the path unchanged if neither exists. Raise `OutputError` if the run's file also has
+    results of other runs.
     """
     found = find_results(str(source))
     if found is None:

@@ -1,4 +1,4 @@
-"""Shorten long messages for results files, and recognize what was shortened."""
+"""Truncate long messages for results files, and recognize truncated ones."""
 
 import re
 from collections.abc import Iterable

@@ -50,7 +50,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     run_id: str
     """The id of the run, also in each of its results."""
     status: Status
-    """How the run ended; `killed` if its process is gone but never ended the record."""
+    """How the run ended; `killed` if its process exited without completing the record."""
     name: str | None = None
     """The name that `--name` gave to the run."""
     command: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ledger: dict[str, int] = {}
     """The number of planned results, and what became of them: `scored`, `target_errors`, `not_run` and so on."""
     summary: dict[str, Any] = {}
-    """Mean, confidence interval, pass rate, costs in US dollars, tokens and duration, as far as they are known."""
+    """The known figures: mean, confidence interval, pass rate, costs in US dollars, tokens and duration."""
     metrics: dict[str, MetricValue] = {}
     """The metrics of the eval files over their results."""
     judge_health: dict[str, Any] | None = None
@@ -221,8 +221,8 @@ def _user_name() -> str:
 def read_runs(folder: Path | None = None) -> list[RunRecord]:
     """Return the records in a folder, newest first; warn about those that cannot be read.
 
-    Without a folder, read those of the current project. A run that never ended and whose process is gone is `killed`.
-    Raise `OutputError` if the folder cannot be read.
+    Without a folder, read those of the current project. A run whose process exited without completing the
+    record is `killed`. Raise `OutputError` if the folder cannot be read.
     """
     if folder is None:
         folder = state_folder("runs")
@@ -260,7 +260,7 @@ def read_run_record(path: Path) -> RunRecord:
 
 
 def with_current_status(path: Path, record: RunRecord) -> RunRecord:
-    """Return the record in this file, as `killed` if the run never ended and its process is gone."""
+    """Return the record in this file. It is `killed` if its process exited without completing it."""
     if record.status == "running" and not _is_running(path, record):
         return msgspec.structs.replace(record, status="killed")
     return record
@@ -277,7 +277,7 @@ def _record_files(folder: Path) -> Sequence[Path]:
 
 
 def _is_running(path: Path, record: RunRecord) -> bool:
-    """Return whether the run of a record still holds its lock; without a lock file, whether its process exists."""
+    """Return whether the run of a record still holds its lock or, without a lock file, whether its process exists."""
     try:
         descriptor = os.open(_lock_file(path), os.O_RDONLY)
     except OSError:

@@ -232,7 +232,7 @@ def _unpack(held: bytes) -> _Case:
 
 
 def _insert(best: list[_Ranked], entry: _Ranked, size: int) -> float:
-    """Insert an entry if it is among the `size` best, and return the rank that another one must reach."""
+    """Insert an entry if it is among the `size` best, and return the rank that further entries must reach."""
     if len(best) < size or entry < best[-1]:
         best.append(entry)
         best.sort()

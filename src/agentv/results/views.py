@@ -282,7 +282,7 @@ class ReportView(TextRow, frozen=True, gc=False):
 
     @property
     def message(self) -> str:
-        """A one-line description of what is wrong."""
+        """A one-line description of the problem."""
         if self.error is not None:
             words = str(self.error).split()
             return " ".join(words)

@@ -23,7 +23,7 @@ N = TypeVar("N", int, float)
 class Attempts:
     """Tries a case until it is answered, or fails in a way that another attempt cannot change.
 
-    A context manager: the scopes of the last attempt are left, whatever happens.
+    A context manager: the scopes of the last attempt are always left.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Attempts:
         return None
 
     async def _complete(self, outcome: Outcome) -> Outcome:
-        """Return the outcome with what the scopes add to it; a new answer is stored in the cache."""
+        """Return the outcome with the additions of the scopes. A new answer is stored in the cache."""
         exchange = outcome.exchange
         if exchange is None:
             return outcome
@@ -183,7 +183,7 @@ class Attempts:
         return request
 
     async def _describe_failure(self, partial: ProviderResponse | None) -> ProviderResponse | None:
-        """Return what the scopes know of a failed attempt, of which the target answered this part."""
+        """Return what the scopes know about a failed attempt, given the partial response of the target."""
         for scope in reversed(self._scopes):
             partial = await scope.failed(partial)
         return partial
@@ -207,7 +207,7 @@ class Attempts:
 
 
 def _add_attempt(earlier: RetryMetrics | None, partial: ProviderResponse | None) -> RetryMetrics:
-    """Return the metrics of failed attempts with one more, of which this much is known."""
+    """Return the metrics of failed attempts with the known metrics of another one added."""
     sums = earlier or RetryMetrics(attempts=0)
     cost = None
     tokens = None

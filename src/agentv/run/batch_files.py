@@ -1,4 +1,4 @@
-"""The output files of batch programs. They are kept until every case has a result, and for good if one has none.
+"""The output files of batch programs. They are kept until every case has a result, or permanently if one never does.
 
 Answers are read from the unchanged files. Files that stay on disk are masked at the end.
 """

@@ -48,7 +48,7 @@ class CaseDumps:
         return self.traces is not None
 
     def prompt(self, case: EvalCase, request: ProviderRequest, provider: Provider) -> None:
-        """Write the request of a case, and what the provider will send if it can tell."""
+        """Write the request of a case, with a preview of what the provider will send if it supports that."""
         if self.prompts is None:
             return
         content: dict[str, Any] = {

@@ -39,41 +39,41 @@ class Scope:
         return request
 
     async def answered(self, exchange: Exchange) -> Exchange:
-        """Return the exchange with what is known only after the call. Called once, for the answer that is scored."""
+        """Return the exchange with data from after the call. Called once, for the answer that is scored."""
         return exchange
 
     async def failed(self, partial: ProviderResponse | None) -> ProviderResponse | None:
-        """Return what is known of an attempt that failed: what the target answered until then, if anything.
+        """Return the partial response of a failed attempt, if there is one.
 
-        Called once per failed attempt, also if it is repeated.
+        Called once per failed attempt, even if it is repeated.
         """
         return partial
 
     async def leave(self, result: EvalResult | None) -> EvalResult | None:
-        """Clean up. Called once after each attempt, and once if an answer was found without any.
+        """Clean up. Called once after each attempt, and once if an answer was found without an attempt.
 
-        Return the result of the case, which may be another one. It is None if the attempt is repeated or cancelled.
+        Return the result of the case, changed or not. It is None if the attempt is repeated or cancelled.
         """
         return result
 
 
 class Extension:
-    """What a feature does around a run. Every method does nothing unless a feature overrides it."""
+    """What a feature does during a run. By default, every method does nothing."""
 
     runs_on: ClassVar[Literal["driver", "worker"]] = "driver"
-    """Where it runs if the run has a cluster: in this process, or in each worker, where the cases run."""
+    """Where the extension runs with `--cluster`: in this process, or in each worker, where the cases run."""
     stopped_by: StoppedBy = ""
-    """Why no further case may start; empty as long as cases may."""
+    """Why no further case may start; empty while cases may start."""
     deadline: float | None = None
-    """The time of the event loop at which the cases in flight are cancelled, and no other case starts."""
+    """The event loop time after which cases in flight are cancelled and no case starts."""
     open_cases: int = 0
-    """How many cases may be open at once, if that is more than the workers of the run."""
+    """The number of cases that may be open at once, if it is greater than the number of workers."""
 
     @classmethod
     async def join(cls, opening: "Opening") -> "Extension | None":  # noqa: ARG003 - for those that override it
-        """Return the extension for a run that is about to open, or None if it has no part in it.
+        """Return the extension for a run that is about to open, or None if it does not take part in it.
 
-        Raise `AgentvError` if the run cannot start. Nothing has run or been written then.
+        Raise `AgentvError` if the run cannot start. At this point, nothing has run or been written.
         """
         return cls()
 
@@ -81,10 +81,10 @@ class Extension:
         """Prepare for the run, before any extension is started. Raise `AgentvError` if no case may be sent."""
 
     async def start(self, run: "Run", tasks: asyncio.TaskGroup) -> None:
-        """Prepare for the first case. `tasks` is where background tasks belong; they end with the run."""
+        """Prepare for the first case. Create background tasks in `tasks`; they end with the run."""
 
     def answers_later(self, target: OpenTarget) -> Awaitable[object] | None:
-        """Return what to wait for before cases of a target start, or None if they can start at once."""
+        """Return an awaitable that delays the cases of a target, or None if they can start immediately."""
         return None
 
     async def admit(self, job: Job) -> bool:
@@ -92,19 +92,19 @@ class Extension:
         return True
 
     async def ask_judge(self, target: OpenTarget, request: ProviderRequest, ask: Ask) -> ProviderResponse:
-        """Return the reply of a target that judges. `ask` calls it. Raise `ProviderError` without a reply."""
+        """Return the reply of a judge, which `ask` calls. Raise `ProviderError` if there is no reply."""
         return await ask(request)
 
     def known_outcome(self, job: Job, request: ProviderRequest) -> Outcome | None:
-        """Return the answer to a case that exists already, so that its target is not called."""
+        """Return the outcome of a case if it already exists, to avoid calling the target."""
         return None
 
     def scope(self, job: Job, evaluators: CaseEvaluators) -> Scope | None:
-        """Return the scope that surrounds the attempts at a case, or None."""
+        """Return the scope that wraps the attempts at a case, or None."""
         return None
 
     def finish(self, result: EvalResult) -> EvalResult:
-        """Return the result to write, which may be another one."""
+        """Return the result to write, changed or not."""
         return result
 
     def written(self, result: EvalResult) -> None:
@@ -117,7 +117,7 @@ class Extension:
         """Called after the last case, unless the run was interrupted or failed."""
 
     def interrupted(self) -> None:
-        """Called when a signal stops the run. Whatever the extension still does must be quick."""
+        """Called when a signal stops the run. The extension must finish quickly."""
 
     def add_to(self, report: "RunReport") -> "RunReport":
         """Return the report of the run with the findings of this feature added."""

@@ -23,7 +23,7 @@ from agentv.run.progress import Progress
 from agentv.run.targets import OpenTargets
 
 GROUP = "agentv.extensions"
-"""The entry points by which installed packages add extensions of runs."""
+"""The group of entry points for extensions of runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Opening:
     stack: AsyncExitStack
     """Closes at the end of the run what features open."""
     options: EvalOptions | None = None
-    """What was asked for; None in the worker of a cluster."""
+    """The options of the run; None in a worker of a cluster."""
 
 
 class Feature(NamedTuple):
@@ -156,7 +156,7 @@ def _load(module: str, name: str) -> type[Extension]:
 
 
 def _installed(place: Literal["driver", "worker"]) -> Iterator[type[Extension]]:
-    """Yield the extensions of installed packages that run in this place."""
+    """Yield the extensions of installed packages that run in this kind of process."""
     for name in extension_names(GROUP):
         extension: type[Extension] | None = load_extension(GROUP, name, Extension)
         if extension is not None and extension.runs_on == place:

@@ -43,7 +43,7 @@ class RunJudges:
         self._file_of = file_finder(plan)
 
     def judge(self, case: EvalCase, target: str, name: str | None) -> JudgeTarget:
-        """Return the judge of a case: the one that its evaluator names, else that of its target."""
+        """Return the judge of a case: the one that its evaluator names, otherwise its target's."""
         if self._plan.dry_run:
             return NoJudge(name or "")
         file = self._file_of(case)

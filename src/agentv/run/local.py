@@ -129,7 +129,7 @@ class _Files:
         self._caller = run.targets.caller
         self._trials = run.options.trials
         self.later: dict[OpenTarget, Awaitable[object]] = {}
-        """The targets whose cases start later, each with what to wait for."""
+        """The targets whose cases start later, each with the event to wait for."""
         for target in self._targets.open_targets:
             for extension in run.extensions:
                 ready = extension.answers_later(target)

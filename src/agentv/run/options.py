@@ -416,7 +416,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     cases: CaseObjects | None = None
     """Cases in memory, which run instead of eval files."""
     defaults: CaseDefaults = CaseDefaults()
-    """What was given in code for cases and files that do not have it themselves."""
+    """Defaults from code, for cases and files that do not set these values."""
     gates: GateOptions = GateOptions()
     function: Callable[..., Any] | None = None
     """A Python function that answers instead of every target."""

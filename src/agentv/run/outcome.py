@@ -63,7 +63,7 @@ class Outcome(Record, frozen=True):
 
     @property
     def known(self) -> ProviderResponse | None:
-        """The answer, or what is known in its place."""
+        """The answer, or the partial answer of a failed attempt."""
         if self.exchange is None:
             return self.partial
         return self.exchange.response
@@ -261,7 +261,7 @@ def _inputs_of(job: Job, context: ResultContext) -> _Inputs:
 
 
 class _Usage(Record, frozen=True):
-    """What the target did and used for an answer, as far as it is known."""
+    """The known trace and metrics of an answer."""
 
     note: str | None = None
     file_changes: str | None = None
@@ -345,7 +345,7 @@ def unwritable_result(result: EvalResult, error: Exception) -> EvalResult:
 
 
 def _note(response: ProviderResponse) -> str | None:
-    """Return what a reader of the answer must know."""
+    """Return a note for readers of the answer."""
     if response.stop_reason != "length" or response.note == CUT_OFF:
         return response.note
     if response.note:

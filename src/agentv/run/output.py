@@ -51,7 +51,7 @@ class RunOutput(NamedTuple):
         return self.file.path
 
     def undo(self) -> None:
-        """Leave the files as they were before a run that could not start, as far as possible."""
+        """Restore the files, as far as possible, after a run that could not start."""
         backup = self.backup
         if self.earlier is not None:
             backup = self.earlier.backup
@@ -157,7 +157,7 @@ def earlier_results(
 
 
 def _format(options: OutputOptions) -> ResultFormat:
-    """Return the requested format, else the one for the file's suffix. Use JSONL if the format is unknown."""
+    """Return the requested format, otherwise the one for the file's suffix. Use JSONL if the format is unknown."""
     if options.output_format is None:
         if options.out is None:
             return JSONL
@@ -165,7 +165,7 @@ def _format(options: OutputOptions) -> ResultFormat:
     form = format_of(options.output_format)
     if form is not None:
         return form
-    message = f"the output format {options.output_format!r} is not known: using jsonl"
+    message = f"unknown output format {options.output_format!r}: using jsonl"
     warn(Problem(message=message, severity="warning"))
     return JSONL
 

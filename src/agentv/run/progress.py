@@ -21,7 +21,7 @@ class Progress:
     """Receive the events of a run. Every method does nothing unless a subclass overrides it."""
 
     def announce(self, text: str) -> None:
-        """The run is planned. The text describes what is about to run."""
+        """The run is planned. The text describes it."""
 
     def begin(self, total: int, done: int) -> None:
         """The run starts. It has `total` jobs, of which `done` are finished already."""

@@ -1,4 +1,4 @@
-"""The report of a run: how it ended, and what was found."""
+"""The report of a run: its outcome and its results."""
 
 import enum
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class RunEnd(enum.Enum):
 
 
 class RunReport(NamedTuple):
-    """What a run did, and how it ended."""
+    """The results of a run and how it ended."""
 
     plan: Plan
     summary: Summary

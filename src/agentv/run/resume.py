@@ -37,7 +37,7 @@ _NO_DIGESTS = DigestsView()
 
 
 class PlannedCase(NamedTuple):
-    """A case as it is planned now: its key, its digests, its target and the digest of its evaluators."""
+    """A case of the current plan: its key, digests, target and the digest of its evaluators."""
 
     key: CaseKey
     digests: CaseDigests
@@ -245,7 +245,7 @@ def _run_name(shard: str | None) -> str:
 
 
 class _PlannedCases:
-    """The cases of a plan, as they would be in a results file."""
+    """The cases of a plan with the values that a results file would contain."""
 
     def __init__(
         self,
@@ -259,7 +259,7 @@ class _PlannedCases:
         self._files = _PlannedFiles(plan)
         self._cases = HashSet()
         self._facts = HashSet()
-        """What is known of each case, as its key, a kind of digest and the digest."""
+        """The known digests, by the key of the case and the kind of digest."""
         repeats = DuplicateFinder()
         for file in plan.files:
             for case in plan.cases_of(file):
@@ -323,7 +323,7 @@ class _PlannedCases:
         return "missed" if is_missed else None
 
     def differences(self, result: ResultRow) -> Iterator[str]:
-        """Yield what has changed since a result that is kept, as keys of `Resumed.found`."""
+        """Yield the changes since a result that is kept, as keys of `Resumed.found`."""
         digests = result.digests or _NO_DIGESTS
         if not self._is_of_this_target(result):
             yield "kept"
@@ -345,7 +345,7 @@ class _PlannedCases:
         return self._has(result, "case", digests.case)  # results in format 1 have no digest of the request
 
     def _is_of_this_target(self, result: ResultRow) -> bool:
-        """Return whether the target has the same version as for the result, as far as older formats show it."""
+        """Return whether the target has the same version as in the result, as far as older formats record it."""
         digests = result.digests or _NO_DIGESTS
         if digests.format == DIGEST_FORMAT or self._has(result, "target", digests.target):
             return self._has(result, "target", digests.target)
@@ -415,7 +415,7 @@ class _Keep:
         self._repeated: set[int] | None = None
         """The hashes of keys with several valid results."""
         self._seen: set[int] = set()
-        """The hashes in `_repeated` of which a result was already kept."""
+        """The hashes in `_repeated` for which a result was already kept."""
 
     def learn(self, result: ResultRow) -> None:
         """Register a result, before any decision."""

@@ -142,7 +142,7 @@ class Run:
 
     @property
     def stopped_by(self) -> StoppedBy:
-        """Why no further case may start; empty as long as cases may."""
+        """Why no further case may start; empty while cases may start."""
         for extension in self.extensions:
             if extension.stopped_by:
                 return extension.stopped_by

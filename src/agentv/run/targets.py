@@ -194,7 +194,7 @@ class OpenTargets:
             if target.is_alone:
                 names[target.name] = None
         for name in names:
-            message = f"target {name!r} can only do one thing at a time: using 1 worker for it"
+            message = f"target {name!r} does not support concurrent cases: using 1 worker for it"
             warn(Problem(message=message, severity="warning"))
 
     def target(self, file: PlannedFile, target: PlannedTarget) -> OpenTarget:

@@ -148,7 +148,7 @@ class CaseTraces:
         return await self._with_trace(attempt, response)
 
     async def salvage(self) -> ProviderResponse | None:
-        """Return what has arrived for the last attempt, which has failed. Return None if nothing has."""
+        """Return the spans that arrived for the last, failed attempt, or None."""
         if self._attempt is None:
             return None
         response = await self._with_trace(self._attempt, ProviderResponse(text=""))

@@ -309,7 +309,7 @@ class _Sdk:
 
 @dataclass(eq=False)
 class _CountingExporter:
-    """Wraps an exporter of spans or log records, and counts what it has sent."""
+    """Wraps an exporter of spans or log records and counts the items it has sent."""
 
     exporter: Any
     sdk: _Sdk

@@ -22,7 +22,7 @@ VENDORS = {"openai": "openai", "azure": "azure.ai.openai", "anthropic": "anthrop
 
 
 def _kind(plan: Plan, name: str) -> TargetKind:
-    """Return what a target is, by its settings."""
+    """Return a description of a target, from its settings."""
     settings = next(target.settings for target in plan.targets if target.name == name)
     model = getattr(settings, "model", None) or getattr(settings, "deployment", None)
     provider = getattr(settings, "provider", "")

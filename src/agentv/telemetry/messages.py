@@ -45,7 +45,7 @@ def tool_messages(spans: Sequence[Span]) -> ToolMessages:
 
 
 def _calls(span: Span) -> Iterator[Json]:
-    """Yield the tool calls that a model requested in a span, as they are written there."""
+    """Yield the tool calls that a model requested in a span, unchanged."""
     for message in _messages(span, "gen_ai.output.messages"):
         for part in dicts(message.get("parts")):
             if not is_result(part) and looks_like_call(part):

@@ -121,7 +121,7 @@ class AnswerIndex:
         raise NoAnswers(message, file=self.name, hint=NO_ANSWERS)
 
     def read(self, number: int) -> ReviewedAnswer:
-        """Read an answer from the file; raise `ReviewConflict` if the file has changed at its place."""
+        """Read an answer from the file; raise `ReviewConflict` if the file has changed at its position."""
         try:
             with self.path.open("rb", buffering=0) as file:
                 descriptor = file.fileno()

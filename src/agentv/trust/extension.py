@@ -29,7 +29,7 @@ from agentv.trust.judge_check import AnswerSink, JudgeCheck, JudgedCase
 
 
 class Judging(Extension):
-    """Measures how the judges of a run behave, and checks them if that was asked for."""
+    """Measures how the judges of a run behave, and checks them if requested."""
 
     def __init__(self, plan: Plan, check: JudgeCheck | None, meter: JudgeMeter):
         """`meter` counts the calls that `check` makes."""

@@ -64,7 +64,7 @@ class RunAnswers:
         self.verdicts = bytearray()
         """1 for each answer that passed, 0 if it failed, or `_REPEATED`."""
         self.labelled: dict[int, LabelledAnswer] = {}
-        """The answers that have labels, by their place."""
+        """The answers that have labels, by position."""
         self.is_seen = bytearray(len(book))
         """1 for each label whose case is in the run."""
         self.is_used = bytearray(len(book))
@@ -72,7 +72,7 @@ class RunAnswers:
         self._places = HashIndex()
 
     def find(self, key: int) -> int:
-        """Return the place of the answer to a case, or -1."""
+        """Return the position of the answer to a case, or -1."""
         return self._places.get(key)
 
     def add(self, view: JudgedAnswerView, cluster: Hashable) -> None:
@@ -171,7 +171,7 @@ def _read_answers(
     cluster: str | None,
     compared: ComparedRuns,
 ) -> RunAnswers:
-    """Return the judged answers of a run. Cases with a shared id are told apart by their dataset."""
+    """Return the judged answers of a run. Cases with a shared id are distinguished by their dataset."""
     answers = RunAnswers(book, compared.shared_ids)
     selection = compared.selection
     for view in read_views(run, JudgedAnswerView, ignore):
@@ -385,7 +385,7 @@ def _verdict_by_label(answer: LabelledAnswer, is_depleted: bool) -> bool | Unfit
     """Return whether an answer passes by its labels, or why these cannot be used.
 
     `is_depleted` says that some random labels of the two runs' cases are stale: the remaining labels of that time are
-    not a random sample of the answers any more.
+    no longer a random sample of the answers.
     """
     deserved = majority(answer.labels)
     if deserved is None:

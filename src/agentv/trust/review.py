@@ -65,7 +65,7 @@ class NewLabel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReviewState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a review, as it is sent to its page."""
+    """The state of a review, as sent to its page."""
 
     id: str
     reviewer: str

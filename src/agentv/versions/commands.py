@@ -84,7 +84,7 @@ def _candidates(word: str, folder: Path) -> Iterator[Path]:
 
 
 def _is_program(path: Path, *, is_first: bool) -> bool:
-    """Return whether a file is a source file or an executable. Interpreters are not: what they run counts."""
+    """Return whether a file is a source file or an executable, but not an interpreter: the files that it runs count."""
     if path.suffix.lower() in SOURCES:
         return True
     if not os.access(path, os.X_OK):

@@ -403,7 +403,7 @@ def _constant(constant: Any) -> str:
 
 
 def _is_described_by(code: types.CodeType, path: Path) -> bool:
-    """Return whether the file, as it is now, defines exactly one function of this name, with this code."""
+    """Return whether the current file defines exactly one function with this name, with this code."""
     try:
         defined = _defined_codes(path.read_bytes())
     except OSError:
@@ -426,7 +426,7 @@ def _defined_codes(source: bytes) -> Mapping[str, list[str]]:
 
 
 def _undescribed_methods(class_: type) -> list[str]:
-    """Return the digests of the methods of a class that its file, as it is now, does not define."""
+    """Return the digests of the methods of a class that its current file does not define."""
     digests = []
     for _, member in sorted(vars(class_).items()):
         function = getattr(member, "__func__", member)

@@ -38,7 +38,7 @@ def remember_modules() -> None:
 def reload_changed_modules() -> None:
     """Import the user's modules again whose source has changed, and those that import them.
 
-    A module that cannot be imported any more is forgotten, so that the next import of it raises the error.
+    A module that can no longer be imported is forgotten, so that the next import of it raises the error.
     """
     files = _user_modules()
     changed = set()
@@ -56,7 +56,7 @@ def reload_changed_modules() -> None:
 
 
 def _has_changed(module: ModuleType, path: Path) -> bool:
-    """Return whether the source of a module has changed since it was imported, as far as that is known."""
+    """Return whether the source of a module is known to have changed since it was imported."""
     source = _sources.get(module)
     if source is not None:
         return source != parse_source(path).digest
@@ -177,7 +177,7 @@ def _reload(module: ModuleType, path: Path) -> None:
 def current_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that its module defines now under the name of `function`, if the module was reloaded.
 
-    Raise `ConfigError` if the module cannot be imported any more.
+    Raise `ConfigError` if the module can no longer be imported.
     """
     if not isinstance(function, FunctionType):
         return function

@@ -137,7 +137,7 @@ def python_files(start: Path, folders: Sequence[Path] = ()) -> Mapping[Path, str
 
 
 class _KnownFiles(NamedTuple):
-    """What was found for a file, and what the found files looked like then."""
+    """The files found for a file, and their state at that time."""
 
     files: Mapping[Path, str]
     stamps: list[Stamp | None]

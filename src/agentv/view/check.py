@@ -84,7 +84,7 @@ def check_seconds(file: ResultsFile) -> float:
 
 
 def find_file_problems(path: Path, stop: threading.Event | None = None) -> FileProblems:
-    """Return the problems of a results file; none if `stop` is set meanwhile."""
+    """Return the problems of a results file, or an empty result if `stop` is set in the meantime."""
     reader = IncrementalReader(path)
     try:
         reader.read_to_end(stop)

@@ -16,7 +16,7 @@ _PER_EVALUATOR = ("evaluator-names", "evaluator-scores", "evaluator-flags")
 
 
 def id_key(eval_id: str) -> int:
-    """Return the number by which browsers recognize an id."""
+    """Return the number that identifies an id in browsers."""
     return hash(eval_id) & _HASH_BITS
 
 

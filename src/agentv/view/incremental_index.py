@@ -111,7 +111,7 @@ class IncrementalIndex(IncrementalReader):
 
     @property
     def closed(self) -> int:
-        """The number of chunks that do not change any more. There may be one more chunk, which still grows."""
+        """The number of chunks that no longer change. There may be one more chunk, which still grows."""
         return len(self._starts)
 
     @property
@@ -161,7 +161,7 @@ class IncrementalIndex(IncrementalReader):
         return run_figures(sums, self.totals, self.names)
 
     def entries(self, chunk: int, generation: int) -> Iterator[Entry]:
-        """Yield the results of a chunk, read from the file; raise `FileChanged` if they are not there any more.
+        """Yield the results of a chunk, read from the file; raise `FileChanged` if they no longer exist.
 
         Unlike the other methods, it acquires the lock itself.
         """

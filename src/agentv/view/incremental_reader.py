@@ -1,4 +1,4 @@
-"""Reads a results file that may still grow, a piece at a time, and collects what is wrong with it.
+"""Reads a results file that may still grow, a piece at a time, and collects its problems.
 
 Everything in the viewer that reads results builds on this reader: the check of the named files, the index of a run,
 the figures in the list of runs, and the answers of a review. So an invalid line means the same to all of them.
@@ -59,7 +59,7 @@ class Entry(NamedTuple):
 
 
 class FileIdentity(NamedTuple):
-    """Tells two files apart that have the same path at different times."""
+    """Distinguishes files that had the same path at different times."""
 
     device: int
     inode: int
@@ -90,7 +90,7 @@ class IncrementalReader:
         self._restart()
 
     def _restart(self) -> None:
-        """Forget what was read."""
+        """Discard everything that was read."""
         self.generation += 1
         self._form: ResultFormat | None = None
         self.offset = 0
@@ -115,7 +115,7 @@ class IncrementalReader:
         return self.offset < self.size and self.torn is None
 
     def read_to_end(self, stop: threading.Event | None = None) -> None:
-        """Read the rest of the file; return early if `stop` is set meanwhile. Raise `OSError` if that fails."""
+        """Read the rest of the file; return early if `stop` is set in the meantime. Raise `OSError` if that fails."""
         is_complete = False
         while not is_complete:
             if stop is not None and stop.is_set():
@@ -124,7 +124,7 @@ class IncrementalReader:
             is_complete = not self.is_behind
 
     def step(self, most: int = STEP_BYTES, seconds: float = STEP_SECONDS) -> None:
-        """Continue reading until about `most` bytes or `seconds` seconds; raise `FileChanged` if the file is gone."""
+        """Read on for about `most` bytes or `seconds` seconds; raise `FileChanged` if the file no longer exists."""
         try:
             self._step(most, seconds)
         except OSError as error:

@@ -57,7 +57,7 @@ class ReviewStore:
             return review
 
     def find(self, review: str) -> Review:
-        """Return a review by its id; raise `ReviewConflict` if it is not kept any more."""
+        """Return a review by its id; raise `ReviewConflict` if it is no longer kept."""
         found = self._reviews.get(review)
         if found is None:
             raise ReviewConflict("this review has ended: reload the page")

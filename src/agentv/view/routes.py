@@ -69,7 +69,7 @@ class IndexState(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     """Distinguishes one content of the file from another."""
     change: str = ""
-    """How the file has changed since the generation that the page knows."""
+    """How the file has changed since the generation that the page has."""
     first: int = 0
     """The number of the first chunk that follows."""
     chunks: int = 0
@@ -384,7 +384,7 @@ class Site:
 
 
 def _index_state(index: IncrementalIndex, known_generation: int) -> IndexState:
-    """Return the state of an index for a browser that knows a generation of it, 0 for none."""
+    """Return the state of an index for a browser that has this generation of it (0: none)."""
     problems = []
     for problem in index.problems[:SHOWN_PROBLEMS]:
         error = AgentvError.of(problem)

@@ -62,7 +62,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: float | None = None
     note: str = ""
     problem: str = ""
-    """What is wrong with the run or with its results file; empty if nothing is."""
+    """The problem of the run or its results file, or an empty string."""
 
 
 class RunList(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,7 +222,7 @@ def _absent(record: RunRecord, path: Path) -> Run:
     name = record.results or ""
     note = "the results file no longer exists"
     if path.exists():
-        note = clean(f"elsewhere: agentv view {name}")
+        note = clean(f"in another folder: agentv view {name}")
     return _run(Path(name).name, record, note=note)
 
 

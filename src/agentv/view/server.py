@@ -15,7 +15,7 @@ from agentv.processes.loopback_server import MAX_HEAD, LoopbackHandler, Loopback
 from agentv.view.guard import Guard, Refused
 
 DATA = "/api/"
-"""The addresses of data, which is only for those who have the token, begin with this."""
+"""The start of all paths to data, which require the token."""
 MAX_FIELDS = 20
 MAX_BODY = 4 << 20
 POLICY = (

@@ -98,7 +98,7 @@ class ViewerProcess:
 
 @contextmanager
 def open_viewer(tell: Callable[[str], None] | None) -> Iterator[NullViewer | ViewerProcess]:
-    """Return a viewer that is stopped when the block ends; a `NullViewer` if `tell` is None."""
+    """Return a viewer that is stopped when the block ends, or a `NullViewer` if `tell` is None."""
     if tell is None:
         yield NullViewer()
         return

@@ -85,7 +85,7 @@ def test_cases_run_one_after_another(vscode: Agents) -> None:
     script = "(HERE / 'open').mkdir()\ntime.sleep(0.2)\n(HERE / 'open').rmdir()\nanswer('Paris')"
     found = edits(vscode, script).run("--workers", "3", ids=("a", "b", "c"))
     assert [entry["candidate_answer"] for entry in found] == ["Paris"] * 3
-    assert "warning: target 'default' can only do one thing at a time: using 1 worker" in vscode.ran.stderr
+    assert "warning: target 'default' does not support concurrent cases: using 1 worker" in vscode.ran.stderr
 
 
 def test_a_folder_of_the_user_s_is_left_as_it_was(vscode: Agents) -> None:

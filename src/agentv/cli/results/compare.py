@@ -328,7 +328,7 @@ def _print_wrapped(line: str) -> None:
 
 
 def _check_files(options: CompareFlags) -> None:
-    """Warn about files that are named twice. Raise `OutputError` if the report would overwrite one of the files."""
+    """Warn about duplicate files. Raise `OutputError` if the report would overwrite one of the files."""
     seen: dict[str, Path] = {}
     for run in options.runs:
         for path in run:

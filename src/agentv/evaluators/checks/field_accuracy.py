@@ -25,7 +25,7 @@ EACH = -1
 Finite = Annotated[float, Meta(ge=0, le=1e15)]
 Steps = tuple[str | int, ...]
 Pair = tuple[Any, Any]
-"""An expected value and the one in the answer; either may be `MISSING`."""
+"""An expected value and the actual value; either may be `MISSING`."""
 Matches = Callable[[Any, Any], bool]
 _STEP = re.compile(r"""(?:^|\.)([^.\[\]"']+)|\[(\d{1,9})\]|\[(\*)\]|\["([^"]*)"\]|\['([^']*)'\]""")
 
@@ -86,7 +86,7 @@ class _Outcome(msgspec.Struct, frozen=True):
     is_absent: bool
 
     def details(self) -> Json:
-        """Return the field as it is written to a results file. The values of a path with `[*]` are lists."""
+        """Return the field for a results file. The values of a path with `[*]` are lists."""
         expected: Any = [_none_if_missing(value) for value, _ in self.pairs]
         actual: Any = [_none_if_missing(value) for _, value in self.pairs]
         if "[*]" not in self.field.path:

@@ -8,7 +8,7 @@ from agentv.evaluators.judging.reply import failed_score
 from agentv.records import Exchange, Fraction, Score
 
 MAX_CELLS = 400_000_000
-"""The limit for the product of the lengths, to which the time is proportional. At the limit it is some seconds."""
+"""The limit for the product of the lengths, which determines the duration. At the limit, it takes a few seconds."""
 FIRST_REPLACEMENT = 0x20000
 """The first of the CJK ideographs that replace other characters: the library counts each of them as one."""
 THRESHOLD = ", threshold "
@@ -41,7 +41,7 @@ class Similarity(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields
             if not wanted:
                 return failed_score("nothing to compare with: no value and no reference answer")
         if len(answer) * len(wanted) > MAX_CELLS:
-            return failed_score(f"too long to compare: {len(answer)} characters with {len(wanted)}")
+            return failed_score(f"too long to compare: {len(answer)} and {len(wanted)} characters")
         if not self.case_sensitive:
             answer = answer.casefold()
             wanted = wanted.casefold()

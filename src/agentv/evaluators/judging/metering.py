@@ -1,4 +1,4 @@
-"""Counts judge calls, and what they cost, per judge. Answers from the cache are not counted."""
+"""Count judge calls and their cost per judge. Answers from the cache are not counted."""
 
 import time
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from agentv.records import JudgeMetrics, ProviderRequest, ProviderResponse, Toke
 
 N = TypeVar("N", int, float)
 Expense = tuple[TokenUsage | None, float | None]
-"""The tokens and the cost in US dollars of one answer, as far as they are known."""
+"""The known tokens and cost (US dollars) of one answer."""
 
 
 class MeterState(msgspec.Struct, frozen=True, kw_only=True):

@@ -229,7 +229,7 @@ def _trouble_counts(judgements: Judgements) -> dict[str, int]:
 
 
 def _judge_details(name: str, judgements: Judgements, decide: Decide) -> Json:
-    """Return the judgement of one judge of a panel as it is written to the results file."""
+    """Return the judgement of one judge of a panel for the results file."""
     usable = _usable(judgements)
     if not usable:
         failure = judgements[0].score

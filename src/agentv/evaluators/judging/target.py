@@ -23,7 +23,7 @@ class JudgeSource(Protocol):
 
 
 class JudgeRef(NamedTuple):
-    """A judge that the cases of a file need: `name` is what the evaluator asks for, `target` what it judges."""
+    """A judge that the cases of a file need: `name` comes from the evaluator, `target` is the one to judge."""
 
     target: str
     name: str | None

@@ -76,7 +76,7 @@ def evaluator_result(
 
 
 def total_score_fields(results: Iterable[EvaluatorResult]) -> dict[str, Any]:
-    """Return the fields of a result that hold the mean score. Without any score, the result is a judge failure."""
+    """Return the score fields of a result, with the mean score. Without any score, the result is a judge failure."""
     parts = tuple(results)
     score = weighted_mean(parts) or 0.0
     fields: dict[str, Any] = {

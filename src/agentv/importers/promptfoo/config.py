@@ -212,7 +212,7 @@ def _default_test(config: Node, tally: Tally) -> Node:
 
 
 class _Test:
-    """Converts a test, with what it inherits from the default test, to eval cases."""
+    """Converts a test, including what it inherits from the default test, to eval cases."""
 
     def __init__(
         self,

@@ -303,7 +303,7 @@ def _insert(
     item: Json,
     at: str | None,
 ) -> None:
-    """Insert an item after all that are not later. An item without a time goes to the end."""
+    """Insert an item in chronological order. An item without a time is appended."""
     if at:
         time = at
     elif times:

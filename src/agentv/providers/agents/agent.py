@@ -68,7 +68,7 @@ class CodingAgentSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_u
 
     executable: Annotated[
         Text | None,
-        Meta(description="The program to run; by default its usual name."),
+        Meta(description="The program to run. Defaults to the agent's usual command."),
     ] = None
     args: Annotated[
         tuple[str, ...] | None,
@@ -309,7 +309,7 @@ def _milliseconds_since(start: float) -> float:
 
 
 def _explain_end(transcript: Transcript, finished: ProcessResult) -> str:
-    """Return what is known of why a program ended without an answer, to be appended to a message."""
+    """Return the known reasons why a program exited without an answer, to append to a message."""
     if transcript.last_event:
         finished = finished._replace(stdout=StreamOutput())  # events are not readable
     explanation = _explanation(output_tail(finished))

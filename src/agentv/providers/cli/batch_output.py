@@ -33,13 +33,13 @@ class OtherLines:
     """The lines of an output file that answer no request. They may explain why records are missing."""
 
     unknown: int = 0
-    """The number of records with an id that was not asked for."""
+    """The number of records with an id that was not requested."""
     unknown_ids: list[str] = field(default_factory=list)
     """The first of these ids."""
     unreadable: int = 0
     """The number of lines without JSON or without an id."""
     first_error: str = ""
-    """What is wrong with the first of these lines."""
+    """The problem of the first of these lines."""
 
     def add_unknown(self, id_: str) -> None:
         self.unknown += 1

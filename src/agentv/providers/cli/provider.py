@@ -112,7 +112,7 @@ class CliSettings(WorkspaceSettings, frozen=True, kw_only=True, forbid_unknown_f
     ] = None
     batch_on_missing: Annotated[
         OnMissing | None,
-        Meta(description="What a missing or duplicate record of a batch fails: the batch, or its case only."),
+        Meta(description="Whether a missing or duplicate record fails the whole batch or only its case."),
         NOT_IN_CACHE_KEY,
     ] = None
     keep_temp_files: Annotated[
@@ -245,7 +245,7 @@ def _check_template(
     known: Sequence[str],
     foreign: Sequence[str] = FOREIGN,
 ) -> Iterator[Misfit]:
-    """Yield what is wrong with a template; the values of `foreign` placeholders must not be run as code."""
+    """Yield the problems of a template; the values of `foreign` placeholders must not be run as code."""
     for message, hint in find_problems(template, known, foreign):
         yield Misfit(steps, message, hint)
 

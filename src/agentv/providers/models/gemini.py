@@ -242,13 +242,13 @@ class Gemini(LanguageModel[GeminiSettings]):
         return fields | options
 
     def _sdk_options(self) -> Json:
-        """Return the options that the SDK knows, by its own names."""
+        """Return the options that the SDK supports, by its own names."""
         known = _known_options()
         given = self.settings.options or {}
         return {known[name]: given[name] for name in given if name in known}
 
     def _extra_body(self) -> Json | None:
-        """Return the options that the SDK does not know, which are added to the body of the request unchanged."""
+        """Return the options that the SDK does not support, which are added to the request body unchanged."""
         known = _known_options()
         given = self.settings.options or {}
         unknown = {name: given[name] for name in given if name not in known}
@@ -257,7 +257,7 @@ class Gemini(LanguageModel[GeminiSettings]):
 
 @cache
 def _known_options() -> dict[str, str]:
-    """Return the names of the options that the SDK knows, by both of their spellings."""
+    """Return the names of the SDK's options, by both of their spellings."""
     from google.genai import types
 
     names: dict[str, str] = {}
@@ -501,7 +501,7 @@ def _retry_delay(body: Any) -> float | None:
 
 
 def _reason(error: Exception) -> str:
-    """Return what is wrong with a value: the first of pydantic's errors, or the message of the exception."""
+    """Return the problem of a value: the first of pydantic's errors, or the message of the exception."""
     errors = getattr(error, "errors", None)
     if errors is None:
         return excerpt(str(error)) or type(error).__name__

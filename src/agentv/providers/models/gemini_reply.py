@@ -66,7 +66,7 @@ _decode = msgspec.json.Decoder(GeminiReply).decode
 
 
 def read_reply(reply: bytes) -> GeminiReply | None:
-    """Return a reply, or None if it has another form, which the SDK may know."""
+    """Return a reply, or None if its format is unknown here and left to the SDK."""
     try:
         found = _decode(reply)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

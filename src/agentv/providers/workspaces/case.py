@@ -47,7 +47,7 @@ class CaseWorkspace:
         return msgspec.structs.replace(request, workspace=path)
 
     async def end(self, result: EvalResult) -> EvalResult:
-        """Remove or keep the workspace, and return the result with what is known of it. Never raises."""
+        """Remove or keep the workspace, and return the result with the kept path and notes. Never raises."""
         kept_path = await self._dispose(self._kept_name(result))
         return msgspec.structs.replace(
             result,

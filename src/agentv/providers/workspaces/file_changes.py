@@ -62,11 +62,11 @@ class FileChanges(NamedTuple):
 
     diff: str
     notes: tuple[str, ...] = ()
-    """Limitations of the diff that its reader must know."""
+    """Limitations of the diff that readers need to know."""
 
 
 def find_changes(before: Snapshot) -> FileChanges:
-    """Return what has changed in a folder since a snapshot. The diff has at most `MAX_BYTES`."""
+    """Return the changes in a folder since a snapshot. The diff has at most `MAX_BYTES`."""
     if not before.is_complete:
         note = f"file_changes: unknown, the workspace had more than {MAX_ENTRIES} files"
         return FileChanges("", (note,))
@@ -143,7 +143,7 @@ def _removed_paths(
     seen: Container[bytes],
     problems: Mapping[bytes, str],
 ) -> Iterator[bytes]:
-    """Yield the paths that are gone. Nothing is known about paths that cannot be examined, or below them."""
+    """Yield the deleted paths. Paths that cannot be examined, and those below them, are not reported."""
     unknown_folders = tuple(path + b"/" for path in problems)
     for path in before.items:
         if path not in seen and path not in problems and not path.startswith(unknown_folders):
@@ -174,7 +174,7 @@ def _section(
     new: FileState | None,
     has_time: bool,
 ) -> Iterator[str]:
-    """Yield the lines of the diff about one path; nothing if it has not changed."""
+    """Yield the lines of the diff for one path. Yield nothing if it has not changed."""
     old = before.items.get(path)
     sections = [_Section(before, path, old, new, has_time)]
     if old is not None and new is not None and stat.S_IFMT(old.mode) != stat.S_IFMT(new.mode):
@@ -342,7 +342,7 @@ def _count_lines(text: bytes) -> int:
 
 
 class _Change(NamedTuple):
-    """A range of old lines and the range of new lines in their place, as in the opcodes of `difflib`."""
+    """A range of old lines and the new lines that replace it, as in the opcodes of `difflib`."""
 
     tag: str
     old_start: int
@@ -352,7 +352,7 @@ class _Change(NamedTuple):
 
 
 def _hunks(old_text: bytes, new_text: bytes, has_time: bool) -> Iterator[str]:
-    """Yield the places in which two texts differ, with the lines around them.
+    """Yield the differences between two texts, with the lines around them.
 
     The common beginning and end of both texts are not compared. If comparing the rest would take too long, all of it
     is shown as changed.
@@ -458,7 +458,7 @@ def _lines(text: bytes) -> list[str]:
 
 
 def _mode(item: FileState) -> str:
-    """Return the mode as Git writes it, which only knows whether a file is executable."""
+    """Return the mode as Git writes it, which only records whether a file is executable."""
     if item.is_link:
         return "120000"
     if not item.is_file:
@@ -488,7 +488,7 @@ def _escape(byte: int) -> str:
 
 
 def _end_name(name: str) -> str:
-    """Return a name as it ends a header line: Git adds a tab after a name with spaces."""
+    """Return a name for the end of a header line: Git adds a tab after a name with spaces."""
     if " " in name and not name.startswith('"'):
         return f"{name}\t"
     return name

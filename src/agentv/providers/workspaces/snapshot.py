@@ -1,4 +1,4 @@
-"""A snapshot of a folder, from which later changes are found.
+"""A snapshot of a folder, for finding later changes.
 
 Texts are stored in an unnamed temporary file, so that nothing is left behind and memory use stays small.
 """
@@ -26,7 +26,7 @@ Stamp = tuple[int, int, int, int]
 
 
 class FileState(NamedTuple):
-    """A file, a symlink or a special file, as it was at one moment."""
+    """The state of a file, symlink or special file at one point in time."""
 
     mode: int
     size: int
@@ -54,7 +54,7 @@ class FileState(NamedTuple):
         return special_kind(self.mode)
 
     def is_same(self, now: "FileState") -> bool:
-        """Return whether the item is unchanged, as far as that is known without reading its current content."""
+        """Return whether the item is unchanged, as far as this can be checked without reading its current content."""
         if self.is_fresh and self.digest is not None:
             return False  # the digests have to be compared
         return self.stamp == now.stamp and self.mode == now.mode

@@ -119,7 +119,7 @@ class WatchedFolder:
             self._changes = _unknown_changes(error.strerror or str(error))
 
     async def compare(self) -> FileChanges | None:
-        """Return what has changed between `watch` and the first call of this method; None if nothing was watched."""
+        """Return the changes between `watch` and the first call of this method, or None if nothing was watched."""
         if self._changes is not None or self._before is None:
             return self._changes
         before = self._before

@@ -117,7 +117,7 @@ def _import_statement(found: re.Match[str]) -> str:
 
 
 def without_comments(code: str) -> str:
-    """Return a module or stylesheet as it is served: without comments, indentation and needless line breaks."""
+    """Return a module or stylesheet for serving, without comments, indentation and unnecessary line breaks."""
     code = _BLOCK_COMMENT.sub("", code)
     code = _LINE_COMMENT.sub("", code)
     code = _INDENTATION.sub("", code)

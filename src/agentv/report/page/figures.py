@@ -234,7 +234,7 @@ def run_figures(sums: CaseSums, totals: Totals, names: ResultNames) -> RunFigure
 
 
 def _interval(sums: CaseSums | EvaluatorSums) -> Interval:
-    """Return the 95% confidence interval of the mean, or twice None if there is none."""
+    """Return the 95% confidence interval of the mean, or `(None, None)`."""
     interval = interval_of_mean(sums.mean, sums.deviation, sums.cases)
     if interval is None:
         return None, None

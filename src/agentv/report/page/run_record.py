@@ -42,7 +42,7 @@ def _folders(results: Path) -> Iterator[Path]:
 
 
 def add_record(figures: RunFigures, record: RunRecord) -> RunFigures:
-    """Return the figures with those of the record. Values that the record lacks stay as they are."""
+    """Return the figures updated from the record. Values that the record lacks are not changed."""
     figures = msgspec.structs.replace(
         figures,
         models=_models(record),

@@ -219,7 +219,7 @@ def _evaluator_sums(
     rows: "array[int]",
     index: RunIndex,
 ) -> EvaluatorSums:
-    """Return the sums of one evaluator. `places` are the positions of its scores, sorted by row."""
+    """Return the sums of one evaluator. `places` contains the positions of its scores, sorted by row."""
     scores = index.evaluator_scores
     flags = index.evaluator_flags
     means = array("d")

@@ -107,6 +107,6 @@ def _escaped_names(view: ResultRow) -> str:
 
 
 def _escaped(name: str) -> str:
-    """Return a text that sorts as the name does, regardless of what follows it."""
+    """Return a text that sorts like the name, regardless of what is appended to it."""
     escaped = name.replace("\0", "\0\1")
     return escaped + "\0\0"

@@ -1,4 +1,4 @@
-"""Give each attempt at a case a fresh folder, for targets that work on files, and find what they change in it."""
+"""Give each attempt at a case a fresh folder, for targets that work on files, and record their changes."""
 
 from typing import TYPE_CHECKING
 

@@ -127,7 +127,7 @@ class CaseCheck:
         return tuple(names)
 
     def check_media(self, case: EvalCase, target: str) -> None:
-        """Report if the target does not accept the images and PDFs of a case, as far as its settings are known."""
+        """Report if the target, judging by its known settings, does not accept the images and PDFs of a case."""
         if not has_files(case):
             return
         settings = self.find_settings(target)
@@ -245,7 +245,7 @@ class TargetCheck(ABC):
         return False
 
     def check_draft(self, entry: TargetEntry, draft: TargetSettings) -> None:
-        """Report why a target could not be opened, as far as that is known without running the user's code."""
+        """Report why a target could not be opened, as far as this can be checked without running the user's code."""
         try:
             draft.check_for(self.folder, self.file)
         except ConfigError as error:

@@ -83,10 +83,10 @@ class Selection(NamedTuple):
     def reason_for(self, case: EvalCase) -> str:
         """Return why the target of a case was chosen, for debug output."""
         if self.target and self.target != DEFAULT_TARGET:
-            return "asked for with --target"
+            return "set with --target"
         if case.target != DEFAULT_TARGET:
-            return f"asked for by case {case.id!r} or its file"
-        return "nothing else was asked for"
+            return f"set by case {case.id!r} or its file"
+        return "the default target"
 
 
 class PlanSource(NamedTuple):
@@ -98,7 +98,7 @@ class PlanSource(NamedTuple):
     def read(
         self, path: Path, report: Report, inspection: Inspection | None = None, *, ledger: Ledger | None = None
     ) -> Iterator[EvalCase]:
-        """Yield the valid cases of an eval file, or the objects in its place, and report the problems of others."""
+        """Yield the valid cases of an eval file or of the objects that replace it; report problems of the others."""
         if self.objects is not None:
             cases = self.objects.read(report, inspection)
         else:
@@ -140,7 +140,7 @@ class PlannedTarget(NamedTuple):
     version: TargetVersion
     files: Files = Files.INLINE
     takes_guidelines: bool = True
-    """Whether the target has a place for guidelines. If not, its prompts start with them."""
+    """Whether the target takes guidelines separately. If not, its prompts start with them."""
     uses: frozenset[str] = frozenset()
     """The data of a case that the target receives in addition to the prompt; see `TargetSettings.uses`."""
 
@@ -192,7 +192,7 @@ class PlannedFile(NamedTuple):
 
     @property
     def hooks(self) -> Hooks | None:
-        """What runs before and after its cases."""
+        """The hooks that run before and after its cases."""
         if self.case_file is None:
             return None
         return self.case_file.hooks

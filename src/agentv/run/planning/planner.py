@@ -119,7 +119,7 @@ def _read_all(paths: Sequence[Path], source: PlanSource) -> Iterator[EvalCase]:
 def _shard_plan(shards: ShardPlanBuilder | None, trials: int) -> ShardPlan | None:
     """Return what a shard records about the whole run.
 
-    Raise `ConfigError` if two cases have the same dataset and id, because their results could not be told apart.
+    Raise `ConfigError` if two cases have the same dataset and id, because their results could not be distinguished.
     """
     if shards is None:
         return None
@@ -136,7 +136,7 @@ class _Counts(NamedTuple):
 
     selected: int
     cases: int
-    """The number of cases that run: all that are selected, or those of the shard."""
+    """The number of cases that run: all selected cases, or those of the shard."""
     shard_targets: Collection[str]
     """The targets that the cases of the shard use."""
     generated: bytes

@@ -12,7 +12,7 @@ from agentv.run.planning.plan import RequiredCases, Selection
 from agentv.text import plural
 
 ReadAll = Callable[[], Iterable[EvalCase]]
-"""Reads the valid cases of all eval files once more."""
+"""Reads the valid cases of all eval files again."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class _Required:
 
 
 class CaseSelector:
-    """Decides case by case what runs, and counts what it finds."""
+    """Selects the cases to run one by one, and counts them."""
 
     def __init__(self, selection: Selection, require: Sequence[Filter]):
         self._selection = selection

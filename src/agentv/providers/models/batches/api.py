@@ -28,7 +28,7 @@ class BatchStatus(Enum):
     FAILED = "failed"
     """The vendor rejected it as a whole, for example because of its model. It has no answers."""
     GONE = "gone"
-    """The vendor does not know it, or has deleted its answers."""
+    """The vendor does not recognize it, or has deleted its answers."""
 
 
 class BatchState(NamedTuple):
@@ -109,7 +109,7 @@ class BatchApi(Protocol):
         ...
 
     async def cancel(self, batch: str) -> None:
-        """Request cancellation. Does nothing if the batch has ended already or is gone."""
+        """Request cancellation. Do nothing if the batch has already ended or no longer exists."""
         ...
 
 

@@ -11,7 +11,7 @@ CANNOT_BE_CANCELLED = (400, NOT_FOUND, 409)
 
 
 class VendorBatchApi(ABC):
-    """The base of batch APIs. A batch that is gone or has ended is not an error."""
+    """Base class for batch APIs. A batch that has ended or no longer exists is not an error."""
 
     @abstractmethod
     async def ask_state(self, batch: str) -> BatchState:

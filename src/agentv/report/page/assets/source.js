@@ -67,7 +67,7 @@ async function inflate(bytes) {
 }
 
 /**
- * A block that was asked for. `lines` is set once it has arrived.
+ * A requested block. `lines` is set once it has arrived.
  * @typedef {object} KeptBlock
  * @property {Promise<Lines>} promise
  * @property {Lines | null} lines
@@ -166,7 +166,7 @@ export class LineStore {
   }
 }
 
-/** The lines of a block. A line is decoded when it is asked for. */
+/** The lines of a block. A line is decoded on demand. */
 export class Lines {
   /** @param {Uint8Array} bytes */
   constructor(bytes) {
