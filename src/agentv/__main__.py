@@ -1,4 +1,4 @@
-"""`agentv`, and `python -m agentv`. Signals are handled from the first line on."""
+"""The entry point of `agentv` and `python -m agentv`. Signals are handled from the start."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Text with placeholders: `{{ name }}` is replaced with a value. There is no logic in it, and no code.
+"""Text with placeholders: `{{ name }}` is replaced with a value. Templates contain neither logic nor code.
 
 Cases, settings of evaluators, judge prompts and `http` targets share this syntax. Spaces inside the braces are
 optional, and inserted text is not expanded again. A text that is exactly one placeholder takes the value with its type;
@@ -213,7 +213,7 @@ def as_text(value: Any) -> str:
 def lookup(name: str, scope: str, values: Mapping[str, Any] | None) -> Any:
     """Return the value of a placeholder such as `vars.user.name`, or `KEEP` if its name is not in this scope.
 
-    Raise `UnknownName` if there is no such value. A variable may have a dot in its name, as a column of a table may.
+    Raise `UnknownName` if the value does not exist. A variable may have a dot in its name, as a column of a table may.
     """
     prefix, _, path = name.partition(".")
     if prefix != scope or not path:

@@ -342,7 +342,7 @@ class JudgeBatches:
             if got is not None:
                 return got
         reply = await ask(request)
-        # Stored, so that it is not paid for twice if the run is killed while the case waits for another judge.
+        # Stored so that it is not paid for again if the run is killed while the case waits for another judge.
         replies = {**case.pending.replies, id_: reply}
         self._store_pending(case, replies=replies)
         return reply
@@ -392,7 +392,7 @@ class JudgeBatches:
         if case.waiting_calls == 1:
             self._turns.give_back()
         else:
-            # Other calls of the case have given its turn away, and their batch may be submitted already.
+            # Other calls of the case have already given up its turn, and their batch may have been submitted.
             self._turns.check_later()
         reply = await call.reply
         case.waiting_calls -= 1

@@ -90,7 +90,7 @@ class JudgeDemand:
     settings: TargetSettings
     answers: int = 0
     low: int = 0
-    """The minimum number of calls. It is 0 with a cache, which may have any of them."""
+    """The minimum number of calls: 0 with a cache, which may contain all of them."""
     calls: int = 0
     """The expected number of calls."""
     high: int = 0

@@ -65,7 +65,7 @@ class Forecast(Fields, frozen=True, kw_only=True):
     checks: PartForecast | None = None
     """The expected usage of `--check-judge`."""
     unknown: tuple[str, ...] = ()
-    """What is unknown, and how to make it known."""
+    """What is unknown, and how to provide it."""
 
     def __repr__(self) -> str:
         """Return the expected calls and their cost, for an interpreter that shows the forecast as a value."""

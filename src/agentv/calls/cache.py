@@ -34,7 +34,7 @@ class Cache:
         try:
             response = _DECODE(path.read_bytes())
             with contextlib.suppress(OSError):
-                os.utime(path)  # the time of the last use, by which `agentv clean` decides
+                os.utime(path)  # the time of the last use, which `agentv clean` checks
             return response
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None

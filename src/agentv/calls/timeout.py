@@ -66,7 +66,7 @@ def _timed_out(seconds: float, cancelled: BaseException | None) -> ProviderRespo
         return outcome
     message = f"timed out after {seconds:g} s"
     if outcome is None:
-        # A command attaches what it had printed as notes.
+        # A command attaches its output so far as notes.
         notes = getattr(cancelled, "__notes__", ())
         text = message + "".join(notes)
         return FailedCall(text, "timeout", may_pass=True)

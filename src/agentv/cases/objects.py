@@ -91,7 +91,7 @@ class CaseObjects:
         self.is_streamed = False
         """Whether most cases are read while the run is under way. Otherwise all are known before it starts."""
         self.failure: Exception | None = None
-        """Why there are no more cases, if that is an error of the iterable or of a case in it."""
+        """The error of the iterable, or of one of its cases, that ended the cases."""
         self.arrived = 0
         """The number of selected cases that have arrived since the run was planned."""
         self.skipped = 0
@@ -149,7 +149,7 @@ class CaseObjects:
             self._known.extend(self._next(ignore))
 
     def _next(self, report: Report) -> list[EvalCase]:
-        """Return the cases of the next object; none if it is invalid, or if it is the end, see `_is_all_known`."""
+        """Return the cases of the next object. Empty if it is invalid or the end is reached, see `_is_all_known`."""
         try:
             value = next(self._left)
         except StopIteration:

@@ -59,7 +59,7 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="Target and evaluators of cases that do not set their own."),
     ] = None
     evaluators: Annotated[Evaluators | None, Meta(description="The same as execution.evaluators.")] = None
-    evaluator: Annotated[Text | None, Meta(description="The kind of evaluator used when none is set up.")] = None
+    evaluator: Annotated[Text | None, Meta(description="The evaluator type for cases without evaluators.")] = None
     pass_rule: Annotated[PassRule | None, _PASS_RULE] = msgspec.field(name="pass", default=None)
     vars: Annotated[Json | None, Meta(description="Values for {{ vars.NAME }} in all cases.")] = None
     metrics: Annotated[
@@ -96,7 +96,7 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Evaluators | None,
         Meta(description="Evaluators in addition to those of the file, or to those of the case."),
     ] = None
-    evaluator: Annotated[Text | None, Meta(description="The kind of evaluator used when none is set up.")] = None
+    evaluator: Annotated[Text | None, Meta(description="The evaluator type for cases without evaluators.")] = None
     description: Annotated[str | None, Meta(description="Description, copied to the result.")] = None
     metadata: Annotated[Json | None, Meta(description="Custom data, copied to the result.")] = None
     tags: Annotated[

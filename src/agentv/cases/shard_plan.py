@@ -59,7 +59,7 @@ class ShardPlanBuilder:
         return True
 
     def add_shared(self, *parts: str) -> None:
-        """Add something that many cases share, such as a target or a judge. Duplicates count once."""
+        """Add data that many cases share, such as a target or a judge. Duplicates count once."""
         self._shared.add(parts)
 
     @property

@@ -129,7 +129,7 @@ class ClusterRun:
                 available.append(worker)
         if self._max_workers is None or len(available) <= self._max_workers:
             return available
-        # Workers that already have cases keep their places.
+        # Workers that already have cases keep them.
         available.sort(key=_has_no_cases)
         return available[: self._max_workers]
 
@@ -241,7 +241,7 @@ class ClusterRun:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _poll(self, worker: RemoteWorker) -> dict[str, Any]:
-        """Return the worker's next report. There is no timeout, but the cases of a silent worker go to others.
+        """Return the worker's next report. It waits without a timeout, but the cases of a silent worker go to others.
 
         Raise `Unreachable` if the worker is silent when the run has ended.
         """

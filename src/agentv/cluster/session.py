@@ -188,7 +188,7 @@ class Session:
                 self.problem = f"{error} ({error.hint})"
         except _SessionStopped:
             pass
-        except BaseException as error:  # the driver has to know about any error
+        except BaseException as error:  # the driver must be informed about any error
             self.problem = f"{type(error).__name__}: {error}"
         finally:
             self.problem = clean(self.problem)

@@ -132,7 +132,7 @@ class WorkerEndpoint:
         return self._report(session)
 
     def _report(self, session: Session) -> dict[str, Any]:
-        # What is in flight is read before the results: a case that ends in between is in both, not in neither.
+        # Cases in flight are read before the results, so that a case that ends in between is in both, not in neither.
         running = list(session.running.values())
         results = _first_results(session)
         self._sent = len(results)

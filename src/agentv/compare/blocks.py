@@ -205,7 +205,7 @@ def missing_keys(keys: Sequence[str], names: Iterable[str | None]) -> list[str]:
 def _crossed_name(view: ResultRow, keys: Sequence[str]) -> str | None:
     """Return the values of several keys as one name, which `values_of` takes apart; None if there are none.
 
-    Of an evaluator, there is no value in it.
+    The key `evaluator` has no value in it.
     """
     values = [group_name(view, key) for key in keys]
     if not any(values):

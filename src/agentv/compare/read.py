@@ -65,7 +65,7 @@ def read_compared_runs(
     _merge_results(grouped_runs, grouped)
     ids = index.ids()
     groups = [sys.intern(name.partition(_SEPARATOR)[0]) for name in grouped.ids()]
-    index.clear()  # it holds most of the memory
+    index.clear()  # it uses most of the memory
     return ComparedRuns(runs, ids, groups, datasets, selection)
 
 

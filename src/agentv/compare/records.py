@@ -60,7 +60,7 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def case_name(dataset: str, eval_id: str) -> str:
-    """Return the name of a case for people. The dataset is empty if the id is enough."""
+    """Return the display name of a case. The dataset is empty if the id is unique."""
     if not dataset:
         return eval_id
     return f"{dataset}/{eval_id}"

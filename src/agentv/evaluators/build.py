@@ -455,7 +455,7 @@ class _Context:
         evaluator: Evaluator,
     ) -> None:
         """Record what the scores of an evaluator depend on."""
-        # Only some evaluators know more than their settings, such as which parameters a function has.
+        # Some evaluators need more than their settings, such as the parameters of a function.
         knows_use: Any = settings
         if hasattr(evaluator, "workspace_use"):
             knows_use = evaluator

@@ -84,7 +84,7 @@ class _ModelJudge(CheckableJudge):
     async def evaluate(self, exchange: Exchange) -> Score:
         template = self.template
         if template is PROMPT:
-            # A prompt of the user's decides itself whether to show guidelines and file changes.
+            # A custom prompt decides whether to show guidelines and file changes.
             template = with_sections(template, exchange)
         request = template_request(template, exchange, system=SYSTEM, schema=SCHEMA)
         return await self.panel.judge(request, parse_reply)

@@ -66,7 +66,7 @@ def convert(value: Any, type_: type[T]) -> T | list[Misfit]:
         misfits = list(islice(walk, MAX_MISFITS + 1))
         if len(misfits) > MAX_MISFITS:
             misfits[-1] = Misfit((), f"more than {MAX_MISFITS} problems here")
-        # msgspec may reject what the walk below does not know of
+        # msgspec may reject values for reasons that the walk below does not check
         return misfits or [Misfit((), str(error))]
     except RecursionError:
         return [Misfit((), TOO_DEEP)]

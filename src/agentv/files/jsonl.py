@@ -54,7 +54,7 @@ def explain_json_error(raw: bytes, reason: Exception) -> Explanation:
         return TOO_DEEP, 1
     except ValueError as problem:
         return f"Invalid JSON: {problem}", 1
-    # The standard library accepts the line, so only the decoder knows what is wrong.
+    # The standard library accepts the line, so use the decoder's message.
     details = str(reason)
     if "surrogate" in details or "truncated" in details:
         return "Invalid JSON: unpaired surrogate (\\ud800 to \\udfff)", 1

@@ -404,7 +404,7 @@ class _Composer:
             self.places[steps] = place
             around.value.append(value)
             return steps
-        # the place of a field is that of its key, which is already recorded
+        # the position of a field is that of its key, which is already recorded
         steps = (*around.steps, self._key)
         around.value[self._key] = value
         self._key = _NO_KEY

@@ -220,7 +220,7 @@ class StoredRun:
         """Return a new result with the stored data of the answer and a reference to the original result."""
         key = ResultKey.of_any_target(result.dataset, result.eval_id, result.trial or 1)
         stored = self._open.pop(key, None)
-        if stored is None:  # the request could not be built, for example because an attached file is gone
+        if stored is None:  # the request could not be built, for example because an attached file no longer exists
             stored = self._read(self._number(key))
             return replace(
                 result,
@@ -299,7 +299,7 @@ def _has_changed(stored: EvalResult, request: ProviderRequest) -> bool:
     if question is None or question == request.question:
         return False
     if stored.masked and MASK in question:
-        return False  # it cannot be compared: the secret may have another value now, or none
+        return False  # it cannot be compared: the secret may have changed or been removed
     prompt = prepend_guidelines(request).prompt
     return question not in (clean(request.question), prompt, clean(prompt))
 
@@ -315,7 +315,7 @@ def _lacks_trace(stored: EvalResult, response: ProviderResponse) -> bool:
 
 
 def _answer_digest(stored: EvalResult) -> str | None:
-    """Return the digest of a stored answer, so that its labels keep working; None if there is no answer."""
+    """Return the digest of a stored answer, so that its labels keep working, or None without an answer."""
     if stored.answer_digest is not None or stored.error is not None:
         return stored.answer_digest
     tool_counts: Mapping[str, int] = {}

@@ -122,7 +122,7 @@ class RunHooks(Extension):
         state: dict[str, Any] = {}
         self._states[level.source] = state
         try:
-            # The rest of the run has not started: whatever stops it waits for this hook for a moment.
+            # The rest of the run has not started, so a stop waits briefly for this hook.
             await let_finish(self._run_steps("before_all", level), STOPPED_SECONDS)
         except ProviderError as error:
             raise level.error("before_all", error.message, "no case was run") from error

@@ -18,7 +18,7 @@ async def let_finish(call: Coroutine[Any, Any, None], seconds: float, *, is_limi
     call has ended.
     """
     loop = asyncio.get_running_loop()
-    # A task of its own, which the cancellation of this one does not reach.
+    # A separate task, which is not cancelled with this one.
     task = loop.create_task(call)
     timer = None
     if is_limited or is_stopping():

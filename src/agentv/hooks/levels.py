@@ -120,7 +120,7 @@ class Level:
                 return content.place(("hooks", name))
             entry = read_targets(self.file).entry(self.target)
         except AgentvError:
-            entry = None  # the file has changed meanwhile
+            entry = None  # the file has changed in the meantime
         if entry is None:
             return Place(1, 1)
         return entry.place(name, "hooks")

@@ -138,7 +138,7 @@ def _dropped(value: Value) -> tuple[Dropped, ...]:
 
 
 def _unique_key(value: Value) -> tuple[str, int | None]:
-    """Return the key that must be unique in a file: the id, and for a result also the trial."""
+    """Return the key that must be unique in a file: the id, with the trial for results."""
     match value:
         case EvalResult():
             return value.eval_id, value.trial

@@ -200,7 +200,7 @@ def _intervals(
 ) -> dict[str, _Interval]:
     """Return the 95% bootstrap interval of each value that exists in all resamples.
 
-    `values_of` returns the values over the cases with the given numbers. There are no intervals if it fails.
+    `values_of` returns the values over the cases with the given numbers. It has no intervals if it fails.
     """
     if not metric.interval or cases < 2:
         return {}

@@ -1,4 +1,4 @@
-"""Exit with code 130 and without a traceback on SIGINT, SIGTERM and SIGHUP, at whatever time they arrive.
+"""Exit with code 130 and without a traceback on SIGINT, SIGTERM and SIGHUP, whenever they arrive.
 
 `install` is called before anything heavy is imported, so this module imports nothing from agentv. A signal ends the
 process at once, after the registered cleanups. During a run, it asks the run to stop instead, so that completed results
@@ -166,6 +166,6 @@ def leave() -> NoReturn:
         with suppress(Exception):
             call()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):  # the reader of the stream may be gone
+        with suppress(Exception):  # the reader of the stream may have exited
             stream.flush()
     os._exit(EXIT_CODE)

@@ -45,7 +45,7 @@ async def run_in_thread(function: Callable[[], Any]) -> Any:
         except BaseException as raised:
             # SystemExit in the user's code must be reported, not end the thread silently.
             error = _wrap(raised)
-        # The loop is closed if the run has ended meanwhile.
+        # The loop is closed if the run has already ended.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, value, error)
 

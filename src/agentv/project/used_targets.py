@@ -44,7 +44,7 @@ class TargetFiles:
         self._by_file: dict[Path, FoundTargets] = {}
 
     def find(self, folder: Path) -> FoundTargets | ConfigError:
-        """Return the targets for the eval files in a folder, or the error if there is no targets file."""
+        """Return the targets for the eval files in a folder, or the error if the targets file is missing."""
         if folder not in self._by_folder:
             self._by_folder[folder] = self._find(folder)
         return self._by_folder[folder]
@@ -69,7 +69,7 @@ class TargetFiles:
             file=path,
             line=1,
             column=1,
-            hint=error.hint.partition(",")[0],  # without its example, which has several lines
+            hint=error.hint.partition(",")[0],  # the example is omitted because it has several lines
         )
         report(missing)
 

@@ -164,7 +164,7 @@ class Http(NetworkProvider):
 
     package = "httpx2"
     extra = "http"
-    sends_spans_late = True  # the server outlives the request and exports its spans when it likes
+    sends_spans_late = True  # the server outlives the request and exports its spans at any time
 
     def __init__(self, settings: HttpSettings, method: str):
         super().__init__(settings)

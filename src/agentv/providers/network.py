@@ -76,7 +76,7 @@ class NetworkProvider(ABC):
         self._users -= 1
         if self._users or self._client is None:
             return
-        # reset before the wait below, so that a request that starts meanwhile gets a new client
+        # reset before the wait below, so that a request that starts during it gets a new client
         client = self._client
         self._client = None
         await self.close(client)

@@ -11,7 +11,7 @@ from agentv.redact import clean
 
 CA_FILE = "SSL_CERT_FILE"
 PROXIES = ("http", "https", "all")
-"""The schemes whose requests can have a proxy; `all` is for those without one of their own."""
+"""The URL schemes that can have a proxy; `all` applies to those without their own."""
 SCHEMES = ("http", "https", "socks5", "socks5h")
 """The kinds of proxies."""
 

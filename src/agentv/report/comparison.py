@@ -566,7 +566,7 @@ def _stack(table: Rows, width: int) -> Iterator[str]:
 
 
 def format_signed(value: float, digits: int = 3) -> str:
-    """Return a number with its sign. The minus is a minus sign, not a hyphen."""
+    """Return a number with its sign. The minus sign is U+2212, not a hyphen."""
     return f"{value:+.{digits}f}".replace("-", "−")
 
 

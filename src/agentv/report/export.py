@@ -75,7 +75,7 @@ def _rows(path: Path, columns: TableColumns, condition: Filter | None) -> Iterat
 
 
 def _digest(view: TableView) -> str | None:
-    """Return the digest by which labels refer to the answer, or None if there is no answer."""
+    """Return the digest by which labels refer to the answer, or None without an answer."""
     if view.candidate_answer is None or view.error is not None:
         return None
     return view.label_digest

@@ -113,7 +113,7 @@ class LiveView:
         """Forget what is on the screen, and return the control codes that erase it."""
         if not self._shown:
             return ""
-        # A terminal that was made narrower since has wrapped the lines that are too long for it.
+        # If the terminal has become narrower, it has wrapped lines that are too long.
         columns = self.size().columns
         rows = sum(max(1, math.ceil(width / columns)) for width in self._shown)
         self._shown = []

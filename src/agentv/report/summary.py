@@ -265,7 +265,7 @@ def _token_lines(usage: Usage) -> Iterator[str]:
 
 
 def _known_of(known: int, answers: int) -> str:
-    """Return how many answers a figure is known for, or an empty string if it is known for all."""
+    """Return the number of answers with a known figure, or an empty string if it is known for all."""
     if known == answers:
         return ""
     return f" (reported for {known} of {answers} answers)"

@@ -147,7 +147,7 @@ class StoredAnswers:
     """The answers of a file, by case."""
 
     def __init__(self, path: Path):
-        """Index all answers of the file. Raise `ResultsError` with everything that is wrong with it."""
+        """Index all answers of the file. Raise `ResultsError` with all of its problems."""
         self._path = path
         if _has_results(path):
             keys: Keys = partial(_result_keys, path)

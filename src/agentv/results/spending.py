@@ -56,7 +56,7 @@ class Spending:
         if metrics.cached:
             spent.add(0.0)
         elif metrics.cost_usd is not None or metrics.duration_ms is not None or metrics.token_usage is not None:
-            # Without any of them, the last attempt failed before it could cost anything.
+            # If none is known, the last attempt failed before it could cost anything.
             spent.add(metrics.cost_usd)
         retries = metrics.retries
         if retries is not None and retries.cost_usd is not None:

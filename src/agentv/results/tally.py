@@ -122,7 +122,7 @@ class ScoreTally:
     def _rank(self, eval_id: str, mean: float) -> None:
         """Keep a case that is among the best or the worst."""
         if mean >= self._top_bar:
-            # ranks are negated means, so that ties sort by id here as they do at the bottom
+            # ranks are negated means, so that ties are sorted by id as in the bottom list
             top_entry = (-mean, eval_id)
             self._top_bar = -_insert(self._top, top_entry, SHOWN)
         if mean <= self._bottom_bar:

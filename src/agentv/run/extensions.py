@@ -25,7 +25,7 @@ Ask = Callable[[ProviderRequest], Awaitable[ProviderResponse]]
 
 
 class Scope:
-    """What surrounds the attempts at one case, such as a workspace or the collection of its spans.
+    """The context of the attempts at one case, such as a workspace or the collection of spans.
 
     `enter` is called before each attempt, `leave` after it. Every method does nothing unless a feature overrides it.
     """

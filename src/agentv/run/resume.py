@@ -163,7 +163,7 @@ def resume(
     options: OutputOptions,
     on_kept: OnKept,
 ) -> Resumed:
-    """Continue an earlier results file. Results that are no longer valid are removed first."""
+    """Continue an earlier results file, without the results that must be re-run."""
     try:
         planned = _PlannedCases(plan, evaluators, options)
         keep = _Keep(planned, on_kept)
@@ -439,7 +439,7 @@ class _Keep:
         key = result.trial_key
         why = self._planned.why_not(result)
         if why is not None:
-            # each trial is counted once: as done, else as failed, else by another reason
+            # each trial is counted once: as done, otherwise as failed, otherwise by another reason
             if key not in self.stands and (why == "failed" or key not in self._failed):
                 self._count(result, why)
             return False

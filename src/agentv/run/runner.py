@@ -22,7 +22,7 @@ class Jobs(Protocol):
 
 
 async def work(run: Run, jobs: Jobs, worker: int, stop: Callable[[], None]) -> None:
-    """Run jobs until none is left. Call `stop` when no further case may start."""
+    """Run jobs until the stream ends. Call `stop` when no further case may start."""
     yielded = time.monotonic()
     while (job := await jobs.next()) is not None:
         if run.extensions and not await run.admits(job):

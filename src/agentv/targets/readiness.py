@@ -164,7 +164,7 @@ def _check_program(settings: CliSettings, folder: Path) -> None:
     if word is None or not cwd.is_dir():
         return
     program = word[0]
-    # The shell is asked, not shutil.which(): it also knows its builtins and paths relative to `cwd`.
+    # The shell is used instead of shutil.which() because it also finds its builtins and paths relative to `cwd`.
     found = subprocess.run(
         ["/bin/sh", "-c", 'command -v "$0"', program],
         cwd=cwd,

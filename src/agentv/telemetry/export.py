@@ -370,7 +370,7 @@ def _own_ids(id_generator: ModuleType) -> Any:
             if self.next is None:
                 return int(super().generate_span_id())
             span_id = self.next[1]
-            self.next = None  # children have random ids
+            self.next = None  # child spans have random ids
             return span_id
 
     return Ids()

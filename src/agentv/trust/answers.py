@@ -49,7 +49,7 @@ class BlindCase(msgspec.Struct, frozen=True, kw_only=True):
     conversation: tuple[ReviewMessage, ...]
     """The messages of the answer with their tool calls; empty if it consists of text, or if they were not stored."""
     tool_calls: tuple[ReviewToolCall, ...]
-    """The tool calls of the trace, if there is no conversation that contains them."""
+    """The tool calls of the trace, unless the conversation already contains them."""
     tool_counts: dict[str, int]
     """How often each tool was called, if the calls themselves were not stored."""
     file_changes: str | None

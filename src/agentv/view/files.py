@@ -39,7 +39,7 @@ class Catalog:
     """Finds the results files in the given files and folders."""
 
     def __init__(self, named: Sequence[Path]):
-        """Raise `AgentvError` if a path does not exist, or if there are no results."""
+        """Raise `AgentvError` if a path does not exist or contains no results."""
         self.named = tuple(named) or (state_folder("results"),)
         self._is_default = not named
         for path in self.named:
@@ -126,7 +126,7 @@ def _is_unchanged(real: Path) -> bool:
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """Return the stamp of a file, which changes when the file does; None if there is no file."""
+    """Return the stamp of a file, which changes with the file, or None if it does not exist."""
     try:
         status = path.stat()
     except OSError:

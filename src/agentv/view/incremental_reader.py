@@ -82,7 +82,7 @@ class IncrementalReader:
     def __init__(self, path: Path):
         self.path = path
         self.generation = 0
-        """Changes when the file is replaced. The first value depends on the inode, so that two files differ."""
+        """A number that changes when the file is replaced. It starts from the inode, so that two files differ."""
         self.size = 0
         self.change = ""
         """How the file changed when it was read again from the start; empty if it never was."""

@@ -74,7 +74,7 @@ class IndexState(msgspec.Struct, frozen=True, kw_only=True):
     """The number of the first chunk that follows."""
     chunks: int = 0
     closed: int = 0
-    """The number of chunks that will not change any more."""
+    """The number of chunks that no longer change."""
     results: int = 0
     read: int = 0
     """The number of bytes read so far, of `size`."""
@@ -335,7 +335,7 @@ class Site:
     # Shared by routes
 
     def _status_of(self, file: ResultsFile) -> str:
-        """Return the status of the run that wrote a file; empty if there is no record of it."""
+        """Return the status of the run that wrote a file, or an empty string without a run record."""
         record = self._runs.record_of(file)
         if record is None:
             return ""

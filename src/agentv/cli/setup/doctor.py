@@ -151,7 +151,7 @@ def _searched(folders: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _is_ready(states: Sequence[TargetsFileState]) -> bool:
-    """Return whether there is a targets file, and all targets files and targets are usable."""
+    """Return whether a targets file exists, and all targets files and targets are usable."""
     for state in states:
         if state.problems or not all(target.ready for target in state.targets):
             return False

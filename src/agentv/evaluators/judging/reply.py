@@ -49,7 +49,7 @@ class OffScale(BadJudgement):
 
 
 class JudgeCallFailed(BadJudgement):
-    """A judge could not be called, so there is no reply."""
+    """A judge could not be called."""
 
 
 def require_whole_messages(response: ProviderResponse) -> None:
@@ -164,7 +164,7 @@ def _find_objects(text: str) -> tuple[list[Json], bool]:
             value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             is_valid = False
-            # Skip what is inside: it may be a quotation.
+            # Skip its content, which may be a quotation.
             end = text.find("}", start)
             if end < 0:
                 break

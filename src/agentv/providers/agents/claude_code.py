@@ -217,7 +217,7 @@ class ClaudeTranscript(Transcript):
         is_error = event.get("is_error") is True or kind.startswith("error")
         self.failure = _failure(kind, event) if is_error else None
         self._add_denials(event.get("permission_denials"))
-        # of several results, the first has the time to the first token
+        # if there are several results, the first has the time to the first token
         ttft_ms = event.get("ttft_ms")
         if "ttft_ms" in self.figures:
             ttft_ms = self.figures["ttft_ms"]

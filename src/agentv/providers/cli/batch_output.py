@@ -53,7 +53,7 @@ class OtherLines:
 
     @property
     def text(self) -> str:
-        """The end of a message about missing records, empty if there are no other lines."""
+        """The end of a message about missing records; empty without other lines."""
         parts = [""]
         if self.unreadable:
             parts.append(f"{self.unreadable} of its lines cannot be read ({self.first_error})")

@@ -107,7 +107,7 @@ def _move(path: Path, folder: Path, name: str) -> Path:
                 continue
             os.rename(source, kept)
         except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another case has taken the name meanwhile
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another case has taken the name in the meantime
                 continue
             if error.errno != errno.EXDEV or source is not path:
                 raise

@@ -175,7 +175,7 @@ def seconds_between(first: str, last: str) -> float | None:
 
 
 def signed(value: float) -> str:
-    """Return a number with its sign. The minus is a minus sign, not a hyphen."""
+    """Return a number with its sign. The minus sign is U+2212, not a hyphen."""
     return f"{value:+.2f}".replace("-", "−")
 
 

@@ -20,7 +20,7 @@ class ArrivalCheck:
 
     check: CaseCheck
     problems: list[Problem]
-    """What the check reports."""
+    """The reports of the check."""
     selection: Selection
     targets: Mapping[str, PlannedTarget]
     judges: Collection[JudgeRef] | None

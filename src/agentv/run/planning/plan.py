@@ -272,7 +272,7 @@ class Plan(NamedTuple):
             ledger = SameCases(file.generated)
         if self.source.objects is not None:
             return self.source.read(file.path, _raise_error, ledger=ledger)
-        # Only cases that run are numbered: planning reads the same cases, as fast as it can.
+        # Only cases that run are numbered. Planning reads the same cases but must be fast.
         return numbered(self.source.read(self.folder / file.path, _raise_error, ledger=ledger))
 
     def cases_of(self, file: PlannedFile) -> Iterator[EvalCase]:

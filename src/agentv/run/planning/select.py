@@ -86,7 +86,7 @@ class CaseSelector:
                 if shard is None or shard.includes(case.dataset, case.id):
                     required.cases += 1
 
-    # ---- what is wrong ----
+    # ---- problems ----
 
     def unknown_ids(self, read_all: ReadAll) -> Iterator[Problem]:
         """Yield a problem for each value of `--eval-id` that matches no case, with the most similar id as its hint."""

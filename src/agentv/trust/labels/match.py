@@ -75,7 +75,7 @@ class LabelBook:
                 self.lines += 1
                 latest[key] = label
         self.labels: tuple[Label, ...] = tuple(latest.values())
-        # neither the dataset, which a label may lack, nor the target: labels follow answers across targets
+        # without the dataset, which a label may lack, and the target: labels follow answers across targets
         self._places: dict[tuple[str, int], list[int]] = {}
         for number, label in enumerate(self.labels):
             trial = (label.eval_id, label.trial)
