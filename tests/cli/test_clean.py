@@ -100,6 +100,27 @@ def test_labels_config_and_results_elsewhere_are_never_removed(project: Write) -
     assert Path("mine.jsonl").exists()
 
 
+def test_files_in_the_results_folder_that_are_no_results_are_never_removed(project: Write) -> None:
+    evaluate("x.jsonl")
+    evaluate("x.jsonl", "--out", ".agentv/results/o.yaml")
+    project(".agentv/results/notes.txt", "mine")
+    project(".agentv/results/summary.json", "{}")
+    agentv("clean", "--keep-runs", "0")
+    assert files() == [".agentv/results/notes.txt", ".agentv/results/summary.json"]
+
+
+def test_files_without_a_run_stay_as_long_as_runs(project: Write) -> None:
+    evaluate("x.jsonl", "--cache")
+    for record in Path(".agentv/runs").iterdir():
+        record.unlink()
+    before = files()
+    agentv("clean", "--keep-days", "1")
+    assert files() == before
+    make_old(days=3)
+    agentv("clean", "--keep-days", "1")
+    assert files() == []
+
+
 def test_a_cached_response_that_a_kept_run_used_stays(project: Write) -> None:
     evaluate("x.jsonl", "--cache")
     make_old(days=3)

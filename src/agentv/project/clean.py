@@ -14,12 +14,14 @@ from agentv.batches.journal import Journal
 from agentv.batches.judging import PENDING
 from agentv.errors import OutputError, ResultsError
 from agentv.files.state import StateKind, state_folder
+from agentv.results.formats import JSONL, YAML
 from agentv.results.locate import locate_results, results_path
 from agentv.results.runs import RunRecord, read_runs
 
 DAY_SECONDS = 86_400
 TIMED_KINDS: tuple[StateKind, ...] = ("cache", "logs", "prompts", "pytest", "traces")
 """Files that several runs may share. They are kept if they were written or used since the oldest kept run started."""
+SNIFFED_BYTES = 16
 
 
 class Removal(NamedTuple):
@@ -42,6 +44,8 @@ def clean_state(keep_days: float | None, keep_runs: int | None, *, is_dry_run: b
     records = read_runs()
     kept = [record for number, record in enumerate(records) if _is_kept(record, number, now, keep_days, keep_runs)]
     since = min([now, *map(_started, kept)])
+    if keep_days is not None:
+        since = min(since, now - keep_days * DAY_SECONDS)
     paths = [*_run_files(records, kept, since), *_timed_files(since), *_batch_files(since)]
     removal = Removal(
         paths=tuple(paths),
@@ -93,8 +97,18 @@ def _run_files(records: Sequence[RunRecord], kept: Sequence[RunRecord], since: f
             yield workspace
     in_use = _results_in_use(kept)
     for path in _files_in(state_folder("results")):
-        if os.path.realpath(path) not in in_use and _is_older(path, since) and not _is_locked(path):
+        if os.path.realpath(path) in in_use or not _is_older(path, since):
+            continue
+        if _holds_results(path) and not _is_locked(path):
             yield path
+
+
+def _holds_results(path: Path) -> bool:
+    """Return whether a file holds results, or nothing: a run that was killed may leave an empty file."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        start = file.read(SNIFFED_BYTES)
+        return not start or start.startswith((JSONL.start, YAML.start))
+    return False
 
 
 def _results_in_use(kept: Sequence[RunRecord]) -> set[str]:
