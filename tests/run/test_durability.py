@@ -417,6 +417,10 @@ def test_places_that_cannot_be_written_to(write: Write) -> None:
     assert "folder: --out is a folder" in ran.stderr
     ran = evaluate(path, "--out", "folder/x/y.jsonl", expect=2)
     assert "results cannot be written there: " in ran.stderr
+    write(".agentv/results", "not a folder")
+    ran = evaluate(path, expect=2)
+    assert ".agentv/results: results cannot be written there: File exists" in ran.stderr
+    assert "hint: pass --out, or set AGENTV_STATE_DIR to a folder that you can write to" in ran.stderr
     ran = evaluate(path, "--dump-prompts=folder/x", expect=2)
     assert "the folder cannot be created: File exists" in ran.stderr
 

@@ -19,6 +19,7 @@ import msgspec
 from agentv.errors import OutputError
 from agentv.files.encode import to_json
 from agentv.files.locks import lock_file, release_lock
+from agentv.files.state import STATE_VARIABLE
 from agentv.records import EvalResult
 from agentv.redact import Redactor
 from agentv.results.formats import ResultFormat, sniff
@@ -190,7 +191,8 @@ def create_new(
             with contextlib.suppress(FileExistsError):
                 return _open(path, form, clean, os.O_CREAT | os.O_EXCL, path)
     except OSError as error:
-        raise _cannot_write(error, folder) from error
+        hint = f"pass --out, or set {STATE_VARIABLE} to a folder that you can write to"
+        raise _cannot_write(error, folder, hint) from error
     raise OutputError(
         "no unused name for a results file",
         file=folder,
@@ -345,9 +347,9 @@ def _is_pipe(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
-def _cannot_write(error: OSError, path: Path) -> OutputError:
+def _cannot_write(error: OSError, path: Path, hint: str = "") -> OutputError:
     reason = error.strerror or error
-    return OutputError(f"results cannot be written there: {reason}", file=path)
+    return OutputError(f"results cannot be written there: {reason}", file=path, hint=hint)
 
 
 def _mask(json: bytes, clean: Redactor) -> bytes:
