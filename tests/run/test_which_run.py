@@ -105,6 +105,17 @@ def test_resume_never_writes_into_a_file_with_results_of_other_eval_files(projec
     assert len(results("r.jsonl")) == 6
 
 
+@pytest.mark.parametrize("selection", [["--eval-id", "x1"], ["--filter", "id:x*"], ["--limit", "2"]])
+def test_files_without_a_selected_case_belong_to_the_run(project: Write, selection: list[str]) -> None:
+    evaluate("x.jsonl", "y.jsonl", "--out", "r.jsonl")
+    explicit = evaluate("x.jsonl", "y.jsonl", "--out", "r.jsonl", "--resume", *selection)
+    newest = evaluate("x.jsonl", "y.jsonl", "--resume", *selection)
+    for ran in (explicit, newest):
+        assert "\nresuming r.jsonl: " in ran.stderr
+        assert "kept but not summarized" not in ran.stderr
+    assert len(results("r.jsonl")) == 6
+
+
 def test_resume_accepts_further_eval_files_and_those_that_are_gone(project: Write) -> None:
     evaluate("x.jsonl", "--out", "r.jsonl")
     ran = evaluate("x.jsonl", "y.jsonl", "--out", "r.jsonl", "--resume")

@@ -109,7 +109,8 @@ def newest_results(runs: Path, plan: Plan) -> Path | None:
 
     `runs` is the folder with the records of runs. Dry runs are ignored.
     """
-    files = {os.path.realpath(file.path) for file in plan.files}
+    running = {os.path.realpath(file.path) for file in plan.files}
+    given = running.union(os.path.realpath(file.path) for file in plan.idle_files)
     targets = {target.name for target in plan.targets}
     shard = None
     if plan.shard is not None:
@@ -119,7 +120,8 @@ def newest_results(runs: Path, plan: Plan) -> Path | None:
         if path is None or record.dry_run or record.shard != shard or not path.is_file():
             continue
         same_targets = targets == {target.get("name") for target in record.targets}
-        if same_targets and files == _recorded_files(record) and is_results_file_of(record, path):
+        same_files = running <= _recorded_files(record) <= given
+        if same_targets and same_files and is_results_file_of(record, path):
             return path
     return None
 
@@ -256,7 +258,7 @@ class _PlannedCases:
         self._options = options
         self._is_dry = plan.dry_run
         self._trials = plan.trials
-        self._files = _PlannedFiles(plan)
+        self._files = _EvalFiles(plan)
         self._cases = HashSet()
         self._facts = HashSet()
         """The known digests, by the key of the case and the kind of digest."""
@@ -358,14 +360,15 @@ class _PlannedCases:
         return True
 
 
-class _PlannedFiles:
-    """The eval files of a plan, to be compared with the paths in results."""
+class _EvalFiles:
+    """The eval files of a run, to be compared with the paths in results."""
 
     def __init__(self, plan: Plan):
-        self._real_paths = {os.path.realpath(plan.folder / file.path) for file in plan.files}
+        files = plan.files + plan.idle_files
+        self._real_paths = {os.path.realpath(plan.folder / file.path) for file in files}
         self._roots = {plan.folder}
         """The folders that the paths in results may be relative to."""
-        for file in plan.files:
+        for file in files:
             if file.case_file is not None and file.case_file.root is not None:
                 self._roots.add(file.case_file.root)
         self._is_other: dict[str, bool] = {}
@@ -387,7 +390,7 @@ class _PlannedFiles:
 def existing_cases(plan: Plan) -> HashSet:
     """Return the keys of all cases in the eval files of a plan, selected or not."""
     found = HashSet()
-    for file in plan.files:
+    for file in plan.files + plan.idle_files:
         for case in plan.all_cases_of(file):
             found.add(CaseKey(clean(case.dataset), clean(case.id)))
     return found

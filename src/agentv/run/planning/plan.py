@@ -229,6 +229,8 @@ class Plan(NamedTuple):
     """The number of selected cases that are marked with `skip`. They are not part of the plan."""
     required: tuple[RequiredCases, ...] = ()
     """The cases that must pass."""
+    idle_files: tuple[PlannedFile, ...] = ()
+    """The eval files of which no case runs here."""
 
     @property
     def shard(self) -> Shard | None:

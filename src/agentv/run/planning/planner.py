@@ -104,6 +104,7 @@ def make_plan(
         source=options.source,
         skipped=selector.skipped,
         required=selector.required,
+        idle_files=tuple(file for file in planned if not file.cases),
     )
     check_trial_names(plan)
     warn_of_equal_ids(plan)
