@@ -121,10 +121,15 @@ class _Collector(logging.Handler):
 def _log(problem: Problem, level: int) -> None:
     if _wording.get() is not str:
         problem = msgspec.structs.replace(problem, message=reworded(problem.message), hint=reworded(problem.hint))
+    LOGGER.log(level, "%s", _encodable(problem_text(problem)), extra={"problem": problem})
+
+
+def problem_text(problem: Problem) -> str:
+    """Return a problem in one line: its place, its message and its hint."""
     text = placed(problem.message, problem.file, problem.line, problem.column)
     if problem.hint:
         text = f"{text} ({problem.hint})"
-    LOGGER.log(level, "%s", _encodable(text), extra={"problem": problem})
+    return text
 
 
 def _encodable(text: str) -> str:

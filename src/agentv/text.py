@@ -93,7 +93,10 @@ def format_change(before: float, after: float) -> str:
 
 def short_path(path: Path) -> str:
     """Return a path relative to the current folder, or unchanged if it is outside of it."""
-    current = Path.cwd()
+    try:
+        current = Path.cwd()
+    except FileNotFoundError:  # the current folder was removed
+        return str(path)
     if path.is_relative_to(current):
         return str(path.relative_to(current))
     return str(path)

@@ -253,3 +253,10 @@ def test_an_id_in_two_eval_files_is_a_warning(write: Write) -> None:
     ran = evaluate("evals")
     assert "warning: evals/y.jsonl:1:1: duplicate id 'same', also in evals/x.jsonl" in ran.stderr
     assert "use unique ids: otherwise only the dataset distinguishes the results" in ran.stderr
+
+
+def test_a_warning_names_its_file_relative_to_the_current_folder(write: Write) -> None:
+    write("targets.yaml", MOCK + "  - {name: other, provider: cli, command_template: '${{ NOT_SET_ANYWHERE }}'}\n")
+    ran = evaluate(write("a.jsonl", [a_case(evaluators=[HELLO])]), "--quiet")
+
+    assert ran.stderr.startswith("warning: targets.yaml:3:")

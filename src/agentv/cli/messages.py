@@ -15,7 +15,7 @@ import msgspec
 from agentv.errors import AgentvError, InternalError, SeveralProblems, placed
 from agentv.files.atomic_files import write_atomically
 from agentv.files.printable import printable
-from agentv.log import LOGGER
+from agentv.log import LOGGER, problem_text
 from agentv.records import Problem
 from agentv.redact import clean
 from agentv.report.layout import terminal_width, wrap
@@ -27,8 +27,9 @@ class _StderrHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         message = f"note: {record.getMessage()}"
-        if hasattr(record, "problem"):
-            message = f"warning: {record.getMessage()}"
+        problem = getattr(record, "problem", None)
+        if isinstance(problem, Problem):
+            message = f"warning: {problem_text(_with_short_path(problem))}"
         elif hasattr(record, "is_plain"):
             message = record.getMessage()
         message = printable(clean(message))
@@ -38,6 +39,13 @@ class _StderrHandler(logging.Handler):
             return
         for line in message.splitlines():
             print_message("\n".join(wrap(line, width)))
+
+
+def _with_short_path(problem: Problem) -> Problem:
+    """Return a problem with its file relative to the current folder."""
+    if problem.file is None:
+        return problem
+    return msgspec.structs.replace(problem, file=Path(short_path(problem.file)))
 
 
 def configure_logging(verbose: bool) -> None:
