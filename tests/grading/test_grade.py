@@ -239,8 +239,11 @@ def test_files_that_cannot_be_graded(project: Write, rows: list[Any], message: s
 
 def test_bad_usage(project: Write) -> None:
     assert "no such file" in grade(code=2, results="nowhere.jsonl")
-    ran = agentv("grade", "old.jsonl", "evals", "--out", "old.jsonl")
-    assert (ran.returncode, "--out is the results file to grade" in ran.stderr) == (2, True)
+    before = Path("old.jsonl").read_bytes()
+    for flag in ("--out", "--junit", "--report"):
+        ran = agentv("grade", "old.jsonl", "evals", flag, "./old.jsonl")
+        assert (ran.returncode, f"{flag} is the results file to grade" in ran.stderr) == (2, True)
+    assert Path("old.jsonl").read_bytes() == before
     assert "--only" in grade("--only", "some", code=2)
     torn = Path("old.jsonl").read_text()[:-30]
     project("old.jsonl", torn)

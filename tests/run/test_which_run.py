@@ -196,6 +196,25 @@ def test_files_to_write_at_the_end_are_checked_before_the_run(project: Write, fl
     assert not Path(".agentv").exists()
 
 
+@pytest.mark.parametrize("flag", ["--out", "--record", "--junit", "--report"])
+def test_no_output_replaces_an_eval_file(project: Write, flag: str) -> None:
+    before = Path("x.jsonl").read_bytes()
+    ran = agentv("eval", "x.jsonl", flag, "./x.jsonl")
+    assert ran.returncode == 2
+    assert f"error: x.jsonl: {flag} is one of the eval files\n" in ran.stderr
+    assert Path("x.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("flag", "other"), [("--report", "--junit"), ("--record", "--junit"), ("--record", "--report")]
+)
+def test_two_outputs_in_the_same_file_are_an_error(project: Write, flag: str, other: str) -> None:
+    ran = agentv("eval", "x.jsonl", flag, "both", other, "./both")
+    assert ran.returncode == 2
+    assert f"error: both: {flag} is {other} as well\n" in ran.stderr
+    assert not Path("both").exists()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="drops capabilities")
 @pytest.mark.parametrize("flag", ["--record", "--junit", "--report"])
 @pytest.mark.parametrize("name", ["private/file.x", "private/folder/file.x"])

@@ -155,6 +155,7 @@ def command(  # noqa: PLR0913  # the flags that are not options of a run
            gate was missed (--fail-under, --min-pass-rate,
            --require)
       2    invalid usage or files; no case was run
+      70   internal error; the results so far are kept
       130  interrupted
     """
     configure_logging(verbose)

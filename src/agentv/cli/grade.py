@@ -1,6 +1,7 @@
 """`agentv grade`."""
 
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
@@ -23,6 +24,7 @@ from agentv.processes.interrupts import cleanup
 from agentv.processes.machine import raise_file_limit
 from agentv.report.pages import check_pages
 from agentv.run.exit_code import Gates
+from agentv.run.options import EvalOptions
 
 WHAT_IS_GRADED = "What is graded"
 what_is_graded = options(WHAT_IS_GRADED)
@@ -106,7 +108,7 @@ def command(  # noqa: PLR0913  # the flags that are not options of a run
     raise_file_limit()
     eval_options = options_of(values)
     check_pages(eval_options)
-    _check_out(eval_options.output.out, results)
+    _check_outputs(eval_options, results)
     grading = GradeOptions(
         results=results,
         only=only,
@@ -121,7 +123,8 @@ def command(  # noqa: PLR0913  # the flags that are not options of a run
         sys.exit(finish(report, eval_options.pages, Gates(fail_under, min_pass_rate), seconds))
 
 
-def _check_out(out: Path | None, results: Path) -> None:
+def _check_outputs(options: EvalOptions, results: Path) -> None:
     """Raise `OutputError` if the results to grade would be overwritten."""
-    if out is not None and out.exists() and out.samefile(results):
-        raise OutputError("--out is the results file to grade", file=out, hint="choose another file")
+    for flag, path in options.written_files().items():
+        if os.path.realpath(path) == os.path.realpath(results):
+            raise OutputError(f"{flag} is the results file to grade", file=path, hint="choose another file")

@@ -38,7 +38,7 @@ from agentv.run.extensions import Extension
 from agentv.run.features import Opening, join_driver, join_worker, uses_batch_api
 from agentv.run.jobs import IsDone
 from agentv.run.judges import RunJudges
-from agentv.run.options import STDOUT, BatchOptions, EvalOptions, SelectionOptions
+from agentv.run.options import BatchOptions, EvalOptions, SelectionOptions
 from agentv.run.output import RunOutput, open_output
 from agentv.run.planning.plan import STAND_IN, Plan, PlanSource, Selection
 from agentv.run.planning.planner import PlanOptions, make_plan
@@ -211,7 +211,7 @@ def _plan(options: EvalOptions) -> Plan:
         debug(f"variables are read from {path}")
     for folder in dict.fromkeys(folders):
         clean.learn(configured_secrets(folder, os.environ))
-    _check_out(options.output.out, paths)
+    _check_outputs(options, paths)
     selection = Selection(
         target=asked.target,
         ids=IdPatterns(asked.ids),
@@ -315,18 +315,12 @@ def _only(asked: SelectionOptions) -> HashSet | None:
     return None
 
 
-def _check_out(out: Path | None, paths: Sequence[Path]) -> None:
-    """Raise `OutputError` if the results would overwrite an eval file."""
-    if out is None or out == STDOUT:
-        return
-    real_out = os.path.realpath(out)
-    for path in paths:
-        if os.path.realpath(path) == real_out:
-            raise OutputError(
-                "--out is one of the eval files",
-                file=out,
-                hint="choose another file for the results",
-            )
+def _check_outputs(options: EvalOptions, paths: Sequence[Path]) -> None:
+    """Raise `OutputError` if a file that the run writes would overwrite an eval file."""
+    evals = {os.path.realpath(path) for path in paths}
+    for flag, path in options.written_files().items():
+        if os.path.realpath(path) in evals:
+            raise OutputError(f"{flag} is one of the eval files", file=path, hint="name another file")
 
 
 def _stand_in(options: EvalOptions) -> Provider | None:

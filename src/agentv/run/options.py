@@ -484,6 +484,16 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
             run = msgspec.structs.replace(run, cache=False, collect=CollectOptions())
         return run
 
+    def written_files(self) -> dict[str, Path]:
+        """Return the files that the run writes, by the flag that names each of them."""
+        files = {
+            "--out": self.output.out,
+            "--junit": self.pages.junit,
+            "--report": self.pages.report,
+            "--record": self.pages.record,
+        }
+        return {flag: path for flag, path in files.items() if path is not None and path != STDOUT}
+
 
 def _build(struct: type[Any], values: dict[str, Any]) -> Any:
     """Build a record and its parts from the values of their fields. Remove the values that are used."""
