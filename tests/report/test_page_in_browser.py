@@ -623,6 +623,19 @@ def test_a_case_can_be_copied_as_markdown(show: Open) -> None:
     assert "- ✗ does not give a source" in page.js("window.copied")
 
 
+def test_a_copied_case_says_why_it_fails(show: Open) -> None:
+    broken = {"name": "broken", "type": "python", "score": 0.0, "weight": 1.0, "verdict": "fail", "failed": True}
+    reason = "not judged: no reason of an evaluator"
+    fields = {"failed_required": ["cites"], "misses": [reason], "evaluator_results": [broken]}
+    page = show([a_result("gated", 0.9, verdict="fail", **fields)], fragment="#case=gated")
+    page.wait("document.querySelector('.judgements')")
+    page.js("navigator.clipboard.writeText = async (text) => { window.copied = text }")
+    page.press("c")
+    page.wait("window.copied")
+    copied = page.js("window.copied")
+    assert f"**Failed required checks**: cites\n\n- ✗ {reason}\n\n**broken**: could not judge\n" in copied
+
+
 def test_the_row_in_focus_can_be_copied_as_markdown(show: Open) -> None:
     page = show(few())
     page.js("navigator.clipboard.writeText = async (text) => { window.copied = text }")

@@ -152,9 +152,16 @@ function judgement(part, showsWeight) {
  * @returns {Child[]}
  */
 function ofTheCase(result) {
+  return [failedRequired(result), ...findings({ misses: ownMisses(result) })];
+}
+
+/**
+ * Return the misses of a result that no evaluator has.
+ * @param {Result} result
+ */
+export function ownMisses(result) {
   const ofEvaluators = new Set(partsOf(result).flatMap((part) => listOf(part.misses)));
-  const misses = listOf(result.misses).filter((miss) => !ofEvaluators.has(miss));
-  return [failedRequired(result), ...findings({ misses })];
+  return listOf(result.misses).filter((miss) => !ofEvaluators.has(miss));
 }
 
 /**

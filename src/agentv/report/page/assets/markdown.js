@@ -4,6 +4,7 @@
 /** @import { Result } from "./model.js" */
 
 import { scoreText } from "./format.js";
+import { ownMisses } from "./judgements.js";
 
 /**
  * Return a result as Markdown.
@@ -16,12 +17,21 @@ export function caseMarkdown(result) {
   if (result.expected_outcome) parts.push("**Expected**", fenced(result.expected_outcome));
   if (result.error) parts.push("**Error**", fenced(result.error));
   if (result.candidate_answer) parts.push("**Answer**", fenced(result.candidate_answer));
+  if (Array.isArray(result.failed_required)) {
+    parts.push(`**Failed required checks**: ${result.failed_required.join(", ")}`);
+  }
+  parts.push(findings({ misses: ownMisses(result) }));
   for (const part of result.evaluator_results ?? []) {
-    const state =
-      part.applicable === false ? "does not apply" : `${part.verdict} ${scoreText(part.score)}`;
-    parts.push(`**${part.name}**: ${state}`, findings(part));
+    parts.push(`**${part.name}**: ${judgementState(part)}`, findings(part));
   }
   return `${parts.filter(Boolean).join("\n\n")}\n`;
+}
+
+/** @param {Record<string, any>} part */
+function judgementState({ applicable, failed, verdict, score }) {
+  if (applicable === false) return "does not apply";
+  if (failed) return "could not judge";
+  return `${verdict} ${scoreText(score)}`;
 }
 
 /** @param {Record<string, any>} part */
