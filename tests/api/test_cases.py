@@ -223,11 +223,13 @@ class Counted:
 def test_limit_ends_an_endless_iterable() -> None:
     for limit in (3, READ_AHEAD + 30):
         cases = Counted()
-        report = run(cases, limit=limit, workers=4)
+        report = run(cases, limit=limit, workers=4, out=f"{limit}.jsonl", record="record.json")
         assert len(report.results) == limit
         assert cases.taken == limit
         assert report.exit_code == 0
         assert report.summary.cases == limit
+        record = json.loads(Path("record.json").read_text())
+        assert record["eval_files"] == [{"path": "<cases>", "cases": limit}]
 
 
 @pytest.mark.parametrize(

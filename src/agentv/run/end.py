@@ -11,7 +11,8 @@ from agentv.errors import AgentvError, InternalError
 from agentv.processes.interrupts import stop_on_signal
 from agentv.results.runs import RunLog
 from agentv.results.summary import Summary
-from agentv.run.record import complete_record
+from agentv.run.planning.plan import Plan
+from agentv.run.record import complete_record, eval_files_of
 from agentv.run.report import RunEnd
 from agentv.run.run import Run
 
@@ -74,13 +75,14 @@ def _how_ended(run: Run, summary: Summary, error: AgentvError | None, *, is_inte
 
 
 @contextmanager
-def mark_cancelled(log: RunLog | None, summary: Summary) -> Iterator[None]:
+def mark_cancelled(log: RunLog | None, plan: Plan, summary: Summary) -> Iterator[None]:
     """Complete the record of a run that the program around it cancels, as Ctrl-C does in a notebook."""
     started = time.monotonic()
     try:
         yield
     except (asyncio.CancelledError, KeyboardInterrupt):
-        complete_record(log, summary, "interrupted", time.monotonic() - started)
+        seconds = time.monotonic() - started
+        complete_record(log, summary, "interrupted", seconds, eval_files=eval_files_of(plan))
         raise
 
 

@@ -84,7 +84,7 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, progress: Prog
         ending = await _prepare(run, summary, output)
         log = start_record(options, plan, output, run_id, git)
         if ending.how in (RunEnd.COMPLETED, RunEnd.CASES_FAILED):  # the cases before the failure are run
-            with mark_cancelled(log, summary), catch_end(run, summary) as ending:
+            with mark_cancelled(log, run.plan, summary), catch_end(run, summary) as ending:
                 await executor.run_jobs(run)
                 await run.end()
             _report_arrivals(plan, summary)

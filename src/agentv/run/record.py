@@ -60,14 +60,11 @@ def start_record(
     folder = options.output.runs_folder
     if folder is None:
         return None
-    eval_files = []
-    for file in plan.files:
-        eval_files.append({"path": path_text(file.path.as_posix()), "cases": file.cases})
     record = new_record(
         run_id,
         tuple(map(path_text, options.command)),
         name=options.output.name,
-        eval_files=tuple(eval_files),
+        eval_files=eval_files_of(plan),
         targets=tuple(_targets(plan)),
         results=_path_text(output.path),
         resumed_runs=output.resumed_runs,
@@ -76,6 +73,17 @@ def start_record(
         git=git,
     )
     return RunLog(folder, record, clean, options.pages.record)
+
+
+def eval_files_of(plan: Plan) -> tuple[dict[str, Any], ...]:
+    """Return the eval files of a run with the number of cases in each: of an iterable, those that have arrived."""
+    found = []
+    for file in plan.files:
+        cases = file.cases
+        if plan.source.is_streamed:
+            cases = plan.cases
+        found.append({"path": path_text(file.path.as_posix()), "cases": cases})
+    return tuple(found)
 
 
 def _files_of(plan: Plan) -> list[Path]:
@@ -162,7 +170,15 @@ def end_record(report: RunReport, reason: ExitReason, seconds: float) -> None:
     """Write the outcome of a run, if it has a record."""
     judge_health = msgspec.to_builtins(report.judge_health)
     metrics = dict(report.metrics)
-    complete_record(report.log, report.summary, reason, seconds, metrics=metrics, judge_health=judge_health)
+    complete_record(
+        report.log,
+        report.summary,
+        reason,
+        seconds,
+        eval_files=eval_files_of(report.plan),
+        metrics=metrics,
+        judge_health=judge_health,
+    )
 
 
 def complete_record(
