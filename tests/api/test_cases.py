@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -248,6 +249,19 @@ def test_options_that_need_all_cases_read_no_further_than_the_limit(options: dic
     report = run(cases, **({"limit": 30} | options))
     assert report.exit_code == 0
     assert cases.taken == taken
+
+
+def test_progress_of_an_iterable_has_no_total(capsys: pytest.CaptureFixture[str]) -> None:
+    cases = [case(number) for number in range(LATE)]
+    run(iter(cases), progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("running cases as they arrive from dataset cases")
+    assert all(re.match(r"\d+ done, mean 1\.000, 0:\d\d elapsed", line) for line in lines[1:])
+    assert lines[-1].startswith(f"{LATE} done")
+    run(iter(cases[:3]), progress=True)
+    assert capsys.readouterr().err.splitlines()[-1].startswith("3/3 done")
+    run(iter(cases), progress=True, limit=5)
+    assert capsys.readouterr().err.splitlines()[-1].startswith("5/5 done")
 
 
 def test_only_a_few_cases_are_read_ahead() -> None:

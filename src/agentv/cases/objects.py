@@ -101,7 +101,8 @@ class CaseObjects:
         self._defaults = build_defaults(NO_FILE, record)
         self._left = iter(cases)
         self._known: deque[EvalCase] = deque()
-        self._is_all_known = False
+        self.is_all_known = False
+        """Whether the iterable has ended."""
         self._count = 0
         self._positions: dict[str, int] = {}
         """The number of cases so far of each dataset."""
@@ -121,7 +122,7 @@ class CaseObjects:
     def read(self, report: Report, inspection: Inspection | None = None) -> Iterator[EvalCase]:
         """Yield the valid cases. Problems of a list are reported; those of another iterable end it, see `failure`."""
         yield from self.known()
-        while not self._is_all_known:
+        while not self.is_all_known:
             found = self._next(report)
             self._known.extend(found)
             yield from found
@@ -144,12 +145,12 @@ class CaseObjects:
         while True:
             while self._known:
                 yield self._known.popleft()
-            if self._is_all_known:
+            if self.is_all_known:
                 return
             self._known.extend(self._next(ignore))
 
     def _next(self, report: Report) -> list[EvalCase]:
-        """Return the cases of the next object. Empty if it is invalid or the end is reached, see `_is_all_known`."""
+        """Return the cases of the next object. Empty if it is invalid or the end is reached, see `is_all_known`."""
         try:
             value = next(self._left)
         except StopIteration:
@@ -159,7 +160,7 @@ class CaseObjects:
             if self.is_list:
                 raise
             self.failure = error
-            self._is_all_known = True
+            self.is_all_known = True
             return []
         index = self._count
         self._count += 1
@@ -171,14 +172,14 @@ class CaseObjects:
                 found.append(numbered)
         if problems and not self.is_list:
             self.failure = EvalFileError.of(problems[0])
-            self._is_all_known = True
+            self.is_all_known = True
             return []
         for problem in problems:
             report(problem)
         return found
 
     def _end(self, report: Report) -> None:
-        self._is_all_known = True
+        self.is_all_known = True
         if self._count:
             return
         hint = "pass at least one case"

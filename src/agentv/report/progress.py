@@ -44,7 +44,8 @@ class CountingProgress(Progress):
 
     def __init__(self, clean: Redactor):
         self.clean = clean
-        self.total = 0
+        self.total: int | None = 0
+        """The number of cases of the run; None as long as an iterable may yield more."""
         self.done = 0
         """Finished cases, including those of an earlier run that is resumed."""
         self.errors = 0
@@ -101,8 +102,8 @@ class CountingProgress(Progress):
         """Record the state of the cluster."""
         self.cluster = state
 
-    def begin(self, total: int, done: int) -> None:
-        """Start the clock. `total` is the number of runs of cases, of which `done` are finished already."""
+    def begin(self, total: int | None, done: int) -> None:
+        """Start the clock. `total` is the number of runs of cases, if known, of which `done` are finished already."""
         self.total = total
         self.done = done
         self.start = time.monotonic()
@@ -111,7 +112,9 @@ class CountingProgress(Progress):
     def line(self) -> str:
         """Return the state of the run in one line."""
         now = time.monotonic()
-        parts = [f"{self.done}/{self.total} done"]
+        parts = [f"{self.done:,} done"]
+        if self.total is not None:
+            parts = [f"{self.done}/{self.total} done"]
         if self.scored:
             parts.append(f"mean {self.scores / self.scored:.3f}")
         if self.errors:
@@ -122,7 +125,7 @@ class CountingProgress(Progress):
         parts.append(f"{_duration(now - self.start)} elapsed")
         pace = self._pace
         fresh = self.scored - pace.scored
-        if fresh and self.done < self.total:
+        if fresh and self.total is not None and self.done < self.total:
             seconds_per_case = (now - pace.since) / fresh
             seconds_left = seconds_per_case * (self.total - self.done)
             parts.append(f"{_duration(seconds_left)} left")
@@ -161,7 +164,7 @@ class PlainProgress(CountingProgress):
     def announce(self, text: str) -> None:
         self._print(text)
 
-    def begin(self, total: int, done: int) -> None:
+    def begin(self, total: int | None, done: int) -> None:
         super().begin(total, done)
         thread = threading.Thread(
             target=self._print_regularly,
@@ -176,6 +179,8 @@ class PlainProgress(CountingProgress):
         if not self._has_ended:
             self._has_ended = True
             self._print_other_retries()
+            if self.total is None and self.done:
+                self._print(self._full_line())  # no result was known to be the last one
             self._is_over.set()
 
     def _print_regularly(self) -> None:
@@ -260,7 +265,7 @@ class LiveProgress(CountingProgress):
     def announce(self, text: str) -> None:
         self._print(text)
 
-    def begin(self, total: int, done: int) -> None:
+    def begin(self, total: int | None, done: int) -> None:
         super().begin(total, done)
         self._view.open()
 
@@ -280,10 +285,10 @@ class LiveProgress(CountingProgress):
         self._view.print("\n".join(wrap(line, width)))
 
     def _content(self) -> ViewContent:
-        return ViewContent(
-            share=self.done / max(self.total, 1),
-            lines=self._lines(),
-        )
+        share = 0.0
+        if self.total is not None:
+            share = self.done / max(self.total, 1)
+        return ViewContent(share, self._lines())
 
     def _lines(self) -> Iterator[str]:
         yield self.line()

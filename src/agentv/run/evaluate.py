@@ -136,7 +136,7 @@ def _open_run(
     if options.on_open is not None and output.path is not None:
         options.on_open(output.path)
     opening.stack.callback(progress.end)
-    progress.begin(plan.cases * plan.trials, summary.already_done)
+    progress.begin(plan.jobs, summary.already_done)
     run = Run(
         plan=plan,
         targets=targets,

@@ -23,8 +23,8 @@ class Progress:
     def announce(self, text: str) -> None:
         """The run is planned. The text describes it."""
 
-    def begin(self, total: int, done: int) -> None:
-        """The run starts. It has `total` jobs, of which `done` are finished already."""
+    def begin(self, total: int | None, done: int) -> None:
+        """The run starts. It has `total` jobs, or an unknown number, of which `done` are finished already."""
 
     def started(self, worker: int, what: str) -> None:
         """A worker starts a case."""

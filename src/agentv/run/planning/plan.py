@@ -246,6 +246,16 @@ class Plan(NamedTuple):
         return arrived + sum(file.cases for file in self.files)
 
     @property
+    def jobs(self) -> int | None:
+        """The number of runs of cases; None if it is not known, because more cases of an iterable may arrive."""
+        objects = self.source.objects
+        if objects is not None and objects.is_streamed and not objects.is_all_known:
+            limit = self.selection.limit
+            if limit is None or self.cases < limit:
+                return None
+        return self.cases * self.trials
+
+    @property
     def failure(self) -> Exception | None:
         """Why no more cases arrived, if an iterable of cases ended in an error."""
         if self.source.objects is None:
