@@ -1,14 +1,26 @@
 """The ids and globs of `--eval-id`. Matching a case takes the same time regardless of their number."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import NamedTuple
 
 _WILDCARD = re.compile(r"[*?\[]")
 _CHARACTER_SET = re.compile(r"\[!?+\]?+[^\]]*\]")
 """A part of a glob that matches one character, such as `[0-9]`."""
 
 
+class _Globs(NamedTuple):
+    """Globs, kept so that few of them are compared with an id."""
+
+    of_any_length: tuple[str, ...]
+    by_length: Mapping[int, Mapping[str, Sequence[str]]]
+    """Globs by the length of the ids that they match, then by the text before their first wildcard."""
+
+
+@dataclass(frozen=True)
 class IdPatterns:
     """Ids and globs that select cases.
 
@@ -16,30 +28,14 @@ class IdPatterns:
     length only; these globs are found by that length and by the text before their first wildcard.
     """
 
-    def __init__(self, patterns: Sequence[str] = ()):
-        self.patterns = tuple(dict.fromkeys(patterns))
-        self._exact = frozenset(patterns)
-        self._of_any_length: list[str] = []
-        self._by_length: dict[int, dict[str, list[str]]] = {}
-        """Globs by the length of the ids that they match, then by the text before their first wildcard."""
-        for pattern in self.patterns:
-            wildcard = _WILDCARD.search(pattern)
-            if wildcard is None:
-                continue
-            if "*" in _CHARACTER_SET.sub("", pattern):
-                self._of_any_length.append(pattern)
-                continue
-            length = len(_CHARACTER_SET.sub("?", pattern))
-            start = pattern[: wildcard.start()]
-            by_start = self._by_length.setdefault(length, {})
-            by_start.setdefault(start, []).append(pattern)
+    patterns: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.patterns)
 
     def names(self, id_: str) -> bool:
         """Return whether one of the patterns is exactly this id."""
-        return id_ in self._exact
+        return id_ in self._ids
 
     def matches(self, id_: str) -> bool:
         """Return whether a pattern matches this id."""
@@ -47,16 +43,38 @@ class IdPatterns:
 
     def matching(self, id_: str) -> Iterator[str]:
         """Yield the patterns that match this id."""
-        if id_ in self._exact:
+        if id_ in self._ids:
             yield id_
         for pattern in self._candidates(id_):
             if pattern != id_ and fnmatchcase(id_, pattern):
                 yield pattern
 
+    @cached_property
+    def _ids(self) -> frozenset[str]:
+        return frozenset(self.patterns)
+
+    @cached_property
+    def _globs(self) -> _Globs:
+        of_any_length = []
+        by_length: dict[int, dict[str, list[str]]] = {}
+        for pattern in dict.fromkeys(self.patterns):
+            wildcard = _WILDCARD.search(pattern)
+            if wildcard is None:
+                continue
+            if "*" in _CHARACTER_SET.sub("", pattern):
+                of_any_length.append(pattern)
+                continue
+            length = len(_CHARACTER_SET.sub("?", pattern))
+            start = pattern[: wildcard.start()]
+            by_start = by_length.setdefault(length, {})
+            by_start.setdefault(start, []).append(pattern)
+        return _Globs(tuple(of_any_length), by_length)
+
     def _candidates(self, id_: str) -> Iterator[str]:
         """Yield the globs that may match this id."""
-        yield from self._of_any_length
-        by_start = self._by_length.get(len(id_))
+        globs = self._globs
+        yield from globs.of_any_length
+        by_start = globs.by_length.get(len(id_))
         if by_start is None:
             return
         for end in range(len(id_) + 1):
