@@ -13,7 +13,8 @@ import agentv.cli.eval as eval_command
 from agentv import evaluate, evaluate_sync, plan, stream
 from agentv.api.keywords import in_keywords
 from agentv.errors import ConfigError
-from agentv.run.options import EvalOptions, RunOptions, check, option_fields
+from agentv.run.option_checks import check
+from agentv.run.options import EvalOptions, RunOptions, option_fields
 
 
 def parts(struct: type[msgspec.Struct]) -> list[str]:

@@ -17,7 +17,8 @@ from agentv.log import warn
 from agentv.option import OptionField
 from agentv.records import EvalCase, Problem
 from agentv.run.exit_code import Gates
-from agentv.run.options import EvalOptions, check, option_fields
+from agentv.run.option_checks import check
+from agentv.run.options import EvalOptions, option_fields
 from agentv.stats.metrics import MetricSpec
 from agentv.versions.modules import reload_changed_modules
 

@@ -28,7 +28,8 @@ from agentv.report.pages import check_pages
 from agentv.run.batch_files import break_off_batches
 from agentv.run.evaluate import evaluate
 from agentv.run.exit_code import Gates
-from agentv.run.options import STDOUT, EvalOptions, check
+from agentv.run.option_checks import check
+from agentv.run.options import STDOUT, EvalOptions
 from agentv.run.report import RunEnd
 from agentv.view.viewer_process import open_viewer
 
