@@ -13,10 +13,10 @@ import pytest
 import agentv
 from agentv import AgentvError, EvalResult, evaluate
 from agentv.evaluators.build import EvaluatorBuilder
-from agentv.run.evaluate import plan_evaluation
 from agentv.run.judges import RunJudges
 from agentv.run.local import LocalExecutor
 from agentv.run.options import EvalOptions, RunOptions
+from agentv.run.planning.evaluation import plan_evaluation
 from agentv.run.planning.plan import Plan
 from agentv.run.progress import Progress
 from agentv.run.run import Results, Run

@@ -6,10 +6,10 @@ from agentv.budget.forecast import make_forecast
 from agentv.budget.records import Forecast
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.log import ignore
-from agentv.run.evaluate import plan_evaluation
 from agentv.run.features import uses_batch_api
 from agentv.run.options import EvalOptions
 from agentv.run.output import earlier_results
+from agentv.run.planning.evaluation import plan_evaluation
 
 
 def forecast_evaluation(options: EvalOptions) -> Forecast:
