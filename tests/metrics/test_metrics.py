@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agentv import load_results
 from agentv.metrics.compute import MAX_CASES, MetricFailed, compute, compute_difference, metric_values
 from agentv.report.metrics import format_difference, format_value
 from agentv.stats.metrics import Metric, MetricValue
@@ -245,6 +246,60 @@ def test_compare_without_metrics_has_none(write: Write) -> None:
     ran = agentv("compare", "o.jsonl", "o.jsonl")
     assert "metrics" not in json.loads(ran.stdout)
     assert "warning: metric 'fails': metrics.py:13 in fails: KeyError: 'nope'" in ran.stderr
+
+
+# ---- several files of one run ----
+
+
+def run_in_shards(write: Write, *metrics: Any) -> list[str]:
+    """Run four cases in two shards, and return the names of their files."""
+    project(write, *metrics, cases=[a_case(f"c{number}") for number in range(4)])
+    files = ["1.jsonl", "2.jsonl"]
+    for number, file in enumerate(files, 1):
+        ran = agentv("eval", "m.yaml", "--shard", f"{number}/2", "--out", file)
+        assert ran.returncode == 0, ran.stderr
+    return files
+
+
+def test_merge_computes_the_metrics_of_the_whole_run(write: Write) -> None:
+    files = run_in_shards(write, "count", "fails")
+    ran = agentv("merge", *files, "--out", "merged.jsonl")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.partition("METRICS\n")[2].splitlines()[:2] == [
+        "  name   value  95% interval",
+        "  count  4.000  4.000 to 4.000",
+    ]
+    assert "warning: metric 'fails': metrics.py:13 in fails: KeyError: 'nope'" in ran.stderr
+
+
+def test_reports_of_shards_and_of_merged_files_have_the_metrics_of_the_whole_run(write: Write) -> None:
+    files = run_in_shards(write, "count")
+    assert agentv("merge", *files, "--out", "merged.jsonl").returncode == 0
+    for names in (files, ["merged.jsonl"]):
+        assert agentv("report", *names, "--out", "page.html").returncode == 0
+        row = b'"metrics":[{"name":"count","value":"4.000","interval":"4.000 to 4.000"}]'
+        assert row in page_content("page.html")
+
+
+def test_load_results_has_the_metrics_of_the_whole_run(write: Write) -> None:
+    files = run_in_shards(write, "count")
+    assert agentv("merge", *files, "--out", "merged.jsonl").returncode == 0
+    assert load_results(files).metrics["count"].value == 4
+    assert load_results("merged.jsonl").metrics["count"].value == 4
+    first = load_results("1.jsonl")
+    assert first.metrics["count"].value == len(first.results)
+
+
+def test_merge_says_if_the_eval_file_is_gone(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    files = run_in_shards(write, "count")
+    Path("m.yaml").unlink()
+    ran = agentv("merge", *files, "--out", "merged.jsonl")
+    assert ran.returncode == 0
+    assert "METRICS" not in ran.stdout
+    message = "metrics of m.yaml are not computed: no such eval file in this project"
+    assert f"note: {message}\n" in ran.stderr
+    assert load_results(files).metrics == {}
+    assert message in caplog.messages
 
 
 @pytest.mark.parametrize(

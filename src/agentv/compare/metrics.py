@@ -1,10 +1,10 @@
-"""Compare the metrics of runs, with the functions that the eval files of each later run name now.
+"""Compute the metrics of results files, or compare those of runs, with the functions that eval files name now.
 
-The feature `metrics` is imported only if an eval file has metrics, so that a comparison works without it.
+The feature `metrics` is imported only if an eval file has metrics, so that commands work without it.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -16,10 +16,35 @@ from agentv.files.folders import project_root
 from agentv.log import warn, warn_about
 from agentv.records import Problem
 from agentv.results.run_files import RunFiles, files_of
-from agentv.stats.metrics import Metric, MetricDifference
+from agentv.stats.metrics import Metric, MetricDifference, MetricValue
+from agentv.text import join_names
 
+_SHOWN_FILES = 3
+"""The maximum number of eval files in a message."""
 MetricDifferences = Mapping[str, MetricDifference]
 """The metrics of two runs, by name."""
+
+
+def stored_metrics(
+    files: RunFiles,
+    eval_files: Iterable[str | None],
+    explain: Callable[[str], None],
+) -> Mapping[str, MetricValue]:
+    """Return the metrics of a run whose record does not have them: of a merged file, or of several shards.
+
+    `eval_files` are the names in its results. If some do not exist, `explain` is called with a text that says so.
+    """
+    names = sorted(filter(None, eval_files))
+    metrics = _metrics_of(names)
+    missing = [name for name in names if name not in metrics]
+    if missing:
+        shown = join_names(missing, _SHOWN_FILES, " and ")
+        explain(f"metrics of {shown} are not computed: no such eval file in this project")
+    if not any(metrics.values()):
+        return {}
+    feature = import_module("agentv.metrics.stored")
+    found: Mapping[str, MetricValue] = feature.run_metrics(files, metrics)
+    return found
 
 
 def metric_differences(files: Sequence[RunFiles], runs: ComparedRuns) -> Iterator[MetricDifferences]:
@@ -60,6 +85,8 @@ def _metrics_of(eval_files: Iterable[str | None]) -> dict[str, list[Metric]]:
 def _load(path: Path, name: str, root: Path) -> list[Metric]:
     """Return the metrics of an eval file, or none if it is outside of the project root."""
     try:
+        if _has_no_metrics(path):
+            return []
         case_file = read_case_file(path)
         # Results may come from anywhere: they must not choose the code that is called.
         if case_file.metrics and not path.is_relative_to(os.path.abspath(root)):
@@ -70,3 +97,13 @@ def _load(path: Path, name: str, root: Path) -> list[Metric]:
     except AgentvError as error:
         warn_about(error)
         return []
+
+
+def _has_no_metrics(path: Path) -> bool:
+    """Return whether it is clear without parsing an eval file, which may take seconds, that it has no metrics."""
+    if path.suffix.lower() == ".jsonl":
+        return False  # only its sidecar is parsed
+    try:
+        return b"metrics" not in path.read_bytes()
+    except OSError:
+        return False  # an error of the parser

@@ -1,31 +1,16 @@
 """Compute the metrics of two runs, over the cases that both have."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
-
-import msgspec
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from agentv.compare.read import ComparedRuns
-from agentv.log import ignore, warn_about
+from agentv.log import warn_about
 from agentv.metrics.compute import Cases, MetricFailed, compute_difference, count_names, unique_name
-from agentv.records import Json
-from agentv.results.read import read_results
-from agentv.results.run_files import RunFiles, files_of
-from agentv.results.views import ResultRow
+from agentv.metrics.stored import MeasuredResult, group_cases, stored_results
+from agentv.results.run_files import RunFiles
 from agentv.stats.metrics import Metric, MetricDifference
 
 Differences = dict[str, MetricDifference]
 """The metrics of two runs, by name."""
-
-
-class _StoredResult(NamedTuple):
-    """A result of a run, not decoded."""
-
-    key: Hashable
-    """By this key, the comparison matches cases of two runs."""
-    file: str | None
-    """The name of its eval file."""
-    raw: bytes
 
 
 def run_differences(
@@ -43,8 +28,8 @@ def run_differences(
     for file, found in metrics.items():
         if not found:
             continue
-        after = _cases_of_file(file, _stored_results(second, runs))
-        before = _same_cases(after, _stored_results(first, runs))
+        after = _cases_of_file(file, second, runs)
+        before = _same_cases(after, first, runs)
         for metric in found:
             for name, difference in _metric_differences(metric, before, after).items():
                 unique = unique_name(name, file, counts[metric.name])
@@ -52,43 +37,39 @@ def run_differences(
     return differences
 
 
-def _stored_results(files: RunFiles, runs: ComparedRuns) -> Iterator[_StoredResult]:
-    """Yield the results of a run that are compared, without machine failures: no figure includes those."""
+def _compared_results(files: RunFiles, runs: ComparedRuns) -> Iterator[MeasuredResult]:
+    """Yield the results of a run that are compared."""
     selection = runs.selection
-    for path in files_of(files):
-        for record in read_results(path, ResultRow, on_torn=ignore):
-            row = record.view
-            if row.failure == "machine":
-                continue
-            if selection is not None and not selection.includes(row.dataset, row.eval_id):
-                continue
-            key: Hashable = row.eval_id
-            if row.eval_id in runs.shared_ids:
-                key = row.case_key
-            yield _StoredResult(
-                key=key,
-                file=row.file,
-                raw=record.raw,
-            )
+    for result in stored_results(files):
+        if selection is None or selection.includes(*result.case):
+            yield result
 
 
-def _cases_of_file(file: str, results: Iterable[_StoredResult]) -> Cases:
+def _cases_of_file(file: str, files: RunFiles, runs: ComparedRuns) -> Cases:
     """Return the results of each case of an eval file."""
-    return _group(result for result in results if result.file == file)
+    found = []
+    for result in _compared_results(files, runs):
+        if result.file == file:
+            key = _key(result, runs)
+            found.append((key, result.raw))
+    return group_cases(found)
 
 
-def _same_cases(cases: Cases, results: Iterable[_StoredResult]) -> Cases:
+def _same_cases(cases: Cases, files: RunFiles, runs: ComparedRuns) -> Cases:
     """Return the results of the same cases in another run, regardless of the name of their eval file there."""
-    return _group(result for result in results if result.key in cases)
+    found = []
+    for result in _compared_results(files, runs):
+        key = _key(result, runs)
+        if key in cases:
+            found.append((key, result.raw))
+    return group_cases(found)
 
 
-def _group(results: Iterable[_StoredResult]) -> Cases:
-    """Decode results, and group them by case."""
-    cases: dict[Hashable, list[Json]] = {}
-    for result in results:
-        trials = cases.setdefault(result.key, [])
-        trials.append(msgspec.json.decode(result.raw))
-    return cases
+def _key(result: MeasuredResult, runs: ComparedRuns) -> Hashable:
+    """Return the key by which the comparison matches the case of a result."""
+    if result.case.eval_id in runs.shared_ids:
+        return result.case
+    return result.case.eval_id
 
 
 def _metric_differences(metric: Metric, before: Cases, after: Cases) -> Differences:

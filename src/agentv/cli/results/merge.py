@@ -12,10 +12,13 @@ import msgspec
 from agentv.cli.help import CommandWithGroups
 from agentv.cli.messages import configure_logging, print_lines, print_message
 from agentv.cli.params import PATH, verbose_option
+from agentv.compare.metrics import stored_metrics
 from agentv.errors import OutputError
 from agentv.files.atomic_files import write_atomically
 from agentv.files.printable import printable
+from agentv.log import info
 from agentv.redact import clean
+from agentv.report.metrics import metric_lines
 from agentv.report.summary import summary_lines
 from agentv.results.formats import JSONL, ResultFormat, format_for
 from agentv.results.merging.merge import Merge
@@ -77,7 +80,11 @@ def command(files: tuple[Path, ...], out: Path, partial: bool, verbose: bool) ->
     if merge.repeated:
         results = plural(merge.repeated, "duplicate result")
         print_message(f"{results} found in several files, counted once")
-    lines = [*summary_lines(summary, clean, out), "", f"Results: {out}"]
+    metrics = stored_metrics(out, counter.eval_files, info)
+    lines = [*summary_lines(summary, clean, out)]
+    if metrics:
+        lines += ["", *metric_lines(metrics, clean)]
+    lines += ["", f"Results: {out}"]
     print_lines(map(printable, lines))
 
 
@@ -100,12 +107,15 @@ class _SummaryCounter:
     def __init__(self) -> None:
         self._summary = Summary(0, 0, 1, clean)
         self._trials = 1
+        self.eval_files: set[str | None] = set()
+        """The names of the eval files in the results."""
 
     def add(self, results: Sequence[TextRow]) -> None:
         """Count results."""
         self._summary.add_all(results)
         trials = [result.trial or 1 for result in results]
         self._trials = max(self._trials, *trials)
+        self.eval_files.update(result.file for result in results)
 
     def summary(self, merge: Merge, merged: Path) -> Summary:
         """Return the summary of the merged file."""

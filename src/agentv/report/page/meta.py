@@ -16,7 +16,7 @@ from agentv.redact import clean
 from agentv.report.metrics import format_difference, format_value, interval_of_metric
 from agentv.report.page.figures import RunFigures, Totals
 from agentv.report.page.index import ResultColumns
-from agentv.report.page.run_record import add_record, find_record
+from agentv.report.page.run_record import add_record, last_record
 from agentv.report.page.words import comparison_notes, run_facts, run_headline, run_troubles, seconds_between
 
 
@@ -112,9 +112,7 @@ def with_record(figures: RunFigures, run: ReadRun) -> RunFigures:
     """Return the figures with the duration of the run, and with those of its record, if there is one."""
     seconds = seconds_between(figures.started, figures.ended)
     figures = msgspec.structs.replace(figures, seconds=seconds)
-    if not figures.run_ids:
-        return figures
-    record = find_record(figures.run_ids[-1], run.path)
+    record = last_record(figures, run.path)
     if record is None:
         return figures
     return add_record(figures, record)

@@ -4,7 +4,7 @@ The record is optional: without it, a report shows only what the results contain
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,16 @@ from agentv.report.metrics import format_value, interval_of_metric
 from agentv.report.page.figures import JudgeHealthFigures, MetricRow, RunFigures
 from agentv.results.git_state import Commit, short_commit
 from agentv.results.runs import RunRecord, read_run_record
+from agentv.stats.metrics import MetricValue
 
 _RUN_ID = re.compile(r"\d{8}-\d{6}-\w{1,16}")
+
+
+def last_record(figures: RunFigures, results: Path) -> RunRecord | None:
+    """Return the record of the last run that wrote these results, or None."""
+    if not figures.run_ids:
+        return None
+    return find_record(figures.run_ids[-1], results)
 
 
 def find_record(run_id: str, results: Path) -> RunRecord | None:
@@ -70,7 +78,7 @@ def add_record(figures: RunFigures, record: RunRecord) -> RunFigures:
         skipped=skipped,
         not_run=not_run + not_run_budget,
         unplanned_results=ledger.get("unplanned_results") or 0,
-        metrics=tuple(_metrics(record)),
+        metrics=shown_metrics(record.metrics),
         judge_health=_judge_health(record.judge_health or {}),
     )
 
@@ -126,10 +134,14 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _metrics(record: RunRecord) -> Iterator[MetricRow]:
-    for name, metric in record.metrics.items():
-        yield MetricRow(
+def shown_metrics(metrics: Mapping[str, MetricValue]) -> tuple[MetricRow, ...]:
+    """Return the metrics of a run as a page shows them."""
+    rows = []
+    for name, metric in metrics.items():
+        row = MetricRow(
             name=clean(name),
             value=format_value(metric.value),
             interval=interval_of_metric(metric),
         )
+        rows.append(row)
+    return tuple(rows)

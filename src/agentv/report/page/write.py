@@ -16,11 +16,12 @@ from typing import NamedTuple
 import msgspec
 
 from agentv.compare.compare import compare_files
+from agentv.compare.metrics import stored_metrics
 from agentv.compare.pairs import pairs_of
 from agentv.compare.records import CompareOptions, Comparison
 from agentv.errors import OutputError, ResultsError
 from agentv.files.atomic_files import write_atomically
-from agentv.log import ignore, warn
+from agentv.log import ignore, info, warn
 from agentv.records import CaseKey, Json, Problem
 from agentv.report.page.blocks import BlockWriter, Lines
 from agentv.report.page.document import DOCUMENT_END, document_start
@@ -35,6 +36,7 @@ from agentv.report.page.meta import (
     run_meta,
     with_record,
 )
+from agentv.report.page.run_record import last_record, shown_metrics
 from agentv.report.page.sums import Cases, FlipCounts, case_sums, count_flips, kept_rows
 from agentv.report.page.words import comparison_headline, title_of
 from agentv.results.read import StoredResult
@@ -317,6 +319,8 @@ class _Page:
         self._figures = [run.figures(rows) for run in self._runs]
         if self._options.cases is not None:
             self._figures = [msgspec.structs.replace(each, unplanned_results=0) for each in self._figures]
+        if len(self._runs) == 1 and self._options.cases is None:
+            self._figures = [self._runs[0].with_metrics(self._figures[0])]
         if len(self._runs) == 2:
             before = Cases(self._runs[0].index, rows)
             after = Cases(self._runs[1].index, rows)
@@ -359,9 +363,12 @@ class _Run:
         self.index = RunIndex()
         self.totals = Totals()
         self.blocks = LineBlocks(results=(), snippets=(), fields=())
+        self._eval_files: set[str | None] = set()
+        """The names of the eval files in the results."""
 
     def add(self, row: int, view: PageView) -> None:
         """Add a result of the case in this row."""
+        self._eval_files.add(view.file)
         self.index.add(row, view)
         self.totals.add(view)
 
@@ -370,6 +377,17 @@ class _Run:
         sums = case_sums(self.index, rows)
         figures = run_figures(sums, self.totals, self.index.names)
         return with_record(figures, self)
+
+    def with_metrics(self, figures: RunFigures) -> RunFigures:
+        """Return the figures with metrics that are computed, unless the record of the whole run has them."""
+        record = last_record(figures, self.path)
+        if record is not None and record.shard is None:
+            return figures
+        explain: Callable[[str], None] = info
+        if record is None and len(self.files) == 1:
+            explain = ignore  # it may be the file of any run
+        metrics = stored_metrics(self.files, self._eval_files, explain)
+        return msgspec.structs.replace(figures, metrics=shown_metrics(metrics))
 
     def meta(self, figures: RunFigures, letter: str) -> EmbeddedRunMeta:
         """Return the data that the page shows first about the run."""
