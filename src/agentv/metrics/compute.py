@@ -4,7 +4,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from inspect import iscoroutine
+from itertools import chain
 from random import Random
+from typing import TypeVar
 
 from agentv.errors import AgentvError
 from agentv.files.plain import json_mapping
@@ -19,11 +21,15 @@ _CUT = RESAMPLES // 40
 """The number of resamples on each side of a 95% interval."""
 MAX_CASES = 20_000
 """The largest number of cases for which there are intervals."""
-Cases = Mapping[Hashable, Sequence[Json]]
-"""The results of each case: all of its trials."""
+Trials = Sequence[Json]
+"""The results of a case: all of its trials."""
+Cases = Mapping[Hashable, Trials]
+"""The results of each case."""
 Values = Mapping[str, float]
 """The values of a metric, by `NAME` or, if the function returns a mapping, by `NAME.KEY`."""
 _Interval = tuple[float, float]
+_Case = TypeVar("_Case")
+"""What is drawn for a resample: the trials of a case, or those in two runs."""
 
 
 class MetricFailed(AgentvError):
@@ -34,12 +40,11 @@ def compute(metric: Metric, cases: Cases) -> dict[str, MetricValue]:
     """Return the values of a metric, with intervals. Raise `MetricFailed` if the function fails."""
     groups = list(cases.values())
 
-    def values_of(numbers: Sequence[int]) -> Values:
-        results = _join(groups, numbers)
-        return metric_values(metric, results)
+    def values_of(drawn: Sequence[Trials]) -> Values:
+        return metric_values(metric, _join(drawn))
 
-    values = values_of(range(len(groups)))
-    intervals = _intervals(metric, len(groups), values_of)
+    values = values_of(groups)
+    intervals = _intervals(metric, groups, values_of)
     found = {}
     for name, value in values.items():
         interval = intervals.get(name)
@@ -52,24 +57,23 @@ def compute_difference(metric: Metric, first: Cases, second: Cases) -> dict[str,
 
     Raise `MetricFailed` if the function fails. A value that only one run has is omitted.
     """
-    groups1 = []
-    groups2 = []
+    pairs = []
     for key, results in first.items():
         if key in second:
-            groups1.append(results)
-            groups2.append(second[key])
-    everything = range(len(groups1))
-    values1 = metric_values(metric, _join(groups1, everything))
-    values2 = metric_values(metric, _join(groups2, everything))
+            pairs.append((results, second[key]))
 
-    def deltas_of(numbers: Sequence[int]) -> Values:
+    def values_of(drawn: Sequence[tuple[Trials, Trials]]) -> tuple[Values, Values]:
         # The same cases are drawn from both runs, so that the interval is that of a paired difference.
-        sample1 = metric_values(metric, _join(groups1, numbers))
-        sample2 = metric_values(metric, _join(groups2, numbers))
-        return _subtract(sample1, sample2)
+        values1 = metric_values(metric, _join(results for results, _ in drawn))
+        values2 = metric_values(metric, _join(results for _, results in drawn))
+        return values1, values2
 
+    def deltas_of(drawn: Sequence[tuple[Trials, Trials]]) -> Values:
+        return _subtract(*values_of(drawn))
+
+    values1, values2 = values_of(pairs)
     deltas = _subtract(values1, values2)
-    intervals = _intervals(metric, len(groups1), deltas_of)
+    intervals = _intervals(metric, pairs, deltas_of)
     found = {}
     for name, delta in deltas.items():
         interval = intervals.get(name)
@@ -165,12 +169,9 @@ def _invalid_value(metric: Metric, what: str, value: object) -> MetricFailed:
     )
 
 
-def _join(groups: Sequence[Sequence[Json]], numbers: Iterable[int]) -> list[Json]:
-    """Return the results of the cases with these numbers in one list."""
-    results: list[Json] = []
-    for number in numbers:
-        results += groups[number]
-    return results
+def _join(groups: Iterable[Trials]) -> list[Json]:
+    """Return the results of these cases in one list."""
+    return list(chain.from_iterable(groups))
 
 
 def _subtract(values1: Values, values2: Values) -> Values:
@@ -195,22 +196,23 @@ def _metric_value(value: float, interval: _Interval | None) -> MetricValue:
 
 def _intervals(
     metric: Metric,
-    cases: int,
-    values_of: Callable[[Sequence[int]], Values],
+    cases: Sequence[_Case],
+    values_of: Callable[[Sequence[_Case]], Values],
 ) -> dict[str, _Interval]:
     """Return the 95% bootstrap interval of each value that exists in all resamples.
 
-    `values_of` returns the values over the cases with the given numbers. It has no intervals if it fails.
+    `values_of` returns the values over some of the cases. There are no intervals if it fails.
     """
-    if not metric.interval or cases < 2:
+    count = len(cases)
+    if not metric.interval or count < 2:
         return {}
-    if cases > MAX_CASES:
-        info(f"metric {metric.name!r}: no interval for {cases:,} cases: it is computed for at most {MAX_CASES:,}")
+    if count > MAX_CASES:
+        info(f"metric {metric.name!r}: no interval for {count:,} cases: it is computed for at most {MAX_CASES:,}")
         return {}
     rng = Random(SEED)
     samples: dict[str, list[float]] = {}
     for _ in range(RESAMPLES):
-        drawn = rng.choices(range(cases), k=cases)
+        drawn = rng.choices(cases, k=count)
         try:
             values = values_of(drawn)
         except MetricFailed as error:
