@@ -27,5 +27,13 @@ def test_a_time_limit_that_is_too_short(write: Write) -> None:
     assert run_command(write, "sleep 60").count(hint) == 1
 
 
+def test_a_time_limit_that_is_too_short_for_a_target_without_its_own(write: Write) -> None:
+    write("agent.py", "import time\ndef answer(question):\n    time.sleep(60)\n")
+    write("targets.yaml", "targets:\n- {name: default, provider: python, function: 'agent.py:answer'}\n")
+    write("a.jsonl", [a_case("a", evaluators=[HELLO])])
+    ran = evaluate("a.jsonl", "--agent-timeout", "0.1", expect=1)
+    assert "note: targets.yaml:2:3: target 'default': increase --agent-timeout\n" in ran.stderr
+
+
 def test_other_failures_get_no_hint(write: Write) -> None:
     assert "note: " not in run_command(write, "exit 3")

@@ -25,6 +25,8 @@ class _Hint(NamedTuple):
     settings: tuple[str, ...]
     """The settings that may be wrong. The first one that the target has is named."""
     advice: str
+    otherwise: str = ""
+    """The advice for targets that cannot have these settings."""
 
 
 class FailureHints(Extension):
@@ -37,8 +39,13 @@ class FailureHints(Extension):
         if result.error is None:
             return
         if result.failure == "timeout":
-            advice = "increase {setting} or --agent-timeout"
-            self._hints[_Hint(result.target, ("timeout_seconds",), advice)] = None
+            hint = _Hint(
+                target=result.target,
+                settings=("timeout_seconds",),
+                advice="increase {setting} or --agent-timeout",
+                otherwise="increase --agent-timeout",
+            )
+            self._hints[hint] = None
         elif result.failure == "target" and _NOT_STARTED.search(result.error):
             self._hints[_Hint(result.target, _COMMAND_SETTINGS, "check {setting}")] = None
 
@@ -66,6 +73,9 @@ def _describe(hint: _Hint, plan: Plan) -> str:
                 name = setting
                 break
         place = entry.place(name)
-        message = f"target {hint.target!r}: {hint.advice.format(setting=name)}"
+        advice = hint.advice.format(setting=name)
+        if hint.otherwise and not hasattr(entry.settings, name):
+            advice = hint.otherwise
+        message = f"target {hint.target!r}: {advice}"
         return placed(message, Path(short_path(file.targets_file)), place.line, place.column)
     return ""
