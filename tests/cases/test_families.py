@@ -240,6 +240,19 @@ def test_a_file_without_rows_is_an_error(write: Write) -> None:
     assert problems(path) == [f"{path}:1: Line 1: rows: r.csv has no rows ()"]
 
 
+def test_a_file_whose_only_row_is_invalid_has_rows(write: Write) -> None:
+    write("r.csv", "id,n\n1\n")
+    path = written(write, "a.jsonl", case(rows="r.csv"))
+    (found,) = problems(path)
+    assert "the row has 1 cell, but there are 2 columns" in found
+
+
+def test_a_member_without_an_input_is_named_once(write: Write) -> None:
+    path = written(write, "a.jsonl", case(matrix={"n": [None]}, input="{{ vars.n }}"))
+    (found,) = problems(path)
+    assert found.count("case 'ask[n=null]'") == 1
+
+
 def test_a_family_and_a_case_cannot_share_an_id(write: Write) -> None:
     path = written(write, "a.yaml", case(matrix={"n": [1]}), case(id="ask[n=1]"))
     (found,) = problems(path)

@@ -111,9 +111,15 @@ class CaseExpander:
             self._report_misfit(written, family)
             return
         template = _Template(value, fields, self.defaults, written.line)
-        count = 0
-        for member in family.members(self.report):
-            count += 1
+        is_empty = True
+
+        def report(problem: Problem) -> None:
+            nonlocal is_empty
+            is_empty = False
+            self.report(problem)
+
+        for member in family.members(report):
+            is_empty = False
             case = template.fill(member)
             if isinstance(case, EvalCase):
                 if family.rows is not None:
@@ -121,7 +127,7 @@ class CaseExpander:
                 yield case
             else:
                 self._report_member(written, family, member, case)
-        if not count and family.rows is not None:
+        if is_empty and family.rows is not None:
             self._report_misfit(written, Misfit(("rows",), f"{family.rows.name} has no rows"))
 
     def _report_member(
@@ -139,7 +145,10 @@ class CaseExpander:
             key = (written.line, misfit)
             if key not in self._reported:
                 self._reported.add(key)
-                self._report_misfit(written, misfit._replace(message=f"{misfit.message} ({name})"))
+                message = misfit.message
+                if name not in message:
+                    message += f" ({name})"
+                self._report_misfit(written, misfit._replace(message=message))
 
 
 class _Template:
