@@ -557,12 +557,12 @@ def test_the_front_end_is_small_and_parses_no_markup() -> None:
     styles = {*STYLES, *VIEW_STYLES}
     # Every file once, as it is served: comments and indentation are for readers of the source.
     files = (*modules, ENTRY, *styles, ICON)
-    assert sum(len(without_comments(source(name)).encode()) for name in files) <= 210_000
+    assert sum(len(without_comments(source(name)).encode()) for name in files) <= 200_000
     # No page loads more than that either, with what wraps its modules.
-    assert len(script().encode()) + len(style().encode()) <= 210_000
+    assert len(script().encode()) + len(style().encode()) <= 200_000
     for name in SCRIPTS:
         loaded = [asset_answer(each).body for each in (name, STYLE, ICON)]
-        assert sum(map(len, loaded)) <= 210_000
+        assert sum(map(len, loaded)) <= 200_000
     assert {path.name for path in own.iterdir()} <= {*modules, *styles, ICON}
     assert {path.name for path in shared.iterdir()} - {ENTRY} <= {*modules, *styles}
     for path in (*own.iterdir(), *shared.iterdir()):

@@ -32,7 +32,10 @@ _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([a-z]+\.js)";\n', re.MULTIL
 _EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 _MODULE_SYNTAX = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 _BLOCK_COMMENT = re.compile(r"^[ ]*/\*(?:[^*]|\*(?!/))*\*/\n", re.MULTILINE)
-_LINE_COMMENT = re.compile(r"^[ ]*//.*\n", re.MULTILINE)
+_TYPE_OF_VALUE = re.compile(r"/\*\* @(?:type|param|returns) \{[^*]*\*/ ?")
+"""A comment inside of a line, which gives a value or a parameter its type."""
+_LINE_COMMENT = re.compile(r"^[ ]*//.*\n|(?<=[;,{(]) //.*", re.MULTILINE)
+"""A comment on a line of its own, or after what ends a line of code."""
 _INDENTATION = re.compile(r"^[ ]+|^\n", re.MULTILINE)
 _LINE_BREAK = re.compile(r"(?<=[;{,(])\n")
 """A line break that neither JavaScript nor CSS needs. After other characters, it may end a statement."""
@@ -119,6 +122,7 @@ def _import_statement(found: re.Match[str]) -> str:
 def without_comments(code: str) -> str:
     """Return a module or stylesheet for serving, without comments, indentation and unnecessary line breaks."""
     code = _BLOCK_COMMENT.sub("", code)
+    code = _TYPE_OF_VALUE.sub("", code)
     code = _LINE_COMMENT.sub("", code)
     code = _INDENTATION.sub("", code)
     return _LINE_BREAK.sub("", code)

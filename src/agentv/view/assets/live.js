@@ -126,9 +126,7 @@ export class LiveRun {
     }
     this.complete = Math.min(first + chunks, closed);
     const blockStarts = this.starts.slice(0, -1);
-    this.stores.results.grow(blockStarts, this.count, first);
-    this.stores.snippets.grow(blockStarts, this.count, first);
-    this.stores.fields.grow(blockStarts, this.count, first);
+    for (const store of Object.values(this.stores)) store.grow(blockStarts, this.count, first);
   }
 
   /**

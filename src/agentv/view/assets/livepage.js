@@ -9,7 +9,7 @@
 
 import { App } from "./app.js";
 import { askJson, postJson, RequestError } from "./ask.js";
-import { button, el, fill } from "./dom.js";
+import { button, el, elWith, fill, markReady, pause } from "./dom.js";
 import { caseSums, compareCases, countFlips } from "./figures.js";
 import { countText } from "./format.js";
 import { keyName, LiveRun } from "./live.js";
@@ -48,12 +48,11 @@ export class LivePage {
     this.failure = "";
     /** The notices that are shown, as JSON. */
     this.shownNotices = "";
-    this.line = el("p", { class: "live-line", role: "status" });
-    this.notices = el("div", { class: "notices" });
-    this.review = el(
-      "a",
+    this.line = elWith("p.live-line", { role: "status" });
+    this.notices = el("div.notices");
+    this.review = elWith(
+      "a.review-link",
       {
-        class: "review-link",
         href: `/review/${ids[0]}`,
         hidden: this.isComparison,
         on: { click: () => this.#chooseForReview() },
@@ -91,8 +90,8 @@ export class LivePage {
         if (!(error instanceof RequestError)) console.error(error); // a bug of the page
       }
       this.#report();
-      document.documentElement.dataset.ready = "yes";
-      await new Promise((resolve) => setTimeout(resolve, this.#wait()));
+      markReady();
+      await pause(this.#wait());
     }
   }
 
@@ -188,8 +187,8 @@ export class LivePage {
         class: `notice${isFailure ? " failed" : ""}`,
         role: isFailure ? "alert" : "status",
       };
-      const action = reload && button({ class: "plain" }, () => location.reload(), reload);
-      return el("p", props, text, action && [" ", action]);
+      const action = reload && button("plain", () => location.reload(), reload);
+      return elWith("p", props, text, action && [" ", action]);
     });
     fill(this.notices, elements);
   }

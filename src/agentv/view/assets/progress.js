@@ -47,32 +47,34 @@ export function findNotices(runs) {
 function fileNotices({ state, count }, isCompared) {
   /** @type {Notice[]} */
   const notices = [];
+  const add = (text = "", isFailure = false, reload = "") => {
+    notices.push({ text, isFailure, reload });
+  };
   if (state.gone) {
     const rest = count > 0 ? "This page shows the part that was read." : "";
-    notices.push({ text: `${sentence(state.gone)} ${rest}`, isFailure: true });
+    add(`${sentence(state.gone)} ${rest}`, true);
   } else if (state.change) {
     const text = `The results file was ${state.change} while this page was open. The page shows its earlier content.`;
-    notices.push({ text, isFailure: true, reload: "Reload" });
+    add(text, true, "Reload");
   } else if (state.torn && state.status !== "running") {
-    const { message, hint } = state.torn;
-    notices.push({ text: `${sentence(message)} ${sentence(hint)}`, isFailure: false });
+    add(`${sentence(state.torn.message)} ${sentence(state.torn.hint)}`);
   }
   if (state.bad > 0) {
     const verb = state.bad === 1 ? "is not a result and was" : "are not results and were";
     const records = `${countText(state.bad, "record")} of this file ${verb} skipped`;
-    notices.push({ text: `${records}: ${state.problems.join("; ")}`, isFailure: count === 0 });
+    add(`${records}: ${state.problems.join("; ")}`, count === 0);
   }
   const wasRead = state.generation > 0 && !state.is_behind;
   const isEmpty = count === 0 && !state.gone && wasRead;
   if (isEmpty && isCompared) {
-    const text = "Nothing to compare: one of the files has no results.";
-    notices.push({ text, isFailure: false });
+    add("Nothing to compare: one of the files has no results.");
   } else if (isEmpty && state.bad === 0) {
-    const text =
-      state.status === "running"
+    const isRunning = state.status === "running";
+    add(
+      isRunning
         ? "No results yet. They appear here as cases finish."
-        : "This file contains no results.";
-    notices.push({ text, isFailure: false });
+        : "This file contains no results.",
+    );
   }
   return notices;
 }

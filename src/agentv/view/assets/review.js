@@ -11,7 +11,7 @@
  */
 
 import { askJson, postJson } from "./ask.js";
-import { button, el, fill } from "./dom.js";
+import { button, decorative, el, elWith, fill, markReady } from "./dom.js";
 import { countText, numberText } from "./format.js";
 import { reviewForm } from "./reviewform.js";
 import { answerParts } from "./reviewparts.js";
@@ -65,14 +65,14 @@ class ReviewPage {
     /** @type {ReviewChoice} */
     this.choice = { reviewer: "", only: "all", share: null, keys: false };
     this.storageKey = "";
-    this.progress = el("p", { class: "review-progress", role: "status" });
-    this.bar = el("progress", { "aria-label": "answers with a label", max: 1, value: 0 });
-    this.summary = el("summary", null, "Settings");
-    this.settings = el("details", { class: "review-settings" }, this.summary);
-    this.notice = el("div", { class: "review-notice", role: "alert" });
-    this.title = el("h2", { tabindex: "-1", id: "review-title" });
-    this.texts = el("div", { class: "review-texts" });
-    this.note = el("textarea", {
+    this.progress = elWith("p.review-progress", { role: "status" });
+    this.bar = elWith("progress", { "aria-label": "answers with a label", max: 1, value: 0 });
+    this.summary = el("summary", "Settings");
+    this.settings = el("details.review-settings", this.summary);
+    this.notice = elWith("div.review-notice", { role: "alert" });
+    this.title = elWith("h2", { tabindex: "-1", id: "review-title" });
+    this.texts = el("div.review-texts");
+    this.note = elWith("textarea", {
       id: "note",
       rows: "1",
       maxlength: MAX_NOTE,
@@ -94,36 +94,40 @@ class ReviewPage {
   }
 
   #drawTools() {
-    return el(
-      "section",
-      { class: "review-tools", "aria-label": "your label" },
-      el("label", { for: "note", class: "sr" }, "note"),
+    return elWith(
+      "section.review-tools",
+      { "aria-label": "your label" },
+      elWith("label", { for: "note", class: "sr" }, "note"),
       this.note,
-      el("div", { class: "review-buttons" }, this.buttons, this.undoButton),
+      el("div.review-buttons", this.buttons, this.undoButton),
     );
   }
 
   #drawMain() {
     const head = el(
-      "header",
-      { class: "review-head" },
-      el("h1", null, "Review"),
+      "header.review-head",
+      el("h1", "Review"),
       this.progress,
       this.bar,
       this.settings,
     );
-    const article = el("article", { "aria-labelledby": "review-title" }, this.title, this.texts);
-    return el("main", { class: "review" }, head, this.notice, article, this.tools);
+    const article = elWith(
+      "article",
+      { "aria-labelledby": "review-title" },
+      this.title,
+      this.texts,
+    );
+    return el("main.review", head, this.notice, article, this.tools);
   }
 
   #drawFooter() {
     const keys = KEYS.map((each, at) => {
       const [key, word] = each.split(" ");
       const isLast = at === KEYS.length - 1;
-      return [el("kbd", null, key), ` ${word}${isLast ? "." : ", "}`];
+      return [el("kbd", key), ` ${word}${isLast ? "." : ", "}`];
     });
     const text = "Each label is saved before the next answer is shown. Keys: ";
-    return el("footer", null, this.labels, text, keys);
+    return el("footer", this.labels, text, keys);
   }
 
   // settings
@@ -143,7 +147,7 @@ class ReviewPage {
       fill(this.settings, this.summary, form);
       await this.#begin();
     });
-    document.documentElement.dataset.ready = "yes";
+    markReady();
   }
 
   /** @param {ReviewChoice} choice */
@@ -288,7 +292,7 @@ class ReviewPage {
       this.#work(() => this.#show(this.#next()));
     };
     const label = `Show the ${this.skipped.size} skipped answers again`;
-    return button({ class: "again" }, showSkipped, label);
+    return button("again", showSkipped, label);
   }
 
   // one action at a time
@@ -334,11 +338,10 @@ class ReviewPage {
     };
     const text = staysHere ? `${failure}: ${error.message}.` : `${error.message}.`;
     const notice = el(
-      "p",
-      { class: "notice failed" },
+      "p.notice.failed",
       text,
       staysHere && " Fix the problem, then try again.",
-      canRetry && [" ", button({ class: "plain" }, retry, "Try again")],
+      canRetry && [" ", button("plain", retry, "Try again")],
     );
     fill(this.notice, notice);
   }
@@ -405,7 +408,7 @@ function keyButton(key, text, className, act) {
   const onClick = (event) => {
     if (event.detail < 2) act();
   };
-  const hint = el("kbd", { "aria-hidden": "true" }, key);
+  const hint = decorative("kbd", key);
   return button({ class: className, "aria-keyshortcuts": key }, onClick, text, " ", hint);
 }
 
@@ -417,19 +420,19 @@ function keyButton(key, text, className, act) {
  */
 function section(title, text, absent = "", className = "") {
   const content = text === null ? quietText(absent) : fullText(text);
-  return el("section", { class: className }, el("h3", null, title), content);
+  return elWith("section", { class: className }, el("h3", title), content);
 }
 
 /** @param {string} text */
 function fullText(text) {
   if (text.trim() === "") return quietText("(empty)");
   if (text.length > WHOLE_CHARACTERS) return longText(text);
-  return el("div", { class: "text" }, proseBlocks(text));
+  return el("div.text", proseBlocks(text));
 }
 
 /** @param {string} text */
 function quietText(text) {
-  return el("p", { class: "quiet" }, text);
+  return el("p.quiet", text);
 }
 
 /**

@@ -3,7 +3,7 @@
 
 /** @import { ReviewChoice } from "./review.js" */
 
-import { el } from "./dom.js";
+import { el, elWith } from "./dom.js";
 import { countText } from "./format.js";
 
 const MAX_NAME = 100;
@@ -36,7 +36,7 @@ const SHARES = [
  * @param {(choice: ReviewChoice) => void} onSubmit
  */
 export function reviewForm(choice, chosen, onSubmit) {
-  const name = el("input", {
+  const name = elWith("input", {
     name: "reviewer",
     value: choice.reviewer,
     maxlength: MAX_NAME,
@@ -47,15 +47,14 @@ export function reviewForm(choice, chosen, onSubmit) {
   const share = choice.share === null ? "" : String(choice.share);
   const selections = select("only", selectionOptions(chosen), choice.only);
   const shares = select("share", shareOptions(choice.share), share);
-  const keys = el("input", { type: "checkbox", name: "keys", checked: choice.keys });
+  const keys = elWith("input", { type: "checkbox", name: "keys", checked: choice.keys });
   const form = el(
     "form",
-    null,
-    el("label", null, "Your name", name),
-    el("label", null, "Answers", selections),
-    el("label", null, "Answers labelled by others", shares),
-    el("label", { class: "check" }, keys, "Keys 1, 2, s, u, n"),
-    el("button", { type: "submit" }, "Start"),
+    el("label", "Your name", name),
+    el("label", "Answers", selections),
+    el("label", "Answers labelled by others", shares),
+    el("label.check", keys, "Keys 1, 2, s, u, n"),
+    elWith("button", { type: "submit" }, "Start"),
   );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -91,7 +90,7 @@ function shareOptions(share) {
  */
 function select(name, options, current) {
   const elements = options.map(([value, text]) => {
-    return el("option", { value, selected: value === current }, text);
+    return elWith("option", { value, selected: value === current }, text);
   });
-  return el("select", { name }, elements);
+  return elWith("select", { name }, elements);
 }

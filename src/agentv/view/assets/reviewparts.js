@@ -30,15 +30,14 @@ export function answerParts(shown) {
  * @param {Child} content
  */
 function wide(title, content) {
-  return el("section", { class: "wide" }, el("h3", null, title), content);
+  return el("section.wide", el("h3", title), content);
 }
 
 /** @param {ReviewMessage} shown */
 function message({ role, text, calls }) {
   return el(
-    "div",
-    { class: "message" },
-    el("p", { class: "speaker" }, role),
+    "div.message",
+    el("p.speaker", role),
     text.trim() !== "" && longText(text),
     calls.map(call),
   );
@@ -47,9 +46,8 @@ function message({ role, text, calls }) {
 /** @param {ReviewToolCall} shown */
 function call({ tool, input, output }) {
   return el(
-    "div",
-    { class: "call" },
-    el("p", { class: "call-name" }, tool),
+    "div.call",
+    el("p.call-name", tool),
     input !== null && [callPart("input"), longText(valueText(input), codeBlock)],
     output !== null && [callPart("output"), longText(valueText(output), codeBlock)],
   );
@@ -57,7 +55,7 @@ function call({ tool, input, output }) {
 
 /** @param {string} title */
 function callPart(title) {
-  return el("p", { class: "call-part" }, title);
+  return el("p.call-part", title);
 }
 
 /**
@@ -66,8 +64,8 @@ function callPart(title) {
  */
 function toolCounts(counts) {
   const tools = counts.map(([name, count]) => {
-    return el("span", { class: "tool-count" }, `${name} × ${count}`);
+    return el("span.tool-count", `${name} × ${count}`);
   });
   const reason = "The tool calls are not in the results: run with --include-trace to record them.";
-  return [el("p", { class: "tools" }, tools), el("p", { class: "quiet" }, reason)];
+  return [el("p.tools", tools), el("p.quiet", reason)];
 }

@@ -7,7 +7,17 @@
  */
 
 import { askJson } from "./ask.js";
-import { button, decorative, el, fill, srOnly } from "./dom.js";
+import {
+  button,
+  decorative,
+  el,
+  elWith,
+  fill,
+  filterInput,
+  markReady,
+  pause,
+  srOnly,
+} from "./dom.js";
 import { countText, isNumber, moneyText, numberText, percentText, timeText } from "./format.js";
 import { meanText, trend } from "./trend.js";
 
@@ -19,27 +29,10 @@ const SHOWN_RUNS = 300;
 const SHOWN_EVALS = 3;
 const COMPARED_RUNS = 2;
 
-/** @type {Record<string, { sign: string, word: string }>} */
-const STATUSES = {
-  running: { sign: "●", word: "running" },
-  done: { sign: "✓", word: "done" },
-  interrupted: { sign: "!", word: "interrupted" },
-  failed: { sign: "✗", word: "failed" },
-  killed: { sign: "!", word: "killed" },
-};
+/** @type {Record<string, string>} */
+const STATUS_SIGNS = { running: "●", done: "✓", interrupted: "!", failed: "✗", killed: "!" };
 
-/** @type {{ name: string, title: string }[]} */
-const COLUMNS = [
-  { name: "when", title: "when" },
-  { name: "run", title: "run" },
-  { name: "targets", title: "targets" },
-  { name: "commit", title: "commit" },
-  { name: "cases", title: "cases" },
-  { name: "mean", title: "mean (95%)" },
-  { name: "pass", title: "pass" },
-  { name: "cost", title: "cost" },
-  { name: "status", title: "status" },
-];
+const COLUMNS = ["when", "run", "targets", "commit", "cases", "mean", "pass", "cost", "status"];
 
 /**
  * The state of the list, as stored in the URL.
@@ -62,47 +55,44 @@ export class RunsPage {
     /** @type {Map<string, HTMLElement>} the rows that are shown, by what is in them */
     this.drawn = new Map();
     this.showsAll = false;
-    this.title = el("h1", null, "Runs");
-    this.about = el("p", { class: "kicker" });
+    this.title = el("h1", "Runs");
+    this.about = el("p.kicker");
     this.plot = el("div");
-    this.input = el("input", {
-      type: "search",
-      id: "filter",
-      placeholder: "filter: target, eval file, commit, status …",
-      autocomplete: "off",
-      spellcheck: "false",
-      on: { input: () => this.#go({ q: this.input.value.trim() }) },
+    const { input, label } = filterInput("filter the runs", "target, eval file, commit, status", {
+      on: { input: () => this.#go({ q: input.value.trim() }) },
     });
-    this.status = el("p", { class: "status", id: "status", role: "status" });
+    this.input = input;
+    this.status = elWith("p.status", { id: "status", role: "status" });
     const compareProps = { class: "compare", disabled: true };
     this.compare = button(compareProps, () => this.#openComparison(), "Compare");
     this.body = el("tbody");
-    this.table = el("table", { class: "runs", "aria-label": "runs" }, tableHead(), this.body);
+    this.table = elWith("table.runs", { "aria-label": "runs" }, tableHead(), this.body);
     this.more = el("div");
-    this.#build(root);
+    this.#build(root, label);
     addEventListener("hashchange", () => this.#draw());
     addEventListener("resize", () => this.#draw());
     addEventListener("keydown", (event) => this.#onKey(event));
   }
 
-  /** @param {HTMLElement} root */
-  #build(root) {
-    const label = el("label", { for: "filter", class: "sr" }, "filter the runs");
-    const line = el("div", { class: "filter-line" }, label, this.input, this.status, this.compare);
+  /**
+   * @param {HTMLElement} root
+   * @param {HTMLElement} label of the filter
+   */
+  #build(root, label) {
+    const line = el("div.filter-line", label, this.input, this.status, this.compare);
     const main = el(
       "main",
-      null,
-      el("h2", { class: "sr" }, "All runs"),
-      el("div", { class: "bar-top", role: "search" }, line),
+      el("h2.sr", "All runs"),
+      elWith("div.bar-top", { role: "search" }, line),
       this.table,
       this.more,
     );
-    const keys = [el("kbd", null, "/"), " to filter. Select two runs to compare them."];
+    const keys = [el("kbd", "/"), " to filter. Select two runs to compare them."];
     fill(
       root,
-      el("header", { class: "summary" }, this.about, this.title, this.plot),
-      el("div", { class: "panes" }, main),
-      el("footer", null, "Served by agentv on this machine only. ", keys),
+      el("header.summary", this.about, this.title, this.plot),
+      el("div.panes", main),
+      el("footer", "Served by agentv on this machine only. ", keys),
     );
   }
 
@@ -112,8 +102,8 @@ export class RunsPage {
   async follow() {
     for (;;) {
       const wait = await this.#read();
-      document.documentElement.dataset.ready = "yes";
-      await new Promise((resolve) => setTimeout(resolve, wait));
+      markReady();
+      await pause(wait);
     }
   }
 
@@ -206,9 +196,9 @@ export class RunsPage {
     const facts = [];
     if (running > 0) facts.push(`, ${running} in progress`);
     if (latest) facts.push(`, latest mean ${meanText(latest)}`);
-    fill(this.about, "Results in ", el("b", null, this.folders.join(", ")));
-    const count = el("strong", null, countText(found.length, "run"));
-    fill(this.title, count, el("span", null, facts.join(""), "."));
+    fill(this.about, "Results in ", el("b", this.folders.join(", ")));
+    const count = el("strong", countText(found.length, "run"));
+    fill(this.title, count, el("span", facts.join(""), "."));
   }
 
   /**
@@ -263,14 +253,14 @@ export class RunsPage {
    */
   #drawRow(run, isChosen) {
     const name = runName(run);
-    return el(
+    return elWith(
       "tr",
       { "data-run": run.id ?? run.run_id, class: run.status === "running" ? "running" : null },
       cell("choose", this.#checkbox(run, name, isChosen)),
       cell("when", run.started ? timeText(run.started) : "–"),
-      el("th", { scope: "row", class: "r-run" }, nameContent(run, name)),
+      elWith("th", { scope: "row", class: "r-run" }, nameContent(run, name)),
       cell("targets", (run.targets ?? []).join(", ")),
-      cell("commit", run.commit && el("code", null, run.commit)),
+      cell("commit", run.commit && el("code", run.commit)),
       cell("cases", caseCount(run)),
       cell("mean", meanContent(run)),
       cell("pass", isNumber(run.pass_rate) ? percentText(run.pass_rate) : ""),
@@ -286,7 +276,7 @@ export class RunsPage {
    */
   #checkbox({ id, started }, name, isChosen) {
     if (!id) return null;
-    const box = el("input", {
+    const box = elWith("input", {
       type: "checkbox",
       checked: isChosen,
       "aria-label": `compare ${name}, ${timeText(started ?? "")}`,
@@ -316,8 +306,8 @@ export class RunsPage {
     if (this.json === "") emptyText = ""; // the list is not known yet
     fill(
       this.more,
-      found > shown && button({ class: "more" }, showAll, `show all ${found}`),
-      found === 0 && el("p", { class: "empty" }, emptyText),
+      found > shown && button("more", showAll, `show all ${found}`),
+      found === 0 && el("p.empty", emptyText),
     );
   }
 
@@ -363,11 +353,12 @@ export class RunsPage {
 // parts of the table
 
 function tableHead() {
-  const choose = el("th", { scope: "col", class: "r-choose" }, srOnly("compare"));
-  const heads = COLUMNS.map(({ name, title }) => {
-    return el("th", { scope: "col", class: `r-${name}` }, title);
+  const choose = elWith("th", { scope: "col", class: "r-choose" }, srOnly("compare"));
+  const heads = COLUMNS.map((name) => {
+    const title = name === "mean" ? "mean (95%)" : name;
+    return elWith("th", { scope: "col", class: `r-${name}` }, title);
   });
-  return el("thead", null, el("tr", null, choose, heads));
+  return el("thead", el("tr", choose, heads));
 }
 
 /**
@@ -375,7 +366,7 @@ function tableHead() {
  * @param {Child} content
  */
 function cell(name, content) {
-  return el("td", { class: `r-${name}` }, content);
+  return el(`td.r-${name}`, content);
 }
 
 /** @param {Run} run */
@@ -390,14 +381,10 @@ function runName({ name, evals = [] }) {
  */
 function nameContent(run, name) {
   const link = run.id
-    ? el("a", { href: `/run/${run.id}`, title: run.file }, name)
-    : el("span", null, name);
+    ? elWith("a", { href: `/run/${run.id}`, title: run.file }, name)
+    : el("span", name);
   const hint = run.note || (name === run.name ? "" : run.name);
-  return [
-    link,
-    el("span", { class: "hint" }, hint),
-    run.problem && el("span", { class: "hint problem" }, `✗ ${run.problem}`),
-  ];
+  return [link, el("span.hint", hint), run.problem && el("span.hint.problem", `✗ ${run.problem}`)];
 }
 
 /** @param {Run} run */
@@ -410,14 +397,14 @@ function caseCount({ status, cases, planned }) {
 /** @param {Run} run */
 function meanContent(run) {
   if (!isNumber(run.mean)) return null;
-  const fill = el("span", { style: { width: `${run.mean * 100}%` } });
-  return [el("span", { class: "mean-bar", "aria-hidden": "true" }, fill), meanText(run)];
+  const fill = elWith("span", { style: { width: `${run.mean * 100}%` } });
+  return [decorative("span.mean-bar", fill), meanText(run)];
 }
 
 /** @param {Run} run */
 function statusContent({ status = "" }) {
-  const { sign, word } = STATUSES[status] ?? { sign: "", word: status };
-  return el("span", { class: `run-status ${status}` }, decorative(sign), ` ${word}`);
+  const sign = STATUS_SIGNS[status] ?? "";
+  return elWith("span", { class: `run-status ${status}` }, decorative("span", sign), ` ${status}`);
 }
 
 /** @param {number} count */

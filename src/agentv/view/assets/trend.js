@@ -34,12 +34,7 @@ export function trend(runs, room) {
   if (known.length < 2) return null;
   const plot = new TrendPlot(known, width);
   const caption = ` of ${countText(known.length, "run")}, oldest first, with 95% intervals`;
-  return el(
-    "figure",
-    { class: "trend" },
-    el("figcaption", null, el("b", null, "Mean score"), caption),
-    plot.draw(),
-  );
+  return el("figure.trend", el("figcaption", el("b", "Mean score"), caption), plot.draw());
 }
 
 /**
@@ -93,7 +88,7 @@ class TrendPlot {
       "svg",
       { viewBox: `0 0 ${this.width} ${HEIGHT}`, role: "img", "aria-label": this.#description() },
       this.#grid(),
-      svg("path", { d: path, class: "line" }),
+      svg("path.line", { d: path }),
       runs.map((run, at) => this.#mark(run, this.#x(at))),
       this.#days(),
     );
@@ -106,7 +101,7 @@ class TrendPlot {
       const y = this.#y(value);
       const label = value.toFixed(2).replace(/0$/, "");
       return [
-        svg("line", { x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y, class: "grid" }),
+        svg("line.grid", { x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y }),
         svg("text", { x: LEFT - 8, y: y + 4, class: "tick", "text-anchor": "end" }, label),
       ];
     });
@@ -122,13 +117,12 @@ class TrendPlot {
     const hasInterval = isNumber(low) && isNumber(high);
     const text = meanText(run);
     const content = [
-      svg("rect", { ...area, class: "catch" }),
-      hasInterval &&
-        svg("line", { x1: x, x2: x, y1: this.#y(low), y2: this.#y(high), class: "reach" }),
-      svg("circle", { cx: x, cy: this.#y(mean), r: 5, class: "mean" }),
-      svg("title", null, `${run.name}: ${text}`),
+      svg("rect.catch", area),
+      hasInterval && svg("line.reach", { x1: x, x2: x, y1: this.#y(low), y2: this.#y(high) }),
+      svg("circle.mean", { cx: x, cy: this.#y(mean), r: 5 }),
+      svg("title", {}, `${run.name}: ${text}`),
     ];
-    if (!run.id) return svg("g", null, content);
+    if (!run.id) return svg("g", {}, content);
     const label = `${run.name}, ${text}`;
     return svg("a", { href: `/run/${run.id}`, "aria-label": label, tabindex: "-1" }, content);
   }
@@ -144,7 +138,7 @@ class TrendPlot {
     const y = HEIGHT - 5;
     const atEnd = { x: this.#x(last) + 8, y, class: "tick", "text-anchor": "end" };
     return [
-      svg("text", { x: this.#x(0) - 8, y, class: "tick" }, firstDay),
+      svg("text.tick", { x: this.#x(0) - 8, y }, firstDay),
       lastDay !== firstDay && svg("text", atEnd, lastDay),
     ];
   }

@@ -7,7 +7,7 @@
  */
 
 import { diffTexts } from "./diff.js";
-import { button, el, fill, srOnly, switchButtons } from "./dom.js";
+import { button, el, elWith, fill, srOnly, switchButtons } from "./dom.js";
 import { countText } from "./format.js";
 import { longText } from "./texts.js";
 
@@ -32,14 +32,14 @@ export function answersDiff(before, after) {
     fill(view, name === "differences" ? differences(before, after) : sideBySide(before, after));
   };
   const views = canDiff && switchButtons("show", ["differences", "side by side"], show);
-  return el("section", { class: "answers" }, el("h2", null, "Answers ", views), view);
+  return el("section.answers", el("h2", "Answers ", views), view);
 }
 
 /** @param {string} answer */
 function sameAnswer(answer) {
-  const which = el("small", null, answer ? "the same in A and B" : "missing in A and B");
-  const title = el("h2", null, "Answer ", which);
-  return el("section", { class: "answers" }, title, answer && longText(answer));
+  const which = el("small", answer ? "the same in A and B" : "missing in A and B");
+  const title = el("h2", "Answer ", which);
+  return el("section.answers", title, answer && longText(answer));
 }
 
 /**
@@ -49,7 +49,7 @@ function sameAnswer(answer) {
 function differences(before, after) {
   const parts = diffTexts(before, after);
   const marked = parts.map((part, at) => drawPart(part, at === 0, at === parts.length - 1));
-  return el("div", { class: "text diff" }, el("p", { class: "prose", dir: "auto" }, marked));
+  return el("div.text.diff", elWith("p.prose", { dir: "auto" }, marked));
 }
 
 /**
@@ -57,7 +57,7 @@ function differences(before, after) {
  * @param {string} after
  */
 function sideBySide(before, after) {
-  return el("div", { class: "sides" }, answerSide("A", before), answerSide("B", after));
+  return el("div.sides", answerSide("A", before), answerSide("B", after));
 }
 
 /**
@@ -65,8 +65,8 @@ function sideBySide(before, after) {
  * @param {string} answer
  */
 function answerSide(letter, answer) {
-  const content = answer ? longText(answer) : el("p", { class: "quiet" }, "No answer.");
-  return el("div", null, el("h3", null, letter), content);
+  const content = answer ? longText(answer) : el("p.quiet", "No answer.");
+  return el("div", el("h3", letter), content);
 }
 
 /**
@@ -77,13 +77,13 @@ function answerSide(letter, answer) {
  * @returns {Child}
  */
 function drawPart({ kind, text }, isFirst, isLast) {
-  if (kind === "removed") return el("del", null, srOnly(" only in A: "), text);
-  if (kind === "added") return el("ins", null, srOnly(" only in B: "), text);
+  if (kind === "removed") return el("del", srOnly(" only in A: "), text);
+  if (kind === "added") return el("ins", srOnly(" only in B: "), text);
   if (text.length < LONGEST_COMMON) return text;
   const start = isFirst ? "" : text.slice(0, SHOWN_COMMON);
   const end = isLast ? "" : text.slice(-SHOWN_COMMON);
   const hidden = text.slice(start.length, text.length - end.length);
   const label = `… ${countText(hidden.length, "character")} unchanged …`;
-  const more = button({ class: "more inline" }, () => more.replaceWith(hidden), label);
+  const more = button("more inline", () => more.replaceWith(hidden), label);
   return [start, more, end];
 }

@@ -54,11 +54,10 @@ export class App {
       showTrial: (name) => this.go({ trial: String(name) }, false),
     });
     this.help = helpDialog(model.base !== null);
-    this.printed = el("div", { class: "printed" });
+    this.printed = el("div.printed");
     this.main = el(
       "main",
-      null,
-      el("h2", { class: "sr" }, "Cases"),
+      el("h2.sr", "Cases"),
       this.filter.element,
       this.table.element,
       this.filter.empty,
@@ -69,9 +68,9 @@ export class App {
     fill(
       root,
       this.header,
-      el("div", { class: "panes" }, this.main, this.panel.element),
+      el("div.panes", this.main, this.panel.element),
       this.help,
-      el("footer", null, footer, " ", el("kbd", null, "?"), " for keyboard shortcuts."),
+      el("footer", footer, " ", el("kbd", "?"), " for keyboard shortcuts."),
     );
     this.#listen();
     this.#follow(true);
@@ -230,10 +229,10 @@ export class App {
     const isAnotherCase = row !== rowBefore;
     const isOpen = row >= 0;
     const wasOpen = rowBefore >= 0;
-    const index = this.table.indexOf(isOpen ? row : rowBefore);
+    const index = this.table.rows.indexOf(isOpen ? row : rowBefore);
     this.table.openRow = row;
     this.table.keepPlace(isOpen === wasOpen ? -1 : index, () => this.#setLayout(isOpen));
-    if (isAnotherCase) this.table.redrawAll();
+    if (isAnotherCase) this.table.list.redrawAll();
     const pageTitle = document.title.replace(/^.* · /, "");
     if (!isOpen) {
       document.title = pageTitle;
@@ -241,7 +240,7 @@ export class App {
       return;
     }
     document.title = `${this.model.id(row)} · ${pageTitle}`;
-    if (index >= 0) this.table.reveal(index, this.filter.element.offsetHeight + SPACE_ABOVE);
+    if (index >= 0) this.table.list.reveal(index, this.filter.element.offsetHeight + SPACE_ABOVE);
     this.panel.show(this.model, this.#position(index)).then(() => {
       if (isAnotherCase) this.panel.focus();
     });
@@ -272,7 +271,7 @@ export class App {
    */
   step(by, matches = () => true) {
     const { rows } = this.table;
-    const current = this.table.indexOf(this.panel.row);
+    const current = this.table.rows.indexOf(this.panel.row);
     const isShown = current >= 0;
     const atFirst = by > 0 ? 0 : -1;
     for (let at = isShown ? current + by : atFirst; at >= 0 && at < rows.length; at += by) {

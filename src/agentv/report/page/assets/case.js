@@ -10,7 +10,7 @@
  */
 
 import { answersDiff } from "./answers.js";
-import { button, copyText, el, fill } from "./dom.js";
+import { button, copyText, definitions, el, elWith } from "./dom.js";
 import {
   countText,
   durationText,
@@ -72,8 +72,7 @@ export async function drawCase(model, place, actions) {
     caseHead(model, place, result, actions),
     results.length > 1 && trialTabs(run, results, trial, actions),
     el(
-      "div",
-      { class: "case-body" },
+      "div.case-body",
       warnings(result),
       before ? comparedBody(model, row, before, result) : singleBody(result),
       model.base &&
@@ -120,32 +119,30 @@ function missingPart(model, row, name) {
  * @param {CaseActions} actions
  */
 function caseHead(model, { row, position }, result, actions) {
-  const copied = el("span", { class: "copied", role: "status" });
+  const copied = elWith("span.copied", { role: "status" });
   const copy = async () => {
     const isCopied = await copyText(caseMarkdown(result));
     copied.textContent = isCopied ? "copied" : "could not copy";
   };
   const tools = el(
-    "div",
-    { class: "case-tools" },
+    "div.case-tools",
     iconButton("←", "close this case (Esc)", actions.close),
     iconButton("↑", "previous case (k)", () => actions.step(-1)),
     iconButton("↓", "next case (j)", () => actions.step(1)),
-    el("span", { class: "case-place" }, position),
+    el("span.case-place", position),
     copied,
     iconButton("copy", "copy as Markdown (c)", copy),
   );
   const facts = [result.dataset, result.target, result.description, sourceLine(result, ":")];
   const line = el(
-    "p",
-    { class: "case-line" },
+    "p.case-line",
     stateMark(model.state(row)),
     " ",
-    el("span", { class: "score-word" }, `score ${scoreText(result.score)}`),
-    facts.filter(Boolean).map((text) => el("span", { class: "fact" }, text)),
+    el("span.score-word", `score ${scoreText(result.score)}`),
+    facts.filter(Boolean).map((text) => el("span.fact", text)),
   );
-  const title = el("h1", { tabindex: "-1", id: "case-title" }, result.eval_id);
-  return el("header", { class: "case-head" }, tools, title, line);
+  const title = elWith("h1", { tabindex: "-1", id: "case-title" }, result.eval_id);
+  return el("header.case-head", tools, title, line);
 }
 
 /**
@@ -204,7 +201,7 @@ function trialTabs(run, results, place, actions) {
       ` trial ${name}, ${scoreText(run.columns.scores[result])}`,
     );
   });
-  return el("nav", { class: "trials", "aria-label": "trials" }, tabs);
+  return elWith("nav.trials", { "aria-label": "trials" }, tabs);
 }
 
 // warnings
@@ -220,7 +217,7 @@ function warnings(result) {
   return [
     errorSection(result),
     isUnjudged && notice("! Not judged, so this score says nothing about the answer."),
-    hasNote && el("p", { class: "notice", dir: "auto" }, String(result.note)),
+    hasNote && elWith("p.notice", { dir: "auto" }, String(result.note)),
     isCutOff && notice("The answer was cut off at the token limit."),
     Boolean(result.dry_run) && notice("Dry run: the answer comes from a mock."),
     maskedNotice(result),
@@ -238,7 +235,7 @@ function maskedNotice({ masked }) {
 
 /** @param {string} text */
 function notice(text) {
-  return el("p", { class: "notice" }, text);
+  return el("p.notice", text);
 }
 
 /** @param {Result} result */
@@ -247,10 +244,10 @@ function errorSection({ error, failure, error_details: details }) {
   let title = "Error";
   if (failure === "timeout") title = "Timeout";
   if (failure === "judge") title = "Judge failure";
-  return el(
-    "section",
-    { class: "notice failed", "aria-label": "error" },
-    el("h2", null, title),
+  return elWith(
+    "section.notice.failed",
+    { "aria-label": "error" },
+    el("h2", title),
     longText(plainText(error), codeBlock),
     details && folded("traceback", details),
   );
@@ -261,15 +258,9 @@ function errorSection({ error, failure, error_details: details }) {
 /** @param {Result} result */
 function singleBody(result) {
   return el(
-    "div",
-    { class: "sides" },
-    el("div", null, questionSections(result)),
-    el(
-      "div",
-      null,
-      textSection("Answer", result.candidate_answer, "No answer."),
-      judgements(result),
-    ),
+    "div.sides",
+    el("div", questionSections(result)),
+    el("div", textSection("Answer", result.candidate_answer, "No answer."), judgements(result)),
   );
 }
 
@@ -284,23 +275,22 @@ function comparedBody(model, row, before, after) {
   const [statesBefore, statesAfter] = model.runs.map((run) => run.cases.states);
   const delta = (after.score ?? 0) - (before.score ?? 0);
   const scores = el(
-    "p",
-    { class: "both-scores" },
+    "p.both-scores",
     "A ",
     stateMark(statesBefore[row]),
     ` ${scoreText(before.score)}`,
-    el("span", { class: "arrow" }, "→"),
+    el("span.arrow", "→"),
     "B ",
     stateMark(statesAfter[row]),
     ` ${scoreText(after.score)}`,
-    el("span", { class: "change" }, signedText(delta)),
+    el("span.change", signedText(delta)),
   );
   const errorBefore = `A ended in an error: ${String(before.error)}`;
   return [
     scores,
     questionSections({ ...before, ...after }),
     answersDiff(before.candidate_answer ?? "", after.candidate_answer ?? ""),
-    Boolean(before.error) && el("p", { class: "notice failed" }, errorBefore),
+    Boolean(before.error) && el("p.notice.failed", errorBefore),
     comparedJudgements(before, after),
   ];
 }
@@ -326,8 +316,8 @@ function questionSections(result) {
 function textSection(title, text, absent = "") {
   const isAbsent = text === undefined || text === null || text === "";
   if (isAbsent && !absent) return null;
-  const content = isAbsent ? el("p", { class: "quiet" }, absent) : longText(plainText(text));
-  return el("section", null, el("h2", null, title), content);
+  const content = isAbsent ? el("p.quiet", absent) : longText(plainText(text));
+  return el("section", el("h2", title), content);
 }
 
 /**
@@ -343,7 +333,7 @@ function plainText(value) {
 /** @param {Result} result */
 function metrics(result) {
   const measured = result.execution_metrics ?? {};
-  /** @type {[string, unknown][]} */
+  /** @type {[string, any][]} */
   const facts = [
     ["duration", measuredText(measured.duration_ms, durationText)],
     ["first token", measuredText(measured.ttft_ms, durationText)],
@@ -363,11 +353,8 @@ function metrics(result) {
   ];
   const known = facts.filter(([, value]) => value);
   if (known.length === 0) return null;
-  const rows = known.map(([name, value]) => {
-    return el("div", null, el("dt", null, name), el("dd", null, String(value)));
-  });
-  const title = el("h2", null, "About this result");
-  return el("section", { class: "metrics" }, title, el("dl", null, rows));
+  const title = el("h2", "About this result");
+  return el("section.metrics", title, el("dl", definitions(known)));
 }
 
 /**

@@ -38,19 +38,29 @@
 
 /** @type {ColumnKind[]} */
 export const COLUMNS = [
-  { name: "rows", block: "rows", type: Uint32Array, isPerEvaluator: false },
-  { name: "scores", block: "scores", type: Float64Array, isPerEvaluator: false },
-  { name: "flags", block: "flags", type: Uint8Array, isPerEvaluator: false },
-  { name: "durations", block: "durations", type: Float64Array, isPerEvaluator: false },
-  { name: "costs", block: "costs", type: Float64Array, isPerEvaluator: false },
-  { name: "trials", block: "trials", type: Uint16Array, isPerEvaluator: false },
-  { name: "datasets", block: "datasets", type: Uint32Array, isPerEvaluator: false },
-  { name: "targets", block: "targets", type: Uint32Array, isPerEvaluator: false },
-  { name: "evaluatorCounts", block: "evaluator-counts", type: Uint16Array, isPerEvaluator: false },
-  { name: "evaluatorNames", block: "evaluator-names", type: Uint32Array, isPerEvaluator: true },
-  { name: "evaluatorScores", block: "evaluator-scores", type: Float64Array, isPerEvaluator: true },
-  { name: "evaluatorFlags", block: "evaluator-flags", type: Uint8Array, isPerEvaluator: true },
+  column("rows", Uint32Array),
+  column("scores", Float64Array),
+  column("flags", Uint8Array),
+  column("durations", Float64Array),
+  column("costs", Float64Array),
+  column("trials", Uint16Array),
+  column("datasets", Uint32Array),
+  column("targets", Uint32Array),
+  column("evaluatorCounts", Uint16Array),
+  column("evaluatorNames", Uint32Array, true),
+  column("evaluatorScores", Float64Array, true),
+  column("evaluatorFlags", Uint8Array, true),
 ];
+
+/**
+ * @param {keyof Columns} name
+ * @param {NumberArrayType} type
+ * @returns {ColumnKind}
+ */
+function column(name, type, isPerEvaluator = false) {
+  const block = name.replace(/[A-Z]/, (letter) => `-${letter.toLowerCase()}`);
+  return { name, block, type, isPerEvaluator };
+}
 
 /**
  * Return the columns that `read` returns for each kind.

@@ -7,10 +7,18 @@
  * @import { FilterBy } from "./plots.js"
  */
 
-import { button, decorative, el } from "./dom.js";
-import { BROKEN, ERRORED, FIXED } from "./figures.js";
+import { button, decorative, el, elWith } from "./dom.js";
+import { BROKEN, ERRORED, FIXED, FLIPS } from "./figures.js";
 import { countText, numberText, scoreText, signedText } from "./format.js";
-import { aboutRun, errorGroups, figureTable, headline, plots, shortName } from "./header.js";
+import {
+  aboutRun,
+  errorGroups,
+  figureTable,
+  headline,
+  omittedNotice,
+  plots,
+  shortName,
+} from "./header.js";
 import { intervalPlot } from "./plots.js";
 import { routeHash, rowRoute } from "./route.js";
 
@@ -27,30 +35,27 @@ export function comparisonHeader(model, comparison, filterBy, signal) {
   const [before, after] = model.runs.map((run) => run.meta);
   const title = [
     "Comparison of ",
-    el("b", null, shortName(before.file)),
+    el("b", shortName(before.file)),
     " (A) with ",
-    el("b", null, shortName(after.file)),
+    el("b", shortName(after.file)),
     " (B)",
   ];
-  const notes = comparison.notes.map((note) => el("li", null, note));
-  const omitted = `Only the ${countText(model.count, "case")} that did not pass in one of the runs are listed (--failed-only). The figures cover all cases.`;
+  const notes = comparison.notes.map((note) => el("li", note));
   return el(
-    "header",
-    { class: "summary" },
-    el("p", { class: "kicker" }, title),
+    "header.summary",
+    el("p.kicker", title),
     headline(model.meta.headline),
-    el("ul", { class: "notes" }, notes),
+    el("ul.notes", notes),
     differenceFigure(comparison),
-    model.meta.failed_only && el("p", { class: "notice" }, omitted),
+    omittedNotice(model),
     el(
-      "div",
-      { class: "flips" },
+      "div.flips",
       flipColumn(model, BROKEN, filterBy),
       flipColumn(model, FIXED, filterBy),
       model.flips.includes(ERRORED) && flipColumn(model, ERRORED, filterBy),
     ),
     metricChanges(comparison),
-    el("div", { class: "two-runs" }, runSection(before), runSection(after)),
+    el("div.two-runs", runSection(before), runSection(after)),
     plots(model, filterBy, signal),
     errorGroups(after.figures, filterBy),
   );
@@ -76,8 +81,8 @@ function differenceFigure(comparison) {
     verdict,
     bounds: interval,
   });
-  const caption = el("figcaption", null, figuresLine(comparison));
-  return el("figure", { class: "difference" }, plot, caption);
+  const caption = el("figcaption", figuresLine(comparison));
+  return el("figure.difference", plot, caption);
 }
 
 /** @param {ComparisonMeta} comparison */
@@ -101,25 +106,10 @@ function pValueText(value) {
   return value < 0.0001 ? "p < 0.0001" : `p = ${Number(value.toPrecision(2))}`;
 }
 
-const FLIP_WORDS = {
-  [BROKEN]: {
-    word: "broken",
-    sign: "▼",
-    change: " pass → fail",
-    none: "No case that passed in A fails in B.",
-  },
-  [FIXED]: {
-    word: "fixed",
-    sign: "▲",
-    change: " fail → pass",
-    none: "No case that failed in A passes in B.",
-  },
-  [ERRORED]: {
-    word: "errored",
-    sign: "!",
-    change: " error or not judged in A or B",
-    none: "",
-  },
+const FLIP_TEXTS = {
+  [BROKEN]: { change: " pass → fail", none: "No case that passed in A fails in B." },
+  [FIXED]: { change: " fail → pass", none: "No case that failed in A passes in B." },
+  [ERRORED]: { change: " error or not judged in A or B", none: "" },
 };
 
 /**
@@ -129,23 +119,23 @@ const FLIP_WORDS = {
  * @param {FilterBy} filterBy
  */
 function flipColumn(model, kind, filterBy) {
-  const { word, sign, change, none } = FLIP_WORDS[kind];
+  const { word, sign } = FLIPS[kind];
+  const { change, none } = FLIP_TEXTS[kind];
   const rows = model.order("worst", false).filter((row) => model.flips[row] === kind);
   const items = [...rows.subarray(0, SHOWN_FLIPS)].map((row) => flipItem(model, row));
   const showAll = () => filterBy(`flip:${word}`);
-  return el(
+  return elWith(
     "section",
     { class: `flip ${word}` },
     el(
       "h2",
-      null,
-      decorative(`${sign} `),
+      decorative("span", `${sign} `),
       `${numberText(rows.length)} ${word}`,
-      el("small", null, change),
+      el("small", change),
     ),
-    rows.length === 0 && el("p", { class: "quiet" }, none),
-    el("ul", null, items),
-    rows.length > SHOWN_FLIPS && button({ class: "more" }, showAll, `show all ${rows.length}`),
+    rows.length === 0 && el("p.quiet", none),
+    el("ul", items),
+    rows.length > SHOWN_FLIPS && button("more", showAll, `show all ${rows.length}`),
   );
 }
 
@@ -157,9 +147,8 @@ function flipItem(model, row) {
   const [before, after] = model.runs.map((run) => scoreText(run.cases.scores[row]));
   return el(
     "li",
-    null,
-    el("a", { href: routeHash(rowRoute(model, row)) }, model.id(row)),
-    el("span", { class: "number" }, `${before} → ${after}`),
+    elWith("a", { href: routeHash(rowRoute(model, row)) }, model.id(row)),
+    el("span.number", `${before} → ${after}`),
   );
 }
 
@@ -167,10 +156,9 @@ function flipItem(model, row) {
 function runSection(run) {
   return el(
     "section",
-    null,
-    el("h2", null, `${run.letter}: ${run.headline}`),
-    el("p", { class: "facts small" }, `${run.facts}.`),
-    run.troubles && el("p", { class: "troubles" }, `! ${run.troubles}.`),
-    el("details", null, el("summary", null, "about this run"), aboutRun(run)),
+    el("h2", `${run.letter}: ${run.headline}`),
+    el("p.facts.small", `${run.facts}.`),
+    run.troubles && el("p.troubles", `! ${run.troubles}.`),
+    el("details", el("summary", "about this run"), aboutRun(run)),
   );
 }

@@ -15,42 +15,64 @@
  * }} Props
  */
 
+/**
+ * The type of an element by its name: a tag, with its classes after dots, such as `p.notice.failed`.
+ * @template Name
+ * @template Types
+ * @typedef {Name extends keyof Types ? Types[Name]
+ *   : Name extends `${infer Tag extends keyof Types & string}.${string}` ? Types[Tag] : never} Named
+ */
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * Return an element.
- * @template {keyof HTMLElementTagNameMap} Tag
- * @param {Tag} tag
- * @param {Props | null} [props]
+ * Return an element without attributes other than classes.
+ * @template {string} Name
+ * @param {Name} name without anything that comes from data
  * @param {...Child} children
- * @returns {HTMLElementTagNameMap[Tag]}
  */
-export function el(tag, props, ...children) {
+export function el(name, ...children) {
+  return elWith(name, {}, ...children);
+}
+
+/**
+ * Return an element with attributes.
+ * @template {string} Name
+ * @param {Name} name without anything that comes from data
+ * @param {Props} props
+ * @param {...Child} children
+ * @returns {Named<Name, HTMLElementTagNameMap>}
+ */
+export function elWith(name, props, ...children) {
+  const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag);
-  build(element, props ?? {}, children);
-  return element;
+  build(element, classes, props, children);
+  return /** @type {any} */ (element);
 }
 
 /**
  * Return an SVG element.
- * @template {keyof SVGElementTagNameMap} Tag
- * @param {Tag} tag
- * @param {Props | null} [props]
+ * @template {string} Name
+ * @param {Name} name without anything that comes from data
+ * @param {Props} props
  * @param {...Child} children
- * @returns {SVGElementTagNameMap[Tag]}
+ * @returns {Named<Name, SVGElementTagNameMap>}
  */
-export function svg(tag, props, ...children) {
+export function svg(name, props, ...children) {
+  const [tag, ...classes] = name.split(".");
   const element = document.createElementNS(SVG, tag);
-  build(element, props ?? {}, children);
-  return element;
+  build(element, classes, props, children);
+  return /** @type {any} */ (element);
 }
 
 /**
  * @param {HTMLElement | SVGElement} element
+ * @param {string[]} classes
  * @param {Props} props
  * @param {Child[]} children
  */
-function build(element, props, children) {
+function build(element, classes, props, children) {
+  for (const each of classes) element.classList.add(each);
   const { on = {}, style = {}, value, ...attributes } = props;
   for (const [name, setting] of Object.entries(attributes)) {
     if (setting === null || setting === undefined || setting === false) continue;
@@ -96,12 +118,13 @@ export function fill(element, ...children) {
 
 /**
  * Return a button.
- * @param {Props} props
+ * @param {Props | string} props its attributes, or only its classes
  * @param {(event: MouseEvent) => void} onClick
  * @param {...Child} children
  */
 export function button(props, onClick, ...children) {
-  return el("button", { type: "button", ...props, on: { click: onClick } }, ...children);
+  const own = typeof props === "string" ? { class: props } : props;
+  return elWith("button", { type: "button", ...own, on: { click: onClick } }, ...children);
 }
 
 /**
@@ -129,15 +152,56 @@ export function switchButtons(label, names, choose) {
     }
     choose(name);
   }
-  return el("span", { class: "switch", role: "group", "aria-label": label }, buttons);
+  return elWith("span.switch", { role: "group", "aria-label": label }, buttons);
 }
 
 /**
- * Return text that screen readers skip, such as an icon with an adjacent label.
+ * Return names with their descriptions.
+ * @param {[name: Child, description: Child][]} pairs
+ */
+export function definitions(pairs) {
+  return pairs.map(([name, text]) => el("div", el("dt", name), el("dd", text)));
+}
+
+/**
+ * Return the input for a filter, and its label.
+ * @param {string} label
+ * @param {string} placeholder
+ * @param {Props} props
+ */
+export function filterInput(label, placeholder, props) {
+  const input = elWith("input", {
+    type: "search",
+    id: "filter",
+    placeholder: `filter: ${placeholder} …`,
+    autocomplete: "off",
+    spellcheck: "false",
+    ...props,
+  });
+  return { input, label: elWith("label.sr", { for: "filter" }, label) };
+}
+
+/** Mark the page as ready for those who wait for it, such as tests. */
+export function markReady() {
+  document.documentElement.dataset.ready = "yes";
+}
+
+/**
+ * Wait; without a time, until the browser has drawn and handled events.
+ * @param {number} [milliseconds]
+ */
+export function pause(milliseconds) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}
+
+/**
+ * Return an element that screen readers skip, such as an icon with an adjacent label.
+ * @template {string} Name
+ * @param {Name} name
  * @param {...Child} children
  */
-export function decorative(...children) {
-  return el("span", { "aria-hidden": "true" }, ...children);
+export function decorative(name, ...children) {
+  return elWith(name, { "aria-hidden": "true" }, ...children);
 }
 
 /**
@@ -145,12 +209,7 @@ export function decorative(...children) {
  * @param {...Child} children
  */
 export function srOnly(...children) {
-  return el("span", { class: "sr" }, ...children);
-}
-
-/** Let the browser draw and handle events between the steps of a long computation. */
-export function breathe() {
-  return new Promise((resolve) => setTimeout(resolve));
+  return el("span.sr", ...children);
 }
 
 /**
@@ -171,7 +230,7 @@ export async function copyText(text) {
  * @param {string} text
  */
 function copySelection(text) {
-  const area = el("textarea", { class: "hidden-text", "aria-hidden": "true", value: text });
+  const area = elWith("textarea.hidden-text", { "aria-hidden": "true", value: text });
   document.body.append(area);
   area.select();
   const isCopied = document.execCommand("copy");

@@ -9,6 +9,7 @@
 /**
  * @import { CaseSums, EvaluatorSums, FlipCounts } from "../contract"
  * @import { Columns } from "./columns.js"
+ * @import { State } from "./states.js"
  */
 
 import { runningSums } from "./columns.js";
@@ -38,6 +39,18 @@ export const ERRORED = 2;
 export const SAME = 3;
 export const ONLY_A = 4;
 export const ONLY_B = 5;
+
+/**
+ * How a change is shown. Cases that are the same in both runs have no entry.
+ * @type {Record<number, State>}
+ */
+export const FLIPS = {
+  [BROKEN]: { word: "broken", sign: "▼", key: "fail" },
+  [FIXED]: { word: "fixed", sign: "▲", key: "pass" },
+  [ERRORED]: { word: "errored", sign: "!", key: "error" },
+  [ONLY_A]: { word: "only", sign: "A", key: "absent" },
+  [ONLY_B]: { word: "only", sign: "B", key: "absent" },
+};
 
 /**
  * The figures of each case of a run. A case without results has no score and is `ABSENT`. A case

@@ -5,11 +5,11 @@
  * @import { Model } from "./model.js"
  * @import { Term } from "./query.js"
  * @import { Route } from "./route.js"
- * @import { SearchSignal } from "./search.js"
+ * @import { SearchProgress, SearchSignal } from "./search.js"
  * @import { CaseTable } from "./table.js"
  */
 
-import { button, decorative, el, fill, srOnly } from "./dom.js";
+import { button, decorative, el, elWith, fill, filterInput, srOnly } from "./dom.js";
 import { countText, numberText } from "./format.js";
 import { isRead, rowFilter } from "./match.js";
 import { describeTerm, keysOn, parseQuery, TEXT } from "./query.js";
@@ -79,27 +79,23 @@ export class CaseFilter {
     this.unsorted = 0;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.typing = undefined;
-    this.input = el("input", {
-      type: "search",
-      id: "filter",
-      placeholder: "filter: words, verdict:fail, tag:smoke …",
-      autocomplete: "off",
-      spellcheck: "false",
+    const { input, label } = filterInput("filter the cases", "words, verdict:fail, tag:smoke", {
       "aria-describedby": "chips status",
       on: { input: () => this.#onInput() },
     });
-    this.chips = el("div", { class: "chips", id: "chips" });
-    this.status = el("p", { class: "status", id: "status", role: "status" });
-    this.empty = el("p", { class: "empty", hidden: true });
-    this.element = this.#build();
+    this.input = input;
+    this.chips = elWith("div.chips", { id: "chips" });
+    this.status = elWith("p.status", { id: "status", role: "status" });
+    this.empty = elWith("p.empty", { hidden: true });
+    this.element = this.#build(label);
   }
 
-  #build() {
-    const label = el("label", { for: "filter", class: "sr" }, "filter the cases");
+  /** @param {HTMLElement} label of the input */
+  #build(label) {
     const helpProps = { class: "icon", title: "keys and filters (?)", "aria-label": "help" };
     const help = button(helpProps, () => this.actions.showHelp(), "?");
-    const line = el("div", { class: "filter-line" }, label, this.input, this.status, help);
-    return el("div", { class: "bar-top", role: "search" }, line, this.chips);
+    const line = el("div.filter-line", label, this.input, this.status, help);
+    return elWith("div.bar-top", { role: "search" }, line, this.chips);
   }
 
   // the input
@@ -148,7 +144,7 @@ export class CaseFilter {
     }
     const signal = { isStopped: false };
     this.search = signal;
-    const searching = searchRows(this.model, read, rows, signal, (found, share) => {
+    this.#find(read, rows, signal, (found, share) => {
       if (signal.isStopped) return;
       const progress = share < 1 ? `searching, ${Math.round(share * 100)}%` : "";
       this.#showRows(
@@ -156,7 +152,6 @@ export class CaseFilter {
         progress,
       );
     });
-    searching.catch((error) => this.#reportBroken(error));
   }
 
   /**
@@ -176,11 +171,23 @@ export class CaseFilter {
       return;
     }
     const { search } = this;
-    const searching = searchRows(this.model, read, added, search, (found, share) => {
+    this.#find(read, added, search, (found, share) => {
       const isCurrent = search === this.search;
       if (share === 1 && isCurrent) this.#append(added.filter((row) => found[row]));
     });
-    searching.catch((error) => this.#reportBroken(error));
+  }
+
+  /**
+   * Search for terms in results, and say so if that fails.
+   * @param {Term[]} terms
+   * @param {Uint32Array} candidates
+   * @param {SearchSignal} signal
+   * @param {SearchProgress} progress
+   */
+  #find(terms, candidates, signal, progress) {
+    searchRows(this.model, terms, candidates, signal, progress).catch((error) => {
+      this.announce(`the search failed: ${error.message}`);
+    });
   }
 
   /**
@@ -209,11 +216,6 @@ export class CaseFilter {
     this.status.textContent = text;
   }
 
-  /** @param {Error} error */
-  #reportBroken(error) {
-    this.announce(`the search failed: ${error.message}`);
-  }
-
   /** @param {string} progress */
   #showCount(progress) {
     const shown = this.table.rows.length;
@@ -227,13 +229,13 @@ export class CaseFilter {
 
   #unsortedHint() {
     if (this.unsorted === 0) return null;
-    const sort = button({ class: "plain" }, () => this.actions.sortNewRows(), "sort");
+    const sort = button("plain", () => this.actions.sortNewRows(), "sort");
     return [`, ${numberText(this.unsorted)} new at the end `, sort];
   }
 
   #emptyText() {
     if (this.model.count === 0) return "This report contains no cases.";
-    const showAll = button({ class: "plain" }, () => this.actions.setQuery(""), "Show all");
+    const showAll = button("plain", () => this.actions.setQuery(""), "Show all");
     return ["No matching cases. ", showAll];
   }
 
@@ -249,13 +251,13 @@ export class CaseFilter {
         { class: `chip${term.problem ? " wrong" : ""}`, title: "remove" },
         remove,
         describeTerm(term),
-        decorative(" ×"),
+        decorative("span", " ×"),
         srOnly(", remove"),
       );
     });
     const hasUnknown = terms.some((term) => term.problem.startsWith("unknown key"));
     const keys = keysOn(filteredBy(this.model)).join(", ");
-    fill(this.chips, chips, hasUnknown && el("span", { class: "quiet" }, `keys: ${keys}`));
+    fill(this.chips, chips, hasUnknown && el("span.quiet", `keys: ${keys}`));
     this.chips.hidden = terms.length === 0;
   }
 }

@@ -8,7 +8,7 @@
  * @import { FilterBy } from "./plots.js"
  */
 
-import { button, decorative, el } from "./dom.js";
+import { button, decorative, definitions, el, elWith } from "./dom.js";
 import { countText, durationText, moneyText, numberText, timeText } from "./format.js";
 import { evaluatorTable, histogram } from "./plots.js";
 import { quoted, quoteTerm } from "./query.js";
@@ -29,23 +29,32 @@ export function runHeader(model, filterBy, signal) {
   const run = model.run.meta;
   const { figures } = run;
   const isDryRun = figures.dry_run === figures.results;
-  const title = [isDryRun ? "Dry run" : "Results", " of ", el("b", null, shortName(run.file))];
-  const omitted = `Only the ${countText(model.count, "case")} that did not pass are listed (--failed-only). The figures cover all cases.`;
+  const title = [isDryRun ? "Dry run" : "Results", " of ", el("b", shortName(run.file))];
   return el(
-    "header",
-    { class: "summary" },
-    el("p", { class: "kicker" }, title),
+    "header.summary",
+    el("p.kicker", title),
     headline(run.headline),
-    el("p", { class: "facts" }, `${run.facts}.`),
-    run.troubles && el("p", { class: "troubles" }, decorative("! "), `${run.troubles}.`),
+    el("p.facts", `${run.facts}.`),
+    run.troubles && el("p.troubles", decorative("span", "! "), `${run.troubles}.`),
     metricTable(figures.metrics),
     aboutRun(run),
-    model.meta.failed_only && el("p", { class: "notice" }, omitted),
+    omittedNotice(model),
     plots(model, filterBy, signal),
     judgeHealth(figures.judge_health),
     errorGroups(figures, filterBy),
     allPassed(model),
   );
+}
+
+/**
+ * Return the notice of a page that omits cases that passed.
+ * @param {Model} model
+ */
+export function omittedNotice(model) {
+  if (!model.meta.failed_only) return null;
+  const which = model.base ? " in one of the runs" : "";
+  const listed = `Only the ${countText(model.count, "case")} that did not pass${which} are listed`;
+  return el("p.notice", `${listed} (--failed-only). The figures cover all cases.`);
 }
 
 /**
@@ -65,16 +74,15 @@ function metricTable(metrics) {
  */
 export function figureTable(title, headings, rows) {
   if (rows.length === 0) return null;
-  const heads = headings.map((heading) => el("th", { scope: "col" }, heading));
+  const heads = headings.map((heading) => elWith("th", { scope: "col" }, heading));
   const lines = rows.map(([name, ...figures]) => {
-    const cells = figures.map((figure) => el("td", null, figure));
-    return el("tr", null, el("th", { scope: "row" }, name), cells);
+    const cells = figures.map((figure) => el("td", figure));
+    return el("tr", elWith("th", { scope: "row" }, name), cells);
   });
   return el(
-    "section",
-    { class: "run-metrics" },
-    el("h2", null, title),
-    el("table", null, el("thead", null, el("tr", null, heads)), el("tbody", null, lines)),
+    "section.run-metrics",
+    el("h2", title),
+    el("table", el("thead", el("tr", heads)), el("tbody", lines)),
   );
 }
 
@@ -84,8 +92,8 @@ export function figureTable(title, headings, rows) {
  */
 export function headline(text) {
   const end = text.search(/ \(|, |:/);
-  if (end < 0) return el("h1", null, text);
-  return el("h1", null, el("strong", null, text.slice(0, end)), el("span", null, text.slice(end)));
+  if (end < 0) return el("h1", text);
+  return el("h1", el("strong", text.slice(0, end)), el("span", text.slice(end)));
 }
 
 /**
@@ -164,11 +172,7 @@ function ledger(figures) {
  */
 function factList(facts) {
   const known = facts.filter(([, text]) => text);
-  return el(
-    "dl",
-    { class: "about" },
-    known.map(([name, text]) => el("div", null, el("dt", null, name), el("dd", null, text))),
-  );
+  return el("dl.about", definitions(known));
 }
 
 // plots
@@ -187,22 +191,19 @@ export function plots(model, filterBy, signal) {
   const showJudgedBy = (name) => filterBy(`evaluator:${quoteTerm(name)}`);
   const scores = el(
     "section",
-    null,
-    el("h2", null, "Scores ", base && el("small", null, "B, with A in grey")),
+    el("h2", "Scores ", base && el("small", "B, with A in grey")),
     histogram(figures.histogram, base?.histogram, filterBy),
   );
   const evaluators = el(
     "section",
-    null,
-    el("h2", null, "Evaluators"),
+    el("h2", "Evaluators"),
     evaluatorTable(figures.evaluators, base?.evaluators, showJudgedBy),
   );
   return el(
-    "div",
-    { class: "plots" },
+    "div.plots",
     scores,
     figures.evaluators.length > 0 && evaluators,
-    model.count > 1 && scatter.hasMeasure && el("section", null, scatter.elements()),
+    model.count > 1 && scatter.hasMeasure && el("section", scatter.elements()),
   );
 }
 
@@ -214,10 +215,10 @@ export function plots(model, filterBy, signal) {
  */
 function judgeHealth(health) {
   if (!health) return null;
-  return el(
-    "details",
-    { class: "judge", open: health.verdict === "untrusted" },
-    el("summary", null, "Judge: ", el("b", null, health.verdict)),
+  return elWith(
+    "details.judge",
+    { open: health.verdict === "untrusted" },
+    el("summary", "Judge: ", el("b", health.verdict)),
     factList(health.facts),
   );
 }
@@ -231,14 +232,13 @@ export function errorGroups({ errors }, filterBy) {
   if (errors.length === 0) return null;
   const items = errors.map(({ text, count }) => {
     const query = `error:yes ${quoted(text.slice(0, ERROR_QUERY_CHARACTERS))}`;
-    const times = el("b", null, `${count}×`);
+    const times = el("b", `${count}×`);
     return el(
       "li",
-      null,
-      button({ class: "plain" }, () => filterBy(query), times, " ", text || "(no text)"),
+      button("plain", () => filterBy(query), times, " ", text || "(no text)"),
     );
   });
-  return el("section", { class: "errors" }, el("h2", null, "Errors"), el("ul", null, items));
+  return el("section.errors", el("h2", "Errors"), el("ul", items));
 }
 
 /**
@@ -248,13 +248,12 @@ export function errorGroups({ errors }, filterBy) {
 function allPassed(model) {
   const { states, durations, costs } = model.run.cases;
   const text = "✓ Every case passed.";
-  if (model.count === 0) return el("p", { class: "all-passed" }, text);
+  if (model.count === 0) return el("p.all-passed", text);
   if (model.meta.failed_only) return null;
   if (states.some((state) => state !== PASS && state !== ABSENT)) return null;
   return el(
-    "div",
-    { class: "all-passed" },
-    el("p", null, text),
+    "div.all-passed",
+    el("p", text),
     model.count > SHOWN_EXTREMES && [
       extremes(model, "Slowest", "duration", durations, durationText),
       extremes(model, "Most expensive", "cost", costs, moneyText),
@@ -277,8 +276,8 @@ function extremes(model, title, column, values, valueText) {
   /** @type {Child[]} */
   const links = rows.map((row, at) => {
     const id = model.id(row);
-    const link = el("a", { href: `#case=${encodeURIComponent(id)}` }, id);
+    const link = elWith("a", { href: `#case=${encodeURIComponent(id)}` }, id);
     return [at > 0 ? ", " : "", link, ` ${valueText(values[row])}`];
   });
-  return el("p", null, `${title}: `, links);
+  return el("p", `${title}: `, links);
 }

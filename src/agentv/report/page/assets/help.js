@@ -1,7 +1,7 @@
 // @ts-check
 /** The help dialog: keyboard shortcuts and the filter language. */
 
-import { button, el } from "./dom.js";
+import { button, definitions, el, elWith } from "./dom.js";
 
 /** @type {[string, string][]} */
 const FILTERS = [
@@ -49,14 +49,14 @@ export function helpDialog(isComparison) {
     ["?", "this help"],
   ];
   const filters = isComparison ? [...FILTERS, ...COMPARISON_FILTERS] : FILTERS;
-  const dialog = el(
-    "dialog",
-    { class: "help", "aria-labelledby": "help-title" },
-    el("h2", { id: "help-title" }, "Keys"),
+  const dialog = elWith(
+    "dialog.help",
+    { "aria-labelledby": "help-title" },
+    elWith("h2", { id: "help-title" }, "Keys"),
     explained(keys),
-    el("h2", null, "Filter"),
+    el("h2", "Filter"),
     explained(filters),
-    el("p", { class: "quiet" }, ABOUT_FILTERS),
+    el("p.quiet", ABOUT_FILTERS),
     button({}, () => dialog.close(), "close"),
   );
   dialog.addEventListener("click", (event) => {
@@ -67,8 +67,5 @@ export function helpDialog(isComparison) {
 
 /** @param {[string, string][]} pairs */
 function explained(pairs) {
-  const rows = pairs.map(([key, text]) => {
-    return el("div", null, el("dt", null, el("kbd", null, key)), el("dd", null, text));
-  });
-  return el("dl", { class: "keys" }, rows);
+  return el("dl.keys", definitions(pairs.map(([key, text]) => [el("kbd", key), text])));
 }

@@ -6,7 +6,7 @@
  * @import { Result } from "./model.js"
  */
 
-import { decorative, el, srOnly } from "./dom.js";
+import { decorative, el, elWith, srOnly } from "./dom.js";
 import { scoreText } from "./format.js";
 import { stateMark } from "./marks.js";
 import { ERROR, stateOfVerdict } from "./states.js";
@@ -41,19 +41,13 @@ export function comparedJudgements(before, after) {
   const pairs = judgementPairs(partsOf(before), partsOf(after));
   if (pairs.length === 0) {
     return el(
-      "div",
-      { class: "sides" },
-      el("div", null, el("h3", null, "A"), findings(before)),
-      el("div", null, el("h3", null, "B"), findings(after)),
+      "div.sides",
+      el("div", el("h3", "A"), findings(before)),
+      el("div", el("h3", "B"), findings(after)),
     );
   }
   const rows = pairs.map(([partBefore, partAfter]) => {
-    return el(
-      "div",
-      { class: "sides pair" },
-      judgementSide("A", partBefore),
-      judgementSide("B", partAfter),
-    );
+    return el("div.sides.pair", judgementSide("A", partBefore), judgementSide("B", partAfter));
   });
   return judgementSection([comparedCase(before, after), ...rows]);
 }
@@ -68,9 +62,9 @@ function comparedCase(before, after) {
   const columns = [ofTheCase(before), ofTheCase(after)];
   if (!columns.flat().some(Boolean)) return null;
   const sides = columns.map((content, at) => {
-    return el("div", null, el("span", { class: "letter" }, "AB"[at]), content);
+    return el("div", el("span.letter", "AB"[at]), content);
   });
-  return el("div", { class: "sides pair" }, sides);
+  return el("div.sides.pair", sides);
 }
 
 /**
@@ -104,13 +98,13 @@ function judgementPairs(before, after) {
  * @param {Judgement | undefined} part
  */
 function judgementSide(letter, part) {
-  const content = part ? judgement(part, false) : el("p", { class: "quiet" }, "not evaluated");
-  return el("div", null, el("span", { class: "letter" }, letter), content);
+  const content = part ? judgement(part, false) : el("p.quiet", "not evaluated");
+  return el("div", el("span.letter", letter), content);
 }
 
 /** @param {Child[]} content */
 function judgementSection(content) {
-  return el("section", { class: "judgements" }, el("h2", null, "Evaluators"), content);
+  return el("section.judgements", el("h2", "Evaluators"), content);
 }
 
 /**
@@ -124,20 +118,18 @@ function judgement(part, showsWeight) {
   const notes = [type, hasWeight ? `weight ${part.weight}` : "", requirement(part)];
   const title = el(
     "h3",
-    null,
     applies && stateMark(part.failed ? ERROR : stateOfVerdict(part.verdict)),
     " ",
-    el("span", { class: "judge-name" }, part.name),
+    el("span.judge-name", part.name),
     applies
-      ? el("span", { class: "number" }, scoreText(part.score ?? undefined))
-      : el("span", { class: "quiet" }, "does not apply"),
-    el("span", { class: "quiet" }, notes.filter(Boolean).join(", ")),
+      ? el("span.number", scoreText(part.score ?? undefined))
+      : el("span.quiet", "does not apply"),
+    el("span.quiet", notes.filter(Boolean).join(", ")),
   );
   const hasDetails = part.details !== undefined && part.details !== null;
   const request = part.evaluator_provider_request;
   return el(
-    "article",
-    { class: "judgement" },
+    "article.judgement",
     title,
     findings(part),
     hasDetails && folded("details", part.details),
@@ -171,7 +163,7 @@ export function ownMisses(result) {
  */
 function failedRequired(result) {
   const names = listOf(result.failed_required);
-  return names.length > 0 && el("p", null, `Failed required checks: ${names.join(", ")}`);
+  return names.length > 0 && el("p", `Failed required checks: ${names.join(", ")}`);
 }
 
 /**
@@ -196,8 +188,8 @@ function findings({ hits, misses, reasoning }) {
     ...listOf(hits).map((text) => finding(text, "✓", "hit", "found")),
   ];
   return [
-    items.length > 0 && el("ul", { class: "findings" }, items),
-    reasoning && el("div", { class: "reasoning" }, longText(String(reasoning))),
+    items.length > 0 && el("ul.findings", items),
+    reasoning && el("div.reasoning", longText(String(reasoning))),
   ];
 }
 
@@ -217,11 +209,11 @@ function listOf(value) {
  */
 function finding(text, sign, kind, word) {
   const content = longText(String(text), (each) => [each]);
-  return el(
+  return elWith(
     "li",
     { class: kind },
-    decorative(sign),
+    decorative("span", sign),
     srOnly(`${word}: `),
-    el("span", { dir: "auto" }, content),
+    elWith("span", { dir: "auto" }, content),
   );
 }

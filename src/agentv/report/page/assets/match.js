@@ -7,7 +7,7 @@
  */
 
 /**
- * @import { Model, Run } from "./model.js"
+ * @import { Model } from "./model.js"
  * @import { Term } from "./query.js"
  */
 
@@ -20,7 +20,8 @@ import {
   NOTED_FLAG,
   UNJUDGED_FLAG,
 } from "./constants.js";
-import { BROKEN, ERRORED, FIXED } from "./figures.js";
+import { ERRORED, FLIPS } from "./figures.js";
+import { CASE_VALUES } from "./model.js";
 import { numberOf, TEXT } from "./query.js";
 import { ERROR, FAIL, STATES, stateOfVerdictBits } from "./states.js";
 
@@ -102,16 +103,10 @@ function valueTest({ key, name, operator, value }) {
  * @returns {ValueTest}
  */
 function comparison(operator, number) {
-  switch (operator) {
-    case "<":
-      return (value) => asNumber(value) < number;
-    case "<=":
-      return (value) => asNumber(value) <= number;
-    case ">":
-      return (value) => asNumber(value) > number;
-    default:
-      return (value) => asNumber(value) >= number;
-  }
+  if (operator === "<") return (value) => asNumber(value) < number;
+  if (operator === "<=") return (value) => asNumber(value) <= number;
+  if (operator === ">") return (value) => asNumber(value) > number;
+  return (value) => asNumber(value) >= number;
 }
 
 /**
@@ -184,9 +179,9 @@ function rowTest(model, term) {
     case "id":
       return (row) => test(model.id(row));
     case "dataset":
-      return nameTest(model, test, ({ meta, columns }) => [meta.datasets, columns.datasets]);
+      return nameTest(model, test, "datasets");
     case "target":
-      return nameTest(model, test, ({ meta, columns }) => [meta.targets, columns.targets]);
+      return nameTest(model, test, "targets");
     case "verdict":
       return (row) => wordsOfState(model.state(row)).some(test);
     case "evaluator":
@@ -196,15 +191,11 @@ function rowTest(model, term) {
     case "note":
       return flagTest(model, test, CUT_OFF_FLAG | NOTED_FLAG);
     case "flip":
-      return (row) => test(flipWord(model, row));
+      return (row) => test(model.flips[row] <= ERRORED ? FLIPS[model.flips[row]].word : "no");
     case "delta":
       return (row) => test(model.deltas[row]);
-    case "duration":
-      return (row) => test(model.runOf(row).cases.durations[row]);
-    case "cost":
-      return (row) => test(model.runOf(row).cases.costs[row]);
     default:
-      return (row) => test(model.score(row));
+      return (row) => test(model.runOf(row).cases[CASE_VALUES[key]][row]);
   }
 }
 
@@ -240,32 +231,15 @@ function resultsOf(model, row) {
 
 /**
  * @param {Model} model
- * @param {number} row
- */
-function flipWord(model, row) {
-  switch (model.flips[row]) {
-    case BROKEN:
-      return "broken";
-    case FIXED:
-      return "fixed";
-    case ERRORED:
-      return "errored";
-    default:
-      return "no";
-  }
-}
-
-/**
- * @param {Model} model
  * @param {ValueTest} test
- * @param {(run: Run) => [names: string[], numbers: Uint32Array]} read
+ * @param {"datasets" | "targets"} kind
  * @returns {RowTest}
  */
-function nameTest(model, test, read) {
-  const wanted = new Map(model.runs.map((run) => [run, matchingNumbers(read(run)[0], test)]));
+function nameTest(model, test, kind) {
+  const wanted = new Map(model.runs.map((run) => [run, matchingNumbers(run.meta[kind], test)]));
   return (row) => {
     const run = model.runOf(row);
-    const [, numbers] = read(run);
+    const numbers = run.columns[kind];
     return resultsOf(model, row).some((result) => wanted.get(run)?.has(numbers[result]));
   };
 }

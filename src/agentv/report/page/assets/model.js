@@ -15,6 +15,11 @@ import { ABSENT, PASS, stateOfVerdictBits } from "./states.js";
 
 /** Snippets are small, so more of their blocks are kept in memory than blocks of results. */
 const KEPT_SNIPPET_BLOCKS = 400;
+/**
+ * The numbers of a case that rows are sorted and filtered by.
+ * @type {Record<string, "scores" | "durations" | "costs">}
+ */
+export const CASE_VALUES = { score: "scores", duration: "durations", cost: "costs" };
 
 /**
  * Where the results of a run are read from, the first line of each answer, and the fields that only
@@ -236,18 +241,15 @@ export class Model {
     return this.runOf(row).cases.scores[row];
   }
 
-  /** @param {number} row */
-  dataset(row) {
+  /**
+   * Return the dataset or the target of a row.
+   * @param {number} row
+   * @param {"datasets" | "targets"} kind
+   */
+  nameOf(row, kind) {
     const run = this.runOf(row);
     const [first] = run.resultsOf(row);
-    return run.meta.datasets[run.columns.datasets[first]];
-  }
-
-  /** @param {number} row */
-  target(row) {
-    const run = this.runOf(row);
-    const [first] = run.resultsOf(row);
-    return run.meta.targets[run.columns.targets[first]];
+    return run.meta[kind][run.columns[kind][first]];
   }
 
   // rows by id
@@ -334,20 +336,10 @@ export class Model {
     const { run, base } = this;
     /** @param {(row: number) => number} compute */
     const byRow = (compute) => Float64Array.from({ length: this.count }, (_, row) => compute(row));
-    switch (column) {
-      case "score":
-        return byRow((row) => this.score(row));
-      case "before":
-        return (base ?? run).cases.scores;
-      case "change":
-        return base ? this.deltas : run.cases.scores;
-      case "duration":
-        return byRow((row) => this.runOf(row).cases.durations[row]);
-      case "cost":
-        return byRow((row) => this.runOf(row).cases.costs[row]);
-      default:
-        return byRow((row) => this.#badness(row));
-    }
+    if (column === "before") return (base ?? run).cases.scores;
+    if (column === "change") return base ? this.deltas : run.cases.scores;
+    const values = CASE_VALUES[column];
+    return byRow((row) => (values ? this.runOf(row).cases[values][row] : this.#badness(row)));
   }
 
   /**

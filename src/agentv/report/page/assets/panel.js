@@ -7,13 +7,13 @@
  */
 
 import { drawCase } from "./case.js";
-import { el, fill } from "./dom.js";
+import { el, elWith, fill } from "./dom.js";
 
 export class CasePanel {
   /** @param {CaseActions} actions */
   constructor(actions) {
     this.actions = actions;
-    this.element = el("section", { class: "case", "aria-labelledby": "case-title", hidden: true });
+    this.element = elWith("section.case", { "aria-labelledby": "case-title", hidden: true });
     /** The row of the open case, or -1. */
     this.row = -1;
     /** @type {string | undefined} */
@@ -55,10 +55,7 @@ export class CasePanel {
     } catch (error) {
       if (this.latest !== current) return;
       const { message } = /** @type {Error} */ (error);
-      fill(
-        this.element,
-        el("p", { class: "notice failed" }, `This case cannot be shown: ${message}`),
-      );
+      fill(this.element, el("p.notice.failed", `This case cannot be shown: ${message}`));
     }
   }
 

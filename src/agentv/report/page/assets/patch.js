@@ -6,7 +6,7 @@
  * @import { Result } from "./model.js"
  */
 
-import { el } from "./dom.js";
+import { el, elWith } from "./dom.js";
 import { longText } from "./texts.js";
 
 /** The header of a hunk, with the number of lines of the old and the new file. */
@@ -22,11 +22,11 @@ export function changedFiles(sides) {
     const changes = result.file_changes;
     const content = changes
       ? longText(String(changes), patchBlock)
-      : el("p", { class: "quiet" }, "No files were changed.");
-    return el("div", null, letter && el("h3", null, letter), content);
+      : el("p.quiet", "No files were changed.");
+    return el("div", letter && el("h3", letter), content);
   });
-  const content = sides.length > 1 ? el("div", { class: "sides" }, blocks) : blocks;
-  return el("section", { class: "changes" }, el("h2", null, "Changed files"), content);
+  const content = sides.length > 1 ? el("div.sides", blocks) : blocks;
+  return el("section.changes", el("h2", "Changed files"), content);
 }
 
 /**
@@ -47,17 +47,17 @@ export function patchBlock(text) {
         addedLeft = Number(hunk[2] ?? 1);
       }
       const isFile = line.startsWith("diff --git ");
-      return el("span", { class: isFile ? "patch-file" : "patch-head" }, `${line}\n`);
+      return elWith("span", { class: isFile ? "patch-file" : "patch-head" }, `${line}\n`);
     }
     const sign = line[0];
-    if (sign === "\\") return el("span", { class: "patch-head" }, `${line}\n`);
+    if (sign === "\\") return el("span.patch-head", `${line}\n`);
     if (sign !== "+") removedLeft--;
     if (sign !== "-") addedLeft--;
-    if (sign === "+") return el("ins", null, `${line}\n`);
-    if (sign === "-") return el("del", null, `${line}\n`);
-    return el("span", null, `${line}\n`);
+    if (sign === "+") return el("ins", `${line}\n`);
+    if (sign === "-") return el("del", `${line}\n`);
+    return el("span", `${line}\n`);
   };
   const lines = text.replace(/\n$/, "").split("\n");
   const props = { class: "code patch", tabindex: "0", "aria-label": "changed files" };
-  return [el("pre", props, lines.map(drawLine))];
+  return [elWith("pre", props, lines.map(drawLine))];
 }

@@ -7,7 +7,7 @@
  */
 
 import { BIN_EDGES, BIN_VERDICTS } from "./constants.js";
-import { button, el, srOnly, svg } from "./dom.js";
+import { button, decorative, el, elWith, srOnly, svg } from "./dom.js";
 import { countText, isNumber, numberText, percentText, scoreText, signedText } from "./format.js";
 import { BORDERLINE, FAIL, PASS, stateOfVerdictBits, STATES } from "./states.js";
 
@@ -40,17 +40,16 @@ export function histogram(counts, baseCounts, filterBy) {
     return button(
       { class: "bar", title },
       () => filterBy(binQuery(low, high)),
-      el("span", { class: "bar-count" }, numberText(count), srOnly(" cases with a score of ")),
+      el("span.bar-count", numberText(count), srOnly(" cases with a score of ")),
       el(
-        "span",
-        { class: "bar-room" },
-        baseCounts && el("span", { class: "bar-base", style: height(baseCounts[bin]) }),
-        el("span", { class: `bar-fill ${key}`, style: height(count) }),
+        "span.bar-room",
+        baseCounts && elWith("span.bar-base", { style: height(baseCounts[bin]) }),
+        elWith(`span.bar-fill.${key}`, { style: height(count) }),
       ),
-      el("span", { class: "bar-name" }, `${low}–${high}`),
+      el("span.bar-name", `${low}–${high}`),
     );
   });
-  return el("div", { class: "histogram" }, bars);
+  return el("div.histogram", bars);
 }
 
 /**
@@ -81,27 +80,26 @@ export function evaluatorTable(evaluators, base, showJudgedBy) {
     const name = each.name || "(no name)";
     return el(
       "tr",
-      null,
-      el(
+      elWith(
         "th",
         { scope: "row" },
         button({ class: "plain", title }, () => showJudgedBy(each.name), name),
       ),
-      el("td", { class: "dot-cell" }, dotPlot(each, meansBefore.get(each.name))),
-      el("td", { class: "number" }, scoreText(each.mean)),
-      el("td", { class: "number" }, percentText(each.pass_rate)),
-      showsFailures && el("td", { class: "number" }, each.failures || "–"),
+      el("td.dot-cell", dotPlot(each, meansBefore.get(each.name))),
+      el("td.number", scoreText(each.mean)),
+      el("td.number", percentText(each.pass_rate)),
+      showsFailures && el("td.number", each.failures || "–"),
     );
   };
-  const body = el("tbody", null, evaluators.slice(0, SHOWN_EVALUATORS).map(drawRow));
+  const body = el("tbody", evaluators.slice(0, SHOWN_EVALUATORS).map(drawRow));
   const others = evaluators.slice(SHOWN_EVALUATORS);
   const showOthers = () => {
     body.append(...others.map(drawRow));
     more.remove();
   };
-  const more = button({ class: "more" }, showOthers, `show all ${evaluators.length}`);
+  const more = button("more", showOthers, `show all ${evaluators.length}`);
   return [
-    el("table", { class: "evaluators" }, evaluatorHead(Boolean(base), showsFailures), body),
+    el("table.evaluators", evaluatorHead(Boolean(base), showsFailures), body),
     others.length > 0 && more,
   ];
 }
@@ -113,16 +111,14 @@ export function evaluatorTable(evaluators, base, showJudgedBy) {
 function evaluatorHead(isComparison, showsFailures) {
   /** @param {string} text */
   const numberHead = (text, title = "") =>
-    el("th", { scope: "col", class: "number", title: title || null }, text);
+    elWith("th", { scope: "col", class: "number", title: title || null }, text);
   const scale = isComparison ? "0 to 1, 95% interval (A: grey)" : "0 to 1, 95% interval";
   return el(
     "thead",
-    null,
     el(
       "tr",
-      null,
-      el("th", { scope: "col" }, "evaluator"),
-      el("th", { scope: "col" }, scale),
+      elWith("th", { scope: "col" }, "evaluator"),
+      elWith("th", { scope: "col" }, scale),
       numberHead("mean"),
       numberHead("pass"),
       showsFailures && numberHead("failed", "how often this evaluator could not judge"),
@@ -151,8 +147,8 @@ function dotPlot({ mean, low, high }, meanBefore) {
   return svg(
     "svg",
     props,
-    svg("line", { x1: 4, x2: 96, y1: 6, y2: 6, class: "axis" }),
-    hasInterval && svg("line", { x1: x(low), x2: x(high), y1: 6, y2: 6, class: "interval" }),
+    svg("line.axis", { x1: 4, x2: 96, y1: 6, y2: 6 }),
+    hasInterval && svg("line.interval", { x1: x(low), x2: x(high), y1: 6, y2: 6 }),
     meanBefore !== undefined && upright(x(meanBefore), "before"),
     upright(x(mean), "mean"),
   );
@@ -211,7 +207,7 @@ export function intervalPlot({ mean, low, high, margin, verdict, bounds }) {
   const drawing = svg(
     "svg",
     { class: "interval-plot", role: "img", "aria-label": text },
-    svg("rect", { x: x(-margin), y: 6, width: marginWidth, height: 32, class: "margin" }),
+    svg("rect.margin", { x: x(-margin), y: 6, width: marginWidth, height: 32 }),
     line(-reach, reach, "axis"),
     mark(0, 20, "zero"),
     bounds && line(bounds[0], bounds[1], "bounds"),
@@ -222,12 +218,11 @@ export function intervalPlot({ mean, low, high, margin, verdict, bounds }) {
     ],
     svg("circle", { cx: x(mean), cy: middle, r: 8, class: `middle ${side}` }),
   );
-  const ends = el(
-    "div",
-    { class: "interval-ends", "aria-hidden": "true" },
-    el("span", null, "◂ worse"),
-    el("span", null, "0"),
-    el("span", null, "better ▸"),
+  const ends = decorative(
+    "div.interval-ends",
+    el("span", "◂ worse"),
+    el("span", "0"),
+    el("span", "better ▸"),
   );
   return [drawing, ends];
 }

@@ -28,16 +28,11 @@ export function printedCases(model) {
   const lines = [...rows.subarray(0, PRINTED_ROWS)].map((row) => {
     return el(
       "tr",
-      null,
-      el("td", null, stateMark(model.state(row))),
-      el("td", null, model.id(row)),
-      el("td", null, scoreText(model.score(row))),
+      el("td", stateMark(model.state(row))),
+      el("td", model.id(row)),
+      el("td", scoreText(model.score(row))),
     );
   });
   const others = rows.length - PRINTED_ROWS;
-  return [
-    el("h2", null, title),
-    el("table", null, lines),
-    others > 0 && el("p", null, `and ${others} more`),
-  ];
+  return [el("h2", title), el("table", lines), others > 0 && el("p", `and ${others} more`)];
 }

@@ -2,7 +2,7 @@
 /** Starts the page of a report, which contains its data. */
 
 import { App } from "./app.js";
-import { el } from "./dom.js";
+import { el, markReady } from "./dom.js";
 import { loadModel } from "./model.js";
 import { embeddedBlock, embeddedMeta } from "./source.js";
 
@@ -16,10 +16,10 @@ async function start() {
       throw new Error("this browser is too old to decompress the data");
     }
     new App(await loadModel(meta, embeddedBlock), root, FOOTER);
-    document.documentElement.dataset.ready = "yes";
+    markReady();
   } catch (error) {
     const { message } = /** @type {Error} */ (error);
-    root.append(el("p", { class: "notice failed" }, `This report cannot be shown: ${message}`));
+    root.append(el("p.notice.failed", `This report cannot be shown: ${message}`));
     throw error;
   }
 }

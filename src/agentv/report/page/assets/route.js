@@ -78,10 +78,10 @@ export function rowRoute(model, row) {
   if (!model.mayShareId(row)) return route;
   const others = model.rowsWithId(id);
   if (others.length < 2) return route;
-  const dataset = model.dataset(row);
+  const dataset = model.nameOf(row, "datasets");
   route.dataset = dataset;
-  const inDataset = others.filter((other) => model.dataset(other) === dataset);
-  if (inDataset.length > 1) route.target = model.target(row);
+  const inDataset = others.filter((other) => model.nameOf(other, "datasets") === dataset);
+  if (inDataset.length > 1) route.target = model.nameOf(row, "targets");
   return route;
 }
 
@@ -93,8 +93,9 @@ export function rowRoute(model, row) {
 export function routeRow(model, route) {
   if (route.case === undefined) return -1;
   const row = model.rowsWithId(route.case).find((each) => {
-    if (route.dataset !== undefined && model.dataset(each) !== route.dataset) return false;
-    return route.target === undefined || model.target(each) === route.target;
+    if (route.dataset !== undefined && model.nameOf(each, "datasets") !== route.dataset)
+      return false;
+    return route.target === undefined || model.nameOf(each, "targets") === route.target;
   });
   return row ?? -1;
 }

@@ -7,7 +7,7 @@
  * @import { FilterBy } from "./plots.js"
  */
 
-import { el, fill, switchButtons } from "./dom.js";
+import { decorative, el, elWith, fill, switchButtons } from "./dom.js";
 import { countText, durationText, moneyText } from "./format.js";
 import { BORDERLINE, PASS, STATES } from "./states.js";
 
@@ -37,10 +37,10 @@ export class Scatter {
     if (hasSeveralValues(durations)) this.measures.push("duration");
     if (hasSeveralValues(costs)) this.measures.push("cost");
     this.measure = this.measures[0];
-    this.canvas = el("canvas", { role: "img", tabindex: "-1" });
-    this.brush = el("div", { class: "brush", hidden: true });
-    this.field = el("div", { class: "scatter-field" }, this.canvas, this.brush);
-    this.ticks = el("div", { class: "ticks", "aria-hidden": "true" });
+    this.canvas = elWith("canvas", { role: "img", tabindex: "-1" });
+    this.brush = elWith("div.brush", { hidden: true });
+    this.field = el("div.scatter-field", this.canvas, this.brush);
+    this.ticks = decorative("div.ticks");
     this.axis = new Axis(new Float64Array(0), 0);
     this.height = 0;
   }
@@ -62,8 +62,8 @@ export class Scatter {
     signal.addEventListener("abort", () => resizes.disconnect());
     const darkScheme = matchMedia("(prefers-color-scheme: dark)");
     darkScheme.addEventListener("change", () => this.draw(), { signal });
-    const title = el("h2", null, "Score against ", this.#measureSwitch());
-    return [title, el("div", { class: "scatter" }, this.field, this.ticks)];
+    const title = el("h2", "Score against ", this.#measureSwitch());
+    return [title, el("div.scatter", this.field, this.ticks)];
   }
 
   #measureSwitch() {
@@ -151,7 +151,7 @@ export class Scatter {
     const valueText = this.measure === "cost" ? moneyText : durationText;
     const low = valueText(this.axis.low);
     const high = valueText(this.axis.high);
-    fill(this.ticks, el("span", null, low), el("span", null, high));
+    fill(this.ticks, el("span", low), el("span", high));
     const content = `${countText(drawn, "case")}, from ${low} to ${high}`;
     const hint = `filter with ${this.measure}> and score<`;
     this.canvas.setAttribute("aria-label", `score against ${this.measure}: ${content}; ${hint}`);
@@ -208,10 +208,12 @@ export class Scatter {
    */
   #showBrush(from, to) {
     this.brush.hidden = false;
-    this.brush.style.setProperty("left", `${Math.min(from.x, to.x)}px`);
-    this.brush.style.setProperty("top", `${Math.min(from.y, to.y)}px`);
-    this.brush.style.setProperty("width", `${Math.abs(to.x - from.x)}px`);
-    this.brush.style.setProperty("height", `${Math.abs(to.y - from.y)}px`);
+    Object.assign(this.brush.style, {
+      left: `${Math.min(from.x, to.x)}px`,
+      top: `${Math.min(from.y, to.y)}px`,
+      width: `${Math.abs(to.x - from.x)}px`,
+      height: `${Math.abs(to.y - from.y)}px`,
+    });
   }
 
   /**

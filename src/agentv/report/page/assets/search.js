@@ -10,7 +10,7 @@
  * @import { Lines, LineStore } from "./source.js"
  */
 
-import { breathe } from "./dom.js";
+import { pause } from "./dom.js";
 import { fieldsTest } from "./match.js";
 import { TEXT } from "./query.js";
 
@@ -77,27 +77,11 @@ export async function searchRows(model, terms, candidates, signal, progress) {
     const isLast = done + 1 === jobs.length;
     if (isLast || performance.now() - reportedAt <= REPORT_MILLISECONDS) continue;
     progress(matches(false), (done + 1) / jobs.length);
-    await breathe();
+    await pause();
     reportedAt = performance.now();
     if (signal.isStopped) return;
   }
   progress(matches(true), 1);
-}
-
-/**
- * Return the blocks with results of the wanted rows.
- * @param {LineStore} store
- * @param {Uint32Array} rows of the results
- * @param {Uint8Array} wanted
- */
-function blocksWith({ starts, count }, rows, wanted) {
-  return [...starts.keys()].filter((block) => {
-    const end = starts[block + 1] ?? count;
-    for (let result = starts[block]; result < end; result++) {
-      if (wanted[rows[result]]) return true;
-    }
-    return false;
-  });
 }
 
 /** The matches of a search so far. */
@@ -127,6 +111,22 @@ class Search {
       return term.isNegated ? isFinished && !isHit : isHit;
     });
   }
+
+  /**
+   * Return the blocks of a store to read: those that have results of wanted rows.
+   * @param {Run} run
+   * @param {LineStore} store
+   * @param {Uint8Array} wanted
+   */
+  jobsOf(run, store, wanted) {
+    const { rows } = run.columns;
+    const { starts, count } = store;
+    const blocks = [...starts.keys()].filter((block) => {
+      const end = starts[block + 1] ?? count;
+      return rows.subarray(starts[block], end).some((row) => wanted[row]);
+    });
+    return blocks.map((block) => ({ search: this, run, store, block }));
+  }
 }
 
 /** Finds terms about tags, metadata and variables, in the run whose results a row shows. */
@@ -136,11 +136,10 @@ class FieldSearch extends Search {
   /** Return the blocks to read. */
   jobs() {
     return this.model.runs.flatMap((run) => {
-      const isShown = (/** @type {number} */ isWanted, /** @type {number} */ row) =>
-        isWanted && this.model.runOf(row) === run ? 1 : 0;
-      const store = run.fields;
-      const blocks = blocksWith(store, run.columns.rows, this.wanted.map(isShown));
-      return blocks.map((block) => ({ search: this, run, store, block }));
+      const wanted = this.wanted.map((isWanted, row) => {
+        return isWanted && this.model.runOf(row) === run ? 1 : 0;
+      });
+      return this.jobsOf(run, run.fields, wanted);
     });
   }
 
@@ -178,11 +177,7 @@ class TextSearch extends Search {
 
   /** Return the blocks to read. */
   jobs() {
-    return this.model.runs.flatMap((run) => {
-      const store = run.results;
-      const blocks = blocksWith(store, run.columns.rows, this.wanted);
-      return blocks.map((block) => ({ search: this, run, store, block }));
-    });
+    return this.model.runs.flatMap((run) => this.jobsOf(run, run.results, this.wanted));
   }
 
   /** Mark the rows whose ids contain a text. */

@@ -5,6 +5,8 @@
 
 /** @import { EmbeddedPageMeta } from "../contract" */
 
+import { pause } from "./dom.js";
+
 /**
  * Returns the bytes of a column, or of some results.
  * @typedef {(name: string) => Promise<Uint8Array<ArrayBuffer>>} ReadBlock
@@ -40,7 +42,7 @@ async function arrivedElement(id) {
     const isLoaded = document.readyState !== "loading";
     if (element && (element.nextElementSibling || isLoaded)) return element;
     if (!element && isLoaded) throw new Error(`this report is truncated: ${id} is missing`);
-    await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
+    await pause(POLL_MILLISECONDS);
   }
 }
 

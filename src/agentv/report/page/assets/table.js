@@ -7,7 +7,7 @@
  */
 
 import { trialName } from "./case.js";
-import { button, decorative, el, fill, srOnly } from "./dom.js";
+import { button, decorative, el, elWith, fill, srOnly } from "./dom.js";
 import { durationText, moneyText, scoreText, signedText } from "./format.js";
 import { VirtualList } from "./list.js";
 import { flipMark, stateMark, stateSign } from "./marks.js";
@@ -27,9 +27,9 @@ import { ABSENT, ABSENT_STATE, ERROR, STATES } from "./states.js";
  * A column of the table.
  * @typedef {object} Column
  * @property {string} name of the class of its cells, and of the order by this column
- * @property {string} title
+ * @property {string} [title] if it is not the name
  * @property {string} [comparedTitle] in a comparison, if it is another
- * @property {boolean} [isSortable]
+ * @property {boolean} [isUnsortable]
  * @property {boolean} [isLargestFirst] when sorted by this column for the first time
  * @property {boolean} [isOnlyCompared] whether only comparisons have it
  * @property {(context: RowContext) => Child} draw
@@ -54,58 +54,48 @@ const COLUMNS = [
   {
     name: "worst",
     title: "verdict",
-    isSortable: true,
     draw: ({ model, run, row }) =>
       model.base ? flipMark(model, row) : stateMark(run.cases.states[row]),
   },
   {
     name: "id",
     title: "case",
-    isSortable: true,
     draw: ({ model, row, address }) => [idLink(model, row, address), datasetHint(model, row)],
   },
   {
     name: "before",
     title: "A",
-    isSortable: true,
     isOnlyCompared: true,
     draw: ({ model, row }) => model.base && scoreSign(model.base, row),
   },
   {
     name: "score",
-    title: "score",
     comparedTitle: "B",
-    isSortable: true,
     draw: ({ model, run, row }) => (model.base ? scoreSign(model.run, row) : scoreBar(run, row)),
   },
   {
     name: "change",
-    title: "change",
-    isSortable: true,
     isOnlyCompared: true,
     draw: ({ model, row }) => changeBar(model.deltas[row]),
   },
   {
     name: "evaluators",
-    title: "evaluators",
+    isUnsortable: true,
     draw: ({ run, row }) => evaluatorCells(run, row),
   },
   {
     name: "answer",
-    title: "answer",
+    isUnsortable: true,
     draw: ({ answer }) => answer,
   },
   {
     name: "duration",
     title: "time",
-    isSortable: true,
     isLargestFirst: true,
     draw: ({ run, row }) => durationText(run.cases.durations[row]),
   },
   {
     name: "cost",
-    title: "cost",
-    isSortable: true,
     isLargestFirst: true,
     draw: ({ run, row }) => moneyText(run.cases.costs[row]),
   },
@@ -127,12 +117,12 @@ export class CaseTable {
     const isComparison = model.base !== null;
     this.columns = COLUMNS.filter((column) => isComparison || !column.isOnlyCompared);
     this.heads = this.columns.map((column) => this.#drawHead(column, isComparison));
-    this.body = el("div", { class: "rows", role: "rowgroup" });
-    const headRow = el("div", { class: "row", role: "row" }, this.heads);
-    this.element = el(
+    this.body = elWith("div.rows", { role: "rowgroup" });
+    const headRow = elWith("div.row", { role: "row" }, this.heads);
+    this.element = elWith(
       "div",
       { class: `table${isComparison ? " compared" : ""}`, role: "table", "aria-label": "cases" },
-      el("div", { class: "head", role: "rowgroup" }, headRow),
+      elWith("div.head", { role: "rowgroup" }, headRow),
       this.body,
     );
     this.list = new VirtualList(
@@ -171,17 +161,14 @@ export class CaseTable {
    * @param {Column} column
    * @param {boolean} isComparison
    */
-  #drawHead({ name, title, comparedTitle, isSortable, isLargestFirst = false }, isComparison) {
+  #drawHead(column, isComparison) {
+    const { name, title = name, comparedTitle = title, isLargestFirst = false } = column;
     const props = { role: "columnheader", class: `cell c-${name}` };
-    if (!isSortable) return el("div", { ...props, "data-sort": "" }, title);
-    const shown = isComparison ? (comparedTitle ?? title) : title;
-    const arrow = el("span", { class: "arrow", "aria-hidden": "true" });
+    if (column.isUnsortable) return elWith("div", { ...props, "data-sort": "" }, title);
+    const shown = isComparison ? comparedTitle : title;
+    const arrow = decorative("span.arrow");
     const sort = () => this.actions.sortBy(name, isLargestFirst);
-    return el(
-      "div",
-      { ...props, "data-sort": name },
-      button({ class: "sort" }, sort, shown, arrow),
-    );
+    return elWith("div", { ...props, "data-sort": name }, button("sort", sort, shown, arrow));
   }
 
   /**
@@ -240,28 +227,6 @@ export class CaseTable {
     }
   }
 
-  /** Redraw all visible rows. */
-  redrawAll() {
-    this.list.redrawAll();
-  }
-
-  /**
-   * Return the index of a row, or -1 if it is not shown.
-   * @param {number} row
-   */
-  indexOf(row) {
-    return this.rows.indexOf(row);
-  }
-
-  /**
-   * Scroll so that a row is visible.
-   * @param {number} index
-   * @param {number} covered pixels at the top of the window that are covered
-   */
-  reveal(index, covered) {
-    this.list.reveal(index, covered);
-  }
-
   /**
    * Move the focus to a row.
    * @param {number} index
@@ -309,7 +274,7 @@ export class CaseTable {
     const answer = this.#answerLine(run, row);
     const cells = this.columns.map((column) => {
       const content = column.draw({ model, run, row, address, answer });
-      return el("div", { role: "cell", class: `cell c-${column.name}` }, content);
+      return elWith("div", { role: "cell", class: `cell c-${column.name}` }, content);
     });
     const props = {
       class: `row${isOpen ? " open" : ""}`,
@@ -318,7 +283,7 @@ export class CaseTable {
       "aria-current": isOpen ? "true" : null,
       on: { click: (/** @type {MouseEvent} */ event) => this.#onClick(event, row) },
     };
-    return el("div", props, cells);
+    return elWith("div", props, cells);
   }
 
   /**
@@ -342,7 +307,7 @@ export class CaseTable {
   #answerLine(run, row) {
     const [result] = run.resultsOf(row);
     const text = run.snippets.peek(result);
-    if (text !== undefined) return el("span", { dir: "auto" }, text);
+    if (text !== undefined) return elWith("span", { dir: "auto" }, text);
     clearTimeout(this.loading);
     this.loading = setTimeout(() => this.#loadAnswers(), REST_MILLISECONDS);
     return "";
@@ -390,7 +355,7 @@ export class CaseTable {
  */
 function idLink(model, row, address) {
   const id = model.id(row);
-  return el("a", { href: address, class: "id", dir: "auto", title: id }, id || "(no id)");
+  return elWith("a", { href: address, class: "id", dir: "auto", title: id }, id || "(no id)");
 }
 
 /**
@@ -399,7 +364,7 @@ function idLink(model, row, address) {
  */
 function datasetHint(model, row) {
   if (model.run.meta.datasets.length < 2) return null;
-  return el("span", { class: "hint" }, model.dataset(row));
+  return el("span.hint", model.nameOf(row, "datasets"));
 }
 
 /**
@@ -426,8 +391,8 @@ function scoreBar(run, row) {
   const hasTrials = results.length > 1;
   const content = hasTrials ? trialDots(run, results) : scoreFill(run.cases.states[row], score);
   return [
-    el("span", { class: "score-number" }, scoreText(score)),
-    el("span", { class: "score-bar", "aria-hidden": "true" }, content),
+    el("span.score-number", scoreText(score)),
+    decorative("span.score-bar", content),
     hasTrials && srOnly(`, ${results.length} trials`),
   ];
 }
@@ -438,7 +403,7 @@ function scoreBar(run, row) {
  */
 function scoreFill(state, score) {
   const { key } = STATES[state] ?? ABSENT_STATE;
-  return el("span", { class: `score-fill ${key}`, style: { width: `${(score || 0) * 100}%` } });
+  return elWith(`span.score-fill.${key}`, { style: { width: `${(score || 0) * 100}%` } });
 }
 
 /**
@@ -451,7 +416,7 @@ function trialDots(run, results) {
     const score = run.columns.scores[result];
     const { key } = STATES[run.cases.stateOf(result)];
     const title = `trial ${trialName(run, result, at)}: ${scoreText(score)}`;
-    return el("i", { class: `dot ${key}`, style: { left: `${score * 100}%` }, title });
+    return elWith(`i.dot.${key}`, { style: { left: `${score * 100}%` }, title });
   });
 }
 
@@ -461,16 +426,13 @@ function trialDots(run, results) {
  * @returns {Child}
  */
 function changeBar(delta) {
-  if (Number.isNaN(delta)) return el("span", { class: "quiet" }, "–");
+  if (Number.isNaN(delta)) return el("span.quiet", "–");
   const isWorse = delta < 0;
   const width = Math.min(1, Math.abs(delta)) * 50;
   const left = isWorse ? 50 - width : 50;
   const style = { left: `${left}%`, width: `${width}%` };
-  const bar = el("span", { class: isWorse ? "fail" : "pass", style });
-  return [
-    el("span", { class: "change-number" }, signedText(delta)),
-    el("span", { class: "change-bar", "aria-hidden": "true" }, bar),
-  ];
+  const bar = elWith("span", { class: isWorse ? "fail" : "pass", style });
+  return [el("span.change-number", signedText(delta)), decorative("span.change-bar", bar)];
 }
 
 /**
@@ -493,10 +455,10 @@ function evaluatorCells(run, row) {
  * @param {EvaluatorCell | undefined} cell
  */
 function evaluatorCell(name, cell) {
-  if (!cell) return el("span", { class: "evaluator-cell none" });
+  if (!cell) return el("span.evaluator-cell.none");
   const { key, word, sign } = STATES[cell.hasFailed ? ERROR : cell.state];
   const mean = scoreText(cell.sum / cell.count);
   const title = `${name}: ${mean} ${cell.hasFailed ? "failed" : word}`;
   const props = { class: `evaluator-cell ${key}`, title };
-  return el("span", props, decorative(sign), srOnly(`${name} ${word} `));
+  return elWith("span", props, decorative("span", sign), srOnly(`${name} ${word} `));
 }

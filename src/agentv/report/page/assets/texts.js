@@ -6,7 +6,7 @@
 
 /** @import { Child } from "./dom.js" */
 
-import { el, fill } from "./dom.js";
+import { button, el, elWith, fill } from "./dom.js";
 import { sizeText } from "./format.js";
 
 /**
@@ -32,22 +32,21 @@ const TABLE_ROW = /^\s*\|.*\|\s*$/;
  * @param {DrawText} [draw]
  */
 export function longText(text, draw = proseBlocks) {
-  const box = el("div", { class: "text" });
+  const box = el("div.text");
   let shown = clip(text).length;
   if (shown >= text.length) return fill(box, draw(text));
-  const button = el("button", { type: "button", class: "more" });
+  const more = button("more", () => {
+    shown = Math.min(text.length, shown + SHOWN_AT_ONCE);
+    show();
+  });
   const show = () => {
     const isWhole = shown >= text.length;
     const isLast = text.length <= SHOWN_AT_ONCE + shown;
     const size = sizeText(text.length);
-    button.textContent = isLast ? `show all ${size}` : `show more of ${size}`;
-    fill(box, draw(text.slice(0, shown)), isWhole ? null : button);
+    more.textContent = isLast ? `show all ${size}` : `show more of ${size}`;
+    fill(box, draw(text.slice(0, shown)), isWhole ? null : more);
     box.classList.toggle("clipped", !isWhole);
   };
-  button.addEventListener("click", () => {
-    shown = Math.min(text.length, shown + SHOWN_AT_ONCE);
-    show();
-  });
   show();
   return box;
 }
@@ -107,7 +106,7 @@ class TextBlocks {
       this.fence = fence;
     } else if (speaker) {
       this.#startBlock("prose");
-      this.blocks.push(el("p", { class: "turn" }, speaker));
+      this.blocks.push(el("p.turn", speaker));
     } else {
       const kind = TABLE_ROW.test(line) ? "table" : "prose";
       if (kind !== this.kind) this.#startBlock(kind);
@@ -140,7 +139,7 @@ class TextBlocks {
     }
     if (!text.trim()) return;
     const trimmed = text.replace(/^\n+|\s+$/g, "");
-    this.blocks.push(el("p", { class: "prose", dir: "auto" }, trimmed));
+    this.blocks.push(elWith("p.prose", { dir: "auto" }, trimmed));
   }
 }
 
@@ -151,7 +150,7 @@ class TextBlocks {
  * @param {string} text
  */
 function preformatted(className, label, text) {
-  return el("pre", { class: className, tabindex: "0", "aria-label": label }, text);
+  return elWith("pre", { class: className, tabindex: "0", "aria-label": label }, text);
 }
 
 /**
@@ -197,7 +196,7 @@ export function valueText(value) {
  * @param {unknown} value
  */
 export function folded(title, value) {
-  const details = el("details", { class: "folded" }, el("summary", null, title));
+  const details = el("details.folded", el("summary", title));
   details.addEventListener("toggle", () => {
     const isDrawn = details.children.length > 1;
     if (details.open && !isDrawn) details.append(longText(valueText(value), codeBlock));

@@ -6,7 +6,7 @@
  * @import { Result } from "./model.js"
  */
 
-import { button, el } from "./dom.js";
+import { button, decorative, el, elWith } from "./dom.js";
 import { countText, durationText, isNumber } from "./format.js";
 import { codeBlock, longText, oneLine, valueText } from "./texts.js";
 
@@ -23,13 +23,14 @@ import { codeBlock, longText, oneLine, valueText } from "./texts.js";
  * @property {number} longest
  */
 
-/** @type {Record<string, string>} */
+/**
+ * Short names of types of steps.
+ * @type {Record<string, string>}
+ */
 const KINDS = {
   model_step: "model",
   tool_call: "tool",
   tool_result: "result",
-  message: "message",
-  error: "error",
 };
 const SHOWN_STEPS = 250;
 /** How many steps to look ahead for the end time of a step. */
@@ -52,17 +53,17 @@ export function traceSection(result, areOmitted, suffix = "") {
    * @param {number} at
    */
   const drawStep = (event, at) => step(event, at, times);
-  const list = el("ol", { class: "steps" }, events.slice(0, SHOWN_STEPS).map(drawStep));
+  const list = el("ol.steps", events.slice(0, SHOWN_STEPS).map(drawStep));
   const showOthers = () => {
     const others = events.slice(SHOWN_STEPS);
     list.append(...others.map((event, at) => drawStep(event, at + SHOWN_STEPS)));
     more.remove();
   };
   const count = countText(events.length, "step");
-  const more = button({ class: "more" }, showOthers, `show all ${count}`);
+  const more = button("more", showOthers, `show all ${count}`);
   const took = times.total > 0 ? `, ${durationText(times.total)}` : "";
-  const title = el("h2", null, `Steps${suffix} `, el("small", null, `${count}${took}`));
-  return el("section", { class: "trace" }, title, list, events.length > SHOWN_STEPS && more);
+  const title = el("h2", `Steps${suffix} `, el("small", `${count}${took}`));
+  return el("section.trace", title, list, events.length > SHOWN_STEPS && more);
 }
 
 /**
@@ -75,17 +76,16 @@ function toolCounts(result, areOmitted, suffix) {
   const tools = Object.entries(result.trace_summary?.toolCallsByName ?? {});
   if (tools.length === 0) return null;
   const counts = tools.map(([name, count]) => {
-    return el("span", { class: "tool-count" }, `${name} × ${count}`);
+    return el("span.tool-count", `${name} × ${count}`);
   });
   const reason = areOmitted
     ? "This report was written without traces (--no-traces)."
     : "The trace is not in the results: run with --include-trace to see each step.";
   return el(
-    "section",
-    { class: "trace" },
-    el("h2", null, `Steps${suffix}`),
-    el("p", { class: "tools" }, counts),
-    el("p", { class: "quiet" }, reason),
+    "section.trace",
+    el("h2", `Steps${suffix}`),
+    el("p.tools", counts),
+    el("p.quiet", reason),
   );
 }
 
@@ -125,20 +125,19 @@ function step(event, at, { durations, longest }) {
   const isError = event.type === "error" || event.metadata?.is_error === true;
   const summary = el(
     "summary",
-    null,
-    el("span", { class: "step-number" }, at + 1),
-    el("span", { class: `kind ${kind}` }, isError ? "! error" : kind),
-    el("span", { class: "step-name" }, event.name ?? ""),
-    el("span", { class: "step-line" }, stepLine(event)),
+    el("span.step-number", at + 1),
+    elWith("span", { class: `kind ${kind}` }, isError ? "! error" : kind),
+    el("span.step-name", event.name ?? ""),
+    el("span.step-line", stepLine(event)),
     durationBar(took, longest),
-    el("span", { class: "step-time number" }, isNumber(took) ? durationText(took) : ""),
+    el("span.step-time.number", isNumber(took) ? durationText(took) : ""),
   );
-  const details = el("details", { class: isError ? "step failed" : "step" }, summary);
+  const details = elWith("details", { class: isError ? "step failed" : "step" }, summary);
   details.addEventListener("toggle", () => {
     const isDrawn = details.children.length > 1;
     if (details.open && !isDrawn) details.append(stepBody(event));
   });
-  return el("li", null, details);
+  return el("li", details);
 }
 
 /**
@@ -155,24 +154,24 @@ function stepLine({ input, output, text }) {
  * @param {number} longest
  */
 function durationBar(took, longest) {
-  if (!(longest > 0 && took >= 0)) return el("span", { class: "span" });
+  if (!(longest > 0 && took >= 0)) return el("span.span");
   const width = `${(took / longest) * 100}%`;
-  const bar = el("span", { class: "span-fill", style: { width } });
-  return el("span", { class: "span", "aria-hidden": "true" }, bar);
+  const bar = elWith("span.span-fill", { style: { width } });
+  return decorative("span.span", bar);
 }
 
 /** @param {TraceEvent} event */
 function stepBody({ input, output, text, metadata }) {
   /** @type {Child[]} */
   const parts = [];
-  if (isGiven(input)) parts.push(el("h3", null, "input"), longText(valueText(input), codeBlock));
-  if (isGiven(output)) parts.push(el("h3", null, "output"), longText(valueText(output), codeBlock));
-  if (text) parts.push(el("h3", null, "text"), longText(text));
-  if (metadata) parts.push(el("h3", null, "metadata"), longText(valueText(metadata), codeBlock));
+  if (isGiven(input)) parts.push(el("h3", "input"), longText(valueText(input), codeBlock));
+  if (isGiven(output)) parts.push(el("h3", "output"), longText(valueText(output), codeBlock));
+  if (text) parts.push(el("h3", "text"), longText(text));
+  if (metadata) parts.push(el("h3", "metadata"), longText(valueText(metadata), codeBlock));
   if (parts.length === 0) {
-    parts.push(el("p", { class: "quiet" }, "no further details"));
+    parts.push(el("p.quiet", "no further details"));
   }
-  return el("div", { class: "step-body" }, parts);
+  return el("div.step-body", parts);
 }
 
 /** @param {unknown} value */
