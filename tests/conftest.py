@@ -1,4 +1,4 @@
-"""What the tests share: files to read, and the command line as a user has it."""
+"""Shared fixtures: files, and the command line."""
 
 import compileall
 import json
@@ -86,7 +86,7 @@ def _end_processes() -> Iterator[None]:
 
 @pytest.fixture
 def nap() -> Iterator[str]:
-    """A command that sleeps for long, and can be told from all others."""
+    """A command that sleeps for a long time and is unique."""
     command = unique_nap()
     yield command
     kill_living(command)

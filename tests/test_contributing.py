@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md tells to add can be added: its steps are applied to a copy of the sources."""
+"""The steps in CONTRIBUTING.md work: they are applied to a copy of the sources."""
 
 import os
 import re
@@ -53,7 +53,7 @@ def run(folder: Path, *args: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.slow
-def test_the_tests_of_what_was_added_pass(copy: Path) -> None:
+def test_the_tests_of_the_added_code_pass(copy: Path) -> None:
     ran = run(copy, "-m", "pytest", "-q", "-p", "no:xdist", "tests")
     assert ran.stdout.splitlines()[-1].startswith("6 passed")
 
@@ -69,7 +69,7 @@ def test_schemas_can_be_made(copy: Path) -> None:
     assert '"answer_length"' in found["result"]
 
 
-def test_files_and_commands_that_the_page_names_are_there() -> None:
+def test_files_and_commands_on_the_page_exist() -> None:
     added = {path for _, _, path, _ in BLOCK.findall(PAGE)}
     named = set(re.findall(r"`((?:src|docs|scripts|tests|schemas|benchmarks)/[\w./-]*|[A-Z]+\.md)`", PAGE))
     assert [path for path in named - added if not (ROOT / path).exists()] == []

@@ -1,4 +1,4 @@
-"""`make demo`: the first thing that a newcomer sees."""
+"""`make demo`, a newcomer's first impression."""
 
 import os
 import re
@@ -15,7 +15,7 @@ COLUMNS = 80
 
 
 def a_checkout(folder: Path) -> None:
-    """What `make demo` needs of this repo, under Git, with an environment that is ready."""
+    """The files of this repository that `make demo` needs, under Git, with a ready environment."""
     for name in ("Makefile", "pyproject.toml", ".gitignore"):
         shutil.copy(ROOT / name, folder)
     shutil.copytree(ROOT / "examples/first", folder / "examples/first", ignore=shutil.ignore_patterns("__pycache__"))
@@ -64,7 +64,7 @@ def test_it_shows_why_cases_fail_and_ends_with_the_comparison(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_it_can_be_run_again_and_leaves_nothing_that_git_sees(tmp_path: Path) -> None:
+def test_it_can_be_rerun_and_leaves_no_untracked_files(tmp_path: Path) -> None:
     a_checkout(tmp_path)
 
     assert demo(tmp_path).count("Results: ") == demo(tmp_path).count("Results: ") == 2

@@ -1,4 +1,4 @@
-"""The wheel and the sdist that are published: they install, and everyone who builds them gets the same bytes."""
+"""The published wheel and sdist: they install, and their builds are reproducible."""
 
 import os
 import shutil
@@ -116,7 +116,7 @@ def core_distributions() -> set[str]:
 
 
 @pytest.mark.slow
-def test_a_wheel_has_the_package_only_and_the_sdist_all_that_tests_need(distributions: list[Path]) -> None:
+def test_the_wheel_contains_the_package_and_the_sdist_the_tests(distributions: list[Path]) -> None:
     wheel, sdist = distributions
     with zipfile.ZipFile(wheel) as packed:
         assert {name.split("/")[0] for name in packed.namelist()} == {"agentv", f"agentv-{VERSION}.dist-info"}

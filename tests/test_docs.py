@@ -1,4 +1,4 @@
-"""Every example in the docs is run."""
+"""Every example in the docs runs."""
 
 import contextlib
 import io
@@ -72,7 +72,7 @@ def check_yaml(text: str, number: int, write: Write) -> None:
     assert bool(problems) == path.name.startswith("bad")
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_are_valid() -> None:
     for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "examples").rglob("*.md")]:
         for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
             linked = page.parent / link if link else page
@@ -81,14 +81,12 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What the headings of a page are called in links, as GitHub has it."""
+    """The anchors of a page's headings, as GitHub generates them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_what_the_example_of_several_problems_prints_stands_below_it(
-    write: Write, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_of_several_problems_shows_its_output(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     (text,) = (block.text for block in blocks(ROOT / "docs" / "python-api.md") if "2 problems" in block.text)
     exec(compile(text, "python-api.md", "exec"), {})
     assert capsys.readouterr().out == "".join(re.findall(r"^ *# (.*\n)", text, re.MULTILINE))

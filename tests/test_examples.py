@@ -1,4 +1,4 @@
-"""Every example runs as it stands, and prints what its page says."""
+"""Every example runs unchanged and prints what its page shows."""
 
 import re
 import shutil
@@ -37,7 +37,7 @@ def test_an_example_prints_what_its_page_says(example: Path) -> None:
         run_console(text)
 
 
-def test_an_example_is_small_and_in_order(example: Path) -> None:
+def test_an_example_is_small_and_valid(example: Path) -> None:
     ran = agentv("validate", ".", cwd=example)
     counted = re.fullmatch(r"\d+ files, (\d+) cases: 0 errors, 0 warnings\n", ran.stdout)
     assert counted is not None, ran.stdout
@@ -51,7 +51,7 @@ def test_the_list_of_examples_is_complete() -> None:
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "examples").rglob("README.md")), ids=lambda page: page.parent.name)
-def test_links_of_examples_lead_somewhere(page: Path) -> None:
+def test_links_of_examples_are_valid(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
     assert links
     assert [link for link in links if not (page.parent / link).exists()] == []

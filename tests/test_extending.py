@@ -1,4 +1,4 @@
-"""A package can bring a kind of target and a type of evaluator, by entry points alone."""
+"""A package can add a provider and an evaluator through entry points."""
 
 import json
 import os
@@ -115,7 +115,7 @@ def installed(extension: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def wrong(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package is installed that does everything wrong."""
+    """An installed package that does everything wrong."""
     write("site/wrong.py", WRONG)
     write("site/wrong-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: wrong\nVersion: 1.0\n")
     write("site/wrong-1.0.dist-info/entry_points.txt", ENTRY_POINTS)
@@ -167,7 +167,7 @@ def test_without_the_package_its_kinds_are_unknown(write: Write) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_what_is_wrong_with_settings_of_a_package_is_told_before_the_run(write: Write) -> None:
+def test_invalid_settings_of_a_package_are_errors_before_the_run(write: Write) -> None:
     a_project(write, "{type: word_count, most: many}")
     write("targets.yaml", "targets:\n  - {name: default, provider: canned, anwers: answers.json}\n")
     assert "evaluators[0].most: expected an integer, got a string" in agentv("validate", "capitals.yaml").stdout
@@ -182,7 +182,7 @@ def test_what_is_wrong_with_settings_of_a_package_is_told_before_the_run(write: 
 
 
 @pytest.mark.usefixtures("installed")
-def test_hints_and_the_schema_know_the_kinds_of_a_package(write: Write) -> None:
+def test_hints_and_the_schema_include_the_kinds_of_a_package(write: Write) -> None:
     a_project(write, "{type: word_cont, most: 1}")
     write("targets.yaml", "targets:\n  - {name: default, provider: caned, answers: answers.json}\n")
     assert "did you mean 'word_count'?" in agentv("validate", "capitals.yaml").stdout
@@ -203,9 +203,7 @@ def test_hints_and_the_schema_know_the_kinds_of_a_package(write: Write) -> None:
         ("empty", "target 'default': wrong.Empty returned PosixPath, which has no method 'invoke' or 'invoke_batch'"),
     ],
 )
-def test_a_provider_that_cannot_be_used_is_told_in_the_name_of_its_package(
-    write: Write, provider: str, message: str
-) -> None:
+def test_an_unusable_provider_is_reported_with_its_package(write: Write, provider: str, message: str) -> None:
     write("targets.yaml", f"targets:\n  - {{name: default, provider: {provider}}}\n")
     ran = agentv("eval", write("a.jsonl", [a_case(evaluators=[{"type": "is_json"}])]))
     assert (ran.returncode, message in ran.stderr) == (2, True), ran.stderr
@@ -222,23 +220,21 @@ def test_a_provider_that_cannot_be_used_is_told_in_the_name_of_its_package(
         ("nothing", "evaluators[0]: wrong.Nothing returned Nothing, which has no method 'evaluate'"),
     ],
 )
-def test_an_evaluator_that_cannot_be_used_is_told_in_the_name_of_its_package(
-    write: Write, kind: str, message: str
-) -> None:
+def test_an_unusable_evaluator_is_reported_with_its_package(write: Write, kind: str, message: str) -> None:
     ran = agentv("validate", write("a.jsonl", [a_case(evaluators=[{"type": kind}])]))
     assert (ran.returncode, message in ran.stdout) == (1, True), ran.stdout
 
 
 @pytest.mark.usefixtures("vault")
 @pytest.mark.parametrize("settings", ["auth_token: swordfish-one", "authToken: '${{ PLAIN }}'"])
-def test_what_a_package_declares_secret_is_masked(write: Write, settings: str) -> None:
+def test_secrets_declared_by_a_package_are_masked(write: Write, settings: str) -> None:
     found, shown, _ = vault_run(write, settings, PLAIN="swordfish-one")
     assert found["refused"]["error"] == "status 400: bad token '***' for here"
     assert "swordfish-one" not in shown
 
 
 @pytest.mark.usefixtures("vault")
-def test_digests_and_cache_keys_depend_on_what_a_package_does_not_declare_secret(write: Write) -> None:
+def test_digests_and_cache_keys_exclude_secrets_of_a_package(write: Write) -> None:
     first, _, calls = vault_run(write, "auth_token: swordfish-one")
     assert calls == "xx"
     other_token, _, calls = vault_run(write, "auth_token: swordfish-two")
@@ -249,7 +245,7 @@ def test_digests_and_cache_keys_depend_on_what_a_package_does_not_declare_secret
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_the_names_for_packages_are_there_and_stay() -> None:
+def test_the_names_in_agentv_extend_are_stable() -> None:
     assert extend.__all__ == [
         "IN_CACHE_KEY",
         "NOT_IN_CACHE_KEY",
@@ -315,7 +311,7 @@ def test_the_example_imports_nothing_else_from_agentv() -> None:
 
 
 @pytest.mark.usefixtures("wrong")
-def test_what_a_package_returns_is_checked(write: Write) -> None:
+def test_return_values_of_a_package_are_checked(write: Write) -> None:
     write("targets.yaml", "targets:\n  - {name: default, provider: mock}\n  - {name: text, provider: returns-text}\n")
     cases = [a_case("a", execution={"target": "text"}), a_case("b")]
     agentv(
@@ -327,7 +323,7 @@ def test_what_a_package_returns_is_checked(write: Write) -> None:
 
 
 @pytest.mark.usefixtures("wrong")
-def test_settings_of_a_package_say_what_they_pass_on_and_whether_a_model_is_asked(write: Write) -> None:
+def test_settings_of_a_package_declare_passes_on_and_asks_model(write: Write) -> None:
     write("targets.yaml", "targets:\n  - {name: default, provider: mock}\n")
     file = write(
         "a.yaml", "evaluators: [{type: opens, of: mine}, {type: model}]\nevalcases: [{id: a, outcome: b, input: c}]"

@@ -1,4 +1,4 @@
-"""Whatever the bytes are, loading yields cases or raises an AgentvError that says where; nothing else, ever."""
+"""Loading arbitrary bytes yields cases or raises an AgentvError with a location, never anything else."""
 
 import contextlib
 import json
@@ -96,7 +96,7 @@ def _is_lenient(problem: Problem) -> bool:
 
 
 def evaluator_problems(path: Path) -> set[Problem]:
-    """What is wrong with the evaluators of a file's cases."""
+    """The problems of the evaluators of a file's cases."""
     builder, found = EvaluatorBuilder(only_check=True), set[Problem]()
     with contextlib.suppress(AgentvError):
         for case in read_eval_file(path, lambda _: None):

@@ -1,4 +1,4 @@
-"""What comes with `pip install .`, and what does not."""
+"""The packages that `pip install .` installs."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Nobody is called whom the user did not configure."""
+"""Only hosts that the user configured are contacted."""
 
 import os
 import subprocess

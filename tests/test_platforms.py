@@ -1,4 +1,4 @@
-"""On Windows, agentv says where it runs. Everywhere else, importing it is silent."""
+"""On Windows, agentv names the supported platforms. Elsewhere, importing it is silent."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The site of the docs: `make docs` builds it without a network, and every page is in it."""
+"""The documentation site: `make docs` builds it offline, with every page."""
 
 import os
 import re
@@ -42,7 +42,7 @@ def build(root: Path, folder: Path, **environment: str) -> subprocess.CompletedP
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built in a folder of its own."""
+    """The site, built in a separate folder."""
     pytest.importorskip("material", reason="the extra 'docs' is not installed")
     folder = tmp_path_factory.mktemp("site")
     ran = build(ROOT, folder)
@@ -76,7 +76,7 @@ def test_every_page_of_the_docs_is_in_the_site(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_links_of_the_site_lead_to_its_pages(site: Path) -> None:
+def test_links_of_the_site_are_valid(site: Path) -> None:
     """MkDocs does not check HTML, nor the links that a hook changes to plain text."""
     checked = 0
     for page in site.rglob("*.html"):
@@ -108,7 +108,7 @@ def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
         assert loads.search(page.read_text()) is None, page.name
 
 
-def test_every_page_is_in_one_place_of_the_navigation() -> None:
+def test_every_page_is_in_the_navigation_once() -> None:
     class Loader(yaml.SafeLoader):
         """Reads the tags of mkdocs.yml as nothing."""
 

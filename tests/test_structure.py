@@ -1,4 +1,4 @@
-"""The house keeps its rooms: which package may import which, and how large things get."""
+"""The structure of the code: which package may import which, and size limits."""
 
 import importlib.util
 import re
@@ -17,7 +17,7 @@ def test_a_package_imports_only_packages_below_it() -> None:
     assert structure.upward_imports(parsed_modules()) == []
 
 
-def test_no_module_imports_itself_by_any_way() -> None:
+def test_there_are_no_import_cycles() -> None:
     assert structure.cycles(parsed_modules()) == []
 
 
@@ -29,7 +29,7 @@ def test_no_module_is_longer_than_600_lines() -> None:
     assert structure.long_modules() == []
 
 
-def test_a_provider_is_asked_nine_calls_from_main() -> None:
+def test_a_provider_is_called_at_most_nine_calls_from_main() -> None:
     assert structure.broken_path(parsed_modules()) == []
     assert len(structure.PATH) - 1 <= 9
 
@@ -70,7 +70,7 @@ def test_the_page_on_architecture_has_the_path_of_a_case() -> None:
     assert steps == [*structure.PATH[:-1], "provider.invoke"]
 
 
-def test_the_page_on_architecture_names_files_that_are_there() -> None:
+def test_files_on_the_architecture_page_exist() -> None:
     paths = re.findall(r"`(?:\w+ of )?(\w+/[\w/]+\.py|\w+\.py)`", ARCHITECTURE)
     assert len(paths) > 10
     assert [path for path in paths if not (ROOT / path).exists() and not (structure.SOURCE / path).exists()] == []

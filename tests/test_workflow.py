@@ -1,4 +1,4 @@
-"""The workflows in the docs, the action and the release do what they say: their commands are run, with a fake `gh`."""
+"""The workflows of the docs, the action and the release: their commands run, with a fake `gh`."""
 
 import os
 import re
@@ -59,7 +59,7 @@ def repository(folder: Path, agent: str, evals: str = "evals/some.yaml") -> Path
 
 
 def push(repo: Path, agent: str) -> None:
-    """Commit another agent, and whatever else has changed."""
+    """Commit another agent with all other changes."""
     (repo / "agent.py").write_text(agent)
     git(repo, "commit", "-qam", "change")
 

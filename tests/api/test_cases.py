@@ -1,4 +1,4 @@
-"""Cases without files: lists, iterables that are read while the run is under way, and what is wrong with them."""
+"""Cases without files: lists, iterables that are read during the run, and their errors."""
 
 import asyncio
 import json
@@ -176,7 +176,7 @@ def test_families_and_variables_are_cases_in_memory_too() -> None:
         (7, "cases is an int\nhint: pass a list of mappings"),
     ],
 )
-def test_invalid_cases_are_refused_before_anything_runs(cases: Any, message: str) -> None:
+def test_invalid_cases_are_rejected_before_the_run(cases: Any, message: str) -> None:
     assert refused(cases, target=lambda question: pytest.fail("called")).startswith(message)
 
 
@@ -187,7 +187,7 @@ def test_an_error_in_the_given_evaluators_is_reported_once() -> None:
     assert refused([case(1)], evaluators=["x"]).startswith("evaluators[0] is 'x'\nhint: pass a function")
 
 
-def test_paths_and_cases_are_told_apart() -> None:
+def test_paths_and_cases_are_distinguished() -> None:
     for paths, message in (
         ([case(1)], "paths contains a dict\nhint: pass cases with cases=[...]"),
         (case(1), "paths is a dict\nhint: pass cases with cases=[...]"),
@@ -302,7 +302,7 @@ LATE = READ_AHEAD + 5
 
 
 def with_late_case(**fields: Any) -> list[dict[str, Any]]:
-    """Return cases of which all but the one at `LATE` are alike."""
+    """Return cases that are alike, except for the one at `LATE`."""
     cases = [case(number) for number in range(LATE + 2)]
     cases[LATE] = case(LATE, **fields)
     return cases

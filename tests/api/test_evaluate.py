@@ -1,4 +1,4 @@
-"""`agentv.evaluate` and `agentv.stream`: all that the command line can do, from Python."""
+"""`agentv.evaluate` and `agentv.stream`: the features of the command line, from Python."""
 
 import asyncio
 import json
@@ -60,7 +60,7 @@ def test_options_of_the_command_line_are_keywords(project: Write) -> None:
 
 
 def test_every_option_of_a_run_is_a_keyword() -> None:
-    """All that is not about the terminal: what `command` has and `evaluate` calls otherwise, or leaves out, is here."""
+    """Options of `command` that `evaluate` names differently or lacks, apart from those about the terminal."""
     renamed = {"agent_timeout": "timeout_seconds", "no_inputs": "include_inputs", "failed": "rerun_failed"}
     renamed |= {"no_batch_fallback": "batch_fallback"}
     of_the_terminal = {"paths", "view", "quiet", "verbose", "forecast", "form"}
@@ -68,19 +68,19 @@ def test_every_option_of_a_run_is_a_keyword() -> None:
     assert {renamed.get(flag, flag) for flag in flags} <= signature(evaluate).parameters.keys()
 
 
-def test_results_are_written_in_other_forms(project: Write) -> None:
+def test_results_are_also_written_as_junit_and_html(project: Write) -> None:
     run(out="out.jsonl", junit="junit.xml", report="page.html")
     assert '<testcase classname="some" name="two"' in Path("junit.xml").read_text()
     assert "<title>out.jsonl: results</title>" in Path("page.html").read_text()
 
 
-def test_a_plan_asks_nobody(project: Write) -> None:
+def test_a_plan_makes_no_calls(project: Write) -> None:
     called: list[str] = []
     forecast = agentv.plan("evals", target=called.append, trials=3)
     assert (forecast.cases, forecast.trials, forecast.calls.expected, called) == (2, 3, 6, [])
 
 
-def test_what_makes_no_sense_is_said(project: Write) -> None:
+def test_conflicting_arguments_are_rejected(project: Write) -> None:
     with pytest.raises(AgentvError, match="trials is 0"):
         run(trials=0)
     with pytest.raises(AgentvError, match="resume=True needs out"):
@@ -109,13 +109,13 @@ def test_what_makes_no_sense_is_said(project: Write) -> None:
         ({"target": 42}, "target is 42"),
     ],
 )
-def test_values_that_options_cannot_have(write: Write, options: Any, message: str) -> None:
+def test_invalid_option_values_are_rejected(write: Write, options: Any, message: str) -> None:
     write("e.yaml", "evaluators: [{type: contains, value: hi}]\nevalcases: [{id: a, expected_outcome: x, input: hi}]\n")
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}\n?"):
         asyncio.run(evaluate("e.yaml", **{"target": str.lower} | options))
 
 
-def test_one_id_is_an_id_and_no_paths_are_an_error(write: Write) -> None:
+def test_a_single_id_is_accepted_and_missing_paths_are_an_error(write: Write) -> None:
     write(
         "e.yaml", "evaluators: [{type: contains, value: hi}]\nevalcases: [{id: abc, expected_outcome: x, input: hi}]\n"
     )
@@ -132,7 +132,7 @@ def test_records_are_plain_dictionaries(project: Write) -> None:
     assert records[0]["evaluator_results"][0]["name"] == "contains"
 
 
-def test_a_notebook_shows_figures_and_failures_and_no_markup_of_others(project: Write) -> None:
+def test_a_notebook_shows_figures_and_failures_and_escapes_markup(project: Write) -> None:
     shown = run()._repr_html_()
     assert "mean 0.500" in shown
     assert "50% passed, 2 cases" in shown
@@ -140,7 +140,7 @@ def test_a_notebook_shows_figures_and_failures_and_no_markup_of_others(project: 
     assert "<b>bad" not in shown
 
 
-def test_results_arrive_one_by_one_and_whoever_leaves_ends_the_run(project: Write) -> None:
+def test_results_arrive_one_by_one_and_leaving_the_loop_ends_the_run(project: Write) -> None:
     project("evals/some.jsonl", [a_case(str(number), **asked("good")) for number in range(20)])
     started: list[str] = []
 
@@ -165,7 +165,7 @@ def test_results_arrive_one_by_one_and_whoever_leaves_ends_the_run(project: Writ
     assert len(asyncio.run(first(99))) == 20
 
 
-def test_an_error_of_the_run_comes_out_of_the_stream(project: Write) -> None:
+def test_an_error_of_the_run_is_raised_by_the_stream(project: Write) -> None:
     async def all_of(paths: str) -> list[EvalResult]:
         return [result async for result in stream(paths, target=echo)]
 
@@ -247,7 +247,7 @@ CHECKERS = {
 @pytest.mark.parametrize("checker", CHECKERS)
 @pytest.mark.slow
 def test_users_code_is_checked_by(checker: str, write: Write) -> None:
-    """What is right has no error in any checker of types, and what is wrong has one in each line."""
+    """Type checkers find no error in valid code and one error in each line of invalid code."""
     write("user.py", USERS_CODE)
     root = str(Path(agentv.__file__).parent.parent)
     write("pyrightconfig.json", json.dumps({"typeCheckingMode": "strict", "extraPaths": [root]}))

@@ -1,4 +1,4 @@
-"""Functions as targets, evaluators, hooks and metrics; rows as cases; the report; runs compared."""
+"""Functions as targets, evaluators, hooks and metrics; rows as cases; reports and comparisons."""
 
 import asyncio
 import datetime
@@ -126,7 +126,7 @@ def test_config_is_part_of_the_version() -> None:
     assert version(config={"k": 3}, version="1") != version(config={"k": 4}, version="1")
 
 
-def test_config_that_nobody_takes() -> None:
+def test_config_without_a_parameter_for_it_is_an_error() -> None:
     with agentv.collect_warnings() as warnings:
         run(config={"k": 3})
     assert [warning.message for warning in warnings] == ["config is ignored: the function has no parameter 'config'"]
@@ -181,7 +181,7 @@ def test_hooks_and_metrics_are_functions() -> None:
         ({"version": 3}, "version is 3"),
     ],
 )
-def test_values_that_arguments_cannot_have(options: dict[str, Any], message: str) -> None:
+def test_invalid_argument_values_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(AgentvError) as caught:
         run(**options)
     assert caught.value.message.startswith(message)
@@ -337,7 +337,7 @@ def test_a_key_that_no_case_has_is_refused_before_the_run(by: str | list[str]) -
 
 
 @pytest.mark.parametrize("keys", [(), ("",), (3,), (["dataset"],)])
-def test_keys_that_are_not_names_are_refused(keys: Any) -> None:
+def test_keys_that_are_not_names_are_rejected(keys: Any) -> None:
     with pytest.raises(AgentvError, match="by needs the names of fields or metadata keys"):
         run().by(*keys)
 
@@ -440,7 +440,7 @@ def test_several_runs_in_one_process_do_not_disturb_each_other() -> None:
 
 
 class Scalar:
-    """A stand-in for a scalar of numpy."""
+    """A stand-in for a numpy scalar."""
 
     ndim = 0
 
@@ -449,7 +449,7 @@ class Scalar:
 
 
 class NAType:
-    """A stand-in for the missing value of pandas."""
+    """A stand-in for pandas' missing value."""
 
 
 ROWS = [

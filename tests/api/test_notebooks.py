@@ -1,4 +1,4 @@
-"""Real notebooks: a running event loop, cells that are run again, edited agents, interrupts and killed kernels."""
+"""Real notebooks: a running event loop, re-run cells, edited agents, interrupts and killed kernels."""
 
 import asyncio
 import json
@@ -70,7 +70,7 @@ def notebook(write: Write) -> Iterator[Notebook]:
         started.client._cleanup_kernel()
 
 
-def test_cells_are_run_again_and_functions_redefined(notebook: Notebook) -> None:
+def test_cells_can_be_rerun_and_functions_redefined(notebook: Notebook) -> None:
     notebook.run(START)
     define = "def agent(question):\n    calls.append(question)\n    return question"
     notebook.run("calls = []")
@@ -145,7 +145,7 @@ async def agent(question):
     assert Path("calls").read_text().splitlines() == [f"hello {number}" for number in range(5)]
 
 
-def test_a_script_function_is_refused_in_a_notebook(notebook: Notebook) -> None:
+def test_evaluate_sync_is_rejected_in_a_notebook(notebook: Notebook) -> None:
     notebook.run(START)
     with pytest.raises(nbclient.exceptions.CellExecutionError, match=r"use 'await agentv\.evaluate"):
         notebook.run("agentv.evaluate_sync(cases=cases, target=str)")

@@ -1,4 +1,4 @@
-"""The examples of the pages about Python are accepted by a type checker."""
+"""A type checker accepts the examples of the pages about Python."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The journal of batches: what is on disk after each step, and what a kill in the middle of one leaves behind."""
+"""The journal of batches: its files after each step, and after a kill in the middle of a step."""
 
 import asyncio
 import os
@@ -68,7 +68,7 @@ def test_steps_are_known_to_the_next_process(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20])
-def test_a_torn_step_was_never_taken_and_the_next_stands_alone(journal: Journal, cut: int) -> None:
+def test_a_truncated_step_is_ignored_and_the_next_one_is_read(journal: Journal, cut: int) -> None:
     batch = a_batch(journal)
     batch.record(Uploaded(at=1, file="file-1"))
     path = batch.folder / "journal.jsonl"
@@ -80,7 +80,7 @@ def test_a_torn_step_was_never_taken_and_the_next_stands_alone(journal: Journal,
     assert (again.intent, again.uploaded, again.created) == (batch.intent, None, Created(at=2, batch="batch-1"))
 
 
-def test_requests_that_were_never_sealed_are_no_batch_and_are_removed(journal: Journal) -> None:
+def test_unsealed_requests_are_removed(journal: Journal) -> None:
     begun = journal.folder / "new-key-1"
     begun.mkdir()
     (begun / "requests.jsonl").write_bytes(b"{}\n")
@@ -97,7 +97,7 @@ def test_requests_that_were_never_sealed_are_no_batch_and_are_removed(journal: J
     assert [path.name for path in journal.folder.iterdir()] == [".lock"]
 
 
-def test_what_no_vendor_knows_any_more_is_removed(journal: Journal) -> None:
+def test_batches_unknown_to_the_vendor_are_removed(journal: Journal) -> None:
     a_batch(journal, key="old", at=time.time() - 36 * 86_400)
     a_batch(journal, key="new")
 
@@ -128,8 +128,8 @@ def test_a_batch_has_one_owner_at_a_time(journal: Journal) -> None:
     assert second.lock()
 
 
-def test_who_gets_a_batch_knows_what_others_have_done_with_it(journal: Journal) -> None:
-    """Else it would look for a batch at the vendor that it takes for one of others, and submit it again."""
+def test_the_owner_of_a_batch_sees_the_steps_of_earlier_owners(journal: Journal) -> None:
+    """Otherwise it would not recognize the batch at the vendor as its own, and submit it again."""
     a_batch(journal)
     (early,) = journal.batches()
     (other,) = journal.batches()
@@ -143,7 +143,7 @@ def test_who_gets_a_batch_knows_what_others_have_done_with_it(journal: Journal) 
     early.release()
 
 
-def test_a_batch_that_another_process_has_forgotten_cannot_be_had(journal: Journal, stack: ExitStack) -> None:
+def test_a_batch_that_another_process_removed_cannot_be_acquired(journal: Journal, stack: ExitStack) -> None:
     a_batch(journal)
     (early,) = journal.batches()
     (other,) = journal.batches()
@@ -173,7 +173,7 @@ def test_replies_are_found_by_the_ids_of_their_requests_in_any_order(journal: Jo
     assert third is None
 
 
-def test_a_batch_is_forgotten_when_all_of_its_requests_have_results(journal: Journal, stack: ExitStack) -> None:
+def test_a_batch_is_removed_when_all_its_requests_have_results(journal: Journal, stack: ExitStack) -> None:
     batch = a_batch(journal, ONE, TWO)
     asyncio.run(store(batch, BatchReply(ONE, b"1"), BatchReply(TWO, b"2")))
     first = ReplyIndex(stack)
@@ -189,7 +189,7 @@ def test_a_batch_is_forgotten_when_all_of_its_requests_have_results(journal: Jou
     assert not journal.batches()
 
 
-def test_a_reply_that_is_no_json_is_an_error_of_its_request(journal: Journal, stack: ExitStack) -> None:
+def test_a_reply_that_is_not_json_is_an_error_for_its_request(journal: Journal, stack: ExitStack) -> None:
     batch = a_batch(journal, ONE)
     asyncio.run(store(batch, BatchReply(ONE, b"\nnothing")))
     places = ReplyIndex(stack)
@@ -201,7 +201,7 @@ def test_a_reply_that_is_no_json_is_an_error_of_its_request(journal: Journal, st
     assert reply.error == "the reply is not valid JSON"
 
 
-def test_a_journal_that_cannot_be_written_says_so(journal: Journal) -> None:
+def test_an_unwritable_journal_is_an_error(journal: Journal) -> None:
     batch = a_batch(journal)
     batch.remove()
     with pytest.raises(OutputError, match="the batch journal cannot be written"):

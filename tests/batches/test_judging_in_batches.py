@@ -1,4 +1,4 @@
-"""Judges that are asked through their vendors' batch APIs."""
+"""Judges that are called through their vendors' batch APIs."""
 
 import json
 import os
@@ -23,7 +23,7 @@ PENDING = Path(".agentv/batches/pending")
 
 
 def judge(score: float = 0.75, **settings: Any) -> dict[str, Any]:
-    """An evaluator whose judge, which repeats what it is asked, gives this score."""
+    """An evaluator whose judge echoes its prompt and so returns this score."""
     prompt = f"{{{{ candidate_answer }}}} {json.dumps({'score': score, 'reasoning': 'so it is'})}"
     return {"type": "llm_judge", "judge_target": "judge", "prompt": prompt, **settings}
 
@@ -43,7 +43,7 @@ def project(write: Write, server: BatchServer) -> BatchProject:
     return project
 
 
-def test_judgements_are_a_batch_of_their_own(project: BatchProject) -> None:
+def test_judgements_are_sent_in_a_separate_batch(project: BatchProject) -> None:
     found = project.run()
     assert {result["score"] for result in found.values()} == {0.875}
     judged = found["a"]["evaluator_results"][0]
@@ -108,7 +108,7 @@ def test_panels_repeats_rubrics_and_composites_are_judged(project: BatchProject,
     assert not journaled()
 
 
-def test_replies_that_are_no_judgement_are_asked_for_in_another_round(project: BatchProject) -> None:
+def test_unusable_judge_replies_are_requested_again(project: BatchProject) -> None:
     project.write_cases(
         "a", evaluators=[{"type": "llm_judge", "judge_target": "judge", "prompt": "{{ candidate_answer }}"}]
     )
@@ -119,14 +119,14 @@ def test_replies_that_are_no_judgement_are_asked_for_in_another_round(project: B
     assert [len(batch["custom_ids"]) for batch in project.server.state()["batches"]] == [1, 1, 1]
 
 
-def test_judgements_that_nobody_made_are_asked_live(project: BatchProject) -> None:
+def test_missing_judgements_are_requested_live(project: BatchProject) -> None:
     project.server.set(expire_every=2)
     found = project.run()
     assert {result["score"] for result in found.values()} == {0.875}
     assert project.live == len(IDS) + 2
 
 
-def test_without_the_fallback_they_are_failures_of_the_judge(project: BatchProject) -> None:
+def test_without_the_fallback_missing_judgements_are_judge_failures(project: BatchProject) -> None:
     project.server.set(expire_every=2)
     found = project.run("--no-batch-fallback", expect=1)
     failed = [id_ for id_, result in found.items() if result.get("failure") == "judge"]
@@ -147,7 +147,7 @@ def kill_while_judging(project: BatchProject) -> None:
     project.set_target(fast, batch_api=False)
 
 
-def test_a_paid_answer_is_not_asked_again_after_a_kill(project: BatchProject) -> None:
+def test_a_paid_answer_is_not_requested_again_after_a_kill(project: BatchProject) -> None:
     kill_while_judging(project)
     assert not results("out.jsonl")
     (folder,) = journaled()
@@ -165,7 +165,7 @@ def test_a_paid_answer_is_not_asked_again_after_a_kill(project: BatchProject) ->
     assert not journaled()
 
 
-def test_other_evaluators_score_again_what_was_answered(project: BatchProject) -> None:
+def test_changed_evaluators_rescore_stored_answers(project: BatchProject) -> None:
     kill_while_judging(project)
     project.write_cases(*IDS, evaluators=[judge(), {"type": "contains", "value": "nothing of the kind"}])
     found = project.run("--resume")
@@ -173,7 +173,7 @@ def test_other_evaluators_score_again_what_was_answered(project: BatchProject) -
     assert (project.submitted, project.live) == (len(IDS), len(IDS))
 
 
-def test_the_cache_answers_for_judges_too(project: BatchProject) -> None:
+def test_cached_judgements_are_not_submitted(project: BatchProject) -> None:
     project.run("--cache")
     found = project.run("--cache")
     assert {result["score"] for result in found.values()} == {0.875}
@@ -190,14 +190,12 @@ def test_graded_answers_are_judged_in_batches(project: BatchProject) -> None:
     assert project.submitted == 2 * len(IDS)
 
 
-def test_a_cluster_has_no_batches_of_judgements(project: BatchProject) -> None:
+def test_judge_batches_are_rejected_on_a_cluster(project: BatchProject) -> None:
     ran = evaluate("cases.jsonl", "--cluster", "local:1", expect=2)
     assert "--cluster: a judge target uses a batch API" in ran.stderr
 
 
-def test_a_target_in_batches_is_not_asked_again_for_cases_that_wait_for_their_judges(
-    project: BatchProject, server: BatchServer
-) -> None:
+def test_resume_does_not_resend_answered_cases_that_wait_for_judges(project: BatchProject, server: BatchServer) -> None:
     project.set_target(server.target("openai", name="judge", batch_api=True, batch_poll_seconds=600))
     run = start("cases.jsonl", "--out", "out.jsonl")
     wait_until(lambda: len(server.state()["batches"]) == 2)
@@ -211,7 +209,7 @@ def test_a_target_in_batches_is_not_asked_again_for_cases_that_wait_for_their_ju
     assert not journaled()
 
 
-def test_what_a_kill_left_in_the_middle_of_a_step_is_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_step_are_removed(tmp_path: Path) -> None:
     pending = PendingCases(tmp_path / "pending")
     torn, empty = tmp_path / "pending" / "ab" / f"abc.{2**22 + 1}.new", tmp_path / "pending" / "cd"
     for folder in (torn.parent, empty):

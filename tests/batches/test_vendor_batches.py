@@ -1,4 +1,4 @@
-"""Targets that are asked through their vendors' batch APIs."""
+"""Targets that are called through their vendors' batch APIs."""
 
 import json
 import signal
@@ -65,7 +65,7 @@ def test_files_and_trials_of_a_target_share_their_batches(project: BatchProject)
     assert len(project.server.state()["batches"]) == 1
 
 
-def test_errors_of_requests_are_errors_of_their_cases_in_the_vendors_words(project: BatchProject) -> None:
+def test_request_errors_are_case_errors_with_the_vendors_message(project: BatchProject) -> None:
     project.server.set(fail_every=3)
     found = project.run(expect=1)
     assert [id_ for id_, result in found.items() if "error" in result] == ["c", "f"]
@@ -82,7 +82,7 @@ def test_a_completed_batch_without_an_output_file_is_all_errors(project: BatchPr
 
 
 @pytest.mark.parametrize("fault", ["expire_every", "miss_every"])
-def test_requests_that_nobody_looked_at_are_asked_live_at_the_full_price(project: BatchProject, fault: str) -> None:
+def test_unprocessed_requests_are_sent_live_at_full_price(project: BatchProject, fault: str) -> None:
     project.server.set(**{fault: 2})
     found = project.run()
     assert [id_ for id_, result in found.items() if not is_batch(result)] == ["b", "d", "f"]
@@ -94,7 +94,7 @@ def test_requests_that_nobody_looked_at_are_asked_live_at_the_full_price(project
 
 
 @pytest.mark.parametrize("fault", ["expire_every", "miss_every"])
-def test_without_the_fallback_they_are_errors(project: BatchProject, fault: str) -> None:
+def test_without_the_fallback_unprocessed_requests_are_errors(project: BatchProject, fault: str) -> None:
     project.server.set(**{fault: 2})
     found = project.run("--no-batch-fallback", expect=1)
     assert [id_ for id_, result in found.items() if "error" in result] == ["b", "d", "f"]
@@ -102,7 +102,7 @@ def test_without_the_fallback_they_are_errors(project: BatchProject, fault: str)
     assert project.live == 0
 
 
-def test_at_the_deadline_a_batch_is_cancelled_and_the_rest_is_asked_live(project: BatchProject) -> None:
+def test_at_the_deadline_a_batch_is_cancelled_and_the_rest_is_sent_live(project: BatchProject) -> None:
     project.server.set(polls=100_000)
     found = project.run("--batch-deadline", "0.5")
     (batch,) = project.server.state()["batches"]
@@ -112,7 +112,7 @@ def test_at_the_deadline_a_batch_is_cancelled_and_the_rest_is_asked_live(project
     assert not journaled()
 
 
-def test_a_rejected_model_is_an_error_of_all_cases_and_nothing_is_asked_live(project: BatchProject) -> None:
+def test_a_rejected_model_is_an_error_for_all_cases_without_live_requests(project: BatchProject) -> None:
     project.server.set(rejected_model="gpt-5")
     found = project.run(expect=1)
     (error,) = {result["error"] for result in found.values()}
@@ -123,7 +123,7 @@ def test_a_rejected_model_is_an_error_of_all_cases_and_nothing_is_asked_live(pro
 
 
 @pytest.mark.parametrize("fault", ["results_gone", "batches_gone"])
-def test_answers_that_the_vendor_has_thrown_away_are_asked_live(project: BatchProject, fault: str) -> None:
+def test_answers_deleted_by_the_vendor_are_requested_live(project: BatchProject, fault: str) -> None:
     project.server.set(**{fault: True})
     found = project.run()
     assert not any(map(is_batch, found.values()))
@@ -131,7 +131,7 @@ def test_answers_that_the_vendor_has_thrown_away_are_asked_live(project: BatchPr
 
 
 @pytest.mark.parametrize("fault", ["failing_polls", "cut_polls", "failing_uploads", "cut_results"])
-def test_what_passes_is_waited_out(project: BatchProject, fault: str) -> None:
+def test_temporary_errors_are_retried(project: BatchProject, fault: str) -> None:
     project.server.set(**{fault: 3})
     found = project.run()
     assert all(map(is_batch, found.values()))
@@ -139,7 +139,7 @@ def test_what_passes_is_waited_out(project: BatchProject, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", ["queue_full", "queue_full_429"])
-def test_a_batch_that_the_vendor_has_no_room_for_is_submitted_later(project: BatchProject, fault: str) -> None:
+def test_a_batch_is_submitted_later_if_the_vendors_queue_is_full(project: BatchProject, fault: str) -> None:
     project.server.set(**{fault: 2})
     found = project.run()
     assert all(map(is_batch, found.values()))
@@ -158,7 +158,7 @@ def test_an_azure_batch_waits_until_its_file_is_processed(write: Write, server: 
     assert len(server.state()["files"]) == 1  # uploaded once
 
 
-def test_a_batch_that_the_vendor_never_has_room_for_is_asked_live_at_the_deadline(project: BatchProject) -> None:
+def test_a_batch_that_is_never_accepted_is_sent_live_at_the_deadline(project: BatchProject) -> None:
     project.server.set(queue_full=10_000_000)
     found = project.run("--batch-deadline", "1")
     assert not any(map(is_batch, found.values()))
@@ -166,7 +166,7 @@ def test_a_batch_that_the_vendor_never_has_room_for_is_asked_live_at_the_deadlin
     assert not journaled()
 
 
-def test_a_batch_that_cannot_be_asked_for_is_cancelled_at_the_deadline(project: BatchProject) -> None:
+def test_a_batch_that_cannot_be_polled_is_cancelled_at_the_deadline(project: BatchProject) -> None:
     project.server.set(polls=10_000_000, failing_polls=10_000_000)
     run = start("cases.jsonl", "--out", "out.jsonl", "--batch-deadline", "1")
     wait_until(lambda: any(batch["is_cancelled"] for batch in project.server.state()["batches"]))
@@ -178,7 +178,7 @@ def test_a_batch_that_cannot_be_asked_for_is_cancelled_at_the_deadline(project: 
     assert (project.submitted, project.live) == (6, 3)
 
 
-def test_a_batch_that_was_created_without_our_knowing_is_found(project: BatchProject) -> None:
+def test_a_batch_whose_creation_was_not_confirmed_is_found(project: BatchProject) -> None:
     project.server.set(lost_creates=1)
     found = project.run()
     assert all(map(is_batch, found.values()))
@@ -186,7 +186,7 @@ def test_a_batch_that_was_created_without_our_knowing_is_found(project: BatchPro
     assert len(project.server.state()["batches"]) == 1
 
 
-def test_an_interrupt_leaves_the_batch_running_and_says_how_to_go_on(project: BatchProject) -> None:
+def test_an_interrupt_leaves_the_batch_running_and_suggests_resume(project: BatchProject) -> None:
     project.server.set(polls=100_000)
     run = start("cases.jsonl", "--out", "out.jsonl")
     wait_until(lambda: bool(project.server.state()["batches"]))
@@ -220,7 +220,7 @@ def test_resume_after_an_interrupt_waits_for_the_same_batch(project: BatchProjec
     assert not journaled()
 
 
-def test_what_ended_in_an_error_is_asked_anew_by_resume(project: BatchProject) -> None:
+def test_resume_resubmits_requests_that_ended_in_an_error(project: BatchProject) -> None:
     project.server.set(fail_every=2)
     project.run(expect=1)
     project.server.set(fail_every=0)
@@ -282,7 +282,7 @@ def test_nothing_is_streamed_in_batches(project: BatchProject) -> None:
     assert "'batch_api' is set as well, and batches cannot be streamed" in flat(ran.stderr)
 
 
-def test_a_cluster_has_no_batches(project: BatchProject) -> None:
+def test_batch_apis_are_rejected_on_a_cluster(project: BatchProject) -> None:
     ran = evaluate("cases.jsonl", "--cluster", "local:1", expect=2)
     assert "--cluster: target 'default' uses a batch API" in flat(ran.stderr)
 
@@ -310,19 +310,19 @@ def test_more_trials_than_fit_into_batches_are_refused_before_anything_is_sent(
     assert project.submitted == 0
 
 
-def test_no_budget_can_stop_a_batch(project: BatchProject) -> None:
+def test_a_budget_cannot_be_combined_with_batches(project: BatchProject) -> None:
     ran = evaluate("cases.jsonl", "--max-cost", "1", expect=2)
     assert "target 'default' answers all its cases at once, so a budget cannot stop it" in flat(ran.stderr)
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "soon"])
-def test_a_deadline_is_a_time(project: BatchProject, seconds: str) -> None:
+def test_an_invalid_deadline_is_rejected(project: BatchProject, seconds: str) -> None:
     ran = evaluate("cases.jsonl", "--batch-deadline", seconds, expect=2)
     assert "--batch-deadline" in ran.stderr
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "often"])
-def test_the_time_between_polls_is_a_time(project: BatchProject, seconds: Any) -> None:
+def test_an_invalid_poll_interval_is_rejected(project: BatchProject, seconds: Any) -> None:
     project.set_target(batch_poll_seconds=seconds)
     ran = evaluate("cases.jsonl", expect=2)
     assert "batch_poll_seconds" in ran.stderr

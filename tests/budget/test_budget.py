@@ -1,4 +1,4 @@
-"""`--max-cost` and `--max-duration`: no case is started that would exceed them."""
+"""`--max-cost` and `--max-duration`: no case starts that would exceed them."""
 
 import asyncio
 import itertools
@@ -23,7 +23,7 @@ PRICING = {"input": 0, "output": 100}
 
 
 def tokens(question: str) -> int:
-    """Between 0.5 and 2 times the mean, by what is asked."""
+    """Between 0.5 and 2 times the mean, depending on the question."""
     return round(MEAN * (0.5 + 1.5 * (zlib.crc32(question.encode()) % 1000) / 999))
 
 
@@ -80,7 +80,7 @@ def test_an_estimate_that_is_too_high_does_not_end_a_run_early(write: Write) -> 
         assert sum(costs()) == pytest.approx(40 * 7 / 10_000)
 
 
-def test_judges_and_the_cache_are_part_of_the_reckoning(write: Write) -> None:
+def test_the_budget_covers_judges_and_the_cache(write: Write) -> None:
     said = {"judge": '{"score": 1.0, "hits": [], "misses": []}'}
     with model_server(lambda asked: said.get(asked["model"], "Paris")) as server:
         project(write, server, cases=10, judge_target="judge", model="mine")
@@ -107,7 +107,7 @@ def test_a_free_target_costs_what_its_judge_costs(write: Write) -> None:
         assert len(results("out.jsonl")) == 25  # which cost 0.007 each
 
 
-def test_no_case_is_started_that_would_end_too_late(write: Write) -> None:
+def test_no_case_starts_that_would_exceed_max_duration(write: Write) -> None:
     # Two cases cannot fit into the limit, and one fits even if it starts seconds late.
     write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 4000}\n")
     write("a.jsonl", [a_case(f"c{number}", evaluators=[ANY]) for number in range(3)])
@@ -119,7 +119,7 @@ def test_no_case_is_started_that_would_end_too_late(write: Write) -> None:
 
 @pytest.mark.parametrize("option", ["--max-cost", "--max-duration"])
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "much"])
-def test_a_budget_that_is_none(write: Write, option: str, value: str) -> None:
+def test_an_invalid_budget_is_rejected(write: Write, option: str, value: str) -> None:
     write("targets.yaml", MOCK)
     write("a.jsonl", [a_case(evaluators=[ANY])])
     ran = evaluate("a.jsonl", option, value, expect=2)
@@ -163,7 +163,7 @@ def test_an_unknown_price_is_named_before_the_run(write: Write) -> None:
 REPORTS = 'def answer(request):\n    return {"text": "hello", "cost_usd": 0.25}\n'
 
 
-def test_a_price_of_earlier_runs_is_not_known_any_more(write: Write) -> None:
+def test_costs_of_earlier_runs_do_not_replace_a_missing_price(write: Write) -> None:
     with model_server(lambda _: "Paris") as server:
         write("targets.yaml", json.dumps({"targets": [server.target("anthropic", model="m")]}))
         write("prices.json", json.dumps({"m": {"input_cost_per_token": 1e-6, "output_cost_per_token": 1e-6}}))
@@ -185,7 +185,7 @@ def test_a_target_that_reports_its_cost_is_known_from_earlier_results(write: Wri
     assert costs() == [0.25] * 4
 
 
-def test_a_budget_goes_neither_with_a_cluster_nor_with_a_batch_target(write: Write) -> None:
+def test_a_budget_is_rejected_for_clusters_and_batch_targets(write: Write) -> None:
     write("targets.yaml", MOCK)
     write("a.jsonl", [a_case(evaluators=[ANY])])
     ran = evaluate("a.jsonl", "--max-cost", "1", "--cluster", "local:2", expect=2)

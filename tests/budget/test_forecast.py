@@ -1,4 +1,4 @@
-"""`agentv eval --plan`: what a run would do and take, and whether it then does."""
+"""`agentv eval --plan`: the estimate of a run, and whether the run matches it."""
 
 import json
 import subprocess
@@ -69,7 +69,7 @@ def even_out(milliseconds: float) -> None:
 
 
 def spent() -> dict[str, float]:
-    """What the newest run took, by its record and its results."""
+    """The usage of the newest run, from its record and its results."""
     record = newest_run()
     lines = results(record["results"])
     used = [line["execution_metrics"]["token_usage"] for line in lines]
@@ -82,7 +82,7 @@ def spent() -> dict[str, float]:
     }
 
 
-def test_what_then_happens_is_within_the_printed_range_and_near_with_history(write: Write) -> None:
+def test_the_run_is_within_the_estimate_which_history_narrows(write: Write) -> None:
     with model_server(vendor) as server:
         project(write, server)
         guessed = plan(*ARGS)
@@ -116,7 +116,7 @@ def test_what_then_happens_is_within_the_printed_range_and_near_with_history(wri
         assert plan(*ARGS)["cost_usd"]["basis"] == "estimate"  # it is another target
 
 
-def test_what_is_printed_for_people(write: Write) -> None:
+def test_the_estimate_as_text(write: Write) -> None:
     with model_server(vendor) as server:
         project(write, server)
         evaluate(*ARGS)
@@ -145,7 +145,7 @@ def test_an_unknown_price_is_null_and_named(write: Write) -> None:
         assert found["tokens"]["expected"] > 0
 
 
-def test_all_that_makes_calls_is_counted(write: Write) -> None:
+def test_all_calls_are_counted(write: Write) -> None:
     with model_server(vendor) as server:
         panel = {"type": "llm_judge", "judge_target": ["judge", "other"], "judge_repeats": 2}
         project(write, server, judging=panel, max_retries=1)
@@ -164,7 +164,7 @@ def test_all_that_makes_calls_is_counted(write: Write) -> None:
         assert sum(parts) == 12
 
 
-def test_only_what_is_left_is_counted(write: Write) -> None:
+def test_only_remaining_cases_are_counted(write: Write) -> None:
     with model_server(vendor) as server:
         project(write, server)
         evaluate(*ARGS, "--limit", "4", "--out", "out.jsonl", "--cache")
@@ -225,7 +225,7 @@ def test_batches_cost_half_and_may_take_a_day(write: Write) -> None:
         assert batch["duration_seconds"]["high"] >= 86_400 > live["duration_seconds"]["high"]
 
 
-def test_checks_of_a_judge_that_is_asked_in_batches_have_the_full_price(write: Write) -> None:
+def test_checks_of_a_batched_judge_have_the_full_price(write: Write) -> None:
     score = json.dumps({"score": 1.0, "reasoning": "so it is"})
     with batch_server() as server:
         price = {"input": 2, "output": 8}

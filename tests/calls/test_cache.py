@@ -1,4 +1,4 @@
-"""`eval --cache`: what was answered once is not paid for twice."""
+"""`eval --cache`: no answer is paid for twice."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def test_a_second_run_makes_no_call_and_gives_the_same(write: Write, vendor: str
         assert before == after
 
 
-def test_without_the_flag_nothing_is_kept_or_used(write: Write) -> None:
+def test_without_the_flag_the_cache_is_neither_read_nor_written(write: Write) -> None:
     with model_server(lambda _: "fine") as server:
         project(write, server.target("http"))
         run()
@@ -62,7 +62,7 @@ def test_without_the_flag_nothing_is_kept_or_used(write: Write) -> None:
     assert len(entries()) == 3
 
 
-def test_what_is_sent_makes_the_difference_and_what_is_not_does_not(write: Write) -> None:
+def test_cache_keys_depend_only_on_what_is_sent(write: Write) -> None:
     with model_server(lambda _: "fine") as server:
         target = server.target("openai")
         project(write, target, cases=1)
@@ -81,7 +81,7 @@ def test_what_is_sent_makes_the_difference_and_what_is_not_does_not(write: Write
         assert len(server.asked) == 5
 
 
-def test_the_content_of_files_is_part_of_what_is_sent(write: Write) -> None:
+def test_the_content_of_files_is_part_of_the_cache_key(write: Write) -> None:
     with model_server(lambda _: "fine") as server:
         project(write, server.target("http"))
         block = [{"type": "text", "value": "Look"}, {"type": "file", "value": "notes.txt"}]
@@ -92,7 +92,7 @@ def test_the_content_of_files_is_part_of_what_is_sent(write: Write) -> None:
             assert len(server.asked) == asked
 
 
-def test_a_changed_function_or_command_is_asked_again(write: Write) -> None:
+def test_a_changed_function_or_command_is_called_again(write: Write) -> None:
     targets = (
         {"name": "default", "provider": "python", "function": "agent.py:answer"},
         {"name": "default", "provider": "cli", "command_template": f"{sys.executable} agent.py"},
@@ -109,7 +109,7 @@ def test_a_changed_function_or_command_is_asked_again(write: Write) -> None:
         assert calls[1] < calls[0] == calls[2], target["provider"]
 
 
-def test_errors_are_not_kept(write: Write) -> None:
+def test_errors_are_not_cached(write: Write) -> None:
     with model_server(lambda _: 400) as server:
         project(write, server.target("http"), cases=1)
         run(code=1)
@@ -137,7 +137,7 @@ def test_a_damaged_entry_is_a_miss(write: Write) -> None:
         assert len(server.asked) == 2 * count
 
 
-def test_trials_are_answers_of_their_own(write: Write) -> None:
+def test_trials_are_cached_separately(write: Write) -> None:
     with model_server(lambda _: "fine") as server:
         project(write, server.target("http"), cases=2)
         run("--trials", "3")
@@ -145,7 +145,7 @@ def test_trials_are_answers_of_their_own(write: Write) -> None:
         assert len(server.asked) == 6
 
 
-def test_judges_are_remembered_but_not_what_they_failed_to_say(write: Write) -> None:
+def test_judgements_are_cached_but_not_judge_failures(write: Write) -> None:
     """A judge that said nothing of use is asked again, in this run; in the next, both answers are known."""
     said = iter(["no idea", '{"score": 0.9}'])
     with model_server(lambda _: next(said)) as server:
@@ -158,7 +158,7 @@ def test_judges_are_remembered_but_not_what_they_failed_to_say(write: Write) -> 
         assert len(server.asked) == 2
 
 
-def test_batches_are_asked_only_for_what_is_not_known(write: Write) -> None:
+def test_batches_contain_only_uncached_cases(write: Write) -> None:
     write(
         "all.py",
         "import json, sys\n"
@@ -179,7 +179,7 @@ def test_batches_are_asked_only_for_what_is_not_known(write: Write) -> None:
     assert Path("calls").read_text() == "c0 c1\nc2 c3\n"
 
 
-def test_two_runs_at_once_do_each_other_no_harm(write: Write) -> None:
+def test_two_concurrent_runs_share_the_cache(write: Write) -> None:
     with model_server(lambda _: "fine") as server:
         project(write, server.target("http"), cases=60)
         line = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--cache", "--workers", "10", "--out"]
@@ -237,13 +237,13 @@ CODE = "def answer(question):\n    open('calls', 'a').write('x')\n    return 'fi
 
 
 @pytest.mark.parametrize(("function", "file"), [("mod:answer", "mod.py"), ("pk.mod:answer", "pk/mod.py")])
-def test_a_changed_module_is_asked_again(write: Write, function: str, file: str) -> None:
+def test_a_changed_module_is_called_again(write: Write, function: str, file: str) -> None:
     write("pk/__init__.py", "")
     project(write, {"name": "default", "provider": "python", "function": function}, cases=1)
     assert changed_answers((file, CODE), (file, CODE + "# a comment\n"), (file, CODE + "changed = 1\n")) == [1, 0, 1]
 
 
-def test_answers_that_an_earlier_version_of_agentv_kept_are_used_until_the_target_changes(write: Write) -> None:
+def test_answers_cached_by_an_earlier_version_are_used_until_the_target_changes(write: Write) -> None:
     project(write, {"name": "default", "provider": "cli", "command_template": "sh agent.sh"}, cases=2)
     write("agent.sh", "printf x >> calls; echo fine\n")
     run()
@@ -274,7 +274,7 @@ def request_of(path: Path, number: int) -> ProviderRequest:
     return build_request(cases[number], (), Files.REFERENCE)
 
 
-def test_a_changed_script_in_the_folder_of_a_command_is_asked_again(write: Write) -> None:
+def test_a_changed_script_in_the_folder_of_a_command_is_run_again(write: Write) -> None:
     target = {"name": "default", "provider": "cli", "command_template": "sh agent.sh {PROMPT}", "cwd": "agents"}
     project(write, target, cases=1)
     script = "printf x >> ../calls; echo fine\n"
@@ -283,7 +283,7 @@ def test_a_changed_script_in_the_folder_of_a_command_is_asked_again(write: Write
 
 
 @pytest.mark.parametrize("setting", ["workspace_template", "cwd"])
-def test_what_a_coding_agent_works_on_is_part_of_what_is_sent(write: Write, setting: str) -> None:
+def test_the_workspace_of_a_coding_agent_is_part_of_the_cache_key(write: Write, setting: str) -> None:
     events = json.dumps({"type": "result", "subtype": "success", "result": "fine"})
     agent = write("claude", f"#!/bin/sh\ncat >/dev/null; printf x >> '{os.getcwd()}/calls'; echo '{events}'\n")
     agent.chmod(0o755)
@@ -293,7 +293,7 @@ def test_what_a_coding_agent_works_on_is_part_of_what_is_sent(write: Write, sett
     assert counts == [1, 0, 1]
 
 
-def test_headers_make_a_difference(write: Write) -> None:
+def test_headers_are_part_of_the_cache_key(write: Write) -> None:
     with model_server(lambda _: "fine") as server:
         for model, asked in (("a-model", 1), ("a-model", 1), ("b-model", 2)):
             project(write, server.target("http", headers={"X-Model": model}), cases=1)
@@ -301,7 +301,7 @@ def test_headers_make_a_difference(write: Write) -> None:
             assert len(server.asked) == asked
 
 
-def test_an_answer_with_a_secret_in_it_is_not_kept(write: Write) -> None:
+def test_an_answer_that_contains_a_secret_is_not_cached(write: Write) -> None:
     """Without it, it would be another answer, with another score."""
     with model_server(lambda _: "fine, your key is secret-key-123") as server:
         project(write, server.target("openai"), cases=1)
@@ -312,7 +312,7 @@ def test_an_answer_with_a_secret_in_it_is_not_kept(write: Write) -> None:
     assert entries() == []
 
 
-def test_clear_goes_through_a_link(write: Write) -> None:
+def test_clear_follows_a_symlink(write: Write) -> None:
     write("elsewhere/ab/abc.json", "{}")
     write(".agentv/x", "")
     Path(".agentv/cache").symlink_to("../elsewhere")
@@ -337,7 +337,7 @@ def test_large_files_that_a_command_names_are_not_read_without_the_cache(write: 
 
 
 def test_folders_that_a_command_names_are_not_read(write: Write) -> None:
-    """Somebody may mount a disk of theirs."""
+    """A user may mount another disk."""
     write("data/huge.bin", "one")
     script = f"printf x >> '{os.getcwd()}/calls'; echo fine {os.getcwd()}/data"
     project(write, {"name": "default", "provider": "cli", "command_template": script}, cases=1)

@@ -1,4 +1,4 @@
-"""Fifty workers ask a server that fails in every way, two thousand times: every case has one result, and the right one."""
+"""Fifty workers send two thousand requests to a faulty server: every case has one result, and the right one."""
 
 import json
 import random
@@ -33,7 +33,7 @@ finally:
 
 
 class Fault(NamedTuple):
-    """What a server does in the place of an answer, and the words for it."""
+    """A fault of a server, and the error message for it."""
 
     answer: Answer
     words: str
@@ -58,7 +58,7 @@ LASTING = (
 
 
 class Fate(NamedTuple):
-    """What a case is in for: faults that pass, and then an answer, or a fault that lasts."""
+    """The fate of a case: temporary faults followed by an answer, or a permanent fault."""
 
     faults: tuple[Fault, ...]
     end: Fault | None
@@ -89,7 +89,7 @@ def fates(count: int) -> list[Fate]:
 
 
 class Server:
-    """Gives each case what it is in for, in whatever order they come."""
+    """Gives each case its fate, in any order of requests."""
 
     def __init__(self, count: int):
         self.fates = fates(count)
@@ -115,7 +115,7 @@ class Server:
 
 
 def run(write: Write, count: int) -> tuple[Server, int, list[dict[str, Any]], float]:
-    """What the server saw, how many asked it at once, the results, and the megabytes that they took."""
+    """The requests, the maximum number of concurrent ones, the results, and their memory in megabytes."""
     write(
         "cases.jsonl",
         [a_case(f"c{n}", input_messages=[{"role": "user", "content": f"number {n}"}]) for n in range(count)],

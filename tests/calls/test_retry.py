@@ -1,4 +1,4 @@
-"""Retries, waiting and rate limits: what is repeated, when, how that is seen, and who waits with whom."""
+"""Retries, delays and rate limits: what is retried, when, and how it is reported."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def first(*faults: Answer) -> Callable[[dict[str, Any]], Answer]:
 
 
 class FirstOfCase:
-    """Answers each case with faults of its own first, and then well; the cases ask `Query 0`, `Query 1` and so on."""
+    """Answers each case with its own faults first, then correctly. The questions are `Query 0`, `Query 1` and so on."""
 
     def __init__(self, *faults: tuple[Answer, ...]):
         self._left = [list(each) for each in faults]
@@ -54,7 +54,7 @@ class FirstOfCase:
         return left.pop(0) if left else "fine"
 
     def write_cases(self, write: Write, *, own_targets: bool = False) -> None:
-        """Write the cases `c0`, `c1` and so on; each may be for a target of its own, of the same name."""
+        """Write the cases `c0`, `c1` and so on, optionally with a target of the same name for each."""
         cases = []
         for number in range(len(self._left)):
             fields: dict[str, Any] = {"input_messages": [{"role": "user", "content": f"Query {number}"}]}
@@ -65,7 +65,7 @@ class FirstOfCase:
 
 
 @pytest.mark.parametrize("vendor", ["openai", "azure", "anthropic", "gemini"])
-def test_what_may_pass_is_tried_again_and_every_retry_is_seen(write: Write, vendor: str) -> None:
+def test_temporary_errors_are_retried_and_reported(write: Write, vendor: str) -> None:
     faults = (429, 500, 529, Reply(cut=True, body=b'{"a"'))
     answer = FirstOfCase(*((fault, fault) for fault in faults))
     with model_server(answer) as server:
@@ -80,7 +80,7 @@ def test_what_may_pass_is_tried_again_and_every_retry_is_seen(write: Write, vend
         assert f"c{number}: attempt 2 failed, retrying: " in said
 
 
-def test_language_models_have_three_retries_unless_told_otherwise(write: Write) -> None:
+def test_language_models_have_three_retries_by_default(write: Write) -> None:
     settings: list[dict[str, int]] = [{}, {"max_retries": 1}, {"retry_max_retries": 0}]
     for args, expected in (((), [4, 2, 1]), (("--max-retries", "2"), [3, 3, 3]), (("--max-retries", "0"), [1, 1, 1])):
         answer = FirstOfCase(*((503,) * 9 for _ in settings))
@@ -95,7 +95,7 @@ def test_language_models_have_three_retries_unless_told_otherwise(write: Write) 
         assert all("status 503" in result["error"] for result in found)
 
 
-def test_http_has_none_unless_they_are_set(write: Write) -> None:
+def test_http_targets_have_no_retries_by_default(write: Write) -> None:
     for settings, asked in (({}, 1), ({"max_retries": 2, **QUICK}, 3)):
         with model_server(lambda _: 500) as server:
             project(write, server.target("http", **settings))
@@ -103,7 +103,7 @@ def test_http_has_none_unless_they_are_set(write: Write) -> None:
             assert len(server.asked) == asked
 
 
-def test_what_will_not_pass_is_not_tried_again(write: Write) -> None:
+def test_permanent_errors_are_not_retried(write: Write) -> None:
     statuses = (400, 401, 403, 404)
     answer = FirstOfCase(*((status,) for status in statuses))
     with model_server(answer) as server:
@@ -117,14 +117,14 @@ def test_what_will_not_pass_is_not_tried_again(write: Write) -> None:
     assert "retrying" not in said
 
 
-def test_the_statuses_can_be_chosen(write: Write) -> None:
+def test_the_retried_statuses_are_configurable(write: Write) -> None:
     with model_server(first(418)) as server:
         project(write, server.target("http", max_retries=1, retryable_status_codes=[418], **QUICK))
         (result,), _ = outcome()
     assert result["attempt"] == 2
 
 
-def test_retry_after_is_obeyed(write: Write) -> None:
+def test_retry_after_is_respected(write: Write) -> None:
     times: list[float] = []
 
     def answer(_: dict[str, Any]) -> Answer:
@@ -146,7 +146,7 @@ def test_a_retry_after_that_the_time_limit_does_not_allow_ends_the_case(write: W
 
 
 def test_a_429_slows_the_whole_target(write: Write) -> None:
-    """One of the workers is told to wait: none of the others asks meanwhile."""
+    """When one worker is told to wait, the others send no requests during that time."""
     times: list[float] = []
     lock, told = threading.Lock(), threading.Event()
 
@@ -173,7 +173,7 @@ def test_a_429_slows_the_whole_target(write: Write) -> None:
     assert sum(moment < refused + 1 for moment in later) <= 3  # of the other workers, before they knew
 
 
-def test_judges_are_asked_again_as_well_and_that_is_seen(write: Write) -> None:
+def test_judge_calls_are_retried_and_reported(write: Write) -> None:
     with model_server(first(500, '{"score": 0.9, "reasoning": "good"}')) as server:
         judge = server.target("openai", **QUICK) | {"name": "judge"}
         mock = {"name": "default", "provider": "mock", "response": "fine", "judge_target": "judge"}
@@ -184,7 +184,7 @@ def test_judges_are_asked_again_as_well_and_that_is_seen(write: Write) -> None:
     assert "judge judge: attempt 1 failed, retrying: status 500" in said
 
 
-def test_waits_grow_up_to_a_limit_and_differ() -> None:
+def test_delays_grow_up_to_a_limit_with_jitter() -> None:
     backoff = Backoff(retries=9, initial=1, most=60, factor=2)
     for attempt, longest in ((1, 1), (2, 2), (3, 4), (7, 60), (5000, 60)):
         waits = {backoff.delay(attempt, None) for _ in range(50)}
@@ -194,7 +194,7 @@ def test_waits_grow_up_to_a_limit_and_differ() -> None:
 
 
 class Clock:
-    """A time that passes only while somebody sleeps."""
+    """A clock that advances only during sleeps."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.now = 100.0
@@ -214,7 +214,7 @@ def test_requests_per_minute_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert times == pytest.approx([0, 2, 4, 6])
 
 
-def test_tokens_per_minute_are_kept_by_what_was_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_per_minute_count_actual_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, pace = Clock(monkeypatch), RateLimiter(tokens_per_minute=600)
     asyncio.run(pace.wait(10))
     pace.answered(10, 10)
@@ -225,7 +225,7 @@ def test_tokens_per_minute_are_kept_by_what_was_really_used(monkeypatch: pytest.
     assert clock.now - 100 == pytest.approx(1 + 1 + 3)
 
 
-def test_after_a_rest_requests_come_one_by_one_until_answers_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_pause_requests_start_one_by_one_until_one_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, pace = Clock(monkeypatch), RateLimiter()
     pace.hold(5)
     times = []
@@ -241,7 +241,7 @@ def test_after_a_rest_requests_come_one_by_one_until_answers_come(monkeypatch: p
     assert clock.now == here
 
 
-def test_limits_of_ones_own_are_kept_in_a_run(write: Write) -> None:
+def test_configured_rate_limits_apply_to_a_run(write: Write) -> None:
     times: list[float] = []
 
     def answer(_: dict[str, Any]) -> Answer:
@@ -266,7 +266,7 @@ def test_a_burst_of_refusals_counts_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert clock.now - 100 == pytest.approx(1.01)
 
 
-def test_a_refused_request_that_does_not_come_back_slows_the_others_as_well(write: Write) -> None:
+def test_a_request_that_is_rejected_without_retries_slows_the_others(write: Write) -> None:
     times: list[float] = []
 
     def answer(_: dict[str, Any]) -> Answer:
@@ -280,7 +280,7 @@ def test_a_refused_request_that_does_not_come_back_slows_the_others_as_well(writ
 
 
 @pytest.mark.parametrize("name", ["requests_per_minute", "tokens_per_minute", "requestsPerMinute"])
-def test_a_limit_of_nothing_is_an_error(write: Write, name: str) -> None:
+def test_a_limit_of_zero_is_an_error(write: Write, name: str) -> None:
     with model_server(lambda _: "fine") as server:
         project(write, server.target("openai", **{name: 0}))
     ran = agentv("eval", "cases.jsonl", "--out", "out.jsonl")
@@ -288,7 +288,7 @@ def test_a_limit_of_nothing_is_an_error(write: Write, name: str) -> None:
     assert "_per_minute: must be greater than 0, got 0" in ran.stderr
 
 
-def test_odd_retry_afters_are_no_reason_to_break(write: Write) -> None:
+def test_invalid_retry_after_headers_are_ignored(write: Write) -> None:
     odd = ("Mon, 01 Jan 2024 00:00:00 +99999999999999999", "soon", "-5", "1e999")
     answer = FirstOfCase(*((Reply(503, b"{}", {"Retry-After": each}),) for each in odd))
     with model_server(answer) as server:
@@ -298,7 +298,7 @@ def test_odd_retry_afters_are_no_reason_to_break(write: Write) -> None:
     assert [result["attempt"] for result in found] == [2] * len(odd)
 
 
-def test_a_judge_that_is_limited_is_asked_by_so_many_at_once(write: Write) -> None:
+def test_the_workers_of_a_judge_limit_its_concurrent_calls(write: Write) -> None:
     together, four = threading.Event(), threading.Barrier(4)
 
     def answer(_: dict[str, Any]) -> Answer:

@@ -1,4 +1,4 @@
-"""Slots that can become more or fewer, and the parts of a limit."""
+"""Slots whose number can change, and shares of a limit."""
 
 import asyncio
 
@@ -8,11 +8,11 @@ from agentv.calls.slots import Share, Slots
 
 
 @pytest.mark.parametrize(("limit", "parts"), [(3, 2), (10, 3), (1, 1), (7, 7)])
-def test_the_parts_of_a_limit_are_the_limit(limit: int, parts: int) -> None:
+def test_shares_of_a_limit_add_up_to_it(limit: int, parts: int) -> None:
     assert sum(Share(number, parts).of(limit) for number in range(parts)) == limit
 
 
-def test_no_part_is_nothing() -> None:
+def test_no_share_is_empty() -> None:
     assert Share(4, 5).of(2) == 1
 
 
@@ -48,7 +48,7 @@ def test_the_limit_can_change(limit: int, resize: int) -> None:
     assert after == resize
 
 
-def test_who_gives_up_waiting_takes_no_slot() -> None:
+def test_a_cancelled_waiter_takes_no_slot() -> None:
     async def run() -> None:
         slots = Slots(1)
         await slots.acquire()

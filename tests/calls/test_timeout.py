@@ -1,4 +1,4 @@
-"""A call whose time is up: an answer that was complete counts, and so does what is known of another."""
+"""Calls that time out: complete answers count, and partial data is kept."""
 
 import asyncio
 
@@ -45,13 +45,13 @@ async def wait_for_ever(outcome: ProviderResponse | ProviderError | None) -> Pro
         ),
     ],
 )
-def test_what_a_call_says_when_its_time_is_up(
+def test_a_call_that_times_out_reports_its_limit(
     outcome: ProviderResponse | ProviderError | None, expected: ProviderResponse | FailedCall
 ) -> None:
     assert asyncio.run(within(0.01, wait_for_ever(outcome))) == expected
 
 
-def test_a_call_that_is_cancelled_by_somebody_else_says_nothing() -> None:
+def test_an_external_cancellation_is_not_a_timeout() -> None:
     async def cancel() -> None:
         task = asyncio.create_task(within(600, wait_for_ever(ProviderResponse(text="Paris"))))
         await asyncio.sleep(0.01)
@@ -62,7 +62,7 @@ def test_a_call_that_is_cancelled_by_somebody_else_says_nothing() -> None:
         asyncio.run(cancel())
 
 
-def test_a_failure_keeps_what_is_known() -> None:
+def test_a_failure_keeps_known_data() -> None:
     async def fail() -> ProviderResponse:
         raise ProviderError("broken", partial=PARTIAL)
 

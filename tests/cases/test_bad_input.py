@@ -1,4 +1,4 @@
-"""Every kind of bad eval file, with the words that a person reads."""
+"""Invalid eval files of every kind, with their error messages."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def test_not_utf8_in_yaml(write: Write) -> None:
     assert hint == "save the file as UTF-8"
 
 
-def test_utf16_is_told_apart(write: Write) -> None:
+def test_utf16_is_rejected(write: Write) -> None:
     assert told(write("a.jsonl", GOOD.encode("utf-16")))[0] == "not valid UTF-8: byte 0xff is invalid here"
 
 
@@ -91,11 +91,11 @@ def test_no_permission(write: Write, name: str) -> None:
     ("line", "kind"),
     [("[]", "an array"), ('"text"', "a string"), ("42", "an integer"), ("4.2", "a number"), ("null", "null")],
 )
-def test_a_line_that_is_no_object(write: Write, line: str, kind: str) -> None:
+def test_a_line_that_is_not_an_object(write: Write, line: str, kind: str) -> None:
     assert told(write("a.jsonl", f"{GOOD}\n{line}\n"))[:3] == (f"expected an object, got {kind}", 2, 1)
 
 
-def test_a_case_that_is_no_object(write: Write) -> None:
+def test_a_case_that_is_not_an_object(write: Write) -> None:
     message, line, column, _ = told(write("a.yaml", "evalcases:\n  - just text\n"))
     assert (message, line, column) == ("expected an object, got a string", 2, 5)
 
@@ -156,7 +156,7 @@ def test_yaml_aliases_that_expand_into_gigabytes(write: Write) -> None:
     assert line == 8
 
 
-def test_yaml_aliases_that_are_fair(write: Write) -> None:
+def test_reasonable_yaml_aliases_are_expanded(write: Write) -> None:
     text = "shared: &q {role: user, content: Query}\n" + yaml_case(input="[*q, *q]")
     (case,) = load_eval_cases(write("a.yaml", text))
     assert [message.content for message in case.input_messages] == ["Query", "Query"]
@@ -173,13 +173,13 @@ def test_tabs_in_yaml(write: Write) -> None:
     assert (line, hint) == (2, "use spaces: YAML does not allow tabs for indentation")
 
 
-def test_yaml_that_is_torn(write: Write) -> None:
+def test_truncated_yaml(write: Write) -> None:
     message, line, column, hint = told(write("a.yaml", 'evalcases:\n  - id: "a\n'))
     assert (message, line, column) == ("Invalid YAML: the quote that opens here is not closed", 2, 9)
     assert hint == "close it where the text ends"
 
 
-def test_a_quote_that_is_closed_too_late(write: Write) -> None:
+def test_a_quote_that_is_closed_on_a_later_line(write: Write) -> None:
     text = 'evalcases:\n  - id: "a\n    outcome: x\n    input: "Query"\n'
     message, line, column, _ = told(write("a.yaml", text))
     assert (message, line, column) == ("Invalid YAML: the quote that opens here is only closed on line 4", 2, 9)
@@ -195,7 +195,7 @@ def test_a_quote_that_is_closed_too_late(write: Write) -> None:
         ('{"id": "a", "b" 1}', "Invalid JSON: Expecting ':' delimiter", 17),
     ],
 )
-def test_a_trailing_comma_is_called_that(write: Write, text: str, message: str, column: int) -> None:
+def test_a_trailing_comma_is_named(write: Write, text: str, message: str, column: int) -> None:
     assert told(write("a.jsonl", text + "\n"))[:3] == (message, 1, column)
 
 
@@ -204,7 +204,7 @@ def test_a_second_yaml_document(write: Write) -> None:
 
 
 @pytest.mark.parametrize("tag", ["!!python/object:os.system", "!secret", "!!binary"])
-def test_yaml_tags_do_nothing(write: Write, tag: str) -> None:
+def test_yaml_tags_are_not_executed(write: Write, tag: str) -> None:
     assert "is not supported" in told(write("a.yaml", yaml_case(metadata=f"{tag} x")))[0]
 
 
@@ -214,7 +214,7 @@ def test_merge_keys(write: Write) -> None:
 
 
 @pytest.mark.parametrize(("value", "kind"), [("42", "an integer"), ("4.5", "a number"), ("true", "a boolean")])
-def test_an_id_that_is_no_string(write: Write, value: str, kind: str) -> None:
+def test_an_id_that_is_not_a_string(write: Write, value: str, kind: str) -> None:
     expected = f"id: expected a string, got {kind}", "quote it"
     message, line, column, given = told(write("a.yaml", yaml_case(id=value)))
     assert (message, given) == expected
@@ -257,7 +257,7 @@ def test_content_of_a_wrong_type(write: Write, content: object, message: str) ->
     assert told(write("a.yaml", json.dumps({"evalcases": [wrong]})))[0] == message
 
 
-def test_only_an_assistant_that_calls_tools_may_leave_content_out(write: Write) -> None:
+def test_only_an_assistant_with_tool_calls_may_omit_content(write: Write) -> None:
     calls = [{"tool": "search"}]
     fine = a_case(expected_messages=[{"role": "assistant", "tool_calls": calls}])
     assert len(list(load_eval_cases(write("a.jsonl", [fine])))) == 1
@@ -279,7 +279,7 @@ def test_numbers_out_of_range(write: Write) -> None:
     assert told(write("b.jsonl", GOOD[:-1] + ', "metadata": {"x": NaN}}'))[0] == "Invalid JSON: NaN is not a JSON value"
 
 
-def test_half_a_surrogate_pair(write: Write) -> None:
+def test_an_unpaired_surrogate(write: Write) -> None:
     for text in ('"\\ud800"', '"\\ud800 and more"'):
         assert "surrogate" in told(write("a.jsonl", GOOD[:-1] + f', "description": {text}}}'))[0]
 
@@ -291,7 +291,7 @@ def test_a_pipe(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0.jsonl", "a\0.yaml"])
-def test_a_path_that_cannot_be(tmp_path: Path, name: str) -> None:
+def test_a_path_with_a_nul_byte(tmp_path: Path, name: str) -> None:
     assert told(tmp_path / name)[0] == "embedded null byte"
 
 
@@ -310,23 +310,23 @@ def test_a_control_character_in_yaml(write: Write) -> None:
     assert (line, column) == (3, 6)
 
 
-def test_an_anchor_may_stand_on_a_key_and_a_tag_may_not(write: Write) -> None:
+def test_anchors_on_keys_are_accepted_and_tags_are_not(write: Write) -> None:
     (case,) = load_eval_cases(write("a.yaml", "&k description: x\n" + yaml_case(input="*k")))
     assert case.input_messages[0].content == "description"
     assert "is not supported" in told(write("a.yaml", "!!foo k: 1\n" + yaml_case()))[0]
 
 
-def test_a_tab_that_is_legal_gets_no_blame(write: Write) -> None:
+def test_a_legal_tab_is_not_blamed(write: Write) -> None:
     assert told(write("a.yaml", "a:\tb: c\n"))[3] == ""
 
 
-def test_an_empty_sidecar_says_nothing(write: Write) -> None:
+def test_an_empty_sidecar_has_no_effect(write: Write) -> None:
     write("a.yaml", "# later\n")
     (case,) = load_eval_cases(write("a.jsonl", [a_case()]))
     assert case.target == "default"
 
 
-def test_a_bad_sidecar_is_told_by_its_own_place(write: Write) -> None:
+def test_errors_in_a_sidecar_have_their_own_location(write: Write) -> None:
     path = write("a.jsonl", [a_case()])
     sidecar = write("a.yaml", "description: fine\nexecution: azure\n")
     with pytest.raises(AgentvError) as caught:
@@ -335,7 +335,7 @@ def test_a_bad_sidecar_is_told_by_its_own_place(write: Write) -> None:
     assert caught.value.message == "execution: expected an object, got a string"
 
 
-def test_an_eval_file_beside_a_dataset_is_no_sidecar(write: Write) -> None:
+def test_an_eval_file_next_to_a_dataset_is_not_a_sidecar(write: Write) -> None:
     write("a.yaml", "execution: {target: other}\n" + yaml_case())
     (case,) = load_eval_cases(write("a.jsonl", [a_case()]))
     assert case.target == "default"

@@ -77,7 +77,7 @@ def test_a_run_stops_at_the_first_difference(
         ("def case(): yield {}", "cases_from: make.py has no function 'cases'"),
     ],
 )
-def test_what_is_wrong_with_a_function_is_reported_where_it_is_named(
+def test_problems_of_a_function_are_located_where_it_is_named(
     project: Path, write: Write, code: str, message: str
 ) -> None:
     write("make.py", code)

@@ -78,7 +78,7 @@ def test_variables_of_a_case_override_those_of_its_file(write: Write, name: str)
 
 
 @FORMATS
-def test_a_value_takes_its_type_but_a_text_stays_a_text(write: Write, name: str) -> None:
+def test_placeholders_keep_the_type_of_their_value_except_in_text_fields(write: Write, name: str) -> None:
     turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
     (found,) = read(
         written(
@@ -106,7 +106,7 @@ def test_an_unknown_variable_is_an_error_at_its_field(write: Write) -> None:
         assert "input[0].content: unknown variable {{ vars.ctiy }}" in ran.stderr + ran.stdout
 
 
-def test_a_case_without_variables_says_where_to_add_them(write: Write) -> None:
+def test_a_missing_variable_suggests_where_to_add_it(write: Write) -> None:
     path = written(write, "a.jsonl", case(input="{{ vars.city }}"))
     assert problems(path) == [
         f"{path}:1: Line 1: input: unknown variable {{{{ vars.city }}}} (add it to 'vars' of the case, or of its file)"
@@ -174,7 +174,7 @@ def test_exclude_distinguishes_types(write: Write) -> None:
         ({"rows": []}, "rows: must not be empty ()"),
     ],
 )
-def test_what_is_wrong_with_a_family(write: Write, fields: dict[str, Any], problem: str) -> None:
+def test_invalid_families(write: Write, fields: dict[str, Any], problem: str) -> None:
     path = written(write, "a.jsonl", case(**fields))
     (first, *_) = problems(path)
     assert first.removeprefix(f"{path}:1: ").removeprefix("Line 1: ").startswith(problem)

@@ -1,4 +1,4 @@
-"""Targets that cannot take an image or a PDF: told before the run, with the case named."""
+"""Targets that do not accept images or PDFs are reported before the run, with the case."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ MODEL = {"provider": "openai", "model": "gpt-5", "api_key": "k", "base_url": "ht
         ),
     ],
 )
-def test_a_target_that_cannot_take_it(target: Any, message: str, hint: str, write: Write) -> None:
+def test_a_target_without_media_support_is_an_error(target: Any, message: str, hint: str, write: Write) -> None:
     a_project(write, target)
     ran = evaluate("a.jsonl", "--out", "out.jsonl", expect=2)
     assert flat(ran.stderr) == f"error: a.jsonl:2:1: case 'shown': {message} hint: {hint}"
@@ -62,7 +62,7 @@ def test_a_target_that_cannot_take_it(target: Any, message: str, hint: str, writ
     assert f"case 'shown': {message}" in flat(checked.stdout + checked.stderr)
 
 
-def test_a_case_that_is_not_selected_stops_nothing(write: Write) -> None:
+def test_media_in_unselected_cases_is_ignored(write: Write) -> None:
     a_project(write, CLI)
     evaluate("a.jsonl", "--out", "out.jsonl", "--eval-id", "plain")
     assert len(results("out.jsonl")) == 1
@@ -76,7 +76,7 @@ def test_a_case_that_is_not_selected_stops_nothing(write: Write) -> None:
         {"provider": "python", "function": "agent.py:answer"},
     ],
 )
-def test_targets_that_take_everything(target: Any, write: Write) -> None:
+def test_targets_that_accept_media(target: Any, write: Write) -> None:
     write(
         "agent.py",
         "def answer(question, files):\n    return f'{files[0].name}: {len(files[0].read_bytes())} {question}'\n",
@@ -119,7 +119,7 @@ def test_a_pdf_of_100_mb(vendor: str, most: int, write: Write) -> None:
     )
 
 
-def test_an_image_in_a_message_that_is_not_the_user_s(write: Write) -> None:
+def test_an_image_outside_of_user_messages(write: Write) -> None:
     a_project(write, MODEL, role="system")
     ran = evaluate("a.jsonl", expect=2)
     assert "case 'shown': chart.png: language models accept images and PDFs only in user messages" in ran.stderr
@@ -136,7 +136,7 @@ def test_a_yaml_case_is_named_by_its_line(write: Write) -> None:
     assert "b.yaml:2:1: case 'one': chart.png is an image" in ran.stderr
 
 
-def test_validate_does_not_mind_images(write: Write) -> None:
+def test_validate_accepts_images(write: Write) -> None:
     a_project(write, MODEL)
     ran = agentv("validate", "a.jsonl")
     assert (ran.returncode, "chart.png" in ran.stdout + ran.stderr) == (0, False)

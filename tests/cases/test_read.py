@@ -1,4 +1,4 @@
-"""Loading, beyond what the seeds and the bad inputs say: both formats alike, lazy, in flat memory."""
+"""Loading cases, beyond the seeds and invalid input: equal formats, lazy reading, flat memory."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from tests.kits.project import PRINT_PEAK_KB, Write, a_case
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes YAML 1.1, and quotes what is a number in YAML 1.2 only."""
+    """Writes YAML 1.1, and quotes numbers of YAML 1.2."""
 
 
 Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?$|0o[0-7]+$"), None)
@@ -43,7 +43,7 @@ def test_the_same_content_in_both_formats_gives_equal_cases(
     assert [case.id for case in from_jsonl] == [case["id"] for case in written]
 
 
-def test_cases_that_say_something_else_are_not_equal(write: Write) -> None:
+def test_cases_with_different_content_are_not_equal(write: Write) -> None:
     one, other = load_eval_cases(write("a.jsonl", [a_case("a"), a_case("b")]))
     (same,) = load_eval_cases(write("b.jsonl", [a_case("a")]))
     assert one == same
@@ -93,7 +93,7 @@ def test_aliases_of_fields(write: Write) -> None:
     assert case.expected_messages == (Message(role="assistant", content={"n": 1}),)
 
 
-def test_a_fields_own_name_wins_over_its_alias(write: Write) -> None:
+def test_a_field_name_takes_precedence_over_its_alias(write: Write) -> None:
     entry = a_case(outcome="no", input="no", expected_output="no", expected_messages=[{"role": "tool", "content": "y"}])
     (case,) = load_eval_cases(write("a.jsonl", [entry]))
     assert case.expected_outcome == "Goal"
@@ -101,7 +101,7 @@ def test_a_fields_own_name_wins_over_its_alias(write: Write) -> None:
     assert case.expected_messages == (Message(role="tool", content="y"),)
 
 
-def test_null_is_as_good_as_nothing(write: Write) -> None:
+def test_null_equals_a_missing_field(write: Write) -> None:
     entry = a_case(conversation_id=None, execution=None, rubrics=None, description=None, expected_messages=None)
     assert list(load_eval_cases(write("a.jsonl", [entry]))) == list(load_eval_cases(write("b.jsonl", [a_case()])))
 
@@ -127,14 +127,14 @@ def test_cases_come_one_by_one(write: Write) -> None:
         next(found)
 
 
-def test_what_is_left_out_does_not_count_as_a_duplicate(write: Write) -> None:
+def test_skipped_cases_are_not_duplicates(write: Write) -> None:
     with collect_warnings() as warnings:
         found = list(load_eval_cases(write("a.jsonl", [a_case("a"), {"id": "a"}])))
     assert len(found) == 1
     assert [w.message for w in warnings] == ["Line 2: missing expected_outcome, input_messages; case 'a' is skipped"]
 
 
-def test_warnings_are_logged_when_nobody_collects_them(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+def test_uncollected_warnings_are_logged(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     path = write("a.jsonl", [a_case("a"), {"id": "b"}])
     list(load_eval_cases(path))
     (record,) = caplog.records

@@ -1,4 +1,4 @@
-"""How the prompt is built."""
+"""Building the prompt."""
 
 import os
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_one_message_is_the_question_itself(write: Write) -> None:
     assert (built.eval_id, built.guidelines, built.input_files) == ("test-1", "", ())
 
 
-def test_several_messages_are_headed_by_their_roles(write: Write) -> None:
+def test_several_messages_have_role_headings(write: Write) -> None:
     built = request(
         load(
             write,
@@ -57,11 +57,11 @@ def test_several_messages_are_headed_by_their_roles(write: Write) -> None:
     assert [turn.role for turn in built.chat_prompt] == ["system", "user", "assistant", "tool", "user"]
 
 
-def test_a_lone_assistant_message_is_headed(write: Write) -> None:
+def test_a_single_assistant_message_has_a_heading(write: Write) -> None:
     assert request(load(write, [{"role": "assistant", "content": "Hi"}])).question == "@[Assistant]:\nHi"
 
 
-def test_an_empty_message_does_not_make_two(write: Write) -> None:
+def test_an_empty_message_does_not_count(write: Write) -> None:
     built = request(load(write, [{"role": "system", "content": ""}, {"role": "user", "content": "Hi"}]))
     assert built.question == "Hi"
     assert [turn.role for turn in built.chat_prompt] == ["user"]
@@ -79,7 +79,7 @@ def test_tool_calls_are_part_of_their_turn(write: Write) -> None:
     assert built.chat_prompt[1].tool_calls == (ToolCall(tool="search", input={"q": "x"}),)
 
 
-def test_files_go_in_as_content_or_as_a_reference(write: Write) -> None:
+def test_files_are_inserted_as_content_or_as_a_reference(write: Write) -> None:
     path = write("evals/data/code.py", "print(1)")
     case = load(write, [{"role": "user", "content": [text("Review:"), file("data/code.py")]}])
     inline, reference = request(case), request(case, Files.REFERENCE)
@@ -88,7 +88,7 @@ def test_files_go_in_as_content_or_as_a_reference(write: Write) -> None:
     assert inline.input_files == reference.input_files == (path,)
 
 
-def test_a_guideline_leaves_the_message_and_a_marker(write: Write) -> None:
+def test_a_guideline_is_replaced_with_a_marker(write: Write) -> None:
     path = write("evals/python.instructions.md", "Use type hints.")
     case = load(write, [{"role": "user", "content": [file("python.instructions.md"), text("Write a loop.")]}])
     built = request(case)
@@ -101,7 +101,7 @@ def test_a_guideline_leaves_the_message_and_a_marker(write: Write) -> None:
     )
 
 
-def test_several_guidelines_are_headed_by_their_names(write: Write) -> None:
+def test_several_guidelines_have_name_headings(write: Write) -> None:
     write("evals/a.instructions.md", "A")
     write("evals/prompts/b.md", "B")
     blocks = [file("a.instructions.md"), file("prompts/b.md"), file("a.instructions.md")]
@@ -122,7 +122,7 @@ def test_a_message_of_guidelines_alone_is_not_a_turn(write: Write) -> None:
     assert [turn.role for turn in built.chat_prompt] == ["system", "user"]
 
 
-def test_files_are_looked_for_beside_the_eval_file_then_at_the_root_then_as_given(write: Write, tmp_path: Path) -> None:
+def test_files_are_resolved_against_the_eval_file_then_the_root_then_as_given(write: Write, tmp_path: Path) -> None:
     write(".git/HEAD", "")
     write("here.txt", "root")
     case = load(write, [{"role": "user", "content": [file("here.txt")]}])
@@ -170,7 +170,7 @@ def test_a_file_that_cannot_be_used(write: Write, tmp_path: Path, path: str, mes
     assert (caught.value.file, caught.value.line) == (case.file.path, 1)
 
 
-def test_a_quote_in_a_path_does_not_break_out(write: Write) -> None:
+def test_a_quote_in_a_path_is_escaped(write: Write) -> None:
     write('evals/a">b.txt', "x")
     case = load(write, [{"role": "user", "content": [file('a">b.txt')]}])
     assert request(case).question.startswith('<file path="a&quot;>b.txt">')

@@ -1,4 +1,4 @@
-"""Fields that agentv does not know: an error in `validate`, a warning in `eval`, in both formats."""
+"""Unknown fields: an error in `validate`, a warning in `eval`, in both formats."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Cases whose messages have the shapes of vendors."""
+"""Cases with messages in the formats of vendors."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""`agentv batch`: what was sent through vendors' batch APIs, looked after."""
+"""`agentv batch`: status, collect and cancel of requests sent through vendor batch APIs."""
 
 import json
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def project(write: Write, server: BatchServer) -> BatchProject:
 
 
 @pytest.mark.parametrize("action", ["status", "collect", "cancel"])
-def test_where_nothing_was_submitted_that_is_said(write: Write, action: str) -> None:
+def test_status_reports_that_there_are_no_batches(write: Write, action: str) -> None:
     write("targets.yaml", "targets: [{name: default, provider: mock}]")
     ran = agentv("batch", action)
     assert ran.returncode == 0
@@ -57,7 +57,7 @@ def test_status_has_the_vendors_counts(project: BatchProject) -> None:
     assert told["command"] == "agentv eval cases.jsonl --out out.jsonl --resume"
 
 
-def test_collect_fetches_what_has_ended_and_resume_makes_results_of_it(project: BatchProject) -> None:
+def test_collect_downloads_ended_batches_for_resume(project: BatchProject) -> None:
     ran = agentv("batch", "collect")
     assert "running" in ran.stdout
     assert "collect the batches that are still running later" in ran.stderr
@@ -74,7 +74,7 @@ def test_collect_fetches_what_has_ended_and_resume_makes_results_of_it(project: 
     assert "no pending batches" in agentv("batch", "status").stdout
 
 
-def test_cancel_ends_a_batch_and_keeps_what_was_answered(project: BatchProject) -> None:
+def test_cancel_ends_a_batch_and_keeps_its_answers(project: BatchProject) -> None:
     ran = agentv("batch", "cancel")
     assert ran.returncode == 0
     (batch,) = project.server.state()["batches"]
@@ -89,13 +89,13 @@ def test_cancel_ends_a_batch_and_keeps_what_was_answered(project: BatchProject) 
 
 
 @pytest.mark.parametrize("action", ["collect", "cancel"])
-def test_a_batch_that_is_not_known_is_bad_usage(project: BatchProject, action: str) -> None:
+def test_an_unknown_batch_is_a_usage_error(project: BatchProject, action: str) -> None:
     ran = agentv("batch", action, "batch_of_another")
     assert ran.returncode == 2
     assert "no batch 'batch_of_another' in " in flat(ran.stderr)
 
 
-def test_a_target_that_is_gone_is_said_and_the_batch_stays(project: BatchProject, write: Write) -> None:
+def test_a_missing_target_is_reported_and_the_batch_is_kept(project: BatchProject, write: Write) -> None:
     write("targets.yaml", "targets: [{name: other, provider: mock}]")
     ran = agentv("batch", "status")
     assert ran.returncode == 1
@@ -103,14 +103,14 @@ def test_a_target_that_is_gone_is_said_and_the_batch_stays(project: BatchProject
     assert journaled()
 
 
-def test_a_vendor_that_cannot_be_asked_is_said(project: BatchProject) -> None:
+def test_an_unreachable_vendor_is_reported(project: BatchProject) -> None:
     project.server.set(failing_polls=1)
     ran = agentv("batch", "status")
     assert ran.returncode == 1
     assert "status 500: the server had an error" in flat(ran.stdout)
 
 
-def test_a_batch_of_a_run_that_goes_on_is_left_to_it(project: BatchProject) -> None:
+def test_a_batch_of_a_running_run_is_not_touched(project: BatchProject) -> None:
     project.set_target(batch_poll_seconds=600)
     before = project.server.state()["asked"]["poll"]
     run = start("cases.jsonl", "--out", "out.jsonl", "--resume")

@@ -45,7 +45,7 @@ def make_old(days: float) -> None:
         path.write_text(json.dumps(record))
 
 
-def test_the_newest_runs_stay_with_their_results(project: Write) -> None:
+def test_the_newest_runs_and_their_results_are_kept(project: Write) -> None:
     evaluate("x.jsonl", "--cache", "--dump-prompts")
     make_old(days=3)
     evaluate("x.jsonl")
@@ -58,7 +58,7 @@ def test_the_newest_runs_stay_with_their_results(project: Write) -> None:
     assert not Path(old["results"]).exists()
 
 
-def test_a_run_that_either_option_keeps_stays(project: Write) -> None:
+def test_a_run_that_either_option_keeps_is_kept(project: Write) -> None:
     evaluate("x.jsonl")
     make_old(days=3)
     assert "kept 1 run" in agentv("clean", "--keep-runs", "1", "--keep-days", "1").stdout
@@ -79,7 +79,7 @@ def test_a_dry_run_lists_the_files_and_removes_nothing(project: Write) -> None:
     assert files() == before
 
 
-def test_a_backup_with_the_results_of_a_kept_run_stays(project: Write) -> None:
+def test_a_backup_with_results_of_a_kept_run_is_kept(project: Write) -> None:
     evaluate("x.jsonl", "--out", ".agentv/results/r.jsonl")
     evaluate("x.jsonl", "--out", ".agentv/results/r.jsonl")
     make_old(days=3)
@@ -121,7 +121,7 @@ def test_files_without_a_run_stay_as_long_as_runs(project: Write) -> None:
     assert files() == []
 
 
-def test_a_cached_response_that_a_kept_run_used_stays(project: Write) -> None:
+def test_a_cached_response_of_a_kept_run_is_kept(project: Write) -> None:
     evaluate("x.jsonl", "--cache")
     make_old(days=3)
     evaluate("x.jsonl", "--cache")
@@ -129,7 +129,7 @@ def test_a_cached_response_that_a_kept_run_used_stays(project: Write) -> None:
     assert len(list(Path(".agentv/cache").rglob("*.json"))) == 1
 
 
-def test_results_that_a_run_is_writing_stay(project: Write) -> None:
+def test_results_of_a_running_run_are_kept(project: Write) -> None:
     evaluate("x.jsonl")
     make_old(days=3)
     (run,) = runs()
@@ -142,7 +142,7 @@ def test_results_that_a_run_is_writing_stay(project: Write) -> None:
     assert files() == []
 
 
-def test_what_batch_programs_left_behind_stays_as_long_as_an_older_run(project: Write) -> None:
+def test_batch_output_is_kept_as_long_as_older_runs(project: Write) -> None:
     evaluate("x.jsonl")
     project(".agentv/batches/support.jsonl", "{}")
     assert agentv("clean", "--keep-days", "1").returncode == 0

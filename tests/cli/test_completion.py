@@ -1,4 +1,4 @@
-"""Shells complete what is typed: the protocol of each of them, and the real bash."""
+"""Shell completion: the protocol of each shell, and a real bash."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ TARGETS = "targets:\n- {name: default, provider: mock}\n- {name: my-model, provi
 
 
 def completed(shell: str, *words: str) -> list[str]:
-    """What a shell is offered for the last of these words, each behind the kind of thing that it is."""
+    """The completions for the last of these words, each preceded by its kind."""
     line, last = " ".join(["agentv", *words]), words[-1]
     typed = {"COMP_WORDS": line, "COMP_CWORD": last if shell == "fish" else str(len(words))}
     ran = agentv(env={**os.environ, **typed, "_AGENTV_COMPLETE": f"{shell}_complete"})
@@ -50,7 +50,7 @@ def test_commands_options_choices_and_paths_complete(shell: str, write: Write) -
         assert completed(shell, *words) == ["file,ev"]
 
 
-def test_the_names_of_targets_come_from_the_file_that_the_run_would_use(write: Write) -> None:
+def test_target_names_are_completed_from_the_runs_targets_file(write: Write) -> None:
     write("targets.yaml", TARGETS)
     write("evals/targets.yaml", "targets: [{name: nearer, provider: mock}]")
     write("other.yaml", "targets: [{name: another, provider: mock}]")
@@ -60,7 +60,7 @@ def test_the_names_of_targets_come_from_the_file_that_the_run_would_use(write: W
 
 
 @pytest.mark.parametrize("content", [None, "targets: [", "[]"])
-def test_a_targets_file_that_cannot_be_read_offers_nothing_and_says_nothing(content: str | None, write: Write) -> None:
+def test_an_unreadable_targets_file_completes_nothing_silently(content: str | None, write: Write) -> None:
     if content is not None:
         write("targets.yaml", content)
     assert completed("bash", "eval", "--target", "") == []
@@ -88,7 +88,7 @@ def test_a_script_for_each_shell(shell: str) -> None:
     assert f"_AGENTV_COMPLETE={shell}_complete" in ran.stdout
 
 
-def test_another_shell_is_refused_with_the_nearest() -> None:
+def test_an_unknown_shell_is_rejected_with_a_suggestion() -> None:
     ran = agentv("completion", "fisch")
     assert ran.returncode == 2
     assert ran.stderr.endswith("'fisch' is not one of 'bash', 'zsh', 'fish'\nhint: did you mean 'fish'?\n")

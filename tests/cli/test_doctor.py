@@ -1,4 +1,4 @@
-"""What is installed, which files are used, which targets are ready and why not, and no secret on the way."""
+"""`agentv doctor`: installed packages, files in use and the readiness of targets, without secrets."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def test_the_extras_are_those_that_can_be_installed() -> None:
     assert declared == EXTRAS
 
 
-def test_extras_are_told_with_their_versions_or_with_what_installs_them(write: Write) -> None:
+def test_extras_are_listed_with_version_or_install_command(write: Write) -> None:
     found = {extra["name"]: extra for extra in diagnosis()[1]["extras"]}
     assert found["openai"]["packages"]["openai"]
     hide = "import importlib.metadata as m, sys\nreal = m.version\n"
@@ -91,7 +91,7 @@ def test_extras_are_told_with_their_versions_or_with_what_installs_them(write: W
     assert "  anthropic  not installed: pip install 'anthropic>=1.0'\n" in ran.stdout
 
 
-def test_without_any_file_it_says_where_it_looked(write: Write, tmp_path: Path) -> None:
+def test_without_any_file_the_searched_folders_are_listed(write: Write, tmp_path: Path) -> None:
     ran = agentv("doctor")
     assert ran.returncode == 1
     assert f"  targets    none; searched {tmp_path}\n             hint: run 'agentv init' to create one\n" in ran.stdout
@@ -157,7 +157,7 @@ def test_why_a_target_is_not_ready(write: Write, tmp_path: Path) -> None:
     assert lines.endswith("\n1 of 13 targets are ready\n")
 
 
-def test_a_missing_sdk_is_told_with_what_installs_it(write: Write) -> None:
+def test_a_missing_sdk_is_reported_with_its_install_command(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: openai, model: m}]")
     hide = "import importlib.util as u\nreal = u.find_spec\nu.find_spec = lambda name, *a: None if name == 'openai' else real(name, *a)\n"
     write("without.py", hide + "from agentv.__main__ import main\nmain()\n")
@@ -169,7 +169,7 @@ def test_a_missing_sdk_is_told_with_what_installs_it(write: Write) -> None:
 @pytest.mark.parametrize(
     "template", ["printf %s {PROMPT}", "X=1 no-such-program", "cd .. && no-such-program", "'quoted program' {PROMPT}"]
 )
-def test_a_command_that_only_the_shell_can_judge_is_left_to_it(template: str, write: Write) -> None:
+def test_a_command_that_only_the_shell_can_resolve_is_not_checked(template: str, write: Write) -> None:
     write("targets.yaml", f'targets: [{{name: default, provider: cli, command_template: "{template}"}}]')
     assert targets()["default"]["ready"]
 
@@ -182,7 +182,7 @@ def test_paths_are_relative_to_the_eval_files(write: Write) -> None:
     assert targets()["default"]["ready"]
 
 
-def test_healthchecks_run_only_when_asked_for(write: Write) -> None:
+def test_health_checks_run_only_with_check(write: Write) -> None:
     check = "healthcheck: {type: command, command_template: 'touch checked; test -e healthy'}"
     write("targets.yaml", f"targets: [{{name: default, provider: cli, command_template: echo, {check}}}]")
     assert (targets()["default"]["ready"], Path("checked").exists()) == (True, False)
@@ -203,7 +203,7 @@ def test_healthchecks_run_only_when_asked_for(write: Write) -> None:
         (".env", b"\xff\xfe\x00", "cannot be read: not UTF-8 text"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_no_end(name: str, content: str, message: str, write: Write) -> None:
+def test_an_unreadable_file_does_not_stop_doctor(name: str, content: str, message: str, write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: mock}]")
     write(name, content)
     code, found = diagnosis()
@@ -239,7 +239,7 @@ def test_bad_usage(args: list[str], said: str, write: Write) -> None:
     assert "hint: " in ran.stderr
 
 
-def test_on_a_narrow_terminal_lines_are_folded_below_what_they_belong_to(write: Write) -> None:
+def test_on_a_narrow_terminal_lines_wrap_below_their_entry(write: Write) -> None:
     write(
         "targets.yaml",
         'targets: [{name: gpt, provider: openai, model: m, api_key: "${{ A_VARIABLE_THAT_IS_MISSING }}"}]',

@@ -55,7 +55,7 @@ def test_a_filter_without_failures_is_not_an_empty_filter(file: str) -> None:
 
 
 @pytest.mark.parametrize("command", [("show", "r.jsonl"), ("export", "r.jsonl", "--to", "csv")])
-def test_selecting_nothing_or_nonsense_is_an_error(file: str, command: tuple[str, ...]) -> None:
+def test_empty_or_invalid_selections_are_errors(file: str, command: tuple[str, ...]) -> None:
     ran = agentv(*command, "--filter", "tag:none")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("error: r.jsonl: no result matches the filter 'tag:none'\nhint: ")

@@ -1,4 +1,4 @@
-"""Help fits terminals of any width, and usage errors say what to do."""
+"""Help fits terminals of any width, and usage errors have a hint."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def examples(text: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_help_ends_with_examples_that_can_be_typed(path: list[str]) -> None:
+def test_help_ends_with_runnable_examples(path: list[str]) -> None:
     found = examples(shown(*path))
     assert found
     for words in found:
@@ -112,7 +112,7 @@ def test_usage_errors_have_a_hint(args: list[str], error: str, hint: str, write:
     assert said == [f"error: {error}", f"hint: {hint}"]
 
 
-def test_a_function_that_is_not_there_names_the_nearest(write: Write) -> None:
+def test_a_missing_function_suggests_a_similar_one(write: Write) -> None:
     write("agent.py", "def answer(question): return question\n")
     write("targets.yaml", "targets: [{name: default, provider: python, function: 'agent.py:anwser'}]")
     write("a.yaml", "evalcases: [{id: a, expected_outcome: b, input: c, evaluators: [{type: contains, value: x}]}]")

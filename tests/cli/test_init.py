@@ -88,7 +88,7 @@ def test_the_openai_template_says_what_to_set_and_runs_dry(write: Write, monkeyp
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_a_target_of_every_kind_stands_there_and_only_needs_uncommenting(template: str, write: Write) -> None:
+def test_every_kind_of_target_is_included_as_a_comment(template: str, write: Write) -> None:
     agentv("init", "--template", template)
     path = Path(".agentv/targets.yaml")
     text = path.read_text()
@@ -112,7 +112,7 @@ def test_the_variables_of_all_targets_are_in_the_example_of_an_env_file(write: W
     assert set(variables) == set(VARIABLE.findall(Path(".agentv/targets.yaml").read_text())) - {"NAME"}
 
 
-def test_every_yaml_file_begins_with_its_schema_which_is_there(write: Write, tmp_path: Path) -> None:
+def test_every_yaml_file_starts_with_a_reference_to_its_schema(write: Write, tmp_path: Path) -> None:
     import jsonschema
 
     agentv("init")
@@ -135,7 +135,7 @@ def test_git_ignores_secrets_and_what_runs_leave_behind(write: Write) -> None:
     assert set(seen) == FILES | {"evals/agent.py"}
 
 
-def test_what_is_there_is_kept_and_what_is_missing_is_added(write: Write, tmp_path: Path) -> None:
+def test_existing_files_are_kept_and_missing_ones_added(write: Write, tmp_path: Path) -> None:
     mine = {".gitignore": b"*.log\n.env\n", "evals/judge.py": b"# mine\n", "notes.txt": b"mine"}
     for name, content in mine.items():
         write(name, content)
@@ -151,7 +151,7 @@ def test_what_is_there_is_kept_and_what_is_missing_is_added(write: Write, tmp_pa
     assert (told("written", again.stdout), told("kept", again.stdout)) == (set(), FILES | {"evals/agent.py"})
 
 
-def test_nothing_is_added_that_would_change_what_is_there(write: Write, tmp_path: Path) -> None:
+def test_nothing_is_added_that_would_affect_existing_files(write: Write, tmp_path: Path) -> None:
     """A second targets file, or a sidecar for a dataset that has none."""
     write("targets.yml", "targets: [{name: default, provider: mock, response: Paris}]")
     write("evals/sums.jsonl", [{"id": "a", "expected_outcome": "b", "input": "c"}])
@@ -161,7 +161,7 @@ def test_nothing_is_added_that_would_change_what_is_there(write: Write, tmp_path
     assert told("kept", ran.stdout) == {"targets.yml", "evals/sums.jsonl", "evals/capitals.yml"}
 
 
-def test_a_link_that_leads_nowhere_is_not_written_through(write: Write, tmp_path: Path) -> None:
+def test_a_dangling_symlink_is_not_written_through(write: Write, tmp_path: Path) -> None:
     write("evals/capitals.yaml", "evalcases: []")
     (tmp_path / ".gitignore").symlink_to("elsewhere")
     agentv("init")
@@ -169,7 +169,7 @@ def test_a_link_that_leads_nowhere_is_not_written_through(write: Write, tmp_path
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_new_folder_is_made_and_one_is_told_how_to_get_there(write: Write) -> None:
+def test_a_new_folder_is_created_and_the_cd_command_printed(write: Write) -> None:
     ran = agentv("init", "some where/new")
     assert ran.returncode == 0
     assert "\nChange to the folder:  cd 'some where/new'\n" in ran.stdout
@@ -189,7 +189,7 @@ def test_a_new_folder_is_made_and_one_is_told_how_to_get_there(write: Write) -> 
         ),
     ],
 )
-def test_a_folder_that_cannot_be_one(args: list[str], said: str, write: Write, tmp_path: Path) -> None:
+def test_an_invalid_folder(args: list[str], said: str, write: Write, tmp_path: Path) -> None:
     write("a.txt", "mine")
     ran = agentv("init", *args)
     assert (ran.returncode, ran.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""`agentv judge`: how far a judge agrees with labels."""
+"""`agentv judge`: the agreement of a judge with labels."""
 
 import json
 from typing import Any
@@ -45,7 +45,7 @@ def test_the_figures_of_a_judge(write: Write) -> None:
     }
 
 
-def test_the_section_for_people(write: Write) -> None:
+def test_the_section_as_text(write: Write) -> None:
     a_judged_run(write, CELLS, REST)
     printed = run("judge", "results.jsonl").stdout
     assert printed.startswith(
@@ -56,7 +56,7 @@ def test_the_section_for_people(write: Write) -> None:
     assert max(map(len, printed.splitlines())) <= 60
 
 
-def test_only_labels_that_were_drawn_at_random_tell_the_pass_rate(write: Write) -> None:
+def test_only_randomly_sampled_labels_estimate_the_pass_rate(write: Write) -> None:
     a_judged_run(write, CELLS, REST, sampling="chosen")
     found = judged("results.jsonl")
     assert found["agreement"]["value"] == 0.9
@@ -91,8 +91,8 @@ def test_a_label_is_for_its_trial_and_dataset(write: Write) -> None:
     assert (found["agreement"]["value"], found["base_rate"]["value"]) == (1.0, 0.0)
 
 
-def test_trials_of_which_one_is_labelled_tell_nothing_new_by_the_other(write: Write) -> None:
-    """The judge is always right, and both trials of a case come out the same: verdicts of the second are no news."""
+def test_unlabelled_trials_of_a_labelled_case_add_no_information(write: Write) -> None:
+    """The judge is always right and both trials agree, so verdicts on the second add no information."""
     words = ["pass"] * 30 + ["fail"] * 10
     trials = [a_result(f"c{n}", word, trial=trial) for n, word in enumerate(words) for trial in (1, 2)]
     labels = [a_label(f"c{n}", word, sampling="random") for n, word in enumerate(words)]
@@ -145,7 +145,7 @@ def test_labels_for_one_evaluator(write: Write) -> None:
 @pytest.mark.parametrize(
     ("bar", "code", "verdict"), [("0.3", 0, "reached"), ("0.75", 3, "undecided"), ("0.95", 1, "missed")]
 )
-def test_a_bar_for_kappa(write: Write, bar: str, code: int, verdict: str) -> None:
+def test_min_kappa_sets_the_exit_code(write: Write, bar: str, code: int, verdict: str) -> None:
     a_judged_run(write, CELLS, REST)
     assert judged("results.jsonl", "--min-kappa", bar, expect=code)["bar"]["verdict"] == verdict
     said = {"reached": "yes", "missed": "no", "undecided": "undecided, more labels are needed"}[verdict]
@@ -155,7 +155,7 @@ def test_a_bar_for_kappa(write: Write, bar: str, code: int, verdict: str) -> Non
     )
 
 
-def test_a_judge_and_people_who_pass_everything_have_no_kappa(write: Write) -> None:
+def test_kappa_is_undefined_if_everyone_passes_everything(write: Write) -> None:
     a_judged_run(write, {("pass", "pass"): 12}, {"pass": 5})
     found = judged("results.jsonl", "--min-kappa", "0.5", expect=3)
     assert found["kappa"]["value"] is None
@@ -181,7 +181,7 @@ def test_when_every_answer_has_a_label_nothing_is_corrected(write: Write) -> Non
 
 
 def test_trials_of_a_case_count_once(write: Write) -> None:
-    """Ten trials of one case that all agree tell less than ten cases."""
+    """Ten agreeing trials of one case contain less information than ten cases."""
     alone = [a_result(f"c{n}", "pass" if n % 2 else "fail") for n in range(40)]
     trials = [a_result(f"c{n % 4}", "pass" if n % 2 else "fail", trial=n // 4 + 1) for n in range(40)]
     widths = []
@@ -229,7 +229,7 @@ def test_labels_of_other_runs_give_rogan_gladen_and_are_named_so(write: Write) -
     assert "is valid only if the judge errs as often in this run" in printed
 
 
-def test_labels_of_the_same_run_win_over_those_of_others(write: Write) -> None:
+def test_labels_of_the_same_run_take_precedence(write: Write) -> None:
     judged_elsewhere(write)
     with open(".agentv/labels.jsonl", "a") as file:
         for number in (1, 70):
@@ -239,13 +239,13 @@ def test_labels_of_the_same_run_win_over_those_of_others(write: Write) -> None:
     assert found["pass_rate"]["corrected"]["method"].startswith("prediction-powered")
 
 
-def test_labels_of_what_another_judge_judged_are_left_out(write: Write) -> None:
+def test_labels_for_another_judge_are_skipped(write: Write) -> None:
     digests = {"case": "1", "target": "1", "evaluators": "1", "judges": "another", "prompts": "1", "agentv": "1"}
     judged_elsewhere(write, digests=digests)
     assert "none of the 80 labels is for an answer of this run" in refused("judge", "new.jsonl")
 
 
-def test_a_random_sample_of_which_labels_are_stale_is_not_random_any_more(write: Write) -> None:
+def test_a_sample_with_stale_labels_is_no_longer_random(write: Write) -> None:
     """Labels of yesterday hold for the answers that have not changed, which may be the easy ones."""
     yesterday, later = "2026-11-16T08:00:00Z", "2026-11-17T09:00:00Z"
     write("results.jsonl", [a_result("a"), a_result("b", answer="new"), a_result("c"), a_result("d", "fail")])
@@ -258,7 +258,7 @@ def test_a_random_sample_of_which_labels_are_stale_is_not_random_any_more(write:
     assert judged("results.jsonl")["labels"]["random"] == 2
 
 
-def test_answers_without_a_verdict_are_left_out(write: Write) -> None:
+def test_answers_without_a_verdict_are_excluded(write: Write) -> None:
     broken = a_result("b", "fail", failure="judge")
     write("results.jsonl", [a_result("a"), broken, a_result("c", "fail", "", error="refused", failure="target")])
     write(".agentv/labels.jsonl", [a_label("a"), a_label("b"), a_label("c", answer="")])
@@ -303,7 +303,7 @@ def test_no_labels_file(write: Write) -> None:
         ('{"eval_id": "a", "label"\n' + json.dumps(a_label()) + "\n", "x.jsonl:1:26: Invalid JSON"),
     ],
 )
-def test_a_labels_file_that_is_none(write: Write, content: Any, message: str) -> None:
+def test_an_invalid_labels_file(write: Write, content: Any, message: str) -> None:
     write("results.jsonl", [a_result()])
     write("x.jsonl", content)
     assert message in refused("judge", "results.jsonl", "--labels", "x.jsonl")
@@ -317,7 +317,7 @@ def test_labels_of_no_answer_of_this_run(write: Write) -> None:
     assert "hint: label answers of this run" in said
 
 
-def test_the_only_label_is_stale_or_of_no_case(write: Write) -> None:
+def test_a_single_label_that_is_stale_or_of_an_unknown_case(write: Write) -> None:
     write("results.jsonl", [a_result("a")])
     write("x.jsonl", [a_label("a", answer="Rome")])
     said = refused("judge", "results.jsonl", "--labels", "x.jsonl")
@@ -327,7 +327,7 @@ def test_the_only_label_is_stale_or_of_no_case(write: Write) -> None:
     assert "the only label is not for a case of this run: there is no case 'z'\n" in said
 
 
-def test_labelled_answers_that_nobody_can_use(write: Write) -> None:
+def test_unusable_labelled_answers(write: Write) -> None:
     write("results.jsonl", [a_result("a"), a_result("b", "fail", failure="judge")])
     write("x.jsonl", [a_label("a", reviewer="ann"), a_label("a", "fail", reviewer="bob"), a_label("b")])
     said = refused("judge", "results.jsonl", "--labels", "x.jsonl")
@@ -357,7 +357,7 @@ def test_an_unknown_evaluator(write: Write) -> None:
 
 
 @pytest.mark.parametrize("bar", ["2", "-1.5", "nan", "high"])
-def test_a_bar_that_kappa_cannot_have(write: Write, bar: str) -> None:
+def test_an_invalid_min_kappa(write: Write, bar: str) -> None:
     a_judged_run(write, CELLS, REST)
     assert "invalid value for '--min-kappa'" in refused("judge", "results.jsonl", f"--min-kappa={bar}")
 
@@ -371,7 +371,7 @@ def test_results_without_answers(write: Write) -> None:
         )
 
 
-def test_results_that_are_none(write: Write) -> None:
+def test_invalid_results(write: Write) -> None:
     write(".agentv/labels.jsonl", [a_label()])
     assert "nowhere.jsonl: no such file" in refused("judge", "nowhere.jsonl")
     write("empty.jsonl", "")
@@ -380,7 +380,7 @@ def test_results_that_are_none(write: Write) -> None:
     assert "bad.jsonl:1:1: missing eval_id" in refused("judge", "bad.jsonl")
 
 
-def test_a_torn_last_line_is_a_warning(write: Write) -> None:
+def test_a_truncated_last_line_is_a_warning(write: Write) -> None:
     write("results.jsonl", "".join(json.dumps(a_result(name)) + "\n" for name in "ab") + '{"timestamp":"2026')
     write(".agentv/labels.jsonl", json.dumps(a_label("a")) + "\n" + '{"eval_id": "b", "lab')
     ran = run("judge", "results.jsonl")

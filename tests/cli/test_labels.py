@@ -1,4 +1,4 @@
-"""`agentv labels`: labels from a table, and how many there are."""
+"""`agentv labels`: labels from a table, and their status."""
 
 import csv
 import json
@@ -84,7 +84,7 @@ def test_a_table_that_has_no_labels(write: Write, text: str | bytes, message: st
     assert not Path(".agentv").exists()
 
 
-def test_a_table_that_is_not_there(write: Write) -> None:
+def test_a_missing_table(write: Write) -> None:
     assert "error: x.csv: no such file" in refused("labels", "import", "x.csv")
 
 
@@ -143,7 +143,7 @@ def test_the_status_on_screen(write: Write) -> None:
     assert max(map(len, printed.splitlines())) <= 60
 
 
-def test_labels_that_were_taken_back_are_counted_and_not_used(write: Write) -> None:
+def test_retracted_labels_are_counted_and_not_used(write: Write) -> None:
     write("results.jsonl", [a_result("a"), a_result("b")])
     lines = [
         a_label("a", "fail", reviewer="ann"),

@@ -1,4 +1,4 @@
-"""The command line itself: help, version, what it imports, how it fails."""
+"""The command line itself: help, version, imports and failures."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ def test_no_command_at_all_shows_the_help() -> None:
     assert "Error" not in ran.stderr
 
 
-def test_an_unknown_command_names_the_nearest() -> None:
+def test_an_unknown_command_suggests_a_similar_one() -> None:
     ran = agentv("validat", "x")
     assert ran.returncode == 2
     assert ran.stderr.endswith("error: no such command 'validat'\nhint: did you mean 'validate'?\n")
@@ -88,7 +88,7 @@ def test_dir_lists_the_public_names() -> None:
     assert ran.stdout == "True\n", ran.stderr
 
 
-def test_eval_without_a_project_names_init(write: Write) -> None:
+def test_eval_without_a_project_suggests_init(write: Write) -> None:
     ran = agentv("eval")
     assert ran.returncode == 2
     assert (

@@ -1,4 +1,4 @@
-"""Options that are repeated, or that lack the partner that they need."""
+"""Options that are repeated, or that need another option."""
 
 from collections.abc import Iterator
 from pathlib import Path

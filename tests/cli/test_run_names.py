@@ -40,7 +40,7 @@ def test_an_unknown_name_is_an_error(project: Write) -> None:
     assert (ran.returncode, ran.stderr) == (2, "error: no run is called 'nigthly'\nhint: did you mean 'nightly'?\n")
 
 
-def test_without_names_the_hint_tells_how_to_name_a_run(write: Write) -> None:
+def test_without_names_the_hint_explains_how_to_name_a_run(write: Write) -> None:
     ran = agentv("runs", "nightly")
     assert ran.stderr == "error: no run is called 'nightly'\nhint: 'agentv eval --name' names a run\n"
 
@@ -71,7 +71,7 @@ def test_neither_a_file_nor_a_name_is_an_error(project: Write) -> None:
         assert "weekly" in ran.stderr
 
 
-def test_results_of_other_runs_in_the_same_file_are_never_taken(project: Write) -> None:
+def test_results_of_other_runs_in_the_same_file_are_ignored(project: Write) -> None:
     project("a.jsonl", [a_case("one", evaluators=[HELLO]), a_case("two", evaluators=[HELLO])])
     evaluate("a.jsonl", "--name", "resumed", "--out", "2.jsonl", "--resume")
     assert len(results("2.jsonl")) == 2

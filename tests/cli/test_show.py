@@ -1,4 +1,4 @@
-"""`agentv show` and `agentv runs`: why cases failed, and what was run."""
+"""`agentv show` and `agentv runs`: failures and past runs."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def test_results_carry_their_context(project: Write) -> None:
     assert not {"question", "expected_outcome", "reference_answer"} & results("o.jsonl")[0].keys()
 
 
-def test_the_file_of_a_case_is_told_from_the_root_of_the_repo(project: Write) -> None:
+def test_the_file_of_a_case_is_relative_to_the_repo_root(project: Write) -> None:
     subprocess.run(["git", "init", "-q"], check=True)
     os.chdir("evals")
     evaluate("a.jsonl", "--out", "o.jsonl")
@@ -97,7 +97,7 @@ def test_a_second_argument_names_the_option_for_ids(project: Write) -> None:
     assert "hint: to show a single case, use --eval-id: agentv show o.jsonl --eval-id france\n" in shown.stderr
 
 
-def test_show_says_what_is_wrong_with_a_file(project: Write) -> None:
+def test_show_reports_the_problem_of_a_file(project: Write) -> None:
     ran = agentv("show")
     assert (ran.returncode, ran.stderr.splitlines()[0]) == (2, "error: no results in this folder yet")
     ran = agentv("show", "nowhere.jsonl")
@@ -123,7 +123,7 @@ def long_results(count: int) -> str:
     return f"{line}\n" * count
 
 
-def test_results_without_verdict_dataset_and_target_are_shown_by_what_they_have(project: Write) -> None:
+def test_results_without_verdict_dataset_and_target_are_shown(project: Write) -> None:
     project("old.jsonl", [{"eval_id": "low", "score": 0.5}, {"eval_id": "high", "score": 1}])
     assert agentv("show", "old.jsonl").stdout == "low: 0.500 fail\n\nhigh: 1.000 pass\n\n"
     assert agentv("show", "old.jsonl", "--failed").stdout == "low: 0.500 fail\n\n"
@@ -132,7 +132,7 @@ def test_results_without_verdict_dataset_and_target_are_shown_by_what_they_have(
 
 
 @pytest.mark.slow
-def test_show_holds_little_of_a_large_file(project: Write) -> None:
+def test_show_uses_little_memory_for_a_large_file(project: Write) -> None:
     line = {"eval_id": "x", "score": 0.5, "verdict": "fail", "candidate_answer": "a" * 2000, "timestamp": "t"}
     for name, count in (("small.jsonl", 100), ("large.jsonl", 40_000)):
         project(name, [line] * count)
@@ -165,7 +165,7 @@ def test_runs_lists_the_newest_first(project: Write) -> None:
     assert len(lines) == 2
 
 
-def test_runs_know_the_commit(project: Write) -> None:
+def test_run_records_contain_the_commit(project: Write) -> None:
     for command in (
         ["init", "-q", "-b", "trunk"],
         ["add", "."],
@@ -205,13 +205,13 @@ def test_secrets_are_masked_in_records(project: Write, monkeypatch: pytest.Monke
     assert "canary-1234567" not in record.read_text()
 
 
-def test_an_id_that_passed_is_there_though_only_failures_are_shown(project: Write) -> None:
+def test_an_id_that_passed_is_shown_although_only_failures_are_listed(project: Write) -> None:
     project("o.jsonl", [{"eval_id": "fine", "score": 1, "verdict": "pass"}, {"eval_id": "bad", "score": 0}])
     ran = agentv("show", "o.jsonl", "--eval-id", "fine", "--failed")
     assert (ran.returncode, ran.stdout) == (0, "all cases passed\n")
 
 
-def test_a_file_without_results_is_not_one_whose_cases_passed(project: Write) -> None:
+def test_a_file_without_results_does_not_count_as_passed(project: Write) -> None:
     project("o.jsonl", "")
     ran = agentv("show", "o.jsonl", "--failed")
     assert (ran.returncode, ran.stdout) == (0, "no results\n")

@@ -1,4 +1,4 @@
-"""Workers, schedulers and drivers that die or hang: each case has one result, and little is paid for twice."""
+"""Workers, schedulers and drivers that die or hang: each case has one result, and few calls are repeated."""
 
 import os
 import random
@@ -35,7 +35,7 @@ def ended(run: "subprocess.Popen[str]", expect: int = 0) -> tuple[str, str]:
     return out, err
 
 
-def test_workers_that_are_killed_cost_no_case_and_pay_twice_only_for_what_was_in_flight(write: Write) -> None:
+def test_killed_workers_lose_no_case_and_repeat_only_those_in_flight(write: Write) -> None:
     cases = KILLS * 80
     path = a_project(write, cases, ALLOWED)
     allow(0)
@@ -70,7 +70,7 @@ def allow(count: int) -> None:
     Path("allowed.new").replace("allowed")
 
 
-def test_a_worker_that_hangs_is_done_without_and_comes_back(write: Write, tmp_path: Path) -> None:
+def test_a_hanging_worker_is_bypassed_and_may_rejoin(write: Write, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     stopped, _ = cluster.add(), cluster.add()
     path = a_project(write, 500, "time.sleep(0.2)")
@@ -84,8 +84,8 @@ def test_a_worker_that_hangs_is_done_without_and_comes_back(write: Write, tmp_pa
     assert len(calls()) - 500 <= 4
 
 
-def test_a_worker_that_hangs_for_good_does_not_keep_the_run(write: Write, tmp_path: Path) -> None:
-    """The others do what it had, and the run ends with the last result; this scheduler would wait for an hour."""
+def test_a_worker_that_hangs_forever_does_not_block_the_run(write: Write, tmp_path: Path) -> None:
+    """Other workers take over its cases, and the run ends with the last result. This scheduler would wait an hour."""
     cluster = Cluster(tmp_path / "cluster", env=an_environment(DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="1 hour"))
     stopped, _ = cluster.add(), cluster.add()
     path = a_project(write, 100, "time.sleep(0.1)")
@@ -107,7 +107,7 @@ def wait_for_line(run: "subprocess.Popen[str]", text: str) -> str:
     return seen
 
 
-def test_workers_may_come_and_go(write: Write, tmp_path: Path) -> None:
+def test_workers_may_join_and_leave(write: Write, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     first = cluster.add()
     path = a_project(write, 200, "open('pid-%d' % os.getpid(), 'w').close()\n    " + ALLOWED)
@@ -122,7 +122,7 @@ def test_workers_may_come_and_go(write: Write, tmp_path: Path) -> None:
     assert ids() == Counter(f"c{n}" for n in range(200))
 
 
-def test_a_driver_that_is_killed_is_gone_on_with(write: Write, tmp_path: Path) -> None:
+def test_a_killed_driver_can_be_resumed(write: Write, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     cluster.add()
     path = a_project(write, 200, "time.sleep(0.2)")
@@ -141,7 +141,7 @@ def test_a_driver_that_is_killed_is_gone_on_with(write: Write, tmp_path: Path) -
     assert ids() == Counter(f"c{n}" for n in range(200))
 
 
-def test_nothing_is_left_of_a_local_cluster_whose_driver_is_killed(write: Write) -> None:
+def test_a_local_cluster_ends_if_its_driver_is_killed(write: Write) -> None:
     path = a_project(write, 400, "time.sleep(0.2)")
     flags = ["--cluster", "local:2", "--out", "out.jsonl"]
     run = start(str(path), *flags, "--workers", "2")
@@ -154,7 +154,7 @@ def test_nothing_is_left_of_a_local_cluster_whose_driver_is_killed(write: Write)
     assert ids() == Counter(f"c{n}" for n in range(400))
 
 
-def test_without_a_scheduler_the_run_ends_with_what_has_arrived(write: Write, tmp_path: Path) -> None:
+def test_without_a_scheduler_the_run_ends_with_the_results_so_far(write: Write, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     cluster.add()
     path = a_project(write, 400, "time.sleep(0.1)")
@@ -171,7 +171,7 @@ def test_without_a_scheduler_the_run_ends_with_what_has_arrived(write: Write, tm
     assert ids() == Counter(f"c{n}" for n in range(400))
 
 
-def test_a_case_that_ends_its_worker_is_found_and_the_others_run(write: Write) -> None:
+def test_a_case_that_crashes_its_worker_is_isolated(write: Write) -> None:
     path = a_project(write, 30, "question == 'q7' and os._exit(3); time.sleep(0.05)")
     ran = evaluate(path, "--cluster", "local:2", "--workers", "3", "--out", "out.jsonl", expect=1)
     found = {result["eval_id"]: result for result in results("out.jsonl")}

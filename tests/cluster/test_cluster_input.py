@@ -1,4 +1,4 @@
-"""What is wrong with a cluster or with what it is asked is told before anything runs, in words."""
+"""Problems with a cluster or its options are explained before the run."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
         ("tcp://me:pass@host:8786", "invalid value for --cluster: 'tcp://me:pass@host:8786'"),
     ],
 )
-def test_an_address_that_is_none(write: Write, address: str, message: str) -> None:
+def test_an_invalid_address(write: Write, address: str, message: str) -> None:
     path = a_project(write, 1)
     ran = evaluate(path, "--cluster", address, "--out", "out.jsonl", expect=2)
     assert message in ran.stderr
@@ -41,14 +41,14 @@ def test_an_address_that_is_none(write: Write, address: str, message: str) -> No
 
 
 @pytest.mark.parametrize("address", ["tcp://nowhere.invalid:1", "tcp://127.0.0.1:1"])
-def test_a_cluster_that_does_not_answer(write: Write, address: str) -> None:
+def test_a_cluster_that_does_not_respond(write: Write, address: str) -> None:
     ran = evaluate(a_project(write, 1), "--cluster", address, expect=2)
     assert f"error: no Dask scheduler responds at {address} within 10 s" in ran.stderr
     assert "Warning" not in ran.stderr  # of Python, for a client that was left open
     assert "hint: check that it is running at this address" in ran.stderr
 
 
-def test_tls_that_is_not_set_up(write: Write, tmp_path: Path) -> None:
+def test_tls_without_configuration(write: Write, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     address = cluster.url.replace("tcp://", "tls://")
     ran = evaluate(a_project(write, 1), "--cluster", address, expect=2)
@@ -63,7 +63,7 @@ def test_a_cluster_without_workers(write: Write, tmp_path: Path) -> None:
     assert "hint: start workers first" in ran.stderr
 
 
-def test_without_the_extra_the_command_that_installs_it_is_told(write: Write) -> None:
+def test_without_the_extra_the_install_command_is_printed(write: Write) -> None:
     write("hidden/distributed.py", "raise ImportError('not here')")
     path = a_project(write, 1)
     environment = an_environment(PYTHONPATH=str(Path("hidden").absolute()))
@@ -121,7 +121,7 @@ def reachable(cluster: Cluster) -> str:
 
 
 def test_a_worker_without_a_file_refuses_the_run(write: Write, tmp_path: Path) -> None:
-    """A worker that is on another machine: here one that sees another folder in the place of the project's."""
+    """A worker on another machine, simulated by one that sees a different project folder."""
     cluster = Cluster(tmp_path / "cluster")
     cluster.add(env=an_environment(PYTHONPATH=str(blind(write))))
     path = a_project(write, 4)
@@ -137,7 +137,7 @@ def blind(write: Write) -> Path:
     return write("blind/sitecustomize.py", code).parent
 
 
-def test_a_target_that_answers_in_batches_is_not_for_a_cluster(write: Write) -> None:
+def test_batch_targets_are_rejected_on_a_cluster(write: Write) -> None:
     write("all.py", ECHO)
     write("targets.yaml", target(f"{sys.executable} all.py {{BATCH_FILE}} {{OUTPUT_FILE}}", provider_batching=True))
     path = write("cases.jsonl", [a_case("a", evaluators=[{"type": "contains", "value": ""}])])
@@ -157,7 +157,7 @@ def test_a_worker_that_is_busy_with_another_run(write: Write, tmp_path: Path) ->
     assert not Path("two.jsonl").exists()
 
 
-def test_a_worker_that_does_not_answer_is_named(write: Write, tmp_path: Path) -> None:
+def test_a_worker_that_does_not_respond_is_named(write: Write, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     cluster.add()
     cluster.add().send_signal(signal.SIGSTOP)

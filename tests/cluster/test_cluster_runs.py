@@ -1,4 +1,4 @@
-"""What a run can be asked for, on a cluster as without one: the same results, limits that hold for all workers."""
+"""Options of a run on a cluster: the same results as without one, and limits for all workers together."""
 
 import json
 import os
@@ -32,7 +32,7 @@ VOLATILE = ("timestamp", "run_id", "execution_metrics", "trace_summary")
 
 
 def stable(path: str) -> list[dict[str, Any]]:
-    """The results by id and trial, without what is never the same."""
+    """The results by id and trial, without fields that vary."""
     kept = [{key: value for key, value in each.items() if key not in VOLATILE} for each in results(path)]
     return sorted(kept, key=lambda each: (each["eval_id"], each.get("trial", 1)))
 
@@ -82,7 +82,7 @@ NOTING = """with open("asked.log", "a") as file:
 
 
 def asked() -> Counter[str]:
-    """What the judge was sent, without the marks that are random; it is forgotten."""
+    """Return and clear the requests to the judge, without their random marks."""
     found = Counter(re.sub("[0-9a-f]{16}", "", line) for line in Path("asked.log").read_text().splitlines())
     Path("asked.log").unlink()
     shutil.rmtree(".agentv/cache")
@@ -106,7 +106,7 @@ def test_judges_are_checked_by_the_driver_with_the_same_answers_as_without_a_clu
     assert len(results("there.jsonl")) == 4 * JUDGED  # nothing that is planted is among them
 
 
-def test_an_answer_that_is_judged_again_travels_without_secrets(write: Write) -> None:
+def test_an_answer_to_judge_again_is_sent_without_secrets(write: Write) -> None:
     judged_project(write, NOTING)
     write("agent.py", CAREFUL)
     write(".env", "MY_PASSWORD=hunter2-hunter2\n")
@@ -157,7 +157,7 @@ def test_an_answer_of_any_kind_arrives(write: Write) -> None:
     assert len(there) == 3
 
 
-def test_when_a_worker_has_nothing_to_do_the_rest_is_divided(write: Write) -> None:
+def test_an_idle_worker_takes_cases_from_others(write: Write) -> None:
     path = a_project(
         write, 24, "time.sleep(0.5 if int(question[1:]) < 12 else 0.01); open('pid-%d' % os.getpid(), 'a').write('.')"
     )
@@ -168,7 +168,7 @@ def test_when_a_worker_has_nothing_to_do_the_rest_is_divided(write: Write) -> No
 
 
 @pytest.mark.parametrize("flags", [[], ["--workers", "10"]])
-def test_what_a_target_takes_at_once_holds_for_all_workers(write: Write, flags: list[str]) -> None:
+def test_the_workers_limit_of_a_target_applies_to_the_whole_cluster(write: Write, flags: list[str]) -> None:
     with model_server(lambda _: "hello", seconds=0.05) as server:
         write("targets.yaml", json.dumps({"targets": [server.target("http", workers=3)]}))
         path = write("cases.jsonl", [cluster_case(n, evaluators=[ANY]) for n in range(60)])
@@ -177,7 +177,7 @@ def test_what_a_target_takes_at_once_holds_for_all_workers(write: Write, flags: 
         assert 2 <= server.most <= 3
 
 
-def test_more_workers_than_a_target_takes_at_once_are_kept_in_reserve(write: Write) -> None:
+def test_workers_beyond_the_targets_limit_are_kept_in_reserve(write: Write) -> None:
     path = a_project(write, 20, "time.sleep(0.05); open('pid-%d' % os.getpid(), 'a').write('.')", workers=1)
     evaluate(path, "--cluster", "local:2", "--workers", "4", "--out", "out.jsonl")
     assert len(list(Path().glob("pid-*"))) == 1
@@ -187,7 +187,7 @@ def test_more_workers_than_a_target_takes_at_once_are_kept_in_reserve(write: Wri
 @pytest.mark.parametrize(
     ("provider", "limit"), [("http", {"requests_per_minute": 600}), ("openai", {"tokens_per_minute": 600 * 18})]
 )
-def test_rate_limits_hold_for_all_workers(write: Write, provider: str, limit: dict[str, int]) -> None:
+def test_rate_limits_apply_to_the_whole_cluster(write: Write, provider: str, limit: dict[str, int]) -> None:
     moments: list[float] = []
 
     def answer(_: object) -> str:
@@ -209,7 +209,7 @@ def rate(moments: list[float]) -> float:
     return count / statistics.median(end - start for start, end in zip(later, later[count:], strict=False))
 
 
-def test_a_limit_holds_when_a_worker_is_lost(write: Write) -> None:
+def test_limits_still_apply_after_a_worker_is_lost(write: Write) -> None:
     moments: list[float] = []
 
     def answer(_: object) -> str:
@@ -227,7 +227,7 @@ def test_a_limit_holds_when_a_worker_is_lost(write: Write) -> None:
     assert rate(moments) <= 10 * 1.05
 
 
-def test_a_command_in_a_worker_is_ended_with_the_run(write: Write, nap: str) -> None:
+def test_a_command_in_a_worker_ends_with_the_run(write: Write, nap: str) -> None:
     write("targets.yaml", target(f"{nap}; true"))
     path = write("cases.jsonl", [a_case("a", evaluators=[ANY])])
     evaluate(path, "--cluster", "local:1", "--agent-timeout", "1", "--out", "out.jsonl", expect=1)
@@ -260,7 +260,7 @@ def test_a_function_can_be_evaluated_from_python(write: Write) -> None:
     assert ran.stdout.split() == ["6", "1.0"], ran.stderr
 
 
-def test_a_function_is_not_sent_in_the_clear(write: Write, tmp_path: Path) -> None:
+def test_a_function_is_not_sent_unencrypted(write: Write, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     cluster.add()
     a_project(write, 6)
@@ -270,7 +270,7 @@ def test_a_function_is_not_sent_in_the_clear(write: Write, tmp_path: Path) -> No
     assert "a Python function may contain secrets and is not sent unencrypted" in line
 
 
-def test_the_lines_of_progress_say_what_each_worker_is_on(write: Write) -> None:
+def test_progress_lines_show_the_cases_of_each_worker(write: Write) -> None:
     path = a_project(write, 80, "time.sleep(0.5)")
     ran = evaluate(path, "--cluster", "local:2", "--workers", "3", "--out", "out.jsonl")
     assert "3 workers each, on the cluster local:2" in ran.stderr
@@ -317,8 +317,8 @@ LOOKED_AT = """time.sleep(0.2)
 """All but the first cases wait for a look at the process."""
 
 
-def test_a_local_cluster_is_silent_and_open_to_nobody_else(write: Write) -> None:
-    """Not even where another cluster has the port that Dask's pages have unless told otherwise."""
+def test_a_local_cluster_is_silent_and_private(write: Write) -> None:
+    """Not even if another cluster uses the default port of Dask's dashboard."""
     path = a_project(write, 40, LOOKED_AT)
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""Secrets on a cluster: in no log, on no page of the dashboard, in no result, and on no wire that others can read."""
+"""Secrets on a cluster: never in logs, on the dashboard, in results, or sent unencrypted."""
 
 import re
 import socket
@@ -33,7 +33,7 @@ PAGES = (
 
 
 class Wire:
-    """Hands on what goes between a driver and a scheduler, and keeps it."""
+    """Forwards and records the traffic between a driver and a scheduler."""
 
     def __init__(self, url: str):
         self._target = ("127.0.0.1", int(url.rpartition(":")[2]))
@@ -82,7 +82,7 @@ def project(write: Write, command: str) -> Path:
     return path
 
 
-def test_variables_travel_only_where_nobody_can_listen(write: Write, tmp_path: Path) -> None:
+def test_variables_are_sent_only_over_encrypted_connections(write: Write, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     cluster.add()
     path = project(write, "echo ${{ AGENT_API_KEY }}")

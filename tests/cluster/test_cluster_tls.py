@@ -1,4 +1,4 @@
-"""A cluster with TLS, set up as Dask sets it up: what is sent is encrypted, so a worker gets the variables it lacks."""
+"""A cluster with TLS: messages are encrypted, so workers receive the variables that they lack."""
 
 import shutil
 import subprocess

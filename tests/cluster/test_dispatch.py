@@ -1,4 +1,4 @@
-"""Who runs what: every number is dealt out, counted once, and found again when a worker is lost."""
+"""Dispatching cases: each is assigned, counted once, and recovered when a worker is lost."""
 
 import random
 from collections import Counter
@@ -26,7 +26,7 @@ def test_a_worker_has_at_most_two_chunks_and_the_first_are_small() -> None:
     assert MAX_CHUNKS == 2
 
 
-def test_a_chunk_is_a_minute_of_work_by_what_was_measured() -> None:
+def test_the_size_of_a_chunk_is_a_minute_of_measured_work() -> None:
     dispatch = Dispatch(1_000_000, (), slots=4)
     one, _ = workers(dispatch, 2)
     one.done, one.busy_seconds = 50, 10.0
@@ -36,7 +36,7 @@ def test_a_chunk_is_a_minute_of_work_by_what_was_measured() -> None:
     assert 30 <= CHUNK_SECONDS <= 120
 
 
-def test_the_little_that_is_left_is_divided_among_all() -> None:
+def test_the_last_cases_are_divided_among_all_workers() -> None:
     dispatch = Dispatch(40, (), slots=4)
     one, two = workers(dispatch, 2)
     one.done, one.busy_seconds = 10, 100.0
@@ -46,7 +46,7 @@ def test_the_little_that_is_left_is_divided_among_all() -> None:
     assert (first.unfinished, other.unfinished) == (6, 6)  # a minute's work
 
 
-def test_who_has_nothing_takes_from_who_has_the_most() -> None:
+def test_an_idle_worker_takes_from_the_busiest_one() -> None:
     dispatch = Dispatch(8, (), slots=2)
     one, two = workers(dispatch, 2)
     while dispatch.next_chunk(one, 1):
@@ -63,7 +63,7 @@ def test_who_has_nothing_takes_from_who_has_the_most() -> None:
     assert [*chunk.numbers()] == [3]
 
 
-def test_the_first_result_counts_wherever_it_comes_from() -> None:
+def test_the_first_result_counts_regardless_of_the_worker() -> None:
     dispatch = Dispatch(4, (), slots=4)
     one, two = workers(dispatch, 2)
     dispatch.next_chunk(one, 1)
@@ -77,7 +77,7 @@ def test_the_first_result_counts_wherever_it_comes_from() -> None:
     assert two.outstanding == 2
 
 
-def test_who_is_done_already_is_not_dealt_out() -> None:
+def test_finished_cases_are_not_assigned() -> None:
     dispatch = Dispatch(6, [0, 2, 5], slots=10)
     (one,) = workers(dispatch, 1)
     dispatch.next_chunk(one, 1)
@@ -93,9 +93,7 @@ def test_who_is_done_already_is_not_dealt_out() -> None:
     killers=st.sets(st.integers(0, 59), max_size=3),
     seed=st.integers(0, 10_000),
 )
-def test_whatever_happens_each_number_has_one_end(
-    total: int, slots: int, count: int, killers: set[int], seed: int
-) -> None:
+def test_every_case_is_finished_exactly_once(total: int, slots: int, count: int, killers: set[int], seed: int) -> None:
     """Workers die at random and by the cases that kill; each case ends once, and only killers are reported as deadly.
 
     A case that was alone on as many workers as die by it cannot be told from one that kills; so fewer die at random.

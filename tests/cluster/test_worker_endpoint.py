@@ -1,4 +1,4 @@
-"""What a worker of a cluster answers its driver."""
+"""The responses of a cluster worker to its driver."""
 
 import asyncio
 import pickle
@@ -14,7 +14,7 @@ from agentv.run.planning.plan import Selection
 from agentv.run.planning.planner import PlanOptions
 
 
-def test_a_run_that_fails_before_it_is_asked_for_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_that_fails_before_the_first_poll_reports_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The thread that gets ready may be faster than the answer that it has begun to."""
     start = Session.start
 

@@ -80,7 +80,7 @@ def test_deltas_that_cancel_out_are_no_difference(write: Write) -> None:
         assert compared(*files, code=0)["summary"]["meanDelta"] == 0
 
 
-def test_an_id_that_stands_several_times_counts_with_its_mean(write: Write) -> None:
+def test_a_repeated_id_counts_with_its_mean_score(write: Write) -> None:
     save(write, "one.jsonl", [("a", 0.1), ("b", 0.5), ("a", 0.2), ("a", 0.3)])
     save(write, "two.jsonl", [("b", 0.7), ("a", 0.1), ("a", 0.2), ("new", 1), ("new", 0)])
     found = compared("one.jsonl", "two.jsonl")
@@ -158,7 +158,7 @@ def test_results_of_a_pipe_are_read(write: Write) -> None:
         ("not json\n", "b.jsonl:1:1: Invalid JSON"),
     ],
 )
-def test_bad_lines_are_told_with_their_numbers(write: Write, content: str, words: str) -> None:
+def test_invalid_lines_are_reported_with_their_numbers(write: Write, content: str, words: str) -> None:
     save(write, "a.jsonl", {"a": 1})
     write("b.jsonl", content)
     assert words in refused("a.jsonl", "b.jsonl")
@@ -167,7 +167,7 @@ def test_bad_lines_are_told_with_their_numbers(write: Write, content: str, words
     assert str(caught.value).startswith(words.partition(": Line")[0])
 
 
-def test_bad_lines_far_down_and_in_both_files_are_told_at_once(write: Write) -> None:
+def test_invalid_lines_in_both_files_are_reported_together(write: Write) -> None:
     good = "".join(line(f"case-{number}", 0.5) for number in range(20_000))
     write("a.jsonl", good + line("x", 2) + line("y", "0.5"))
     write("b.jsonl", good + "\n\n" + line("z", 0.5)[:-8])
@@ -177,7 +177,7 @@ def test_bad_lines_far_down_and_in_both_files_are_told_at_once(write: Write) -> 
     assert "b.jsonl:20003: the last line is truncated" in said
 
 
-def test_bad_yaml_results_are_told_with_their_lines(write: Write) -> None:
+def test_invalid_yaml_results_are_reported_with_their_lines(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1})
     write("b.yaml", "---\neval_id: a\nscore: 1\n...\n---\neval_id: b\nscore: high\n...\n---\neval_id: [\n")
     said = refused("a.jsonl", "b.yaml")
@@ -207,7 +207,7 @@ def test_files_without_a_common_id(write: Write) -> None:
     assert "'apple' and 'pear'" in said
 
 
-def test_the_same_file_twice_is_said_and_is_no_regression(write: Write) -> None:
+def test_comparing_a_file_with_itself_is_a_warning(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1})
     Path("link.jsonl").symlink_to("a.jsonl")
     for name in ("a.jsonl", "link.jsonl"):
@@ -218,7 +218,7 @@ def test_the_same_file_twice_is_said_and_is_no_regression(write: Write) -> None:
 
 @pytest.mark.parametrize("value", ["-1", "NaN", "abc", "inf", ""])
 @pytest.mark.parametrize("option", ["--threshold", "--margin"])
-def test_thresholds_that_are_none(write: Write, option: str, value: str) -> None:
+def test_invalid_thresholds(write: Write, option: str, value: str) -> None:
     save(write, "a.jsonl", {"a": 1})
     said = refused("a.jsonl", "a.jsonl", option, value)
     assert f"invalid value for '{option}'" in said
@@ -259,7 +259,7 @@ def test_the_verdict_goes_to_stderr_and_quiet_is_quiet(write: Write) -> None:
     assert agentv("compare", "a.jsonl", "b.jsonl", "--quiet").stderr == ""
 
 
-def test_a_reader_who_has_seen_enough_is_no_error(write: Write) -> None:
+def test_a_closed_pipe_is_not_an_error(write: Write) -> None:
     save(write, "a.jsonl", many(20_000, 0.5))
     ran = subprocess.run(
         f"{sys.executable} -m agentv compare a.jsonl a.jsonl --quiet | head -1",
@@ -273,7 +273,7 @@ def test_a_reader_who_has_seen_enough_is_no_error(write: Write) -> None:
     assert "BrokenPipe" not in ran.stderr
 
 
-def test_out_takes_the_place_of_stdout(write: Write) -> None:
+def test_out_replaces_stdout(write: Write) -> None:
     save(write, "a.jsonl", many(12, 0.5))
     ran = agentv("compare", "a.jsonl", "a.jsonl", "--out", "deep/report.json")
     assert ran.stdout == ""
@@ -288,7 +288,7 @@ def test_out_takes_the_place_of_stdout(write: Write) -> None:
     assert sorted(os.listdir()) == ["a.jsonl", "deep", "taken"]
 
 
-def test_odd_ids_neither_break_json_nor_steer_the_terminal(write: Write) -> None:
+def test_control_characters_in_ids_are_escaped(write: Write) -> None:
     odd = 'a"b\\c\nd\x1b[31m|`x` ☃ \u2028'
     save(write, "a.jsonl", {odd: 1.0})
     save(write, "b.jsonl", {odd: 0.5})
@@ -300,20 +300,20 @@ def test_odd_ids_neither_break_json_nor_steer_the_terminal(write: Write) -> None
         assert "\\x1b[31m" in ran.stdout
 
 
-def test_a_torn_yaml_document_is_no_result(write: Write) -> None:
+def test_a_truncated_yaml_document_is_not_a_result(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1, "b": 1})
     whole = "---\ntimestamp: '2026'\neval_id: a\nscore: 0.9\n...\n"
     write("b.yaml", whole + "---\ntimestamp: '2026'\neval_id: b\nscore: 0")
     assert "b.yaml:6: the last document is truncated" in refused("a.jsonl", "b.yaml")
 
 
-def test_lines_nested_too_deep_are_told(write: Write) -> None:
+def test_lines_with_too_deep_nesting_are_reported(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1})
     write("b.jsonl", '{"eval_id": "a", "score": 1, "x": ' + "[" * 5000 + "]" * 5000 + "}\n")
     assert "b.jsonl:1:1: " in refused("a.jsonl", "b.jsonl")
 
 
-def test_file_names_that_are_no_text(write: Write) -> None:
+def test_file_names_that_are_not_utf8(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1})
     Path(os.fsdecode(b"\xff.jsonl")).write_text(line("a", 1))
     ran = subprocess.run(
@@ -323,7 +323,7 @@ def test_file_names_that_are_no_text(write: Write) -> None:
 
 
 @pytest.mark.parametrize(("closed", "code"), [(">&-", 0), ("2>&-", 0)])
-def test_closed_streams_are_no_error(write: Write, closed: str, code: int) -> None:
+def test_closed_streams_are_not_an_error(write: Write, closed: str, code: int) -> None:
     save(write, "a.jsonl", {"a": 1})
     save(write, "b.jsonl", {"a": 1})
     ran = subprocess.run(
@@ -338,7 +338,7 @@ def test_closed_streams_are_no_error(write: Write, closed: str, code: int) -> No
     assert not ran.stdout or json.loads(ran.stdout)
 
 
-def test_out_goes_through_links_and_into_pipes(write: Write) -> None:
+def test_out_follows_symlinks_and_writes_to_pipes(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1})
     write("real.json", "old")
     Path("link.json").symlink_to("real.json")
@@ -359,7 +359,7 @@ def test_out_goes_through_links_and_into_pipes(write: Write) -> None:
     assert stat.S_IMODE(Path("private.json").stat().st_mode) == 0o600
 
 
-def test_python_says_what_is_wrong_with_its_arguments(write: Write) -> None:
+def test_invalid_arguments_from_python_are_explained(write: Write) -> None:
     save(write, "a.jsonl", {"a": 1})
     with pytest.raises(AgentvError, match="threshold must be a number of at least 0, not 'abc'"):
         compare_results("a.jsonl", "a.jsonl", threshold="abc")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What `agentv compare` says besides the figures: what is missing, what changed, what answers took, and groups."""
+"""The text of `agentv compare`: missing cases, changes, durations and groups."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def told(*args: str, code: int = 0) -> str:
     return ran.stderr
 
 
-def test_the_verdict_says_that_cases_are_missing(write: Write) -> None:
+def test_the_verdict_mentions_missing_cases(write: Write) -> None:
     for missing, where in (("a", "b"), ("b", "a")):
         save(write, "a.jsonl", MANY if missing == "b" else dict(list(MANY.items())[2:]))
         save(write, "b.jsonl", BETTER if missing == "a" else dict(list(BETTER.items())[2:]))
@@ -101,7 +101,7 @@ def test_the_format_of_a_file_follows_its_extension(
 
 
 @pytest.mark.parametrize(("pairs", "share"), [(2, "78%"), (10, "26%"), (100, "3%"), (1000, "0.3%"), (30000, "0.01%")])
-def test_what_identical_pairs_are_worth_is_said(write: Write, pairs: int, share: str) -> None:
+def test_identical_pairs_report_the_remaining_uncertainty(write: Write, pairs: int, share: str) -> None:
     for name in ("a.jsonl", "b.jsonl"):
         save(write, name, {f"c{number}": 0.5 for number in range(pairs)})
     note = f"no pair differs: given {pairs} identical pairs, up to {share} of all cases could still differ"
@@ -149,14 +149,14 @@ def test_verdicts_of_groups_need_a_corrected_p_value_below_5_percent(write: Writ
     assert corrected, "no group shows the difference: choose another seed"
 
 
-def test_results_of_a_dry_run_are_said(write: Write) -> None:
+def test_results_of_a_dry_run_are_reported(write: Write) -> None:
     save(write, "a.jsonl", MANY)
     save(write, "b.jsonl", MANY, dry_run=True)
     assert "warning: b.jsonl: 20 results are from a dry run: a mock answered instead of the target\n" in told()
     assert compared("a.jsonl", "b.jsonl")["files"][1]["dry_run"] == 20
 
 
-def test_a_target_that_is_another_version_is_named(write: Write) -> None:
+def test_a_changed_target_is_named(write: Write) -> None:
     def digests(target: str) -> dict[str, str]:
         return {"case": "c", "target": target, "evaluators": "e", "agentv": "1"}
 
@@ -174,7 +174,7 @@ def test_a_target_that_is_another_version_is_named(write: Write) -> None:
     assert "another version" not in told()
 
 
-def test_what_answers_took_and_the_change(write: Write) -> None:
+def test_duration_and_cost_per_answer_with_their_change(write: Write) -> None:
     def took(tokens: int, cost: float, duration: float) -> dict[str, Any]:
         usage = {"input": tokens, "output": 10}
         return {"token_usage": usage, "cost_usd": cost, "duration_ms": duration}
@@ -198,7 +198,7 @@ def test_what_answers_took_and_the_change(write: Write) -> None:
 
 
 def test_groups_by_a_key_of_the_metadata(write: Write) -> None:
-    """A run from before the key was there is grouped by the other; what nobody has it for is a group too."""
+    """Runs without the key are grouped by the other run's values. Cases without a value are a group, too."""
     topics = {f"c{number}": "geo" if number < 12 else "math" for number in range(19)}
     save(write, "a.jsonl", MANY)
     text = [

@@ -1,4 +1,4 @@
-"""The gates of `agentv compare`: what decides the exit code, and the line that explains it."""
+"""The gates of `agentv compare`: the exit code and the line that explains it."""
 
 from pathlib import Path
 from typing import Any
@@ -282,7 +282,7 @@ def test_a_trial_that_is_a_machine_failure_is_part_of_no_mean(write: Write) -> N
     assert compared("a.jsonl", "b.jsonl")["summary"]["meanDelta"] == 0
 
 
-def test_runs_of_machine_failures_cannot_be_compared_by_their_means(write: Write) -> None:
+def test_runs_of_machine_failures_cannot_be_compared(write: Write) -> None:
     before = [{"eval_id": name, "score": score} for name, score in SAME.items()]
     rows(write, "a.jsonl", before)
     rows(write, "b.jsonl", [{**entry, **MACHINE} for entry in before])
@@ -324,7 +324,7 @@ def test_no_regressions_fails_for_any_case_that_no_longer_passes(write: Write) -
     judged("--gate", "no-regressions", code=0)
 
 
-def test_no_regressions_goes_by_the_verdict_and_not_by_the_score(write: Write) -> None:
+def test_no_regressions_compares_verdicts_not_scores(write: Write) -> None:
     save(write, "a.jsonl", {"a": 0.9}, verdict="pass")
     save(write, "b.jsonl", {"a": 0.95}, verdict="fail")
     assert judged("--gate", "no-regressions", code=1) == "exit 1: 1 case no longer passes: a"

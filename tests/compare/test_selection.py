@@ -1,4 +1,4 @@
-"""`agentv compare` of the cases that a filter selects."""
+"""`agentv compare` with the cases that a filter selects."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def test_a_case_is_selected_by_any_of_its_results(write: Write) -> None:
         assert compared("a.jsonl", "b.jsonl", "--filter", condition)["files"][1]["results"] == 2
 
 
-def test_cases_of_the_same_id_are_told_apart_by_dataset(write: Write) -> None:
+def test_cases_with_the_same_id_are_distinguished_by_dataset(write: Write) -> None:
     entries = [
         {"eval_id": "x", "dataset": "one", "score": 1, "tags": ["a"]},
         {"eval_id": "x", "dataset": "two", "score": 0, "tags": ["b"]},

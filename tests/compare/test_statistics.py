@@ -1,4 +1,4 @@
-"""What `agentv compare` concludes: verdicts, gates, clusters, bounds, what changed, parts, and more than two files."""
+"""The conclusions of `agentv compare`: verdicts, gates, clusters, bounds, changes, groups, and several files."""
 
 import json
 import random
@@ -81,7 +81,7 @@ def test_verdicts_and_gates(write: Write, shift: float, verdict: str, codes: lis
             assert agentv("compare", "a.jsonl", "b.jsonl", "--gate", gate).returncode == code, gate
 
 
-def test_a_noisy_comparison_cannot_tell(write: Write) -> None:
+def test_a_noisy_comparison_is_undecided(write: Write) -> None:
     save(write, "a.jsonl", noisy(20, seed=1, spread=0.3))
     save(write, "b.jsonl", noisy(20, seed=2, spread=0.3))
     for gate in ("ci", "noninferior"):
@@ -90,7 +90,7 @@ def test_a_noisy_comparison_cannot_tell(write: Write) -> None:
     assert compared("a.jsonl", "b.jsonl", "--gate", "noninferior", "--margin", "0.9")["statistics"]["margin"] == 0.9
 
 
-def test_few_pairs_cannot_support_a_claim(write: Write) -> None:
+def test_few_pairs_are_undecided(write: Write) -> None:
     save(write, "a.jsonl", noisy(9))
     save(write, "b.jsonl", noisy(9, 0.3))
     found = compared("a.jsonl", "b.jsonl", "--gate", "ci", code=3)["statistics"]
@@ -180,7 +180,7 @@ def test_one_cluster_alone_has_no_interval(write: Write) -> None:
     assert "no confidence interval: all cases are in one cluster" in found["notes"]
 
 
-def test_bounds_for_what_was_not_scored(write: Write) -> None:
+def test_bounds_for_unscored_pairs(write: Write) -> None:
     """As in the example of how a comparison is printed: every pair without a score widens the bounds by one."""
     before = [{"eval_id": f"c{n}", "score": 0.5} for n in range(20)]
     after = [{"eval_id": f"c{n}", "score": 0.6 + n % 3 / 100} for n in range(20)]
@@ -237,7 +237,7 @@ def project(write: Write, *, value: str = "good", question: str = "Is it good?",
     write("evals.yaml", f"execution:\n  evaluators: {evaluators}\nevalcases:\n{cases}")
 
 
-def test_what_changed_besides_the_answer_is_said(write: Write) -> None:
+def test_changes_other_than_the_answers_are_reported(write: Write) -> None:
     project(write)
     assert agentv("eval", "evals.yaml", "--out", "a.jsonl").returncode == 0
     project(write, question="Is it really good?")
@@ -269,7 +269,7 @@ def test_what_changed_besides_the_answer_is_said(write: Write) -> None:
     )
 
 
-def test_nothing_is_said_of_what_is_the_same_or_not_known(write: Write) -> None:
+def test_unchanged_or_unknown_digests_are_not_reported(write: Write) -> None:
     project(write)
     assert agentv("eval", "evals.yaml", "--out", "a.jsonl").returncode == 0
     assert agentv("eval", "evals.yaml", "--out", "b.jsonl").returncode == 0
@@ -319,7 +319,7 @@ def test_by_dataset_and_by_target(write: Write) -> None:
     assert [part["name"] for part in parts] == ["old -> new", "same"]
 
 
-def test_an_id_of_several_targets_is_said(write: Write) -> None:
+def test_an_id_with_several_targets_is_noted(write: Write) -> None:
     rows(write, "a.jsonl", [{"eval_id": "c", "score": 1, "target": target} for target in ("d", "e")])
     ran = agentv("compare", "a.jsonl", "a.jsonl")
     assert "note: a.jsonl: 1 result has the same id as a result of another target; the mean score is used" in ran.stderr
@@ -341,7 +341,7 @@ def test_more_than_two_files_make_a_matrix(write: Write) -> None:
         assert [words[0] for words in lines if words and words[-1] in ("better", "worse")] == ["up.jsonl", "down.jsonl"]
 
 
-def test_the_table_as_the_statistics_want_it(write: Write) -> None:
+def test_the_table_for_statistics(write: Write) -> None:
     before = [
         {"eval_id": k, "score": v, "target": "old", "timestamp": "2026-11-01T10:00:00Z"} for k, v in noisy(30).items()
     ]
@@ -426,7 +426,7 @@ def test_an_evaluator_is_not_better_for_cases_that_broke(write: Write) -> None:
     assert of_part["statistics"]["verdict"] == "cannot tell"
 
 
-def test_a_trial_that_broke_does_not_take_the_others_with_it(write: Write) -> None:
+def test_a_failed_trial_does_not_exclude_the_others(write: Write) -> None:
     trials = range(1, 6)
     rows(write, "a.jsonl", [{"eval_id": f"c{n}", "score": 0.5, "trial": k} for n in range(20) for k in trials])
     broken = {"score": 0.0, "error": "it broke"}
@@ -443,7 +443,7 @@ def test_a_trial_that_broke_does_not_take_the_others_with_it(write: Write) -> No
     assert [bounds["lower"], bounds["upper"], bounds["unscored"]] == pytest.approx([-0.02, 0.18, 20])
 
 
-def test_pairs_that_were_scored_in_part_do_not_make_the_interval_narrow(write: Write) -> None:
+def test_partly_scored_pairs_do_not_narrow_the_interval(write: Write) -> None:
     """They are draws like any other, and their bounds come on top."""
     before, after = noisy(20), noisy(20, seed=2)
     rows(write, "a.jsonl", [{"eval_id": k, "score": v, "trial": n} for k, v in before.items() for n in (1, 2)])
@@ -467,7 +467,7 @@ def test_with_repeats_a_case_passes_if_all_of_them_pass(write: Write) -> None:
     assert (passes["passed1"], passes["passed2"], passes["lost"]) == (20, 0, 20)
 
 
-def test_what_changed_in_later_trials_is_seen_too(write: Write) -> None:
+def test_changes_in_later_trials_are_detected(write: Write) -> None:
     digests = {"case": "c", "target": "t", "evaluators": "e", "agentv": "1"}
     first = [{"eval_id": f"c{n}", "score": 0.9, "digests": digests} for n in range(12)]
     later = [{**entry, "digests": {**digests, "evaluators": "other"}} for entry in first[:4]]
@@ -480,7 +480,7 @@ def test_what_changed_in_later_trials_is_seen_too(write: Write) -> None:
 
 
 @pytest.mark.parametrize("names", [("a.jsonl", "b.jsonl"), ("b.jsonl", "a.jsonl")])
-def test_either_file_may_tell_the_clusters(write: Write, names: tuple[str, str]) -> None:
+def test_either_file_may_define_the_clusters(write: Write, names: tuple[str, str]) -> None:
     save(write, "a.jsonl", noisy(20))
     scores = noisy(20, 0.1, seed=2)
     rows(
@@ -524,7 +524,7 @@ def test_the_same_ids_in_several_datasets_or_targets_are_kept_apart(write: Write
     assert is_merged == (by == "target")
 
 
-def test_a_table_of_several_tells_what_each_lacks(write: Write) -> None:
+def test_a_table_of_several_runs_lists_missing_cases(write: Write) -> None:
     for name in ("a", "b", "c"):
         rows(
             write, f"{name}.jsonl", [parted(f"c{n}", (0.2, 0.5)) for n in range(12)] + [parted(f"only-{name}", (1, 1))]
@@ -538,7 +538,7 @@ def test_a_table_of_several_tells_what_each_lacks(write: Write) -> None:
         assert "Δ" in printed.partition("b.jsonl: cases")[2]
 
 
-def test_odd_names_of_evaluators_stay_in_their_cells(write: Write) -> None:
+def test_special_characters_in_evaluator_names_are_escaped(write: Write) -> None:
     part = {"name": "b|\n# heading", "type": "contains", "score": 0.5}
     rows(write, "a.jsonl", [{"eval_id": "c", "score": 0.5, "evaluator_results": [part]}])
     printed = agentv("compare", "a.jsonl", "a.jsonl", "--by", "evaluator", "--format", "markdown").stdout

@@ -1,4 +1,4 @@
-"""Evaluators: the checks on text, weights, and what happens when one breaks."""
+"""Building evaluators: text checks, weights and crashes."""
 
 import asyncio
 from typing import Any
@@ -72,7 +72,7 @@ def test_the_weighted_mean() -> None:
 
 
 @pytest.mark.parametrize("broken", [ValueError("oops"), float("nan"), float("inf")])
-def test_an_evaluator_that_breaks_scores_zero_and_says_why(broken: Any) -> None:
+def test_an_evaluator_that_crashes_scores_zero_with_a_reason(broken: Any) -> None:
     found = result(broken)
     assert (found.score, found.failed, found.verdict) == (0.0, True, "fail")
     assert found.misses[0].startswith("the evaluator failed: ")
@@ -90,7 +90,7 @@ def test_a_rounding_error_is_not_outside_of_the_scale(given: float, kept: float)
     assert (result(given).score, result(given).failed) == (kept, False)
 
 
-def test_evaluators_that_are_set_up_alike_are_made_once() -> None:
+def test_evaluators_with_equal_settings_are_shared() -> None:
     builder = EvaluatorBuilder(dry_run=True)
     case = an_exchange("x").case
     assert builder.build(case, "default") is builder.build(case, "default")

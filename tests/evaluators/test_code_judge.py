@@ -1,4 +1,4 @@
-"""Judges of the user's own: programs, functions, and several evaluators as one."""
+"""Custom judges: programs, functions and composites."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ TARGETS = """targets:
 
 
 def judged(write: Write, evaluator: dict[str, Any], *args: str, **fields: Any) -> dict[str, Any]:
-    """What an evaluator made of the answer."""
+    """The result of an evaluator."""
     write("targets.yaml", TARGETS)
     write("targets.py", JUDGE_TARGET)
     write("cases.jsonl", [a_case("a", evaluators=[evaluator], **fields)])
@@ -115,14 +115,14 @@ def test_a_shell_line_and_five_lines_of_python(write: Write) -> None:
         ("", "the script wrote no JSON object"),
     ],
 )
-def test_a_script_that_gives_no_score_is_explained(write: Write, code: str, miss: str) -> None:
+def test_a_script_without_a_score_is_explained(write: Write, code: str, miss: str) -> None:
     write("judge.py", code)
     found = judged(write, {"type": "code_judge", "script": [PYTHON, "judge.py"]})
     assert (found["score"], found["failed"]) == (0.0, True)
     assert miss in found["misses"][0]
 
 
-def test_a_script_that_takes_too_long_is_ended_with_all_its_own(write: Write, nap: str) -> None:
+def test_a_script_that_times_out_is_killed_with_its_children(write: Write, nap: str) -> None:
     found = judged(write, {"type": "code_judge", "script": f"{nap} & {nap}", "timeout_seconds": 0.3})
     assert "the script timed out after 0.3 s" in found["misses"][0]
     wait_until(lambda: living(nap) == [])
@@ -144,9 +144,7 @@ def test_a_script_that_takes_too_long_is_ended_with_all_its_own(write: Write, na
         ),
     ],
 )
-def test_a_script_that_is_not_there_is_told_before_anything_runs(
-    write: Write, settings: dict[str, Any], error: str
-) -> None:
+def test_a_missing_script_is_an_error_before_the_run(write: Write, settings: dict[str, Any], error: str) -> None:
     assert error in refused(write, {"type": "code_judge", **settings})
 
 
@@ -182,7 +180,7 @@ main(score)
 """
 
 
-def test_a_script_may_ask_the_judge_target_through_a_proxy(write: Write) -> None:
+def test_a_script_may_call_the_judge_target_through_a_proxy(write: Write) -> None:
     write("judge.py", PROXY)
     evaluator = {"type": "code_judge", "script": [PYTHON, "judge.py"], "target": {"max_calls": 2}}
     details = judged(write, evaluator)["details"]
@@ -243,7 +241,7 @@ def test_a_python_function_scores_in_process(write: Write, name: str, score: flo
         ("nan", "the score is nan, which is not between 0 and 1"),
     ],
 )
-def test_a_python_function_that_gives_no_score(write: Write, name: str, miss: str) -> None:
+def test_a_python_function_without_a_score(write: Write, name: str, miss: str) -> None:
     write("mine.py", MINE)
     found = judged(write, {"type": "python", "function": f"mine.py:{name}"})
     assert (found["score"], found["failed"]) == (0.0, True)
@@ -273,13 +271,13 @@ def test_a_composite_weighs_its_evaluators(write: Write) -> None:
     assert judged(write, {"type": "composite", "evaluators": INNER, "aggregator": aggregator})["score"] == 0.5
 
 
-def test_a_composite_may_stand_inside_of_another(write: Write) -> None:
+def test_composites_can_be_nested(write: Write) -> None:
     inner = {"name": "inner", "type": "composite", "evaluators": INNER}
     found = judged(write, {"type": "composite", "evaluators": [inner, {"type": "is_json"}]})
     assert found["score"] == 0.625
 
 
-def test_a_script_brings_the_scores_together(write: Write) -> None:
+def test_a_script_aggregates_the_scores(write: Write) -> None:
     code = (
         "import json, sys\nresults = json.load(sys.stdin)['results']\n"
         "print(json.dumps({'score': min(r['score'] for r in results.values()), 'details': results}))\n"
@@ -299,7 +297,7 @@ def test_a_script_brings_the_scores_together(write: Write) -> None:
 
 
 @pytest.mark.parametrize("variable", ["results", "EVALUATOR_RESULTS_JSON"])
-def test_a_language_model_brings_the_scores_together(write: Write, variable: str) -> None:
+def test_a_language_model_aggregates_the_scores(write: Write, variable: str) -> None:
     aggregator = {"type": "llm_judge", "prompt": f"Weigh {{{{ {variable} }}}}"}
     found = judged(write, {"type": "composite", "evaluators": INNER, "aggregator": aggregator})
     assert found["score"] == 0.25
@@ -326,7 +324,7 @@ def test_a_composite_that_cannot_be_used(write: Write, settings: dict[str, Any],
     assert error in refused(write, {"type": "composite", **settings})
 
 
-def test_what_is_wrong_inside_of_a_composite_is_told_with_its_place(write: Write) -> None:
+def test_errors_inside_a_composite_have_their_location(write: Write) -> None:
     write("targets.yaml", TARGETS)
     write("cases.jsonl", [a_case("a", evaluators=[{"type": "composite", "evaluators": [INNER[0], {"type": "nope"}]}])])
     error = evaluate("cases.jsonl", expect=2).stderr
@@ -358,7 +356,7 @@ def test_a_function_as_target_may_be_judged_by_a_target(write: Write) -> None:
     assert report.results[0].score == 0.75
 
 
-def test_all_that_is_wrong_with_the_evaluators_of_a_case_is_told_at_once(write: Write) -> None:
+def test_all_errors_in_the_evaluators_of_a_case_are_reported_together(write: Write) -> None:
     wrong = [
         {"type": "tool_trajectory", "mode": "sideways"},
         {"type": "contains", "value": 5, "weight": -1},
@@ -383,7 +381,7 @@ def test_all_that_is_wrong_with_the_evaluators_of_a_case_is_told_at_once(write: 
         [PYTHON, "sub/judge.py", "--emit=out.js"],
     ],
 )
-def test_scripts_that_are_in_order(write: Write, script: str | list[str]) -> None:
+def test_valid_scripts(write: Write, script: str | list[str]) -> None:
     write("sub/judge.py", "print('{\"score\": 1}')")
     write("sub/judge.sh", "#!/bin/sh\necho '{\"score\": 1}'\n").chmod(0o755)
     script = script.replace("PYTHON", PYTHON) if isinstance(script, str) else script
@@ -431,9 +429,7 @@ def forever(answer):
         ("forever", {"score": 0.0, "misses": ["the evaluator failed: the function timed out after 0.3 s"]}),
     ],
 )
-def test_whatever_a_function_returns_the_result_can_be_written(
-    write: Write, name: str, expected: dict[str, Any]
-) -> None:
+def test_any_return_value_of_a_function_can_be_written(write: Write, name: str, expected: dict[str, Any]) -> None:
     write("odd.py", ODD)
     limit = {"timeout_seconds": 0.3} if name == "forever" else {}
     found = judged(write, {"type": "python", "function": f"odd.py:{name}", **limit})
@@ -441,7 +437,7 @@ def test_whatever_a_function_returns_the_result_can_be_written(
 
 
 @pytest.mark.slow  # the script has to reach its time limit while calls are in flight
-def test_the_judge_calls_of_a_script_end_with_it(write: Write) -> None:
+def test_judge_calls_end_with_their_script(write: Write) -> None:
     slow = "import json, pathlib, time\ndef judge(question):\n    open('calls', 'a').write('x')\n    time.sleep(1.2)\n    return '{}'\n"
     script = (
         "import threading\nfrom agentv.judge import ask\n"
@@ -464,13 +460,13 @@ def test_the_judge_calls_of_a_script_end_with_it(write: Write) -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_what_evaluators_found_is_data_to_the_model_that_weighs_it(write: Write) -> None:
+def test_evaluator_results_are_fenced_for_the_aggregating_model(write: Write) -> None:
     inner = [{"type": "equals", "value": "x"}]
     found = judged(write, {"type": "composite", "evaluators": inner, "aggregator": {"type": "llm_judge"}})
     assert found["evaluator_provider_request"]["user_prompt"].count("<<<") == 2
 
 
-def test_scores_that_come_to_exactly_a_limit_are_on_its_right_side(write: Write) -> None:
+def test_a_mean_equal_to_the_threshold_passes(write: Write) -> None:
     write("mine.py", "def score(config): return config['score']")
     evaluators = [
         {"type": "python", "function": "mine.py:score", "name": str(n), "config": {"score": n}} for n in (0.7, 0.8, 0.9)

@@ -1,4 +1,4 @@
-"""A command that scores an answer by how it ends, or by what it writes."""
+"""Commands that score an answer by their exit code or their output."""
 
 import asyncio
 import shlex
@@ -48,14 +48,14 @@ def test_a_long_output_is_cut_at_its_beginning(write: Write) -> None:
     assert miss.endswith("xend")
 
 
-def test_a_command_that_does_not_end_shows_the_end_of_what_it_said(write: Write, reached: str) -> None:
+def test_a_command_that_times_out_shows_the_end_of_its_output(write: Write, reached: str) -> None:
     line = f"echo test_one passed; echo test_two hangs >&2; {reached}; sleep 60"
     found = score(write, line, timeout_seconds=5)
     (miss,) = found.misses
     assert miss.endswith("timed out after 5 s: test_one passed\ntest_two hangs")
 
 
-def test_negate_turns_it_around(write: Write) -> None:
+def test_negate_inverts_the_exit_code(write: Write) -> None:
     assert score(write, "false", negate=True).hits == ("'false' failed with exit code 1 without output",)
     assert score(write, "true", negate=True) == Score(score=0.0, misses=("'true' succeeded",))
 
@@ -74,7 +74,7 @@ def test_the_answer_is_on_stdin_and_the_rest_in_the_environment(write: Write) ->
     assert score(write, 'test "$AGENTV_WORKSPACE" = "$(pwd)" && test "$AGENTV_EVAL_ID" = id').score == 1.0
 
 
-def test_a_command_without_a_workspace_runs_beside_the_eval_file(write: Write) -> None:
+def test_a_command_without_a_workspace_runs_in_the_eval_files_folder(write: Write) -> None:
     write("here.txt", "")
     evaluator = made(Command, Path.cwd(), command='test -f here.txt && test -z "$AGENTV_WORKSPACE"')
     assert asyncio.run(evaluator.evaluate(an_exchange("x"))).score == 1.0
@@ -164,11 +164,11 @@ def test_settings_that_cannot_be_used(write: Write, settings: dict[str, Any], wo
         ({"command": "x", "timeout_seconds": 0}, "greater than 0"),
     ],
 )
-def test_settings_that_do_not_fit(settings: dict[str, Any], words: str) -> None:
+def test_invalid_combinations_of_settings(settings: dict[str, Any], words: str) -> None:
     assert words in misfit(Command, **settings)
 
 
-def test_what_is_wrong_is_told_with_its_place_before_the_run(write: Write) -> None:
+def test_errors_are_reported_with_their_location_before_the_run(write: Write) -> None:
     project = Project(write)
     project.evaluators = [command("pytset-4711 -q", name="tests")]
     said = project.refused()

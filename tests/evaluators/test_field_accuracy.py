@@ -1,4 +1,4 @@
-"""Fields of an answer, compared with those of the expected one."""
+"""Fields of an answer, compared with those of the expected answer."""
 
 import json
 from functools import partial
@@ -66,13 +66,13 @@ def test_paths(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value"), [('["odd key"]["a.b"]', 1), ("odd key['*']", 2), ('odd key[""]', 3), ("odd key.*", 2)]
 )
-def test_odd_keys(path: str, value: int) -> None:
+def test_keys_with_special_characters(path: str, value: int) -> None:
     whole = {"odd key": {"a.b": 1, "*": 2, "": 3}}
     assert compared(whole, whole, path).hits == (f"{path}: {value}",)
 
 
 @pytest.mark.parametrize("path", ["a..b", "a.", "a[x]", "a[-1]", "a[0", "a]b", "a[0]b", 'a["b]'])
-def test_an_invalid_path_is_told_before_the_run(path: str) -> None:
+def test_an_invalid_path_is_an_error_before_the_run(path: str) -> None:
     with pytest.raises(ConfigError, match="invalid path"):
         made(FieldAccuracy, fields=[{"path": path}])
 
@@ -97,7 +97,7 @@ def test_items_are_compared_one_by_one() -> None:
         ("text", [{"n": 1}], 0.0),
     ],
 )
-def test_lists_of_other_lengths_and_no_lists(expected: Any, given: Any, value: float) -> None:
+def test_lists_of_different_lengths_and_values_that_are_not_lists(expected: Any, given: Any, value: float) -> None:
     assert compared({"l": expected}, {"l": given}, "l[*].n").score == value
 
 
@@ -128,7 +128,7 @@ def test_lists_of_other_lengths_and_no_lists(expected: Any, given: Any, value: f
         (10**400, None),
     ],
 )
-def test_numbers_as_people_write_them(written: Any, number: str | None) -> None:
+def test_numbers_in_human_notation(written: Any, number: str | None) -> None:
     found = parse_number(written)
     assert found is not None
     assert found == (10**400 if number is None else type(found)(number))
@@ -138,7 +138,7 @@ def test_numbers_as_people_write_them(written: Any, number: str | None) -> None:
     "written",
     ["", "abc", "5%", "nan", "inf", "1,2,3", "1.2,3.4", "1,23.4", "--5", "-(5)", "٣", "1e99999", "1" * 101, True, None, [], {}, float("inf"), float("nan")],
 )  # fmt: skip
-def test_what_is_no_number(written: Any) -> None:
+def test_values_that_are_not_numbers(written: Any) -> None:
     assert parse_number(written) is None
 
 
@@ -174,12 +174,12 @@ def test_dates(expected: Any, given: Any, formats: list[str], same: bool) -> Non
 
 
 @pytest.mark.parametrize("written", ["MM/YYYY", "%Q", "%", "", "today", "%H:%M"])
-def test_a_format_that_makes_no_date_is_told_before_the_run(written: str) -> None:
+def test_an_invalid_date_format_is_an_error_before_the_run(written: str) -> None:
     with pytest.raises(ConfigError, match="is not the format of a complete date"):
         made(FieldAccuracy, fields=[{"path": "a", "match": "date", "formats": [written]}])
 
 
-def test_what_is_missing_is_told() -> None:
+def test_missing_values_are_reported() -> None:
     found = compared({"a": 1}, {"b": 1}, "a")
     assert (found.score, found.failed) == (0.0, False)
     assert found.misses == ("a: missing in the answer, expected 1",)
@@ -228,7 +228,7 @@ def test_the_expected_answer_may_be_text_and_the_answer_fenced() -> None:
     assert compared('[{"a": 1}]', [{"a": 1}], "[0].a").score == 1.0
 
 
-def test_no_json_on_either_side() -> None:
+def test_invalid_json_on_either_side() -> None:
     assert compared({"a": 1}, "sorry", "a") == Score(
         score=0.0, misses=("the answer is not valid JSON: expecting value, line 1, column 1",), missing_data=True
     )
@@ -237,7 +237,7 @@ def test_no_json_on_either_side() -> None:
 
 
 @pytest.mark.parametrize("answer", ["1", "null", '"text"', "[]", '{"a": {"b": 1}}'])
-def test_odd_answers_are_misses(answer: str) -> None:
+def test_unexpected_answers_are_misses(answer: str) -> None:
     assert compared({"a": [1]}, answer, "a[0]").score == 0.0
 
 
@@ -253,7 +253,7 @@ def test_a_huge_answer_is_bounded() -> None:
     assert len(long.misses[0]) < 200
 
 
-def test_the_work_grows_with_the_answer_and_no_faster() -> None:
+def test_the_work_is_linear_in_the_answer() -> None:
     some, more = (lines_run(partial(compared, {"l": [1]}, {"l": [1] * n}, "l[*]")) for n in (1_000, 4_000))
     assert 1_000 < some < more < 5 * some
 
@@ -264,7 +264,7 @@ def test_weights_and_tolerances_are_finite_numbers(number: Any) -> None:
     assert misfit(FieldAccuracy, fields=[{"path": "a", "tolerance": number}])
 
 
-def test_settings_that_do_not_fit_are_told() -> None:
+def test_invalid_settings_are_reported() -> None:
     assert misfit(FieldAccuracy, fields=[]) == "must not be empty"
     assert misfit(FieldAccuracy, fields=[{"path": "a", "match": "fuzzy"}]) == "unknown match 'fuzzy'"
     with pytest.raises(ConfigError, match="'tolerance' requires"):

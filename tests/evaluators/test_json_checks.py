@@ -1,4 +1,4 @@
-"""Answers that should be JSON, and that should fit a schema."""
+"""Checks that an answer is JSON and matches a schema."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def test_json_is_found_bare_or_in_the_only_fence(answer: str) -> None:
         ("9" * 5000, "Exceeds the limit"),
     ],
 )
-def test_what_is_no_json_says_where(answer: str, where: str) -> None:
+def test_invalid_json_is_reported_with_its_position(answer: str, where: str) -> None:
     found = score(made(IsJson), answer)
     assert found.score == 0.0
     assert found.misses[0].startswith("is not valid JSON: ")
@@ -61,13 +61,13 @@ def test_a_miss_names_the_path_and_the_rule(schema: Any, answer: str, miss: str)
     assert score(made(JsonSchema, schema=schema, negate=True), answer) == Score(score=1.0, hits=(miss,))
 
 
-def test_an_answer_that_fits() -> None:
+def test_an_answer_that_matches_the_schema() -> None:
     for answer in ('{"name": "Ada"}', '```json\n{"name": "Ada", "more": 1}\n```'):
         assert score(made(JsonSchema, schema=PERSON), answer) == Score(score=1.0, hits=("matches the schema",))
     assert score(made(JsonSchema, schema=PERSON, negate=True), '{"name": ""}').misses == ("matches the schema",)
 
 
-def test_the_schema_may_be_a_file_beside_the_eval_file(write: Write, tmp_path: Path) -> None:
+def test_the_schema_may_be_a_file_next_to_the_eval_file(write: Write, tmp_path: Path) -> None:
     write("evals/a.json", '{"type": "string"}')
     write("evals/b.yaml", "type: string")
     for name in ("a.json", "b.yaml"):
@@ -86,7 +86,7 @@ def test_the_schema_may_be_a_file_beside_the_eval_file(write: Write, tmp_path: P
         ("strin.yaml", "type: strin", "schema.type: unknown type 'strin'"),
     ],
 )
-def test_a_schema_file_that_cannot_be_used_is_told_before_the_run(
+def test_an_invalid_schema_file_is_an_error_before_the_run(
     name: str, content: Any, message: str, write: Write, tmp_path: Path
 ) -> None:
     if content is not None:
@@ -117,18 +117,18 @@ def test_a_schema_file_that_cannot_be_used_is_told_before_the_run(
         ({"$defs": {"a": {"dependentRequired": {}}}}, "schema.$defs.a.dependentRequired: came after"),
     ],
 )  # fmt: skip
-def test_a_schema_that_cannot_be_used_is_told_before_the_run(schema: Any, message: str) -> None:
+def test_an_invalid_schema_is_an_error_before_the_run(schema: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         made(JsonSchema, schema=schema)
     assert caught.value.message.startswith(message)
 
 
-def test_names_of_newer_keywords_are_fine_where_they_are_no_keywords() -> None:
+def test_names_of_newer_keywords_are_accepted_as_property_names() -> None:
     schema = {"properties": {"prefixItems": {"type": "array"}, "type": {"const": "x"}}, "enum": [{"minContains": 1}]}
     assert score(made(JsonSchema, schema=schema), '{"minContains": 1}').score == 1.0
 
 
-def test_drafts_4_6_and_7_are_known() -> None:
+def test_drafts_4_6_and_7_are_supported() -> None:
     for draft in ("draft-04", "draft-06", "draft-07"):
         schema = {"$schema": f"http://json-schema.org/{draft}/schema#", "type": "integer"}
         assert score(made(JsonSchema, schema=schema), "1").score == 1.0
@@ -145,7 +145,7 @@ def test_the_settings_are_left_as_they_are() -> None:
     assert repr(schema) == before
 
 
-def test_an_endless_pattern_in_a_schema_is_given_up() -> None:
+def test_an_endless_pattern_in_a_schema_times_out() -> None:
     with pytest.raises(AgentvError, match="validating against the schema took longer than 1 s"):
         score(made(JsonSchema, schema={"pattern": "^(a+)+$"}), '"' + "a" * 40 + 'b"')
 

@@ -1,4 +1,4 @@
-"""Limits of time, money and tokens."""
+"""Limits on time, cost and tokens."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_tokens_that_were_not_reported_score_zero() -> None:
     assert half == Score(score=0.0, hits=("5 input tokens, limit 9",), misses=words[:1], missing_data=True)
 
 
-def test_token_limits_without_a_limit_are_told_before_the_run() -> None:
+def test_token_usage_without_a_limit_is_an_error_before_the_run() -> None:
     with pytest.raises(ConfigError, match="token_usage has no limit"):
         made(TokenLimits)
 

@@ -1,4 +1,4 @@
-"""`negate`, which all evaluators take: a judgement is turned around, and what is none never becomes a pass."""
+"""`negate` on all evaluators: judgements are inverted, and judge failures never pass."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ class BrokenJudges:
 
 
 def result(folder: Path, answer: str | ProviderResponse = "an answer", **config: Any) -> EvaluatorResult:
-    """What an evaluator that is set up like this makes of an answer that came without figures and without a trace."""
+    """The result of an evaluator with these settings for an answer without figures and trace."""
     expected: tuple[Message, ...] = ()
     if config["type"] == "field_accuracy":
         expected = (Message(role="assistant", content={"k": 7}),)
@@ -103,7 +103,7 @@ def result(folder: Path, answer: str | ProviderResponse = "an answer", **config:
 
 
 @pytest.mark.parametrize("type_", sorted(BUILT_IN))
-def test_what_is_no_judgement_is_never_a_pass(tmp_path: Path, type_: str) -> None:
+def test_judge_failures_never_pass(tmp_path: Path, type_: str) -> None:
     (tmp_path / "bad.py").write_text(BAD_PYTHON)
     for settings in BROKEN[type_]:
         plain = result(tmp_path, type=type_, **settings)
@@ -116,11 +116,11 @@ def test_what_is_no_judgement_is_never_a_pass(tmp_path: Path, type_: str) -> Non
         assert negated.misses, "it says why"
 
 
-def test_every_type_has_a_row_here() -> None:
+def test_every_evaluator_type_is_covered() -> None:
     assert BROKEN.keys() == BUILT_IN.keys()
 
 
-def test_a_judgement_is_turned_around(tmp_path: Path) -> None:
+def test_a_judgement_is_inverted(tmp_path: Path) -> None:
     assert negate_score(Score(score=0.25, hits=("a",), misses=("b",))) == Score(
         score=0.75, hits=("not met, as expected: b",), misses=("expected not to be met: a",)
     )
@@ -178,7 +178,7 @@ CALLED_TWICE = [{"type": "tool_call", "name": "search"}, {"type": "tool_call", "
         ),
     ],
 )
-def test_the_miss_of_a_negated_check_says_what_was_missed(tmp_path: Path, settings: dict[str, Any], miss: str) -> None:
+def test_the_miss_of_a_negated_check_names_the_expectation(tmp_path: Path, settings: dict[str, Any], miss: str) -> None:
     response = ProviderResponse(
         text=ANSWER,
         duration_ms=12,
@@ -200,7 +200,7 @@ def test_negate_keeps_an_explicit_fail() -> None:
     assert negate_score(Score(score=0.9, verdict="pass")).verdict == "fail"
 
 
-def test_a_script_gets_no_negate_in_its_config(tmp_path: Path) -> None:
+def test_negate_is_not_passed_to_scripts(tmp_path: Path) -> None:
     script = (
         'python3 -c \'import json, sys; print(json.dumps({"score": 1, "details": json.load(sys.stdin)["config"]}))\''
     )

@@ -1,4 +1,4 @@
-"""What is wrong with the settings of an evaluator is told where the settings are written."""
+"""Errors in the settings of an evaluator are located where the settings are written."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -143,7 +143,7 @@ def written(write: Write, files: Mapping[str, str]) -> tuple[str, int, int]:
 
 
 @pytest.mark.parametrize(("files", "message"), SETTINGS.values(), ids=SETTINGS.keys())
-def test_an_error_is_told_once_and_in_its_place(write: Write, files: Mapping[str, str], message: str) -> None:
+def test_an_error_is_reported_once_with_its_location(write: Write, files: Mapping[str, str], message: str) -> None:
     file, line, column = written(write, files)
     first = next(iter(files))
 
@@ -160,19 +160,19 @@ def test_an_error_is_told_once_and_in_its_place(write: Write, files: Mapping[str
 
 
 def planned(name: str) -> list[Problem]:
-    """What a run finds wrong with the evaluators of each case."""
+    """The problems that a run reports for the evaluators of each case."""
     builder = EvaluatorBuilder()
     return [problem for case in load_eval_cases(name) for problem in builder.problems(case, "default")]
 
 
-def test_equal_settings_in_two_cases_are_told_in_both(write: Write) -> None:
+def test_equal_errors_in_two_cases_are_reported_in_both(write: Write) -> None:
     wrong = '"evaluators": [{"type": "equals", "value": 1}]'
     write("e.jsonl", "\ufeff" + LINES.replace('"outcome": "o"', f'"outcome": "o", {wrong}'))
     found = [line.split(": ")[:3] for line in agentv("validate", "e.jsonl").stdout.splitlines()[:-1]]
     assert found == [["e.jsonl:1:63", "error", "case 'a'"], ["e.jsonl:2:63", "error", "case 'b'"]]
 
 
-def test_settings_behind_an_alias_are_told_where_the_alias_stands(write: Write) -> None:
+def test_errors_behind_an_alias_are_located_at_the_alias(write: Write) -> None:
     write(
         "e.yaml",
         "evaluators: &e [{type: equals, value: 1}]\nevalcases:\n- {id: a, outcome: o, input: q, evaluators: *e}\n",
@@ -180,7 +180,7 @@ def test_settings_behind_an_alias_are_told_where_the_alias_stands(write: Write) 
     assert [(p.line, p.column) for p in planned("e.yaml")] == [(3, 33)]
 
 
-def test_a_warning_is_told_in_its_place(write: Write) -> None:
+def test_a_warning_has_its_location(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: mock, judge_target: default}]\n")
     write("e.jsonl", LINES)
     write("e.yaml", "evaluators:\n  - type: llm_judge\n    prompt: '{{ candidate_answer }} {{ taste }}'\n")
@@ -189,7 +189,7 @@ def test_a_warning_is_told_in_its_place(write: Write) -> None:
     assert ran.stderr.count(": evaluators[0]: prompt: unknown variable {{ taste }}") == 1
 
 
-def test_a_file_that_has_changed_since_gives_the_line_of_the_case(write: Write) -> None:
+def test_a_file_that_changed_in_the_meantime_gives_the_line_of_the_case(write: Write) -> None:
     wrong = '"evaluators": [{"type": "equals", "value": 1}]'
     write("e.jsonl", LINES.replace('"outcome": "o"', f'"outcome": "o", {wrong}'))
     cases = list(load_eval_cases("e.jsonl"))

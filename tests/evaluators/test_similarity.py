@@ -1,4 +1,4 @@
-"""How alike two texts are."""
+"""The similarity of two texts."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_threshold_makes_it_1_or_0() -> None:
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, float("inf"), float("nan"), "high"])
-def test_a_threshold_lies_between_0_and_1(threshold: object) -> None:
+def test_a_threshold_is_between_0_and_1(threshold: object) -> None:
     assert misfit(Similarity, threshold=threshold)
 
 

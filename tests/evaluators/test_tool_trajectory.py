@@ -1,4 +1,4 @@
-"""Which tools were called, in which order and with what."""
+"""Which tools were called, in which order and with which arguments."""
 
 from functools import partial
 from typing import Any
@@ -130,11 +130,11 @@ def test_arguments_match_partly_and_deeply(wanted: Any, given: Any, met: bool) -
     assert (exact(called(("t", given)), {"tool": "t", "input": wanted}).score == 1.0) is met
 
 
-def test_args_win_over_input() -> None:
+def test_args_take_precedence_over_input() -> None:
     assert exact(called(("t", {"a": 1})), {"tool": "t", "args": {"a": 1}, "input": {"a": 2}}).score == 1.0
 
 
-def test_an_output_is_that_of_the_call_or_of_its_result() -> None:
+def test_outputs_are_read_from_calls_or_results() -> None:
     trace = (
         TraceEvent(type="tool_call", id="1", name="t"),
         TraceEvent(type="tool_result", id="1", output={"ok": True, "n": 1}),
@@ -156,20 +156,20 @@ def test_tool_calls_in_messages_are_a_trace() -> None:
     assert score(evaluator, "", output_messages=messages).score == 1.0
 
 
-def test_a_call_without_a_name_is_no_expected_one() -> None:
+def test_a_call_without_a_name_matches_no_expected_call() -> None:
     found = exact((TraceEvent(type="tool_call", input=b"\xff"),), "a")
     assert found.score == 0.0
     assert found.misses[0].startswith("call 1: expected a, got an unnamed tool ")
 
 
-def test_what_is_said_of_a_huge_trace_is_bounded() -> None:
+def test_messages_about_a_huge_trace_are_bounded() -> None:
     trace = called(*["a", "b"] * 50_000)
     assert in_order(trace, *["a", "b", "c"] * 5).score == pytest.approx(10 / 15)
     assert len(exact(trace, "a").misses) == 51
 
 
 @pytest.mark.parametrize("check", [in_order, exact])
-def test_the_work_grows_with_the_trace_and_no_faster(check: Any) -> None:
+def test_the_work_is_linear_in_the_trace(check: Any) -> None:
     expected = ["a", "b", "c"] * 5
     some, more = (lines_run(partial(check, called(*["a", "b"] * n), *expected)) for n in (500, 2_000))
     assert 500 < some < more < 5 * some
@@ -184,13 +184,13 @@ def test_the_work_grows_with_the_trace_and_no_faster(check: Any) -> None:
         ({"mode": "any_order", "expected": [], "minimums": {}}, "mode 'any_order' does not support 'expected'"),
     ],
 )
-def test_settings_that_do_not_belong_together_are_told_before_the_run(settings: Any, message: str) -> None:
+def test_conflicting_settings_are_errors_before_the_run(settings: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         made(ToolTrajectory, **settings)
     assert caught.value.message == message
 
 
-def test_settings_that_do_not_fit_are_told() -> None:
+def test_invalid_settings_are_reported() -> None:
     assert misfit(ToolTrajectory, mode="sorted") == "unknown mode 'sorted'"
     assert misfit(ToolTrajectory, mode="any_order", minimums={"a": -1}) == "must be at least 0, got -1"
     assert misfit(ToolTrajectory, mode="exact", expected=[{"args": 1}]) == "missing tool"
@@ -213,7 +213,7 @@ def test_settings_that_do_not_fit_are_told() -> None:
         ({"filter": {"contains": 5}}, {"filter": {"contains": 5}}, True),
     ],
 )
-def test_arguments_by_a_part_or_a_pattern(wanted: Any, given: Any, is_met: bool) -> None:
+def test_arguments_match_by_substring_or_pattern(wanted: Any, given: Any, is_met: bool) -> None:
     assert exact(called(("search", given)), {"tool": "search", "args": wanted}).score == is_met
     assert in_order(called("other", ("search", given)), {"tool": "search", "input": wanted}).score == is_met
 
@@ -224,7 +224,7 @@ def test_an_output_may_be_a_pattern_too() -> None:
     assert exact(trace, {"tool": "run", "output": {"contains": "failed"}}).score == 0.0
 
 
-def test_any_of_several_tools_will_do() -> None:
+def test_any_of_several_tools_matches() -> None:
     trace = called("grep", ("read", {"path": "a"}), "write")
     either = {"tool": ["search", "grep"]}
     assert in_order(trace, either, "write") == Score(
@@ -239,7 +239,7 @@ def test_any_of_several_tools_will_do() -> None:
     assert misfit(ToolTrajectory, mode="exact", expected=[{"tool": []}]) == "must not be empty"
 
 
-def test_an_invalid_pattern_is_told_before_the_run_with_its_place(write: Write) -> None:
+def test_an_invalid_pattern_is_located_before_the_run(write: Write) -> None:
     write("targets.yaml", MOCK)
     write(
         "a.yaml",
@@ -261,7 +261,7 @@ def test_an_invalid_pattern_is_told_before_the_run_with_its_place(write: Write) 
     assert "invalid pattern '(': missing ), unterminated subpattern at position 0" in ran.stderr
 
 
-def test_an_endless_pattern_is_given_up() -> None:
+def test_an_endless_pattern_times_out() -> None:
     call = {"tool": "search", "args": {"q": {"regex": r"(a+)+$"}}}
     with pytest.raises(AgentvError, match=r"matching '\(a\+\)\+\$' took longer than 1 s"):
         exact(called(("search", {"q": "a" * 40 + "b"})), call)

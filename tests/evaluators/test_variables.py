@@ -1,4 +1,4 @@
-"""Variables in the settings of evaluators, and evaluators that a case adds."""
+"""Variables in the settings of evaluators, and `add_evaluators`."""
 
 import json
 from typing import Any
@@ -105,7 +105,7 @@ def test_add_evaluators_adds_to_those_of_the_file(write: Write, own: list[dict[s
     assert [each["type"] for each in found] == ["equals" if own is None else "contains", "icontains"]
 
 
-def test_an_error_in_added_evaluators_has_its_place(write: Write) -> None:
+def test_an_error_in_added_evaluators_has_its_location(write: Write) -> None:
     write("targets.yaml", TARGETS)
     write("a.yaml", a_file({"type": "equals", "value": "x"}, add_evaluators=[{"type": "contians", "value": "x"}]))
     ran = agentv("eval", "a.yaml")

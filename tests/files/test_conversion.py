@@ -37,7 +37,7 @@ def test_settings(data: st.DataObject) -> None:
     assert fits(value, type_) == (not list(find_misfits(value, type_)))
 
 
-def test_every_misfit_is_found() -> None:
+def test_all_misfits_are_reported() -> None:
     found = convert({"id": 1, "rubrics": [2, "x", []], "input_messages": [{"role": "r"}, {}]}, CaseRecord)
     assert isinstance(found, list)
     assert [(label(misfit.steps), misfit.message) for misfit in found] == [

@@ -1,4 +1,4 @@
-"""Files are locked while they are written, also on file systems without locks."""
+"""Files are locked while they are written, even on file systems without locks."""
 
 import errno
 import fcntl
@@ -38,7 +38,7 @@ def test_a_file_system_without_locks_is_a_warning(project: Write) -> None:
     assert not Path("r.jsonl.lock").exists()
 
 
-def test_a_lock_file_of_a_process_that_is_gone_is_removed(project: Write) -> None:
+def test_a_lock_file_of_a_dead_process_is_removed(project: Write) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     project("r.jsonl.lock", f"{platform.node()} {ended.pid} 1\n")
@@ -46,7 +46,7 @@ def test_a_lock_file_of_a_process_that_is_gone_is_removed(project: Write) -> Non
     assert not Path("r.jsonl.lock").exists()
 
 
-def test_a_lock_file_of_a_process_that_runs_stops_the_run(project: Write) -> None:
+def test_a_lock_file_of_a_live_process_stops_the_run(project: Write) -> None:
     project("r.jsonl", "")
     project("r.jsonl.lock", f"{platform.node()} {os.getppid()}\n")
     ran = agentv("eval", "a.jsonl", "--out", "r.jsonl")

@@ -1,4 +1,4 @@
-"""Files without their secrets, of whatever size."""
+"""Masking secrets in files of any size."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ CHUNK = 1 << 20
 
 
 @pytest.mark.parametrize("shift", range(-60, 61, 5))
-def test_a_secret_across_the_border_of_two_chunks_is_masked(tmp_path: Path, shift: int) -> None:
+def test_a_secret_that_spans_two_chunks_is_masked(tmp_path: Path, shift: int) -> None:
     escaped = SECRET.replace('"', '\\"')
     start = CHUNK + shift
     text = f"{'x' * start}{escaped}{'y' * CHUNK}{SECRET}"
@@ -24,13 +24,13 @@ def test_a_secret_across_the_border_of_two_chunks_is_masked(tmp_path: Path, shif
     assert tmp_path.joinpath("file").read_text() == f"{'x' * start}***{'y' * CHUNK}***"
 
 
-def test_a_file_of_nothing_but_secrets_is_masked(tmp_path: Path) -> None:
+def test_a_file_that_contains_only_secrets_is_masked(tmp_path: Path) -> None:
     tmp_path.joinpath("file").write_text("s3cret-01" * 300_000)
     mask_files(tmp_path, Redactor(["s3cret-01"]))
     assert tmp_path.joinpath("file").read_text() == "***" * 300_000
 
 
-def test_bytes_that_are_no_text_stay_as_they_are(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_unchanged(tmp_path: Path) -> None:
     data = bytes(range(256)) * 9000 + "ü".encode() * 600_001
     tmp_path.joinpath("plain").write_bytes(data)
     tmp_path.joinpath("file").write_bytes(data + b"s3cret-01" + data)

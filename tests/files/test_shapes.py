@@ -1,4 +1,4 @@
-"""Messages, tool calls and usage in the shapes of vendors' SDKs: objects of the installed SDKs, as they are dumped."""
+"""Messages, tool calls and usage in vendors' formats, created with the installed SDKs."""
 
 import asyncio
 from typing import Any
@@ -287,7 +287,7 @@ class TestToolCallsWithoutAReadableName:
         another = response_from({"output_messages": [message], "tool_calls": [{"tool": "ocr", "input": {"page": 2}}]})
         assert tools(another) == ["ocr", "ocr"]
 
-    def test_a_call_in_the_place_of_a_list_of_parts(self) -> None:
+    def test_a_call_instead_of_a_list_of_parts(self) -> None:
         response = read({"role": "assistant", "content": {"type": "tool_use", "name": "pay", "input": {}}})
         assert tools(response) == ["pay"]
         answer = {"name": "Ann", "input": 3}

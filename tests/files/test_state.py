@@ -1,4 +1,4 @@
-"""What a run writes on its own is in the project, wherever the run was started."""
+"""A run writes its state to the project, regardless of where it was started."""
 
 import asyncio
 import os

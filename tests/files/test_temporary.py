@@ -1,4 +1,4 @@
-"""Temporary folders: they are gone afterwards, however the run ended, and nobody loses one that is in use."""
+"""Temporary folders are removed however a run ends, but never while they are in use."""
 
 import os
 import signal
@@ -62,7 +62,7 @@ def test_a_folder_is_for_this_user_only_and_leaves_nothing_behind(temporary: Pat
     assert list(temporary.iterdir()) == []
 
 
-def test_the_folders_of_the_dead_are_removed_and_those_of_the_living_are_not(temporary: Path) -> None:
+def test_folders_of_dead_processes_are_removed_and_those_of_live_ones_kept(temporary: Path) -> None:
     dead, lost = hold()
     alive, used = hold()
     own = make_folder()
@@ -81,7 +81,7 @@ def test_the_folders_of_the_dead_are_removed_and_those_of_the_living_are_not(tem
     assert list(temporary.iterdir()) == []
 
 
-def test_a_folder_elsewhere_is_removed_too(temporary: Path, tmp_path: Path) -> None:
+def test_a_folder_in_another_parent_is_removed_too(temporary: Path, tmp_path: Path) -> None:
     code = "import os; from pathlib import Path; from agentv.files.temporary import make_folder\n"
     code += "make_folder(Path('.'), '.agentv-'); os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False)
@@ -91,7 +91,7 @@ def test_a_folder_elsewhere_is_removed_too(temporary: Path, tmp_path: Path) -> N
     assert list(temporary.iterdir()) == []
 
 
-def test_what_is_kept_stays(temporary: Path) -> None:
+def test_kept_folders_are_not_removed(temporary: Path) -> None:
     process, folder = hold("keep")
     process.kill()
     process.wait()
@@ -104,7 +104,7 @@ def test_what_is_kept_stays(temporary: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "file", "open"])
-def test_a_parent_that_is_not_safe_is_not_used(temporary: Path, tmp_path: Path, kind: str) -> None:
+def test_an_unsafe_parent_folder_is_not_used(temporary: Path, tmp_path: Path, kind: str) -> None:
     parent = temporary / f"agentv-{os.getuid()}"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

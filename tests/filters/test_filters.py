@@ -1,4 +1,4 @@
-"""The filter language: terms, values, and what is wrong with invalid filters."""
+"""The filter language: terms, values and error messages."""
 
 import json
 import pickle
@@ -27,7 +27,7 @@ def matches(text: str, row: object) -> bool:
     return Filter.parse([text], "results").matches(row)
 
 
-def test_rows_match_as_agreed() -> None:
+def test_rows_match_the_shared_test_vectors() -> None:
     wrong = []
     for vector in MATCHES:
         row = msgspec.convert(vector["row"], FilterRow)
@@ -38,7 +38,7 @@ def test_rows_match_as_agreed() -> None:
 
 
 @pytest.mark.parametrize("vector", ERRORS, ids=lambda vector: vector["filter"])
-def test_invalid_filters_say_what_is_wrong(vector: dict[str, Any]) -> None:
+def test_invalid_filters_are_explained(vector: dict[str, Any]) -> None:
     on: On = vector.get("on", "results")
     with pytest.raises(ConfigError) as caught:
         parse_terms(vector["filter"], on)
@@ -52,7 +52,7 @@ def test_a_filter_needs_a_term(blank: str) -> None:
         parse_terms(blank, "cases")
 
 
-def test_several_filters_must_all_hold() -> None:
+def test_several_filters_must_all_match() -> None:
     both = Filter.parse(["tag:a", "tag:b -tag:c"], "cases")
     row = CaseRow("x", "d", "t", ("a", "b"), None, None)
     assert both.matches(row)

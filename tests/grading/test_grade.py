@@ -1,4 +1,4 @@
-"""`agentv grade`: answers of an earlier run, scored again. The target is never asked."""
+"""`agentv grade`: stored answers are re-scored without calling the target."""
 
 import json
 from pathlib import Path
@@ -73,7 +73,7 @@ def graded() -> dict[str, dict[str, Any]]:
     return {f"{result['eval_id']}{result.get('trial', '')}": result for result in found}
 
 
-def test_answers_are_scored_by_todays_evaluators_and_keep_all_else(project: Write) -> None:
+def test_answers_are_rescored_and_other_fields_kept(project: Write) -> None:
     told = grade()
     results = graded()
     assert {name: result["score"] for name, result in results.items()} == {"one": 1.0, "two": 0.5, "three": 0.5}
@@ -90,7 +90,7 @@ def test_answers_are_scored_by_todays_evaluators_and_keep_all_else(project: Writ
     assert "mean 0.667" in told
 
 
-def test_what_is_missing_on_either_side_is_counted_and_no_error(project: Write) -> None:
+def test_missing_cases_and_results_are_counted_without_an_error(project: Write) -> None:
     project("old.jsonl", [stored("one", "Oslo."), stored("four", "Oslo."), stored("five", "Oslo.")])
     told = grade()
     assert "3 planned = 1 scored + 2 no answer" in told
@@ -101,7 +101,7 @@ def test_what_is_missing_on_either_side_is_counted_and_no_error(project: Write) 
     assert record["exit_code"] == 0
 
 
-def test_answers_to_cases_that_were_not_asked_for_are_not_called_answers_to_no_case(project: Write) -> None:
+def test_answers_to_unselected_cases_are_not_reported_as_unknown(project: Write) -> None:
     told = grade("--eval-id", "one")
     assert list(graded()) == ["one"]
     assert "to no case" not in told
@@ -156,7 +156,7 @@ def test_cases_of_several_messages_and_files_are_graded_too(project: Write) -> N
     assert "1 target error" in told
 
 
-def test_errors_stay_errors(project: Write) -> None:
+def test_errors_remain_errors(project: Write) -> None:
     error = stored("one", "", error="the agent was killed", failure="timeout", score=0, evaluator_results=[])
     project("old.jsonl", [error, stored("two", "Oslo."), stored("three", "Oslo.")])
     told = grade(code=1)
@@ -164,7 +164,7 @@ def test_errors_stay_errors(project: Write) -> None:
     assert "1 timeout" in told
 
 
-def test_a_question_that_changed_is_told_and_graded(project: Write) -> None:
+def test_a_changed_question_is_reported_and_graded(project: Write) -> None:
     project("old.jsonl", [stored("one", "Oslo.", question="Another?"), stored("two", "x"), stored("three", "x")])
     told = grade()
     assert "warning: old.jsonl: 1 answer belongs to an earlier version of the question" in told
@@ -179,7 +179,7 @@ def test_each_trial_is_graded(project: Write) -> None:
     assert "6 runs planned (3 cases, 2 trials each) = 3 scored + 3 no answer" in told
 
 
-def test_a_trace_that_was_not_stored_is_not_taken_for_no_tools(project: Write) -> None:
+def test_a_missing_trace_does_not_mean_that_no_tools_were_called(project: Write) -> None:
     project("evals/some.yaml", "evaluators: [{type: tool_trajectory, mode: any_order, minimums: {search: 1}}]\n")
     summary = {"eventCount": 1, "toolNames": ["search"], "toolCallsByName": {"search": 1}, "errorCount": 0}
     trace = [{"type": "tool_call", "name": "search"}]
@@ -277,7 +277,7 @@ def test_the_ledger_adds_up_where_results_of_other_cases_are_written(project: Wr
     assert sorted(graded()) == ["gone", "one"]
 
 
-def test_an_answer_in_the_cache_does_not_take_the_place_of_the_stored_one(project: Write) -> None:
+def test_a_cached_answer_does_not_replace_the_stored_one(project: Write) -> None:
     judge = """{name: judge, provider: mock, response: '{"score": 1, "hits": [], "misses": []}'}"""
     target = "{name: default, provider: mock, response: Rome, judge_target: judge}"
     project("targets.yaml", f"targets:\n- {target}\n- {judge}\n")

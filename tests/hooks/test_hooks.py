@@ -1,4 +1,4 @@
-"""Hooks of eval files and targets: when they run, what they get, and what their state reaches."""
+"""Hooks of eval files and targets: when they run, what they receive, and where their state is used."""
 
 import json
 import threading
@@ -33,7 +33,7 @@ class _Echo(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def echo_server() -> Iterator[str]:
-    """The address of a server that answers with what it receives."""
+    """The address of a server that echoes requests."""
     ECHOED.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), _Echo) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -83,7 +83,7 @@ def test_each_attempt_has_its_hooks(write: Write) -> None:
     assert log()[1:-1] == ["before_each a", "after_each a a database-of-a"] * 3
 
 
-def test_a_function_gets_what_its_parameters_name(write: Write) -> None:
+def test_a_function_receives_what_its_parameters_name(write: Write) -> None:
     project = Hooked(write, {"before_each": {"function": "mine.py:before_each"}})
     write(
         "mine.py",
@@ -277,7 +277,7 @@ def test_hooks_follow_an_error_a_timeout_and_max_errors(write: Write, reached: s
     assert log() == AROUND_A
 
 
-def test_a_function_that_takes_too_long(write: Write) -> None:
+def test_a_function_that_times_out(write: Write) -> None:
     write("mine.py", "import time\ndef before_each():\n    time.sleep(60)\n")
     hooks = {"before_each": {"function": "mine.py:before_each", "timeout_seconds": 0.05}}
     Hooked(write, hooks).save()
@@ -292,7 +292,7 @@ def test_a_function_that_takes_too_long(write: Write) -> None:
         ("raise SystemExit(1)", "SystemExit: 1"),
     ],
 )
-def test_what_a_function_cannot_return(write: Write, code: str, words: str) -> None:
+def test_invalid_return_values_of_a_function(write: Write, code: str, words: str) -> None:
     write("mine.py", f"def before_each():\n    {code}\n")
     Hooked(write, {"before_each": {"function": "mine.py:before_each"}}).save()
     error = run_one("cases.jsonl", expect=1)["error"]
@@ -363,7 +363,7 @@ def test_hooks_that_cannot_be_used(write: Write, hooks: Any, words: str) -> None
         assert "cases.yaml:1:" in said
 
 
-def test_a_hook_of_a_run_gets_nothing_of_a_case(write: Write) -> None:
+def test_a_hook_of_a_run_receives_no_case_data(write: Write) -> None:
     Hooked(write, {"before_all": {"function": "hooks.py:before_each"}}).save()
     said = evaluate("cases.jsonl", expect=2).stderr
     assert "cases.yaml:1:12: before_all: the function's parameter 'eval_id' cannot be supplied" in said

@@ -1,4 +1,4 @@
-"""Strings that are masked for some time."""
+"""Strings that are masked temporarily."""
 
 from agentv.redact import Redactor
 
@@ -15,7 +15,7 @@ def test_held_secrets_are_masked_until_they_are_released() -> None:
     assert redact(text) == text.replace("permanent-secret", "***")
 
 
-def test_a_secret_that_is_learned_while_it_is_held_stays() -> None:
+def test_a_held_secret_that_is_learned_is_masked_permanently() -> None:
     redact = Redactor()
     held = redact.hold(["my-secret-value"])
     redact.learn(["my-secret-value"])

@@ -1,4 +1,4 @@
-"""What the functions of targets and evaluators can name."""
+"""The parameters that functions of targets and evaluators can name."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def project(write: Write, source: str, *evaluators: dict[str, Any], **settings: 
     write("cases.jsonl", [{**CASE, "evaluators": evaluators or [HELLO]}])
 
 
-def test_a_target_gets_what_its_parameters_name(write: Write) -> None:
+def test_a_target_receives_what_its_parameters_name(write: Write) -> None:
     project(
         write,
         "def answer(question, config, vars, metadata, trial, attempt, messages, session, state, workspace_path):\n"
@@ -68,7 +68,7 @@ def test_a_function_cannot_change_the_data_of_the_case(write: Write) -> None:
     assert answers == {"hello {'order': 'A1!'} {'level': 3} {'k': [1]}"}
 
 
-def test_config_is_part_of_the_version_but_for_its_secrets(write: Write) -> None:
+def test_config_is_part_of_the_version_except_for_secrets(write: Write) -> None:
     def version(**config: Any) -> str:
         project(write, "def answer(question, config):\n    return 'hello'\n", config=config)
         return str(run_one("cases.jsonl")["digests"]["target"])
@@ -84,7 +84,7 @@ def test_config_is_a_mapping(write: Write, config: Any) -> None:
     assert "config: expected an object, got " in evaluate("cases.jsonl", expect=2).stderr
 
 
-def test_an_evaluator_gets_what_its_parameters_name(write: Write) -> None:
+def test_an_evaluator_receives_what_its_parameters_name(write: Write) -> None:
     names = "eval_id, vars, metadata, trial, trace, output_messages, messages, state, workspace_path, response_metadata"
     project(
         write,

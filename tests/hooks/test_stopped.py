@@ -1,4 +1,4 @@
-"""Hooks of runs that are stopped, and of those on a cluster."""
+"""Hooks of stopped runs, and hooks on a cluster."""
 
 import os
 import signal

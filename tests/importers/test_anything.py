@@ -1,4 +1,4 @@
-"""Whatever stands in a source: an import ends with a file that can be read, or with an error in words."""
+"""Any source: an import ends with a readable file or an explained error."""
 
 import copy
 import json
@@ -74,7 +74,7 @@ def changed(value: Any, chance: random.Random, share: float) -> Any:
 
 
 def check(source: Path, name: str) -> None:
-    """An import writes what can be read, or raises an `AgentvError`."""
+    """An import writes a readable file or raises an `AgentvError`."""
     tally = Tally()
     try:
         job = open_import(source, name, ImportOptions())
@@ -92,7 +92,7 @@ def check(source: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_anything_may_stand_anywhere(write: Write, seed: int) -> None:
+def test_any_value_in_any_field_is_handled(write: Write, seed: int) -> None:
     chance = random.Random(seed)
     lines = {
         "claude-code": a_session().records,

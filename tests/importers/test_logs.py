@@ -77,7 +77,7 @@ def test_values_of_scorers(write: Write) -> None:
     assert [result["score"] for result in imported("log.json")] == [1, 0, 0.5, 0, 1, 0.25, 1, 1, 0.5, 0.5, 1]
 
 
-def test_what_is_no_score_between_0_and_1_is_left_out_and_told(write: Write) -> None:
+def test_scores_outside_of_0_to_1_are_skipped_and_reported(write: Write) -> None:
     scores = {"grade": a_score(7), "odd": a_score("seven"), "match": a_score("C")}
     write("log.json", a_log(a_sample("a", scores=scores), a_sample("b", scores={"grade": a_score(7)})))
     said = run_import("log.json")
@@ -88,7 +88,7 @@ def test_what_is_no_score_between_0_and_1_is_left_out_and_told(write: Write) -> 
     assert (two["score"], two["failure"], two["misses"]) == (0.0, "judge", ["no score between 0 and 1"])
 
 
-def test_nan_which_inspect_writes_for_what_was_not_scored(write: Write) -> None:
+def test_nan_means_not_scored_in_inspect_logs(write: Write) -> None:
     log = a_log(a_sample("a", scores={"match": a_score(float("nan"))}), a_sample("b"))
     assert "NaN" in log
     write("log.json", log)
@@ -110,7 +110,7 @@ def test_a_sample_that_failed_keeps_its_error(write: Write) -> None:
 @pytest.mark.parametrize(
     "content", ["Rome", [{"type": "reasoning", "reasoning": "x"}, {"type": "text", "text": "Rome"}]]
 )
-def test_an_answer_that_only_the_first_choice_has(write: Write, content: Any) -> None:
+def test_an_answer_in_the_first_choice_only(write: Write, content: Any) -> None:
     output = {"choices": [{"message": {"role": "assistant", "content": content}, "stop_reason": "stop"}]}
     write("log.json", a_log(a_sample("a", output=output)))
     (result,) = imported("log.json")
@@ -197,7 +197,7 @@ def test_older_samples_have_lists_of_arguments_and_name_no_metrics(write: Write)
     assert (result["eval_id"], result["question"], result["score"]) == ("0", "Q?", 1.0)
 
 
-def test_samples_that_are_none(write: Write) -> None:
+def test_invalid_samples(write: Write) -> None:
     write("s.jsonl", [a_document(0), {"doc": 1}])
     assert refused("s.jsonl").startswith("error: s.jsonl:2: missing 'doc_id': not a sample of lm-eval")
     write("s.jsonl", [a_document(0), a_document(0)])

@@ -28,7 +28,7 @@ def test_samples_become_cases_that_validate(write: Write) -> None:
     validates("s-cases.jsonl")
 
 
-def test_samples_that_make_no_case(write: Write) -> None:
+def test_samples_that_cannot_be_converted(write: Write) -> None:
     write("s.jsonl", [{"input": "", "ideal": "a"}, {"input": "a", "ideal": []}, {"input": [], "ideal": "a"}])
     said = run_import("s.jsonl", expect=1)
     assert said[1:4] == [
@@ -39,7 +39,7 @@ def test_samples_that_make_no_case(write: Write) -> None:
     assert said[-1] == "error: s.jsonl: nothing could be imported"
 
 
-def test_lines_that_are_no_samples(write: Write) -> None:
+def test_lines_that_are_not_samples(write: Write) -> None:
     write("s.jsonl", [{"question": "a", "answer": "b"}])
     assert refused("s.jsonl", "--from", "openai-evals") == (
         "error: s.jsonl:1: expected the fields 'input' and 'ideal', got 'question', 'answer'\n"

@@ -103,7 +103,7 @@ def test_a_trace_is_an_answer_with_its_tools_and_tokens(write: Write, trace: dic
     assert call["metadata"]["duration_ms"] == 1000
 
 
-def test_traces_on_several_lines_are_put_together_and_named_by_their_case(write: Write) -> None:
+def test_traces_on_several_lines_are_combined_and_named_by_their_case(write: Write) -> None:
     named = document(
         span("x", "", 0, 1, {"openinference.span.kind": "AGENT", "output.value": "Hi"}, trace="b" * 32),
         **{"test.case.id": "greets"},
@@ -115,7 +115,7 @@ def test_traces_on_several_lines_are_put_together_and_named_by_their_case(write:
     assert [event["name"] for event in answers()[0]["trace"]] == ["m", "search", "m"]
 
 
-def test_answers_of_traces_are_scored_by_their_tools_and_an_incomplete_trace_is_no_judgement(write: Write) -> None:
+def test_tool_trajectory_scores_imported_traces_unless_they_are_incomplete(write: Write) -> None:
     orphan = span(
         "lost", "nobody", 1, 1, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "x"}, trace="b" * 32
     )

@@ -1,4 +1,4 @@
-"""An installed package can add a format, by an entry point alone."""
+"""An installed package can add an import format through an entry point."""
 
 import json
 import tomllib
@@ -92,7 +92,7 @@ def test_answers_of_a_package_are_batch_records(write: Write) -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_what_is_wrong_with_a_package_is_told_in_its_name(write: Write) -> None:
+def test_problems_of_a_package_are_reported_with_its_name(write: Write) -> None:
     assert refused("a.txt", "--from", "breaks") == (
         "error: a.txt: the importer of 'breaks' failed: ValueError: no idea\nhint: report this to its authors"
     )
@@ -102,7 +102,7 @@ def test_what_is_wrong_with_a_package_is_told_in_its_name(write: Write) -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_a_package_cannot_take_the_place_of_a_format_of_ours(write: Write) -> None:
+def test_a_package_cannot_override_a_built_in_format(write: Write) -> None:
     write("a.csv", "question,answer\na,b\n")
     assert imported("a.csv")[0]["input"] == "a"
     assert json.loads(Path("a-cases.jsonl").read_text())["expected_output"] == "b"

@@ -1,4 +1,4 @@
-"""A promptfoo config becomes an eval file: prompts times tests, with what has no counterpart told."""
+"""A promptfoo config becomes an eval file: prompts times tests. Unsupported parts are reported."""
 
 import json
 from pathlib import Path
@@ -118,7 +118,7 @@ NO_COUNTERPARTS = [
     ]  # fmt: skip
 
 
-def test_assertions_that_have_none_are_listed_with_their_place(write: Write) -> None:
+def test_assertions_without_a_counterpart_are_listed_with_their_location(write: Write) -> None:
     others = "\n".join(f"      - {assertion}" for assertion, _ in NO_COUNTERPARTS)
     config(write, f"  - vars: {{q: a}}\n    assert:\n      - {{type: contains, value: a}}\n{others}")
     said = warnings(run_import("promptfooconfig.yaml"))
@@ -136,7 +136,7 @@ def test_templates_are_filled_in(write: Write) -> None:
     assert case["input"] == 'Ann y BOB {"name": "Ann"} n bob 1.5 true'
 
 
-def test_templates_that_cannot_be_filled_in_stay_and_are_listed(write: Write) -> None:
+def test_templates_that_cannot_be_filled_in_are_kept_and_listed(write: Write) -> None:
     config(
         write,
         "  - vars: {q: a}",
@@ -171,7 +171,7 @@ def test_lists_of_values_are_combined(write: Write) -> None:
     assert imported("promptfooconfig.yaml")[0]["input"] == '["a","b"]'
 
 
-def test_what_tests_take_from_the_default_test(write: Write) -> None:
+def test_tests_inherit_from_the_default_test(write: Write) -> None:
     default = """defaultTest:
   vars: {q: default, r: also}
   assert: [{type: contains, value: '{{r}}'}]

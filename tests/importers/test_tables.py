@@ -20,7 +20,7 @@ def a_case(id_: str, question: str, expected: str, **fields: Any) -> dict[str, A
     return {"id": id_, "expected_outcome": AGREES, "input": question, "expected_output": expected} | fields
 
 
-def test_a_csv_becomes_an_eval_file_that_validates_and_says_what_was_done(write: Write) -> None:
+def test_a_csv_becomes_a_valid_eval_file_and_the_import_is_summarized(write: Write) -> None:
     write("capitals.csv", CAPITALS)
     said = run_import("capitals.csv")
     assert said == [
@@ -35,7 +35,7 @@ def test_a_csv_becomes_an_eval_file_that_validates_and_says_what_was_done(write:
     validates("capitals-cases.jsonl")
 
 
-def test_the_hint_for_a_csv_given_to_eval_is_true_as_written(write: Write) -> None:
+def test_the_hint_for_a_csv_given_to_eval_works(write: Write) -> None:
     write("capitals.csv", CAPITALS)
     assert "hint: convert it with 'agentv import'" in agentv("eval", "capitals.csv").stderr
     assert run_import("capitals.csv")[2] == "2 rows read, 2 cases written, 0 skipped"
@@ -59,7 +59,7 @@ def test_quotes_line_breaks_and_other_delimiters(write: Write, mark: str) -> Non
         assert imported("a.csv", "--from", "tsv") == wanted
 
 
-def test_other_columns_are_metadata_and_fields_of_cases_are_known(write: Write) -> None:
+def test_other_columns_become_metadata_and_case_fields_are_recognized(write: Write) -> None:
     write("a.csv", "Query,Expected_Outcome,description,conversation_id,level,note\nWhy?,Explains.,d,c,3,\n")
     (row,) = imported("a.csv")
     assert row == {
@@ -79,7 +79,7 @@ def test_columns_that_the_user_names(write: Write) -> None:
     assert imported("a.csv", "--map", "input=Frage", "--map", "ideal=Antwort", "--map", "id=Nr") == [wanted]
 
 
-def test_a_row_that_makes_no_case_is_skipped_with_the_reason_and_its_place(write: Write) -> None:
+def test_an_invalid_row_is_skipped_with_its_reason_and_location(write: Write) -> None:
     write("a.csv", 'q,question,answer\n,"two\nlines",x\n,,x\n,fine,\n\n,fine,yes\n,a,b,c\n')
     said = run_import("a.csv")
     assert said[2:6] == [
@@ -103,7 +103,7 @@ def test_a_cell_of_50_mb_is_read_and_is_too_long_for_a_line_of_an_eval_file(writ
     validates("a-cases.jsonl")
 
 
-def test_rows_of_jsonl_may_hold_messages_numbers_and_objects(write: Write) -> None:
+def test_rows_of_jsonl_may_contain_messages_numbers_and_objects(write: Write) -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
     write(
         "a.jsonl",
@@ -160,7 +160,7 @@ def test_secrets_are_masked_in_what_is_written(write: Write) -> None:
 # ---- what cannot be imported ----
 
 
-def test_two_rows_with_one_id_are_told_with_both_places_and_nothing_is_written(write: Write) -> None:
+def test_duplicate_ids_are_reported_with_both_locations_and_nothing_is_written(write: Write) -> None:
     write("a.csv", "id,question,answer\na,1,1\nb,2,2\na,3,3\n")
     assert refused("a.csv") == (
         "error: a.csv: duplicate id 'a': line 2 and line 4\n"
@@ -170,7 +170,7 @@ def test_two_rows_with_one_id_are_told_with_both_places_and_nothing_is_written(w
     assert [row["id"] for row in imported("a.csv", "--map", "id=")] == ["row-1", "row-2", "row-3"]
 
 
-def test_missing_columns_are_told_with_those_that_exist(write: Write) -> None:
+def test_missing_columns_are_reported_with_the_existing_ones(write: Write) -> None:
     write("a.csv", "id,text,answer\na,1,1\n")
     assert refused("a.csv") == (
         "error: a.csv: no column for the question; the columns are 'id', 'text', 'answer'\n"
@@ -185,7 +185,7 @@ def test_missing_columns_are_told_with_those_that_exist(write: Write) -> None:
     assert "no column for the question; the columns are 'text', 'label'" in refused("a.jsonl")
 
 
-def test_a_table_without_a_header_is_told_in_words(write: Write) -> None:
+def test_a_table_without_a_header_is_explained(write: Write) -> None:
     write("a.csv", "1,What is the capital of France?,Paris\n2,And of Norway?,Oslo\n")
     assert "the columns are '1', 'What is the capital of France?', 'Paris'\nhint: the first line must have" in refused(
         "a.csv"
@@ -208,7 +208,7 @@ def test_a_table_without_a_header_is_told_in_words(write: Write) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )  # fmt: skip
-def test_options_that_do_not_fit(write: Write, args: list[str], message: str) -> None:
+def test_options_that_do_not_apply_to_the_format(write: Write, args: list[str], message: str) -> None:
     write("a.csv", "id,text,answer\na,1,1\n")
     assert refused("a.csv", *args).startswith(message)
 
@@ -246,7 +246,7 @@ def test_a_source_that_does_not_exist_or_is_a_folder(write: Write) -> None:
     assert refused("folder").startswith("error: folder: the folder contains no transcripts")
 
 
-def test_nothing_is_overwritten_unless_asked(write: Write) -> None:
+def test_nothing_is_overwritten_without_the_option(write: Write) -> None:
     write("a.csv", "question,answer\na,b\n")
     write("a-cases.jsonl", "mine")
     assert refused("a.csv") == (
@@ -270,7 +270,7 @@ def test_memory_stays_flat_with_the_number_of_rows(write: Write) -> None:
     assert peaks[1] - peaks[0] < 20_000  # of 40 MB
 
 
-def test_messages_in_the_shape_of_a_vendor_are_read_and_unknown_ones_skipped_with_the_reason(write: Write) -> None:
+def test_vendor_messages_are_read_and_unknown_ones_skipped_with_a_reason(write: Write) -> None:
     parts = [{"type": "text", "text": "What is"}, {"type": "text", "text": " 2+2?"}]
     vendor = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts}]
     image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.org/a.png"}}]}]

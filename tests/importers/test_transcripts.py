@@ -42,7 +42,7 @@ def test_usage_is_the_maximum_for_each_message_and_not_the_sum_of_its_lines(writ
     assert answer["token_usage"] == {"input": 3 * 162, "output": 3 * 40, "cached": 3 * 50}
 
 
-def test_time_in_which_the_user_thinks_does_not_count(write: Write) -> None:
+def test_user_think_time_does_not_count(write: Write) -> None:
     claude = a_session()
     claude.user(30, "and again")
     claude.says(32, "msg_4", text("Again."))
@@ -63,7 +63,7 @@ def test_unknown_types_of_records_are_counted_and_named(write: Write) -> None:
     assert "  1 skipped: it is not a record (line 15)" in said
 
 
-def test_a_session_that_goes_on_has_a_last_line_that_is_cut_off(write: Write) -> None:
+def test_a_session_in_progress_has_a_truncated_last_line(write: Write) -> None:
     lines = "".join(json.dumps(record) + "\n" for record in a_session().records)
     write("s.jsonl", lines + '{"type":"assistant","mess')
     assert "  1 skipped: it is truncated (line 12)" in run_import("s.jsonl", "--dry-run")
@@ -185,7 +185,7 @@ def test_the_output_of_codex_exec_is_read_as_the_provider_reads_it(write: Write)
     assert "the agent reports a failure: quota" in "\n".join(run_import("exec.jsonl", "--overwrite", expect=1))
 
 
-def test_answers_are_records_that_a_target_gives_again(write: Write) -> None:
+def test_imported_answers_can_be_replayed(write: Write) -> None:
     write("s.jsonl", a_session().records)
     said = run_import("s.jsonl", "--id", "a")
     assert said[-1] == "next: add a target with 'provider: replay' and 'file: s-answers.jsonl' to replay them"
@@ -201,7 +201,7 @@ def test_answers_are_records_that_a_target_gives_again(write: Write) -> None:
     assert result["execution_metrics"]["token_usage"] == {"input": 486, "output": 120, "cached": 150}
 
 
-def test_a_file_that_is_no_transcript(write: Write) -> None:
+def test_a_file_that_is_not_a_transcript(write: Write) -> None:
     write("a.jsonl", [{"question": "a", "answer": "b"}])
     said = run_import("a.jsonl", "--from", "claude-code", expect=1)
     assert said == [

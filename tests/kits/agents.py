@@ -1,4 +1,4 @@
-"""Small programs in the place of coding agents: they replay events, and note how they were called."""
+"""Stand-ins for coding agents: small programs that replay events and record how they were called."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A batch of one target, submitted and collected, as a run would do it."""
+"""A batch of one target, submitted and collected as in a run."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ KEY = "a-key-of-a-journal"
 
 
 class Collected(NamedTuple):
-    """What became of a batch: texts of answers, errors, and requests that nobody has looked at, by custom id."""
+    """The outcome of a batch: answers, errors and unprocessed requests, by custom id."""
 
     state: BatchState
     texts: dict[str, str]
@@ -25,7 +25,7 @@ class Collected(NamedTuple):
 
 
 def with_model(target: dict[str, Any], use: Callable[[BatchModel], Awaitable[T]]) -> T:
-    """What is done with a target, whose client is open for that long."""
+    """Call a function with a target whose client stays open for the duration."""
 
     async def opened() -> T:
         settings: Any = convert(target, settings_type(target["provider"]))
@@ -83,7 +83,7 @@ def collected(model: BatchModel, state: BatchState, replies: list[BatchReply]) -
 
 
 def run_batch(target: dict[str, Any], path: Path, count: int = 4) -> Collected:
-    """What becomes of a batch of so many requests."""
+    """The outcome of a batch with this number of requests."""
 
     async def run(model: BatchModel) -> Collected:
         return await collect(model, await submit(model, path, count))

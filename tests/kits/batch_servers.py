@@ -35,7 +35,7 @@ class BatchServer(NamedTuple):
     url: str
 
     def state(self) -> dict[str, Any]:
-        """What it was given: `submitted` and `live` (how often each), `batches`, `files`, `asked`."""
+        """The requests so far: `submitted` and `live` (with counts), `batches`, `files`, `asked`."""
         with urllib.request.urlopen(self.url + STATE) as reply:
             found: dict[str, Any] = json.load(reply)
         return found
@@ -73,7 +73,7 @@ def batch_server(**faults: Any) -> Iterator[BatchServer]:
 
 
 def start_batch_server(**faults: Any) -> BatchServer:
-    """Serve in a process of its own, which ends after the test."""
+    """Serve in a separate process, which ends after the test."""
     command = [sys.executable, "-m", "tests.kits.batch_servers", json.dumps(faults)]
     process = start_process(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

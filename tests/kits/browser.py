@@ -1,4 +1,4 @@
-"""A real Chromium, driven over the DevTools protocol: pages, keys, clicks, pictures, and what a page asked for."""
+"""A real Chromium, driven over the DevTools protocol: pages, keys, clicks, screenshots and requests."""
 
 import base64
 import itertools
@@ -35,7 +35,7 @@ KEYS = {"Escape": 27, "Enter": 13, "Tab": 9, "ArrowDown": 40}
 
 
 def find_chromium() -> str | None:
-    """The browser to test with: what `CHROMIUM` names, else one on the PATH, else one of our own."""
+    """The browser for tests: the one in `CHROMIUM`, on the PATH, or downloaded."""
     named = os.environ.get("CHROMIUM") or next((found for name in NAMES if (found := shutil.which(name))), None)
     return named or (str(OWN_CHROMIUM) if OWN_CHROMIUM.is_file() else None)
 
@@ -55,7 +55,7 @@ def require_chromium() -> str:
 
 @contextmanager
 def start_browser(profile: Path) -> Iterator["Browser"]:
-    """A browser of its own, which is gone at the end."""
+    """A separate browser, which is closed at the end."""
     command = [require_chromium(), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -108,7 +108,7 @@ class Browser:
 
     @contextmanager
     def page(self, width: int = 1400, height: int = 900, *, dark: bool = False) -> Iterator["Page"]:
-        """A new page in a context of its own."""
+        """A new page in a separate context."""
         context = self.send("Target.createBrowserContext")["browserContextId"]
         target = self.send("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -125,7 +125,7 @@ class Browser:
 
 
 class Page:
-    """What a person does with a page, and what they see."""
+    """A page, with the actions of a user and the visible content."""
 
     def __init__(self, browser: Browser, session: str):
         self._browser, self._session = browser, session
@@ -242,7 +242,7 @@ class Page:
         return self.texts(".rows .row .id")
 
     def filter(self, query: str) -> None:
-        """Type a filter, and wait until the page shows what it selects."""
+        """Type a filter, and wait until the page shows the selection."""
         self.js("(() => { const box = document.getElementById('filter'); box.focus(); box.select(); })()")
         self.send("Input.dispatchKeyEvent", type="keyDown", key="Backspace", windowsVirtualKeyCode=8)
         self.type(query)
@@ -250,7 +250,7 @@ class Page:
         self.wait("!document.querySelector('.status').classList.contains('busy')")
 
     def picture(self, path: Path, *, whole: bool = False) -> Path:
-        """A picture of what is in sight, or of the whole page."""
+        """A screenshot of the visible part, or of the whole page."""
         got = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(got["data"]))
         return path

@@ -13,7 +13,7 @@ def yaml_case(**fields: str) -> str:
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """Root may read everything: be somebody else for a while."""
+    """Root may read everything, so switch to another user temporarily."""
     if os.geteuid() != 0:
         yield
         return

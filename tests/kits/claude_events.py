@@ -1,4 +1,4 @@
-"""What Claude Code writes."""
+"""Events that Claude Code writes."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def result(answer: str | None = "Paris", subtype: str = "success", **fields: Any
 
 
 def model_usage(**tokens: int) -> dict[str, Any]:
-    """What one model took: fresh, cached, written and output tokens."""
+    """The usage of one model: fresh, cached, written and output tokens."""
     names = {
         "fresh": "inputTokens",
         "cached": "cacheReadInputTokens",

@@ -1,4 +1,4 @@
-"""Real Dask clusters on this machine: a scheduler and workers, each a process of its own that a test can kill."""
+"""Real Dask clusters on this machine: a scheduler and workers in separate processes that a test can kill."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def cluster_case(number: int, **fields: Any) -> dict[str, Any]:
 
 
 def calls() -> list[str]:
-    """What the function was asked, in order."""
+    """The questions to the function, in order."""
     return Path("calls").read_text().split()
 
 
@@ -54,7 +54,7 @@ def children(process: "subprocess.Popen[Any]", sign: str = "local_cluster") -> l
 
 
 def is_living(pid: int) -> bool:
-    """Whether a process is there; the dead that nobody has buried do not count."""
+    """Whether a process is running. Zombies do not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -100,7 +100,7 @@ class Cluster:
 
 
 def _read(file: Path) -> Any:
-    """What a scheduler has written of itself; None while it is writing."""
+    """The scheduler's own description, or None while it is being written."""
     try:
         return json.loads(file.read_text())
     except (FileNotFoundError, ValueError):

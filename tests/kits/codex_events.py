@@ -1,4 +1,4 @@
-"""What Codex writes."""
+"""Events that Codex writes."""
 
 from typing import Any
 

@@ -32,7 +32,7 @@ Ran = subprocess.CompletedProcess[str]
 
 
 def run_in_process(args: list[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Ran:
-    """Run a command of agentv in this process, and return its exit code and what it printed."""
+    """Run a command of agentv in this process, and return its exit code and output."""
     assert threading.current_thread() is threading.main_thread(), "only a main thread handles signals"
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     stderr = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True)
@@ -52,7 +52,7 @@ def run_in_process(args: list[str], cwd: Path | None = None, env: Mapping[str, s
 
 
 def run_apart(args: list[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Ran:
-    """Run a command of agentv in a process of its own, and return its exit code and what it printed."""
+    """Run a command of agentv in a separate process, and return its exit code and output."""
     return subprocess.run(
         [sys.executable, "-m", "agentv", *args],
         cwd=cwd,
@@ -83,7 +83,7 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 @contextlib.contextmanager
 def _environment(env: Mapping[str, str] | None) -> Iterator[None]:
-    """Let `os.environ` be the given one, and afterwards what it was."""
+    """Replace `os.environ` temporarily."""
     before = dict(os.environ)
     after = before if env is None else dict(env)
     started_with = [name for name in {*before, *after} if before.get(name) != after.get(name)]
@@ -96,7 +96,7 @@ def _environment(env: Mapping[str, str] | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _logging() -> Iterator[None]:
-    """Undo what a command does to the loggers that it prints."""
+    """Undo a command's changes to loggers."""
     loggers = [logging.getLogger(name) for name in ("agentv", "asyncio")]
     before = [(logger, logger.handlers[:], logger.level) for logger in loggers]
     try:

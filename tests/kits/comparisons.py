@@ -1,4 +1,4 @@
-"""Results files, and how they compare."""
+"""Results files and their comparison."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def compared(*args: str, code: int = 0) -> dict[str, Any]:
 
 
 def refused(*args: str) -> str:
-    """What is said of bad input; nothing goes to stdout, and nobody sees a traceback."""
+    """The error messages for invalid input. Nothing is written to stdout, and no traceback is printed."""
     ran = agentv("compare", *args)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "Traceback" not in ran.stderr

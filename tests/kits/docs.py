@@ -1,4 +1,4 @@
-"""What runs the examples of pages: their blocks, and the commands in them."""
+"""Runs the examples of pages: their code blocks and commands."""
 
 import os
 import re
@@ -29,7 +29,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def commands(text: str) -> list[tuple[str, str]]:
-    """The commands of a console block, each with what stands below it."""
+    """The commands of a console block, each with the output below it."""
     return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
 
 
@@ -64,7 +64,7 @@ def _run(line: str) -> Ran:
 
 
 def undated(text: str) -> str:
-    """The text without what differs from run to run: dates, and how long answers took."""
+    """The text without dates and durations, which vary."""
     return re.sub(r"(duration p\d\d|per answer).*", r"\1 TIME", re.sub(r"\d{4}-\d\d-\d\d", "DATE", text))
 
 

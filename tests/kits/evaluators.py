@@ -1,4 +1,4 @@
-"""What the tests of evaluators share: exchanges, and evaluators made as a run makes them."""
+"""Shared helpers for tests of evaluators: exchanges, and evaluators built as in a run."""
 
 import asyncio
 from pathlib import Path
@@ -31,14 +31,14 @@ def an_exchange(text: str, expected: Any = None, **response: Any) -> Exchange:
 
 
 def made(kind: Any, folder: Path = Path(), **settings: Any) -> Any:
-    """The evaluator with these settings, as they would stand in a file."""
+    """The evaluator with these settings, written as in a file."""
     found = convert(settings, kind)
     assert not isinstance(found, list), found
     return found.open(FakeContext(folder))
 
 
 def misfit(kind: Any, **settings: Any) -> str:
-    """What is wrong with settings whose types do not fit."""
+    """The problems of settings with wrong types."""
     found = convert(settings, kind)
     assert isinstance(found, list)
     return str(found[0].message)

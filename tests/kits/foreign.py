@@ -1,4 +1,4 @@
-"""Files of other tools, in the form in which these write them."""
+"""Files of other tools, in their formats."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Eval cases and files made by chance, for property tests."""
+"""Randomly generated eval cases and files, for property tests."""
 
 from typing import Any
 
@@ -85,7 +85,7 @@ junk = st.recursive(
 
 @st.composite
 def spoiled(draw: st.DrawFn) -> dict[str, Any]:
-    """A case with something put, somewhere, in the place of something else."""
+    """A case with a random part replaced."""
     case = draw(written_cases)
     for _ in range(draw(st.integers(0, 3))):
         holder: Any = case

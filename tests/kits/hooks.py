@@ -1,4 +1,4 @@
-"""A project with hooks that write what they do to `log`."""
+"""A project with hooks that write to `log`."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ FILE_HOOKS = {
 
 
 class Hooked:
-    """Cases with hooks, answered by a function unless told otherwise."""
+    """Cases with hooks, answered by a function by default."""
 
     def __init__(self, write: Write, file_hooks: dict[str, Any] | None = None, **settings: Any):
         self.write = write
@@ -79,7 +79,7 @@ class Hooked:
 
 
 def log() -> list[str]:
-    """What the hooks have noted."""
+    """The entries that the hooks have written."""
     path = Path("log")
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""`agentv import` as a user has it: what it says, and what it wrote."""
+"""`agentv import`: its messages and its output."""
 
 import json
 from pathlib import Path

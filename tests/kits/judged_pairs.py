@@ -1,4 +1,4 @@
-"""Simulated runs that are compared: what a judge says of the answers to the same cases, and what people would say."""
+"""Simulated runs to compare: verdicts of a judge and of humans on the answers to the same cases."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ class PairSetting(NamedTuple):
     gained: float
     both: float
     judge: tuple[float, float]
-    """How often the judge passes what deserves it, and fails what does not."""
+    """The judge's sensitivity and specificity."""
     cases: int
     labels: int
     judge_of_second: tuple[float, float] | None = None

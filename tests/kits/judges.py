@@ -1,4 +1,4 @@
-"""Projects whose judge is a Python function, and the section JUDGE of their summaries."""
+"""Projects whose judge is a Python function, and the JUDGE section of their summaries."""
 
 import json
 from pathlib import Path

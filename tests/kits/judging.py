@@ -1,4 +1,4 @@
-"""Simulated judges and people: what the judge says of answers, and what people would say."""
+"""Simulated verdicts of judges and humans."""
 
 from collections import Counter
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ class Setting(NamedTuple):
     cluster: int = 1
     """So many answers share the judge's luck."""
     told: bool = False
-    """Whether the method is told of the clusters."""
+    """Whether the method knows the clusters."""
     alike: bool = False
     """Whether all answers of a cluster deserve the same, as trials of a case often do."""
     alike_in_part: float = 0.0

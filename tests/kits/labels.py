@@ -1,4 +1,4 @@
-"""Results with answers, labels of them, and the commands that read both."""
+"""Results with answers, their labels, and the commands that read both."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from tests.kits.project import Write, agentv
 
 
 def a_result(eval_id: str = "a", verdict: str = "pass", answer: str | None = "Paris", **more: Any) -> dict[str, Any]:
-    """A result as it is written; without an answer if that is None."""
+    """A result as written to a file, without an answer if that is None."""
     score = {"pass": 1.0, "fail": 0.0}[verdict]
     part = {"name": "correct", "type": "llm_judge", "score": score, "weight": 1.0, "verdict": verdict}
     found = {"timestamp": "2026-11-17T08:00:00Z", "eval_id": eval_id, "dataset": "geo", "target": "t", "attempt": 1}
@@ -47,7 +47,7 @@ def run(*args: str, expect: int = 0) -> "subprocess.CompletedProcess[str]":
 
 
 def refused(*args: str) -> str:
-    """What is said of bad input; nothing goes to stdout."""
+    """The error messages for invalid input. Nothing is written to stdout."""
     ran = run(*args, expect=2)
     assert ran.stdout == ""
     return ran.stderr

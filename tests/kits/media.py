@@ -1,4 +1,4 @@
-"""Small images and PDFs: as much of them as is needed to know what they are."""
+"""Minimal images and PDFs, sufficient for type detection."""
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\xff\xfe"
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00"

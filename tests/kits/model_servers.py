@@ -1,4 +1,4 @@
-"""A server on loopback that speaks the formats of the vendors of language models, with answers that a test chooses."""
+"""A loopback server with the formats of language model vendors, whose answers a test chooses."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ class Asked(NamedTuple):
 
 
 class Server:
-    """Remembers what it was asked."""
+    """Records its requests."""
 
     def __init__(self, answer: Callable[[dict[str, Any]], Answer], seconds: float):
         self.answer, self.seconds = answer, seconds
@@ -161,7 +161,7 @@ def model_server(answer: Callable[[dict[str, Any]], Answer], seconds: float = 0.
 
 @contextmanager
 def nobody_there() -> Iterator[Server]:
-    """A server that is not there, and no other in its place: the port is taken, and nobody listens."""
+    """An unreachable server: its port is bound, but nothing listens on it."""
     state = Server(lambda _: "never", 0.0)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -308,7 +308,7 @@ def gemini_content(said: str | dict[str, Any] | Says) -> dict[str, Any]:
 
 
 async def asked(target: dict[str, Any], *requests: ProviderRequest | str) -> list[ProviderResponse]:
-    """What a target answers to requests, one after another, through the client that a run would have."""
+    """The answers of a target to consecutive requests, through the client that a run would use."""
     settings: Any = convert(target, settings_type(target["provider"]))
     async with settings.open(Path()) as provider:
         return [
@@ -318,7 +318,7 @@ async def asked(target: dict[str, Any], *requests: ProviderRequest | str) -> lis
 
 
 def ask(target: dict[str, Any], request: ProviderRequest | str = "Capital of France?") -> ProviderResponse:
-    """What a target answers."""
+    """The answer of a target."""
     return asyncio.run(asked(target, request))[0]
 
 

@@ -1,4 +1,4 @@
-"""The reply of a vendor of language models -> the events that it sends instead when it streams."""
+"""Converts the reply of a vendor to the events of a streamed reply."""
 
 import json
 from collections.abc import Iterator

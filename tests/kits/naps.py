@@ -1,4 +1,4 @@
-"""Children that sleep: whether they have come that far."""
+"""Child processes that sleep and report their progress."""
 
 from tests.kits.processes import living
 

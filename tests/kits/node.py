@@ -9,7 +9,7 @@ import pytest
 
 
 def find_node() -> str | None:
-    """The Node of the `dev` extra, else one on the PATH."""
+    """The Node of the `dev` extra, otherwise one on the PATH."""
     folder = _wheel_folder()
     if folder is not None:
         program = folder / ("node.exe" if os.name == "nt" else "bin/node")

@@ -1,4 +1,4 @@
-"""Agents that are instrumented with OpenTelemetry's own SDK, and what they send by hand."""
+"""Agents that are instrumented with OpenTelemetry's SDK, and spans that they send manually."""
 
 import json
 import sys
@@ -127,7 +127,7 @@ def trajectory(question: str) -> dict[str, Any]:
 
 
 def traced_case(id_: str, question: str | None = None) -> dict[str, Any]:
-    """A case that passes when the trace is its own, and nobody else's."""
+    """A case that passes only with its own trace."""
     asked = question if question is not None else f"about {id_}"
     return a_case(
         id_,

@@ -1,4 +1,4 @@
-"""A collector as users have them: takes OTLP over HTTP in protobuf, read by the official messages."""
+"""A collector that receives OTLP over HTTP in protobuf, decoded with the official messages."""
 
 import gzip
 import threading
@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 class OtlpServer:
-    """What was sent, and how the next requests are answered."""
+    """The received data, and the responses to the next requests."""
 
     def __init__(self, status: int = 200, seconds: float = 0.0):
         self.status, self.seconds = status, seconds

@@ -1,4 +1,4 @@
-"""What every page must stand: texts that would like to be more than text, and rules for who cannot see or use a mouse."""
+"""Rules for every page: hostile texts stay text, and pages are accessible."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Results for pages to show: some that are like real ones, and one of each kind that is hard to show."""
+"""Results for pages to show: realistic ones, and one of each difficult kind."""
 
 import base64
 import json

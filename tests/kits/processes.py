@@ -1,4 +1,4 @@
-"""Processes: starting them as from a shell, which of them live, and waiting for them."""
+"""Processes: starting them as from a shell, listing live ones, and waiting for them."""
 
 import contextlib
 import os
@@ -48,12 +48,12 @@ def end_processes() -> None:
 
 
 def unique_nap() -> str:
-    """A command that sleeps for long, and can be told from all others on this machine."""
+    """A command that sleeps for a long time and is unique on this machine."""
     return f"sleep 9{secrets.randbelow(10**14):014}"
 
 
 def living(sign: str) -> list[str]:
-    """The command lines of living processes that hold a sign; the dead that nobody has buried do not count."""
+    """The command lines of running processes that contain a mark. Zombies do not count."""
     return [line for _, line in _living(sign)]
 
 

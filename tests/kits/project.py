@@ -1,4 +1,4 @@
-"""A project folder, a case as it is written, and the command line as a user has it."""
+"""A project folder, a case, and the command line."""
 
 import subprocess
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ PRINT_PEAK_KB = "print(next(int(line.split()[1]) for line in open('/proc/self/st
 
 
 def a_case(id_: str = "test-1", **fields: Any) -> dict[str, Any]:
-    """A case as it is written, complete unless told otherwise."""
+    """A case as written in a file, complete by default."""
     message = {"role": "user", "content": "Query"}
     return {"id": id_, "expected_outcome": "Goal", "input_messages": [message]} | fields
 
@@ -39,5 +39,5 @@ def agentv(
 def agentv_process(
     *args: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """The command line in a process of its own."""
+    """The command line in a separate process."""
     return run_apart(list(map(str, args)), cwd, env)

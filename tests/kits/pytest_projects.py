@@ -1,4 +1,4 @@
-"""A project of a user of the pytest plugin, and pytest in it: in this process, which is fast, or in one of its own."""
+"""A project that uses the pytest plugin, with pytest in this process (fast) or in a separate one."""
 
 import json
 import re
@@ -102,7 +102,7 @@ def test_in_a_running_loop(agentv, evals):
 
 
 def outcomes(printed: str) -> dict[str, str]:
-    """What became of each test, by its id, as `-v` tells it."""
+    """The outcome of each test by its id, as `-v` prints it."""
     found = re.findall(
         r"^(?:\[gw\d+\] \[ *\d+%\] )?(\S+::\S+)? ?(PASSED|FAILED|ERROR) ?(\S+::\S+)?", printed, re.MULTILINE
     )
@@ -133,13 +133,13 @@ class PytestProject:
         return path
 
     def run(self, *args: str, code: int = 0) -> str:
-        """What pytest prints, in this process."""
+        """The output of pytest in this process."""
         with warnings.catch_warnings():
             warnings.resetwarnings()  # those of our own run are errors
             return _printed(self.pytester.runpytest_inprocess(*args), code)
 
     def run_apart(self, *args: str, code: int = 0) -> str:
-        """What pytest prints, in a process of its own."""
+        """The output of pytest in a separate process."""
         return _printed(self.pytester.runpytest_subprocess(*args, timeout=300), code)
 
 

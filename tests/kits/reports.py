@@ -1,4 +1,4 @@
-"""A project whose cases pass, fail and break, for reports to tell of."""
+"""A project with passing, failing and errored cases for reports."""
 
 import os
 

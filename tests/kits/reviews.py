@@ -1,4 +1,4 @@
-"""A review as a person does it in a browser, and the labels that come of it."""
+"""A review in a browser, and the labels that it writes."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ class Reviewing:
 
     @property
     def words(self) -> list[str]:
-        """What was said of each answer, in the order of the file."""
+        """The label of each answer, in the order of the file."""
         return [label["label"] for label in labels_in(self.labels)]
 
     @property
@@ -50,7 +50,7 @@ class Reviewing:
         return self.page.text(".review-texts .answer .text")
 
     def press(self, *keys: str) -> None:
-        """Press keys, each when what the one before has done is shown."""
+        """Press keys, waiting for the effect of each."""
         for key in keys:
             self.page.press(key)
             self.wait()
@@ -63,7 +63,7 @@ class Reviewing:
         self.wait()
 
     def set(self, **values: str) -> None:
-        """Change settings, and begin anew with them."""
+        """Change settings and restart the review."""
         self.page.js("document.querySelector('.review-settings').open = true")
         for name, value in values.items():
             self.page.js(f"document.querySelector('.review-settings [name={name}]').value = {json.dumps(value)}")

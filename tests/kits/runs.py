@@ -1,4 +1,4 @@
-"""Runs of `agentv eval` in a folder, and what they wrote."""
+"""Runs of `agentv eval` in a folder, and their results."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A terminal in memory: what a person sees after text and control codes are written to it."""
+"""A terminal in memory: the visible text after writing text and control codes to it."""
 
 import io
 import re
@@ -25,7 +25,7 @@ class Screen(io.StringIO):
 
     @property
     def rows(self) -> list[str]:
-        """What the screen shows, without trailing space."""
+        """The visible text of the screen, without trailing space."""
         with self._lock:
             return ["".join(row).rstrip() for row in self._rows]
 

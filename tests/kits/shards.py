@@ -1,4 +1,4 @@
-"""A project whose cases are run in shards, and what is in the files."""
+"""A project whose cases run in shards, and the content of the files."""
 
 import json
 from pathlib import Path
@@ -65,14 +65,14 @@ def ids(path: str | Path) -> list[str]:
 
 
 def merged(*files: str, out: str = "merged.jsonl") -> str:
-    """Merge files; return what is said and printed."""
+    """Merge files and return the messages and the output."""
     ran = agentv("merge", *files, "--out", out)
     assert ran.returncode == 0, ran.stderr
     return ran.stderr + ran.stdout
 
 
 def refused(*args: str) -> str:
-    """What is said of bad input; nothing goes to stdout or to the file, and nobody sees a traceback."""
+    """The error messages for invalid input. Nothing is written to stdout or the file, and no traceback is printed."""
     before = sorted(path.name for path in Path().iterdir())
     ran = agentv(*args)
     assert (ran.returncode, ran.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""A command in a terminal of its own."""
+"""A command in a separate terminal."""
 
 import os
 import pty

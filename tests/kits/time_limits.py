@@ -1,4 +1,4 @@
-"""Time limits that end when a target has come to where it is to be stopped, however slow the machine is."""
+"""Time limits that end when a target has reached a certain point, independent of the machine's speed."""
 
 import asyncio
 from pathlib import Path

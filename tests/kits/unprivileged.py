@@ -1,4 +1,4 @@
-"""The command line without the privilege to read every file, which root has when tests run in a container."""
+"""The command line without root's privilege to read every file, for tests in a container."""
 
 import contextlib
 import ctypes

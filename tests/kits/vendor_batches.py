@@ -1,4 +1,4 @@
-"""A project whose target is asked through a vendor's batch API, and what came of it."""
+"""A project whose target is called through a vendor's batch API, and its results."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A running viewer: by its own command, or in this process, and what it answers on a bare socket."""
+"""A running viewer, started by its command or in this process, and its responses on a plain socket."""
 
 import contextlib
 import socket
@@ -32,7 +32,7 @@ class Address(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """The response."""
 
     status: int
     headers: dict[str, str]
@@ -44,7 +44,7 @@ class Reply(NamedTuple):
 
 
 def exchange(port: int, data: bytes) -> bytes:
-    """What comes back for these bytes, until the connection is closed."""
+    """The response to these bytes, until the connection is closed."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
         with contextlib.suppress(OSError):  # it may answer, and close, before it has read all
             connection.sendall(data)

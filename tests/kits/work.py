@@ -1,4 +1,4 @@
-"""How much work something is, told without a clock: a busy machine does not change it."""
+"""Measures work without a clock, so that a busy machine does not affect it."""
 
 import sys
 from collections.abc import Callable

@@ -161,7 +161,7 @@ class Runner:
         return ran.returncode
 
     def _use(self, action: str, options: dict[str, str], checkout: Path) -> None:
-        """Do what an action does, as far as commands depend on it."""
+        """Simulate an action, as far as commands depend on it."""
         if action == "actions/upload-artifact":
             source = checkout / options["path"]
             place = self.artifacts / options["name"]
@@ -235,7 +235,7 @@ def _is_met(condition: str, values: dict[str, str], *, has_failed: bool) -> bool
 
 
 def git(folder: Path, *args: str) -> str:
-    """Run a command of Git, and return what it prints."""
+    """Run a Git command and return its output."""
     identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
     ran = subprocess.run(["git", *identity, *args], cwd=folder, check=True, capture_output=True, text=True)
     return ran.stdout.strip()

@@ -41,7 +41,7 @@ class Project:
         return result
 
     def refused(self, *args: str) -> str:
-        """What is said when the run does not start."""
+        """The error messages of a run that does not start."""
         self.save()
         return evaluate("cases.jsonl", "--out", "out.jsonl", *args, expect=2).stderr
 

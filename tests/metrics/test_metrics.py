@@ -1,4 +1,4 @@
-"""Metrics over a run: functions of an eval file that get all of its results."""
+"""Metrics over a run: functions of an eval file that receive all of its results."""
 
 import json
 from pathlib import Path
@@ -183,7 +183,7 @@ def test_metrics_of_the_same_name_in_a_file_are_an_error(write: Write) -> None:
     assert "duplicate metric 'rate'\nhint: use unique names" in evaluated(expect=2).stderr
 
 
-def test_compare_resamples_pairs_with_the_functions_of_now(write: Write) -> None:
+def test_compare_resamples_pairs_with_the_current_functions(write: Write) -> None:
     project(write, "count", cases=[a_case(name) for name in "abc"])
     evaluated()
     Path("o.jsonl").rename("before.jsonl")
@@ -389,14 +389,14 @@ def test_a_value_that_only_one_run_has_is_omitted() -> None:
     ],
     ids=repr,
 )
-def test_anything_but_finite_numbers_is_refused(value: Any, message: str) -> None:
+def test_only_finite_numbers_are_accepted(value: Any, message: str) -> None:
     with pytest.raises(MetricFailed) as failed:
         metric_values(Metric("x", lambda _results: value), [])
     assert failed.value.message.startswith(f"metric 'x': {message}")
     assert failed.value.hint == "return a finite number, or a mapping of finite numbers"
 
 
-def test_an_async_function_is_refused_without_a_warning_of_python() -> None:
+def test_an_async_function_is_rejected_without_a_python_warning() -> None:
     async def rate(_results: list[dict[str, Any]]) -> float:
         return 1.0
 

@@ -1,4 +1,4 @@
-"""Children that misbehave, seen in the real process table."""
+"""Child processes that misbehave, observed in the real process table."""
 
 import asyncio
 import contextlib
@@ -46,18 +46,18 @@ def cancelled(script: str, nap: str) -> None:
     asyncio.run(run())
 
 
-def test_a_child_that_hangs_is_ended_with_all_its_own(write: Write, nap: str) -> None:
+def test_a_hanging_child_is_killed_with_its_descendants(write: Write, nap: str) -> None:
     result = one_case(write, f"{nap} & {nap}", timeout_seconds=0.3)
     assert (result["error"], result["failure"]) == ("timed out after 0.3 s", "timeout")
     assert living(nap) == []
 
 
-def test_what_a_command_had_said_when_its_time_was_up(write: Write, nap: str, reached: str) -> None:
+def test_a_timeout_includes_the_output_of_the_command(write: Write, nap: str, reached: str) -> None:
     result = one_case(write, f"echo still at it >&2; {reached}; {nap}", timeout_seconds=2)
     assert result["error"] == "timed out after 2 s: still at it"
 
 
-def test_the_time_limit_of_the_command_line_wins_over_the_target_s(write: Write, nap: str) -> None:
+def test_the_time_limit_of_the_command_line_takes_precedence(write: Write, nap: str) -> None:
     result = one_case(write, nap, "--agent-timeout", "0.2", timeout_seconds=60)
     assert result["error"] == "timed out after 0.2 s"
     result = one_case(write, "sleep 0.4; echo hello", "--agent-timeout", "30", timeout_seconds=0.2, expect=0)
@@ -69,20 +69,20 @@ def test_a_child_that_ignores_term_is_killed(nap: str) -> None:
     assert living(nap) == []
 
 
-def test_a_child_is_asked_before_it_is_killed(write: Write, nap: str, reached: str) -> None:
+def test_a_child_receives_sigterm_before_sigkill(write: Write, nap: str, reached: str) -> None:
     one_case(write, f"trap 'echo bye > asked; exit' TERM; {nap} & {reached}; wait", timeout_seconds=2)
     assert Path("asked").read_text() == "bye\n"
     assert living(nap) == []
 
 
-def test_what_a_child_leaves_in_its_group_is_ended_and_not_waited_for(nap: str) -> None:
+def test_leftover_processes_in_the_group_are_killed_without_waiting(nap: str) -> None:
     """It holds the pipes, too."""
     finished = run_shell(f"{nap} & {nap} & echo done; echo oh >&2")
     assert (finished.code, finished.stdout.tail, finished.stderr.tail) == (0, b"done\n", b"oh\n")
     assert living(nap) == []
 
 
-def test_what_has_left_the_group_is_found_by_its_environment(nap: str) -> None:
+def test_processes_that_left_the_group_are_found_by_their_environment(nap: str) -> None:
     if not Path("/proc/self/environ").exists():
         pytest.skip("this system does not show the environment of processes")
     assert run_shell(f"setsid {nap} & setsid setsid {nap} < /dev/null > /dev/null 2>&1 &").code == 0
@@ -105,7 +105,7 @@ def test_a_process_that_is_just_starting_a_program_is_found_too(
 
 
 @pytest.mark.parametrize(("group", "looks"), [(7, 5), (0, 0)], ids=["without an environment", "of the kernel"])
-def test_a_process_without_an_environment_is_not_looked_at_for_ever(
+def test_a_process_without_an_environment_is_not_checked_forever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int, looks: int
 ) -> None:
     tmp_path.joinpath("7").mkdir()
@@ -118,7 +118,7 @@ def test_a_process_without_an_environment_is_not_looked_at_for_ever(
     assert len(pauses) == looks
 
 
-def test_what_still_belongs_to_a_running_child_is_left_alone(nap: str) -> None:
+def test_processes_of_a_running_child_are_not_touched(nap: str) -> None:
     async def run() -> bytes:
         daemon = f"setsid {nap} & sleep 1.5; kill -0 $! && echo alive"
         async with asyncio.TaskGroup() as group:
@@ -159,7 +159,7 @@ def test_an_answer_that_is_too_long_is_an_error(write: Write) -> None:
     assert error == "the command wrote more than 16 MiB to {OUTPUT_FILE}"
 
 
-def test_half_a_json_object_is_an_answer_like_any_other(write: Write) -> None:
+def test_a_truncated_json_object_is_a_plain_text_answer(write: Write) -> None:
     assert one_case(write, """printf '{"text": "Par'""", expect=0)["candidate_answer"] == '{"text": "Par'
 
 
@@ -182,7 +182,7 @@ def test_half_a_json_object_is_an_answer_like_any_other(write: Write) -> None:
         ('rm -rf "$PWD"; cd ..; exit 6', "the command failed with exit code 6, without any output"),
     ],
 )
-def test_how_a_command_failed_is_said(write: Write, command: str, error: str) -> None:
+def test_the_cause_of_a_failed_command_is_reported(write: Write, command: str, error: str) -> None:
     write("evals/plain", "no program")
     write("targets.yaml", target(command))
     write("evals/cases.jsonl", [a_case("a", evaluators=[ANY])])
@@ -192,7 +192,7 @@ def test_how_a_command_failed_is_said(write: Write, command: str, error: str) ->
     assert (result["failure"], result["attempt"]) == ("target", 1)
 
 
-def test_an_output_file_that_comes_after_the_exit_does_not_count(write: Write, nap: str) -> None:
+def test_an_output_file_written_after_the_exit_is_ignored(write: Write, nap: str) -> None:
     write("late.sh", "while ! test -e ended; do sleep 0.05; done; echo late > $2; echo late > late")
     result = one_case(write, f"sh late.sh '{nap}' {{OUTPUT_FILE}} & :")
     Path("ended").touch()
@@ -201,13 +201,13 @@ def test_an_output_file_that_comes_after_the_exit_does_not_count(write: Write, n
     assert not Path("late").exists()
 
 
-def test_children_get_no_terminal_input(write: Write) -> None:
+def test_children_have_no_terminal_input(write: Write) -> None:
     command = "cat; (exec 3< /dev/tty) 2> /dev/null || echo no terminal"
     assert one_case(write, command, expect=0)["candidate_answer"] == "no terminal\n"
 
 
 def start_fifty(write: Write, nap: str) -> "subprocess.Popen[str]":
-    """A run with fifty children, each with a child of its own outside of its group; half of them ignore TERM."""
+    """A run with fifty children, each with a child outside of its group; half of them ignore TERM."""
     command = f"case {{EVAL_ID}} in *[02468]) trap '' TERM;; esac; setsid {nap} & {nap} & {nap}; {nap}"
     write("targets.yaml", target(command))
     write("cases.jsonl", [a_case(str(n), evaluators=[ANY]) for n in range(60)])
@@ -218,7 +218,7 @@ def start_fifty(write: Write, nap: str) -> "subprocess.Popen[str]":
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.slow
-def test_an_interruption_leaves_none_of_fifty_children(write: Write, nap: str, number: int) -> None:
+def test_an_interruption_kills_all_of_fifty_children(write: Write, nap: str, number: int) -> None:
     run = start_fifty(write, nap)
     run.send_signal(number)
     _, err = run.communicate(timeout=PATIENCE_SECONDS)
@@ -235,7 +235,7 @@ def test_a_second_interruption_kills_them_at_once(write: Write, nap: str) -> Non
     assert (run.returncode, living(nap)) == (130, [])
 
 
-def test_a_kill_of_agentv_itself_leaves_none_either(write: Write, nap: str) -> None:
+def test_killing_agentv_kills_its_children(write: Write, nap: str) -> None:
     run = start_fifty(write, nap)
     os.killpg(run.pid, signal.SIGKILL)
     run.communicate(timeout=PATIENCE_SECONDS)
@@ -266,7 +266,7 @@ def test_a_child_without_its_environment_ends_with_agentv_too(write: Write, nap:
 
 
 @pytest.mark.slow
-def test_a_run_inside_of_a_run_leaves_nothing_either(write: Write, nap: str) -> None:
+def test_a_nested_run_leaves_no_processes(write: Write, nap: str) -> None:
     write("inner/targets.yaml", target(f"setsid {nap} & {nap}"))
     write("inner/cases.jsonl", [a_case("a", evaluators=[ANY])])
     command = f"trap '' TERM; {sys.executable} -m agentv eval inner/cases.jsonl; {nap}"
@@ -318,7 +318,7 @@ def test_no_descriptors_are_left_open() -> None:
     assert len(os.listdir("/dev/fd")) <= len(before)  # a server of another test may close some meanwhile
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_the_kept_output_is_bounded() -> None:
     finished = run_shell("printf 0123456789; printf abc >&2", stdout=Capture(4))
     assert finished == ProcessResult(0, StreamOutput(b"0123", b"0123456789", False), StreamOutput(b"", b"abc", False))
 
@@ -355,7 +355,7 @@ def test_the_limits_of_one_argument(write: Write) -> None:
         "head -c 16777180 /dev/zero | tr '\\0' z; printf %s $MY_API_KEY",
     ],
 )
-def test_secrets_are_masked_before_what_a_command_said_is_cut(
+def test_secrets_are_masked_before_output_is_truncated(
     write: Write, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
     monkeypatch.setenv("MY_API_KEY", "s3cret-" * 10)
@@ -370,7 +370,7 @@ def test_the_end_of_a_long_output_is_shown(write: Write) -> None:
     assert len(error) < 2100
 
 
-def test_a_run_that_ignores_hangups_goes_on(write: Write) -> None:
+def test_a_run_that_ignores_hangups_continues(write: Write) -> None:
     write("targets.yaml", target("sleep 1; echo hello"))
     write("cases.jsonl", [a_case("a", evaluators=[ANY])])
     line = f"trap '' HUP; exec {sys.executable} -m agentv eval cases.jsonl --out out.jsonl"

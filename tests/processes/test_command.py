@@ -1,4 +1,4 @@
-"""Targets that are commands: what they get, where they run, how they answer, and whether they are ready."""
+"""Command targets: what they receive, where they run, how they answer, and whether they are ready."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def test_all_the_placeholders(write: Write) -> None:
     assert results("out.jsonl")[0]["candidate_answer"] == f"{prompt}|Be brief.\nIt's \"short\".|it's/1|1|{prompt}"
 
 
-def test_files_are_words_of_their_own_in_the_format_that_was_asked_for(write: Write) -> None:
+def test_files_are_separate_arguments_in_the_requested_format(write: Write) -> None:
     names = ["a b.txt", "it's $(x).txt", "-c.txt"]
     for name in names:
         write(f"evals/{name}", name)
@@ -48,11 +48,11 @@ def test_files_are_words_of_their_own_in_the_format_that_was_asked_for(write: Wr
         assert results("out.jsonl")[0]["candidate_answer"] == "|".join(["-", *words, ""])
 
 
-def test_no_files_are_no_words(write: Write) -> None:
+def test_without_files_there_are_no_arguments(write: Write) -> None:
     assert one_case(write, "printf '%s|' a {FILES} b", expect=0)["candidate_answer"] == "a|b|"
 
 
-def test_the_folder_is_the_eval_file_s_or_relative_to_it(write: Write) -> None:
+def test_the_working_directory_is_relative_to_the_eval_file(write: Write) -> None:
     write("evals/cases.jsonl", [a_case("a", evaluators=[ANY])])
     write("evals/in here/x", "")
     for cwd, expected in ((None, "evals"), ("in here", "evals/in here"), ("..", ".")):
@@ -64,14 +64,14 @@ def test_the_folder_is_the_eval_file_s_or_relative_to_it(write: Write) -> None:
     assert "target 'default': cwd: no such folder: " in ran.stderr
 
 
-def test_a_child_has_the_environment_and_what_dotenv_adds(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_has_the_environment_including_dotenv(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROM_OUTSIDE", "one")
     write(".env", "FROM_DOTENV=two\n")
     command = "printf '%s %s %s' $FROM_OUTSIDE $FROM_DOTENV ${{ FROM_DOTENV }}"
     assert one_case(write, command, expect=0)["candidate_answer"] == "one two two"
 
 
-def test_a_variable_is_the_author_s_own_text(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_in_a_command_may_contain_placeholders(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT", "printf '%s' {PROMPT}; echo")
     assert one_case(write, "${{ AGENT }} ...", expect=0)["candidate_answer"] == "Query...\n"
 
@@ -103,12 +103,12 @@ def test_metrics_and_messages_come_from_the_output(write: Write) -> None:
     }
 
 
-def test_without_a_duration_of_its_own_the_process_is_timed(write: Write) -> None:
+def test_without_a_reported_duration_the_process_is_timed(write: Write) -> None:
     result = one_case(write, "sleep 0.2; echo hello", expect=0)
     assert result["execution_metrics"]["duration_ms"] >= 200
 
 
-def test_a_timeout_is_tried_again_with_the_next_attempt_s_number(write: Write, reached: str) -> None:
+def test_a_timeout_is_retried_with_the_next_attempt_number(write: Write, reached: str) -> None:
     command = f"[ {{ATTEMPT}} = 2 ] || {{ {reached}; sleep 60; }}; echo attempt {{ATTEMPT}}"
     result = one_case(write, command, "--max-retries", "3", "--dump-traces", timeout_seconds=3, expect=0)
     assert (result["attempt"], result["candidate_answer"]) == (2, "attempt 2\n")
@@ -127,13 +127,13 @@ def temporary_files(write: Write, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "command", ["cp {PROMPT_FILE} {OUTPUT_FILE}", "cat {PROMPT_FILE}; mkdir -p {OUTPUT_FILE}/x; exit 1"]
 )
-def test_temporary_files_are_gone_afterwards(write: Write, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_temporary_files_are_removed(write: Write, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     folder = temporary_files(write, monkeypatch)
     one_case(write, command, expect=1 if "exit" in command else 0)
     assert list(folder.iterdir()) == []
 
 
-def test_temporary_files_are_kept_for_a_look(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_files_can_be_kept(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = temporary_files(write, monkeypatch)
     write("targets.yaml", target("cp {PROMPT_FILE} {OUTPUT_FILE}", keep_temp_files=True))
     write("cases.jsonl", [a_case("a", evaluators=[ANY])])
@@ -143,7 +143,7 @@ def test_temporary_files_are_kept_for_a_look(write: Write, monkeypatch: pytest.M
     assert sorted(path.read_text() for path in kept.iterdir()) == ["Query", "Query"]
 
 
-def test_a_verbose_target_says_what_is_run(write: Write) -> None:
+def test_a_verbose_target_prints_its_command(write: Write) -> None:
     write("targets.yaml", target("echo {PROMPT} {EVAL_ID}", verbose=True))
     write("cases.jsonl", [a_case("it's", evaluators=[ANY])])
     assert "note: it's: running echo Query 'it'\"'\"'s'" in evaluate("cases.jsonl").stderr
@@ -181,7 +181,7 @@ def two_files(write: Write, **settings: object) -> None:
         write(f"{name}.jsonl", [a_case(f"{name}{n}", evaluators=[ANY]) for n in range(3)])
 
 
-def test_a_healthcheck_is_made_once_before_the_first_case(write: Write, server: str) -> None:
+def test_a_health_check_runs_once_before_the_first_case(write: Write, server: str) -> None:
     two_files(write, healthcheck={"type": "http", "url": f"{server}/moved", "timeout_seconds": 100})
     evaluate("a.jsonl", "b.jsonl", "--workers", "4")
     assert Ready.calls == ["/moved", "/ok"]
@@ -225,7 +225,7 @@ def test_a_target_that_is_not_ready_stops_the_run_before_it_starts(
     assert out.read_text() == "what was there before"
 
 
-def test_settings_that_cannot_be_are_refused(write: Write) -> None:
+def test_impossible_settings_are_rejected(write: Write) -> None:
     two_files(write, timeout_seconds=0)
     assert "timeout_seconds: must be greater than 0, got 0" in evaluate("a.jsonl", expect=2).stderr
     two_files(write, healthcheck={"type": "http", "url": "file:///etc/passwd"})
@@ -239,7 +239,7 @@ def test_a_dry_run_starts_no_process(write: Write) -> None:
     assert not Path("ran").exists()
 
 
-def test_a_batch_setting_that_has_no_effect_is_told(write: Write) -> None:
+def test_a_batch_setting_without_effect_is_reported(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: mock, provider_batching: true}]")
     write("cases.jsonl", [a_case("a", evaluators=[ANY])])
     ran = evaluate("cases.jsonl")

@@ -1,4 +1,4 @@
-"""Limits of CPU time: what burns it is ended, what only takes long is not."""
+"""Limits on CPU time: code that uses too much is stopped, code that only waits is not."""
 
 import os
 import signal
@@ -21,14 +21,14 @@ def burn(seconds: float) -> str:
     return "done"
 
 
-def test_a_call_that_burns_cpu_time_is_ended() -> None:
+def test_a_call_that_exceeds_its_cpu_time_is_stopped() -> None:
     start = time.thread_time()
     with pytest.raises(TimeoutError):
         call_with_cpu_limit(0.2, lambda: burn(60))
     assert 0.2 <= time.thread_time() - start < 1
 
 
-def test_a_call_that_only_takes_long_is_not_ended() -> None:
+def test_a_call_that_only_waits_is_not_stopped() -> None:
     def sleep_and_work() -> str:
         time.sleep(0.5)
         return burn(0.05)
@@ -47,7 +47,7 @@ def test_the_cpu_time_of_other_threads_does_not_count() -> None:
     assert call_with_cpu_limit(0.2, wait) == "done"
 
 
-def test_a_call_in_a_stopped_process_is_not_ended() -> None:
+def test_a_call_in_a_suspended_process_is_not_stopped() -> None:
     code = (
         "import sys, time\nfrom agentv.processes.cpu_limit import call_with_cpu_limit\n"
         "def work():\n    print('ready', flush=True)\n    sys.stdin.readline()\n    return 'done'\n"
@@ -68,7 +68,7 @@ def test_a_call_in_a_stopped_process_is_not_ended() -> None:
         assert process.stdout.read() == "done\n"
 
 
-def test_what_the_call_raises_is_raised() -> None:
+def test_exceptions_of_the_call_are_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         call_with_cpu_limit(1, lambda: 1 // 0)
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

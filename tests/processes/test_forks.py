@@ -1,4 +1,4 @@
-"""A process that has imported agentv may be forked: each fork looks after its own children only."""
+"""A process that has imported agentv may be forked: each fork manages only its own children."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""No signal is lost: a process that waits for something else wakes up for it."""
+"""No signal is lost: a waiting process wakes up for it."""
 
 import subprocess
 import sys

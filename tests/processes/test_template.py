@@ -1,4 +1,4 @@
-"""Templates: what a command receives, whatever the values hold and wherever the placeholders stand."""
+"""Command templates: the command receives any value unchanged, wherever the placeholder is."""
 
 import os
 import subprocess
@@ -54,15 +54,15 @@ def test_the_command_receives_the_value_byte_for_byte(
 
 
 @given(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])))
-def test_any_text_is_received_as_it_is(value: str) -> None:
+def test_any_text_is_received_unchanged(value: str) -> None:
     assert received(PRINT + "{PROMPT} \"{PROMPT}\" '{PROMPT}'", value) == [value] * 3
 
 
-def test_an_attempt_can_be_counted_with() -> None:
+def test_the_attempt_number_can_be_used_in_arithmetic() -> None:
     assert received(f"{PRINT}$(( {{PROMPT}} + 1 ))", "2") == ["3"]
 
 
-def test_a_function_gets_the_value_too() -> None:
+def test_a_shell_function_receives_the_value() -> None:
     assert received(f"f() {{ {PRINT}{{PROMPT}}; }}; f other", NASTY) == [NASTY]
 
 
@@ -88,7 +88,7 @@ def test_a_function_gets_the_value_too() -> None:
         "evaluate {PROMPT}; agent --ssh {PROMPT} --trap '{PROMPT}'",
     ],
 )
-def test_templates_that_are_in_order(template: str) -> None:
+def test_valid_templates(template: str) -> None:
     assert list(find_problems(template, NAMES, FOREIGN)) == []
 
 
@@ -105,7 +105,7 @@ def test_templates_that_are_in_order(template: str) -> None:
         ),
     ],
 )
-def test_templates_that_are_not(template: str, problem: tuple[str, str]) -> None:
+def test_invalid_templates(template: str, problem: tuple[str, str]) -> None:
     assert list(find_problems(template, NAMES, FOREIGN)) == [problem]
 
 
@@ -137,13 +137,13 @@ def test_templates_that_are_not(template: str, problem: tuple[str, str]) -> None
         "echo $(({PROMPT} + 1))",
     ],
 )
-def test_a_value_that_would_be_run_as_code_is_refused(template: str) -> None:
+def test_a_value_that_would_run_as_code_is_rejected(template: str) -> None:
     ((message, hint),) = find_problems(template, NAMES, FOREIGN)
     assert message.endswith("would be run as code here")
     assert hint.startswith("pass it as an argument: ")
 
 
-def test_validate_and_eval_tell_of_an_unknown_placeholder_with_its_line(write: Write) -> None:
+def test_validate_and_eval_report_unknown_placeholders_with_their_line(write: Write) -> None:
     write("targets.yaml", "targets:\n  - name: default\n    provider: cli\n    command_template: a {PROMT} {FILE}\n")
     write(
         "a.jsonl",
@@ -160,7 +160,7 @@ def test_validate_and_eval_tell_of_an_unknown_placeholder_with_its_line(write: W
     )
 
 
-def test_files_in_quotes_and_odd_file_formats_are_refused(write: Write) -> None:
+def test_quoted_files_and_invalid_file_formats_are_rejected(write: Write) -> None:
     write(
         "targets.yaml",
         "targets:\n  - {name: a, provider: cli, command_template: 'x \"{FILES}\"', files_format: 'sh -c {basename} {file}'}\n"

@@ -1,4 +1,4 @@
-"""What `agentv eval` refuses, `agentv validate` reports; and neither calls a target."""
+"""`agentv validate` reports what `agentv eval` rejects, and neither calls a target."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The published schemas say what loading says."""
+"""The published schemas agree with the parser."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ VALIDATORS = {kind: jsonschema.Draft202012Validator(json_schema(kind)) for kind 
 
 
 def loads(path: Path) -> bool:
-    """Whether the file is taken as it is, with no case left out."""
+    """Whether the file is accepted without skipping a case."""
     with collect_warnings() as warnings:
         try:
             return bool(list(load_eval_cases(path))) and not warnings
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow  # generated values take seconds, few or many
 @given(spoiled())
-def test_a_line_of_jsonl_is_accepted_by_both_or_by_none(folder: Path, case: dict[str, Any]) -> None:
+def test_schema_and_parser_agree_on_a_line_of_jsonl(folder: Path, case: dict[str, Any]) -> None:
     path = folder / "lines.jsonl"
     path.write_text(json.dumps(case) + "\n")
     assert VALIDATORS["case"].is_valid(case) == loads(path)
@@ -42,7 +42,7 @@ def test_a_line_of_jsonl_is_accepted_by_both_or_by_none(folder: Path, case: dict
 
 @pytest.mark.slow  # generated values take seconds, few or many
 @given(st.fixed_dictionaries({}, optional={"evalcases": files | junk, "execution": junk, "dataset": junk, "x": junk}))
-def test_a_yaml_file_is_accepted_by_both_or_by_none(folder: Path, value: dict[str, Any]) -> None:
+def test_schema_and_parser_agree_on_a_yaml_file(folder: Path, value: dict[str, Any]) -> None:
     path = folder / "file.yaml"
     path.write_text(json.dumps(value, ensure_ascii=False))  # JSON is YAML too
     assert VALIDATORS["eval"].is_valid(value) == loads(path)
@@ -61,7 +61,7 @@ BEYOND_A_SCHEMA = ("url: must begin with http://",)
 
 @pytest.mark.slow  # generated values take seconds, few or many
 @given(st.data())
-def test_a_target_is_accepted_by_both_or_by_none(folder: Path, data: st.DataObject) -> None:
+def test_schema_and_parser_agree_on_a_target(folder: Path, data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(FIELDS), max_size=4, unique=True))
     target = {data.draw(st.sampled_from(spellings(name))): data.draw(good | junk) for name in names}
     target["name"] = data.draw(st.sampled_from(["a", "a", "a", "", 1]))
@@ -74,14 +74,14 @@ def test_a_target_is_accepted_by_both_or_by_none(folder: Path, data: st.DataObje
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_the_published_files_are_what_the_command_prints(kind: str) -> None:
+def test_the_published_schemas_are_up_to_date(kind: str) -> None:
     published = Path(__file__).parent.parent.parent / "schemas" / f"{kind}.schema.json"
     ran = agentv("schema", kind)
     assert (ran.stdout, ran.returncode) == (published.read_text(), 0)
     jsonschema.Draft202012Validator.check_schema(json.loads(ran.stdout))
 
 
-def test_eval_is_the_default_and_other_kinds_are_refused() -> None:
+def test_eval_is_the_default_and_unknown_kinds_are_rejected() -> None:
     assert agentv("schema").stdout == agentv("schema", "eval").stdout
     ran = agentv("schema", "nonsense")
     assert ran.returncode == 2

@@ -1,4 +1,4 @@
-"""What is discovered is trusted: folders of others are not searched, and folders that cannot be read are errors."""
+"""Only trusted folders are searched, and unreadable folders are errors."""
 
 import os
 from pathlib import Path

@@ -70,7 +70,7 @@ def test_no_problems(write: Write) -> None:
     assert (ran.stdout, ran.stderr, ran.returncode) == ("1 file, 1 case: 0 errors, 0 warnings\n", "", 0)
 
 
-def test_warnings_alone_are_no_failure(write: Write) -> None:
+def test_warnings_alone_are_not_a_failure(write: Write) -> None:
     write("a.jsonl", [a_case(input_messages=[{"role": "user", "content": [{"type": "file", "value": "e.txt"}]}])])
     write("e.txt", "")
     ran = agentv("validate", "a.jsonl")
@@ -78,7 +78,7 @@ def test_warnings_alone_are_no_failure(write: Write) -> None:
     assert ran.returncode == 0
 
 
-def test_a_slip_is_told_once_in_a_file(write: Write) -> None:
+def test_a_repeated_mistake_is_reported_once_per_file(write: Write) -> None:
     path = write("a.jsonl", [a_case("a", inputs=1, notes=2), a_case("b", inputs=1)])
     own = "put custom data under 'metadata', which is copied to the result"
     assert [(p.line, p.message, p.hint) for p in check_file(path).problems] == [
@@ -122,7 +122,7 @@ def test_an_empty_folder(write: Write) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.txt", "a"])
-def test_an_extension_that_is_not_ours(write: Write, name: str) -> None:
+def test_an_unsupported_extension(write: Write, name: str) -> None:
     write(name, "{}")
     ran = agentv("validate", name)
     assert ran.returncode == 1
@@ -165,14 +165,14 @@ def test_evalcases_of_a_wrong_kind(write: Write, value: str) -> None:
     assert "a.yaml:1:" in ran.stdout
 
 
-def test_cases_on_one_line_are_told_apart(write: Write) -> None:
+def test_cases_on_one_line_are_distinguished(write: Write) -> None:
     file = "[{role: user, content: [{type: file, value: nope}]}]"
     text = f"evalcases: [{{id: a, outcome: x, input: {file}}}, {{id: b, outcome: x, input: hi, inputt: 3}}]\n"
     problems = check_file(write("a.yaml", text)).problems
     assert [text[(p.column or 0) - 1 :].split(":", maxsplit=1)[0] for p in problems] == ["value", "inputt"]
 
 
-def test_a_slip_in_a_case_that_is_left_out(write: Write) -> None:
+def test_a_mistake_in_a_skipped_case(write: Write) -> None:
     for name, text in (
         ("a.yaml", "evalcases:\n  - id: a\n    expected_outcom: x\n    input: hi\n"),
         ("b.jsonl", '{"id": "a", "expected_outcom": "x", "input": "hi"}\n'),
@@ -206,7 +206,7 @@ def test_files_that_a_prompt_cannot_take(write: Write, tmp_path: Path) -> None:
     ]
 
 
-def test_the_root_does_not_depend_on_where_one_stands(write: Write, tmp_path: Path) -> None:
+def test_the_root_does_not_depend_on_the_current_folder(write: Write, tmp_path: Path) -> None:
     write("a/.git/HEAD", "")
     write("b/code.py", "x")
     write("b/x.jsonl", [a_case(input_messages=[{"role": "user", "content": [{"type": "file", "value": "code.py"}]}])])
@@ -220,7 +220,7 @@ def test_one_file_by_several_names(write: Write, tmp_path: Path) -> None:
     assert ran.stdout == "1 file, 1 case: 0 errors, 0 warnings\n"
 
 
-def test_an_empty_argument_is_no_path(write: Write) -> None:
+def test_an_empty_argument_is_not_a_path(write: Write) -> None:
     write("a.yaml", yaml_case())
     assert agentv("validate", "").returncode == 2
 
@@ -233,7 +233,7 @@ def test_from_inside_the_agentv_folder(write: Write, tmp_path: Path) -> None:
     assert ran.stdout.endswith("1 file, 0 cases: 1 error, 0 warnings\n")
 
 
-def test_what_a_file_says_cannot_pass_for_a_line_of_ours(write: Write) -> None:
+def test_file_content_cannot_imitate_a_message(write: Write) -> None:
     write("targets.yaml", 'targets:\n- {name: a, provider: mock, "x\\ny.yaml:1:1: error: fake": 1}\n')
     ran = agentv("validate", "targets.yaml")
     assert len(ran.stdout.splitlines()) == 2
@@ -259,7 +259,7 @@ def test_a_broken_sidecar_does_not_hide_its_dataset(write: Write) -> None:
     assert {problem.file and problem.file.name for problem in check_file(path).problems} == {"a.yaml", "a.jsonl"}
 
 
-def test_a_reader_who_has_seen_enough(write: Write) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(write: Write) -> None:
     write("a.jsonl", "x\n" * 900)
     line = f"{sys.executable} -m agentv validate a.jsonl 2>err.txt | head -n 1; exit ${{PIPESTATUS[0]}}"
     run = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
@@ -310,7 +310,7 @@ def test_a_missing_judge_and_a_missing_target(write: Write) -> None:
     ]
 
 
-def test_what_is_wrong_with_a_target_that_is_used_is_told_once(write: Write) -> None:
+def test_problems_of_a_used_target_are_reported_once(write: Write) -> None:
     write(
         "targets.yaml",
         "targets:\n"
@@ -367,7 +367,7 @@ def test_several_errors_of_one_case(write: Write) -> None:
         assert words in stopped.stderr
 
 
-def test_a_run_warns_of_a_slip_and_goes_on(write: Write) -> None:
+def test_a_run_warns_about_a_mistake_and_continues(write: Write) -> None:
     write("targets.yaml", MOCKS)
     write("a.yaml", yaml_case() + "    metdata: {}\n    evaluators: [{type: contains, value: x}]\nevaluatr: x\n")
     check = {"type": "contains", "value": "x"}
@@ -415,14 +415,14 @@ def test_tables_are_imported(write: Write, command: str, name: str, hint: str) -
         ),
     ],
 )
-def test_targets_that_are_no_list(write: Write, text: str, message: str) -> None:
+def test_targets_that_are_not_a_list(write: Write, text: str, message: str) -> None:
     write("targets.yaml", text)
     assert agentv("validate", "targets.yaml").stdout.splitlines()[0] == message
     write("a.jsonl", [a_case(evaluators=[{"type": "contains", "value": "x"}])])
     assert message.rpartition("(")[2].removesuffix(")") in agentv("eval", "a.jsonl").stderr
 
 
-def test_cases_that_are_no_list(write: Write) -> None:
+def test_cases_that_are_not_a_list(write: Write) -> None:
     write("a.yaml", "evalcases:\n  id: a\n")
     assert "(put a dash before the first field of each case: '- id: …')" in agentv("validate", "a.yaml").stdout
 

@@ -1,4 +1,4 @@
-"""Where things are found: the project's root, the user's code, and what is no eval file."""
+"""Discovery: the project's root, the user's code, and files that are not eval files."""
 
 import json
 import os
@@ -63,14 +63,14 @@ def test_env_and_config_are_found_up_to_the_root(project: Write) -> None:
     assert answer_of("a.jsonl", cwd="project/evals") == "the .env"
 
 
-def test_an_agentv_folder_with_a_targets_file_beside_it_is_a_root(write: Write) -> None:
+def test_an_agentv_folder_next_to_a_targets_file_is_a_root(write: Write) -> None:
     write("project/.agentv/results/eval_1.jsonl", "")
     write("project/targets.yaml", ANSWERS % "the project")
     write("project/evals/a.jsonl", [a_case(evaluators=[HELLO])])
     assert answer_of("a.jsonl", cwd="project/evals") == "the project"
 
 
-def test_the_home_folder_is_no_project(write: Write, tmp_path: Path) -> None:
+def test_the_home_folder_is_not_a_project(write: Write, tmp_path: Path) -> None:
     write("home/.agentv/targets.yaml", ANSWERS % "home")
     write("home/work/evals/a.jsonl", [a_case(evaluators=[HELLO])])
     write("here/targets.yaml", ANSWERS % "here")
@@ -78,7 +78,7 @@ def test_the_home_folder_is_no_project(write: Write, tmp_path: Path) -> None:
     assert answer_of("work/evals", cwd="home", home=str(tmp_path / "home")) == "home"
 
 
-def test_a_folder_that_everybody_may_write_to_is_no_project(write: Write, tmp_path: Path) -> None:
+def test_a_world_writable_folder_is_not_a_project(write: Write, tmp_path: Path) -> None:
     write("shared/.agentv/targets.yaml", ANSWERS % "a stranger")
     write("shared/mine/a.jsonl", [a_case(evaluators=[HELLO])])
     write("here/targets.yaml", ANSWERS % "here")
@@ -86,7 +86,7 @@ def test_a_folder_that_everybody_may_write_to_is_no_project(write: Write, tmp_pa
     assert answer_of("../shared/mine", cwd="here") == "here"
 
 
-def test_a_file_of_a_case_is_looked_for_in_the_root(project: Write) -> None:
+def test_attached_files_are_searched_in_the_root(project: Write) -> None:
     content = [{"type": "file", "value": "notes.md"}]
     project("project/evals/a.jsonl", [a_case(evaluators=[HELLO], input=[{"role": "user", "content": content}])])
     project("project/notes.md", "notes")
@@ -98,7 +98,7 @@ def test_a_file_of_a_case_is_looked_for_in_the_root(project: Write) -> None:
 # ---- the user's code ----
 
 
-def test_code_is_found_beside_the_eval_file_then_beside_the_targets_file_then_here(write: Write) -> None:
+def test_code_is_searched_next_to_the_eval_file_then_the_targets_file_then_here(write: Write) -> None:
     write("project/.agentv/targets.yaml", PYTHON)
     write("project/evals/a.jsonl", [a_case(evaluators=[HELLO])])
     write("here/agent.py", AGENT % "here")
@@ -120,7 +120,7 @@ def test_modules_are_found_in_the_same_folders(write: Write) -> None:
     assert answer_of("../project/evals", cwd="here") == "words"
 
 
-def test_an_error_names_all_the_places(write: Write, tmp_path: Path) -> None:
+def test_an_error_lists_all_searched_folders(write: Write, tmp_path: Path) -> None:
     write("project/.agentv/targets.yaml", PYTHON)
     check = {"type": "python", "function": "nowhere:polite"}
     write("project/evals/a.jsonl", [a_case(evaluators=[check])])
@@ -167,7 +167,7 @@ def test_all_errors_of_python_targets_at_once(write: Write, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["results.jsonl", "results.yaml"])
-def test_results_among_eval_files_are_left_out(project: Write, name: str) -> None:
+def test_results_among_eval_files_are_skipped(project: Write, name: str) -> None:
     out = Path("project", name)
     evaluate("project", "--out", out)
     ran = evaluate("project", "--out", out)
@@ -190,7 +190,7 @@ def test_several_results_are_one_note(project: Write) -> None:
 
 
 @pytest.mark.parametrize("command", ["eval", "validate"])
-def test_results_that_are_named_are_an_error(project: Write, command: str) -> None:
+def test_results_passed_as_eval_files_are_an_error(project: Write, command: str) -> None:
     evaluate("project", "--out", "results.jsonl")
     ran = agentv(command, "results.jsonl")
     assert (ran.stdout, ran.returncode) == ("", 2)
@@ -200,7 +200,7 @@ def test_results_that_are_named_are_an_error(project: Write, command: str) -> No
     )
 
 
-def test_results_with_a_long_answer_are_recognised(project: Write) -> None:
+def test_results_with_a_long_answer_are_recognized(project: Write) -> None:
     project("project/.agentv/targets.yaml", ANSWERS % ("x" * 100_000))
     evaluate("project", "--out", "project/results.jsonl")
     assert "project/results.jsonl" in evaluate("project").stderr
@@ -242,7 +242,7 @@ def run_broken(write: Write, name: str, *args: str) -> tuple[dict[str, object], 
 
 
 @pytest.mark.parametrize(("name", "line"), [("answer", 3), ("slowly", 9)])
-def test_an_exception_in_a_target_is_told_with_its_last_line(write: Write, name: str, line: int) -> None:
+def test_an_exception_in_a_target_is_reported_with_its_last_line(write: Write, name: str, line: int) -> None:
     result, said = run_broken(write, name)
     assert result["error"] == "evals/agent.py:6 in lookup: KeyError: 'x'"
     assert result["error_details"] == (
@@ -265,7 +265,7 @@ def test_verbose_shows_the_traceback(write: Write) -> None:
     assert "src/agentv" not in ran.stderr
 
 
-def test_a_function_that_exits_has_a_place_too(write: Write) -> None:
+def test_a_function_that_exits_has_a_location(write: Write) -> None:
     result, _ = run_broken(write, "leave")
     assert result["error"] == "evals/agent.py:12 in leave: SystemExit: 3"
 
@@ -284,7 +284,7 @@ def test_an_evaluator_that_crashes_has_its_traceback_without_secrets(write: Writ
     assert "error_details" not in result
 
 
-def test_hits_and_misses_are_always_there(write: Write) -> None:
+def test_hits_and_misses_are_always_present(write: Write) -> None:
     write("targets.yaml", ANSWERS % "x")
     write("a.jsonl", [a_case(evaluators=[{"type": "python", "function": "one.py:one"}])])
     write("one.py", "def one(answer):\n    return 1\n")

@@ -19,7 +19,7 @@ NASTY = 'Say "hi"\n\\ {{ eval_id }} ${{ HOME }} &a=b#c/../d?é \u2028 \x00 </scr
 
 
 def sent(question: str = "Capital of France?", *turns: Message, **settings: Any) -> Asked:
-    """What is sent for a question."""
+    """The request for a question."""
     with model_server(lambda _: "Paris") as server:
         settings = {"url": f"{server.url}/agent", **{name: _on(server.url, value) for name, value in settings.items()}}
         ask(server.target("http", **settings), a_request(question, *turns))
@@ -35,7 +35,7 @@ def answer(reply: Any, **settings: Any) -> str:
         return ask(server.target("http", **settings)).text
 
 
-def test_without_a_body_of_one_s_own() -> None:
+def test_the_default_body() -> None:
     asked = sent("Capital of France?")
     assert (asked.method, asked.path) == ("POST", "/agent")
     assert json.loads(asked.content) == {"question": "Capital of France?", "guidelines": ""}
@@ -128,25 +128,25 @@ def test_a_path_into_the_answer(path: str, text: str) -> None:
         ("usage[0]", "no [0] in usage, which is an object with no fields"),
     ],
 )
-def test_a_path_that_leads_nowhere_says_how_far_it_got(path: str, words: str) -> None:
+def test_an_unresolved_path_reports_how_far_it_matched(path: str, words: str) -> None:
     with model_server(lambda _: Reply(body={"choices": [{"text": "Paris"}], "usage": {}})) as server:
         error = failing(server.target("http", response_path=path))
     assert error.message == f"response_path: {words}"
 
 
-def test_an_answer_that_is_no_json_though_there_is_a_path() -> None:
+def test_an_answer_that_is_not_json_with_a_response_path() -> None:
     with model_server(lambda _: Reply(body=b"<html>\n Hello")) as server:
         error = failing(server.target("http", response_path="a"))
     assert error.message == "the answer is not valid JSON: <html> Hello"
 
 
-def test_no_case_knows_of_another_by_a_cookie() -> None:
+def test_cookies_are_not_shared_between_cases() -> None:
     with model_server(lambda _: Reply(body="Paris", headers={"Set-Cookie": "session=1; Path=/"})) as server:
         asyncio.run(asked(server.target("http"), "one", "two"))
     assert [("cookie" in request.headers) for request in server.requests] == [False, False]
 
 
-def test_placeholders_may_follow_the_server_s_name_at_once() -> None:
+def test_placeholders_may_directly_follow_the_host() -> None:
     assert sent("Hi", url="SERVER?q={{ question }}").path == "/?q=Hi"
 
 
@@ -158,20 +158,20 @@ def test_redirections_are_not_followed() -> None:
     assert len(server.asked) == 1
 
 
-def test_an_answer_without_end_is_given_up() -> None:
+def test_an_endless_answer_is_aborted() -> None:
     """Small on the wire, and too large when unpacked."""
     bomb = gzip.compress(bytes(17 << 20))
     with model_server(lambda _: Reply(body=bomb, headers={"Content-Encoding": "gzip"})) as server:
         assert failing(server.target("http")).message == "the answer is larger than 16 MiB"
 
 
-def test_a_prompt_of_characters_that_are_none() -> None:
+def test_a_prompt_with_unpaired_surrogates() -> None:
     with model_server(lambda _: "Paris") as server:
         assert failing(server.target("http"), a_request("\ud800")).message.startswith("the prompt cannot be sent: ")
     assert server.asked == []
 
 
-def test_a_server_that_speaks_no_http() -> None:
+def test_a_server_that_does_not_speak_http() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def talk() -> None:
@@ -222,7 +222,7 @@ def test_a_server_that_speaks_no_http() -> None:
         ),
     ],
 )
-def test_settings_that_do_not_fit(write: Write, settings: dict[str, Any], message: str, hint: str) -> None:
+def test_invalid_combinations_of_settings(write: Write, settings: dict[str, Any], message: str, hint: str) -> None:
     target = {"name": "a", "provider": "http", "url": "http://127.0.0.1/", **settings}
     found = check_file(write("targets.yaml", json.dumps({"targets": [target]}))).problems
     assert (f"target 'a': {message}", hint) in [(problem.message, problem.hint) for problem in found]
@@ -250,7 +250,7 @@ def test_hooks_may_decide_the_server(write: Write, url: str, state: str, path: s
     assert server.requests[0].path == path
 
 
-def test_variables_are_no_placeholders(write: Write) -> None:
+def test_variables_are_not_placeholders(write: Write) -> None:
     target = {"name": "a", "provider": "http", "url": "${{ URL }}/x", "headers": {"Authorization": "Bearer ${{ KEY }}"}}
     assert all(
         p.severity == "warning" for p in check_file(write("targets.yaml", json.dumps({"targets": [target]}))).problems
@@ -284,7 +284,7 @@ def test_a_run_through_the_command_line_shows_no_secret(write: Write) -> None:
     assert "secret-word" not in ran.stdout + ran.stderr + json.dumps([first, second])
 
 
-def test_usage_messages_and_metadata_beside_the_answer_are_kept() -> None:
+def test_usage_messages_and_metadata_are_kept() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "find", "arguments": '{"q": 1}'}}
     reply = {
         "answer": "Paris",

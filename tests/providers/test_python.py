@@ -22,7 +22,7 @@ def answer(function: Any) -> ProviderResponse:
     return asyncio.run(PythonFunction(function).invoke(REQUEST))
 
 
-def test_a_function_gets_what_its_parameters_name() -> None:
+def test_a_function_receives_what_its_parameters_name() -> None:
     assert answer(lambda question: question).text == "the question"
     assert answer(lambda prompt: prompt).text == "the question"
     assert answer(lambda eval_id, guidelines: f"{eval_id}: {guidelines}").text == "id: the guidelines"
@@ -47,7 +47,7 @@ def test_async_functions_and_callable_objects() -> None:
     assert answer(Agent().method).text == "The Question"
 
 
-def test_what_a_function_may_return() -> None:
+def test_valid_return_values() -> None:
     assert answer(lambda q: ProviderResponse(text="x", cost_usd=1.5)).cost_usd == 1.5
     full = answer(
         lambda q: {
@@ -70,13 +70,13 @@ def test_what_a_function_may_return() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, ["a"], b"bytes", {"answer": 1}, {"output_messages": 5}])
-def test_what_it_may_not_return(value: object) -> None:
+def test_invalid_return_values(value: object) -> None:
     with pytest.raises(ProviderError):
         answer(lambda q: value)
 
 
 @pytest.mark.parametrize("error", [ValueError("v"), SystemExit(3), StopIteration(), KeyboardInterrupt(), KeyError("k")])
-def test_whatever_it_raises_is_an_error_of_the_case(error: BaseException) -> None:
+def test_any_exception_is_an_error_for_the_case(error: BaseException) -> None:
     def fail(question: str) -> str:
         raise error
 
@@ -113,7 +113,7 @@ async def answer(eval_id):
 
 
 @pytest.mark.parametrize("flags", [[], ["--include-trace", "--dump-traces"]])
-def test_whatever_one_case_does_the_others_are_run(write: Write, flags: list[str]) -> None:
+def test_a_failing_case_never_affects_others(write: Write, flags: list[str]) -> None:
     write("agent.py", ODD)
     write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
     bad = ["cancel", "cancel-task", "exit", "interrupt", "generator", "surrogate", "surrogate-error", "bad-trace"]
@@ -156,7 +156,7 @@ def test_a_target_may_leave_the_folder(write: Write) -> None:
     assert len(list(Path("prompts").iterdir())) == 4
 
 
-def test_parameters_that_cannot_be_filled() -> None:
+def test_parameters_that_cannot_be_supplied() -> None:
     with pytest.raises(ConfigError, match="the function's parameter 'b' cannot be supplied"):
         PythonFunction(lambda question, b: question)
 
@@ -174,7 +174,7 @@ def test_evaluate_from_python(write: Write) -> None:
     assert report.results[0].candidate_answer == "hello, Query"
 
 
-def test_evaluate_raises_what_is_wrong(write: Write) -> None:
+def test_evaluate_raises_config_errors(write: Write) -> None:
     with pytest.raises(AgentvError, match="Line 1: Invalid JSON"):
         asyncio.run(evaluate(write("a.jsonl", "nope\n"), target=lambda q: q))
 
@@ -210,7 +210,7 @@ def test_retries_are_counted(write: Write) -> None:
     ]
 
 
-def test_a_timeout_ends_a_case_and_nothing_else(write: Write, reached: str) -> None:
+def test_a_timeout_ends_only_its_case(write: Write, reached: str) -> None:
     write("agent.py", FLAKY)
     write(
         "targets.yaml",

@@ -1,4 +1,4 @@
-"""`provider: replay`: answers of a file, each given to the case that it answered."""
+"""`provider: replay`: stored answers, each for its own case."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def refused(code: int = 2) -> str:
     return flat(ran.stderr)
 
 
-def test_batch_records_are_answers_with_all_that_they_tell(project: Write) -> None:
+def test_batch_records_are_replayed_with_all_their_fields(project: Write) -> None:
     trace = [{"type": "tool_call", "name": "map", "input": {"q": "Norway"}}]
     one = {"id": "one", "text": "Oslo", "trace": trace, "tokenUsage": {"input": 7, "output": 2}, "cost_usd": 0.5}
     project(
@@ -64,7 +64,7 @@ def test_results_of_an_earlier_run_are_answers(project: Write, form: str) -> Non
     }
 
 
-def test_each_trial_has_its_own_answer_and_a_missing_one_is_an_error_of_that_case_alone(project: Write) -> None:
+def test_each_trial_has_its_own_answer_and_a_missing_one_is_an_error(project: Write) -> None:
     project("evals/answers.jsonl", [{"id": "one", "text": "Oslo"}, {"id": "one", "trial": 2, "text": "Rome"}])
     results = evaluate("--trials", "2", code=1)
     assert [results["one/1"]["score"], results["one/2"]["score"]] == [1.0, 0.0]
@@ -83,7 +83,7 @@ def test_cases_of_several_messages_are_found_by_their_dataset(project: Write) ->
     assert evaluate()["one/1"]["score"] == 1.0
 
 
-def test_an_error_that_was_stored_stays_an_error(project: Write) -> None:
+def test_a_stored_error_is_replayed_as_an_error(project: Write) -> None:
     stored = {"eval_id": "one", "dataset": "some", "score": 0, "error": "the agent was killed"}
     project("evals/answers.jsonl", [stored, {"eval_id": "two", "score": 1, "candidate_answer": "Oslo"}])
     results = evaluate(code=1)
@@ -91,7 +91,7 @@ def test_an_error_that_was_stored_stays_an_error(project: Write) -> None:
     assert results["two/1"]["score"] == 1.0
 
 
-def test_answers_are_found_by_dataset_and_else_by_an_id_that_only_one_has(project: Write) -> None:
+def test_answers_are_found_by_dataset_or_by_a_unique_id(project: Write) -> None:
     def stored(dataset: str, id_: str, answer: str) -> dict[str, Any]:
         return {"eval_id": id_, "dataset": dataset, "score": 0, "candidate_answer": answer}
 
@@ -103,7 +103,7 @@ def test_answers_are_found_by_dataset_and_else_by_an_id_that_only_one_has(projec
     assert error == "answers.jsonl has answers to 'two' from several datasets, but not from 'some'"
 
 
-def test_what_is_wrong_with_the_file_is_told_before_anything_is_run(project: Write) -> None:
+def test_problems_of_the_file_are_errors_before_the_run(project: Write) -> None:
     assert "default': no such file: " in refused()
     project("evals/answers.jsonl", "")
     assert "target 'default' is not ready: " in refused()

@@ -1,4 +1,4 @@
-"""What the declaration of a setting says: which values are secret, and which make a difference to an answer."""
+"""Declarations of settings: which values are secret, and which affect answers."""
 
 from typing import Annotated, Any
 
@@ -29,7 +29,7 @@ def settings(**fields: Any) -> Settings:
     return Settings(name="a", provider="b", **fields)
 
 
-def test_secret_fields_are_those_that_are_declared_so() -> None:
+def test_secret_fields_are_declared() -> None:
     assert secret_fields(Settings) == {"auth_token", "cookies", "keys"}
     declared = {kind: sorted(secret_fields(settings_type(kind))) for kind in BUILT_IN}
     models = {key: ["api_key"] for key in ("anthropic", "azure", "gemini", "openai")}
@@ -48,7 +48,7 @@ def test_secret_fields_are_those_that_are_declared_so() -> None:
         ({"keys": ["one"], "unknown": "two"}, [["one"]]),
     ],
 )
-def test_secret_values_are_found_in_whatever_was_written(raw: dict[str, Any], found: list[Any]) -> None:
+def test_secret_values_are_found_in_any_setting(raw: dict[str, Any], found: list[Any]) -> None:
     assert list(secret_values(raw, Settings)) == found
 
 
@@ -64,7 +64,7 @@ def test_a_digest_does_not_depend_on_secrets(secret: dict[str, Any]) -> None:
     assert target_digest(settings(**secret)) == target_digest(settings())
 
 
-def test_a_digest_does_not_depend_on_secrets_inside_of_others() -> None:
+def test_a_digest_does_not_depend_on_nested_secrets() -> None:
     same = {
         target_digest(settings(login=Login(user_name="me", pass_phrase=secret), logins=(Login(user_name="you"),)))
         for secret in ("one", "two", None)
@@ -73,12 +73,12 @@ def test_a_digest_does_not_depend_on_secrets_inside_of_others() -> None:
     assert target_digest(settings(login=Login(user_name="you"))) != target_digest(settings(login=Login(user_name="me")))
 
 
-def test_all_else_is_part_of_a_digest() -> None:
+def test_all_other_settings_are_part_of_a_digest() -> None:
     several = [settings(), settings(region="x"), settings(color="x"), settings(region="x", color="x")]
     assert len({target_digest(one) for one in several}) == 4
 
 
-def test_a_cache_key_has_what_makes_a_difference() -> None:
+def test_a_cache_key_contains_what_affects_answers() -> None:
     fields = cache_key_fields(settings(auth_token="one", cookies={"a": "b"}, region="x", color="y", workers=3))
     assert fields == {"provider": "b", "cookies": {"a": "b"}, "region": "x", "login": None, "logins": [], "hooks": None}
 
@@ -87,7 +87,7 @@ class WithVariables(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fi
     env: Annotated[dict[str, str] | None, SECRET_NAMES] = None
 
 
-def test_of_a_mapping_with_secret_names_only_those_values_are_secret() -> None:
+def test_only_values_with_secret_names_are_secret_in_a_mapping() -> None:
     one, two = (WithVariables(name="a", provider="b", env={"COLOR": "red", "API_KEY": key}) for key in ("one", "two"))
     assert list(secret_values({"env": {"COLOR": "red", "API_KEY": "one"}}, WithVariables)) == ["one"]
     assert list(secret_values({"env": ["API_KEY"]}, WithVariables)) == []

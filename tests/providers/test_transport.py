@@ -1,4 +1,4 @@
-"""Connections to targets on the network: the limit of are used at once, and through the proxies that are set."""
+"""Connections to targets: their limit, their reuse and the configured proxies."""
 
 import asyncio
 import json
@@ -93,7 +93,7 @@ def server(serve: Callable[[socket.socket], None], context: ssl.SSLContext | Non
 
 
 def receive(connection: socket.socket) -> bytes:
-    """Read a request with its body; nothing if the client is gone."""
+    """Read a request with its body, or return nothing if the client has disconnected."""
     received = b""
     while b"\r\n\r\n" not in received:
         if not (data := connection.recv(65536)):
@@ -196,7 +196,7 @@ def test_a_broken_answer_is_an_error_of_httpx(reply: bytes, error: type[Exceptio
         asyncio.run(ask(url, b"one"))
 
 
-def test_timeouts_of_a_client_hold() -> None:
+def test_timeouts_of_a_client_apply() -> None:
     def serve(connection: socket.socket) -> None:
         receive(connection)
         receive(connection)  # until the client gives up
@@ -240,7 +240,7 @@ def test_a_provider_can_be_used_again_in_another_event_loop(kind: str) -> None:
         assert (len(server.asked), server.connections) == (2, 2)
 
 
-def test_a_request_on_a_reused_connection_that_the_server_closes_is_sent_once_more() -> None:
+def test_a_request_on_a_closed_reused_connection_is_resent() -> None:
     requests: list[bytes] = []
 
     def serve(connection: socket.socket) -> None:
@@ -272,7 +272,7 @@ def test_a_request_on_a_new_connection_is_sent_once() -> None:
     assert len(requests) == 2
 
 
-def test_a_malformed_answer_on_a_reused_connection_is_not_asked_for_again() -> None:
+def test_a_malformed_answer_on_a_reused_connection_is_not_retried() -> None:
     requests: list[bytes] = []
 
     def serve(connection: socket.socket) -> None:
@@ -335,7 +335,7 @@ def test_a_ca_file_is_not_needed_without_tls(write: Write) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def test_a_failed_certificate_check_names_the_setting_and_is_not_repeated(certificate: Path, write: Write) -> None:
+def test_a_failed_certificate_check_names_the_setting_and_is_not_retried(certificate: Path, write: Write) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate)
     with server(lambda _: None, context) as url:

@@ -1,4 +1,4 @@
-"""The project that the tests of the plugin begin with."""
+"""The project for tests of the plugin."""
 
 import os
 

@@ -31,7 +31,7 @@ def test_cases_are_tests_that_pass_fail_or_end_in_an_error(project: PytestProjec
     assert not Path(".agentv/pytest").exists()
 
 
-def test_a_timeout_and_a_judge_that_fails_are_errors_and_no_failures(project: PytestProject) -> None:
+def test_timeouts_and_judge_failures_are_errors_not_failures(project: PytestProject) -> None:
     project("judge.py", "raise SystemExit('the judge is ill')\n")
     slow = "{name: default, provider: cli, command_template: sleep 60, timeout_seconds: 0.1}"
     project("targets.yaml", f"targets: [{slow}, {{name: quick, provider: mock, response: hello}}]\n")
@@ -68,7 +68,7 @@ NAMES = ["geo::france", "geo::v1.2", "poems", "geo::a::b[x::y]", "geo", "::odd",
 
 
 @pytest.mark.slow
-def test_every_id_can_be_named_on_the_command_line_whatever_signs_it_has(project: PytestProject) -> None:
+def test_any_id_can_be_selected_on_the_command_line(project: PytestProject) -> None:
     cases = [{"id": name, "expected_outcome": "x", "input": "Paris"} for name in NAMES]
     checks = {"evaluators": [{"type": "contains", "value": "Paris"}]}
     project("evals/capitals.yaml", json.dumps({"execution": checks, "evalcases": cases}))
@@ -96,7 +96,7 @@ def test_a_case_in_a_group_that_failed_runs_again(project: PytestProject) -> Non
     assert names[:2] == [("evals.capitals.yaml.geo", "france"), ("evals.capitals.yaml.geo", "norway")]
 
 
-def test_what_failed_last_runs_again_and_the_first_failure_may_end_it(project: PytestProject) -> None:
+def test_last_failed_and_exitfirst_are_supported(project: PytestProject) -> None:
     project.run(code=1)
     assert outcomes(project.run("-v", "--lf", code=1)) == {
         "evals/capitals.yaml::norway": "FAILED",
@@ -138,7 +138,7 @@ def test_only_the_selected_trials_run(project: PytestProject) -> None:
     assert calls() == ["france/1", "france/2", "france/3"]
 
 
-def test_tests_have_the_place_of_their_case(project: PytestProject) -> None:
+def test_tests_have_the_location_of_their_case(project: PytestProject) -> None:
     project(
         "conftest.py", "def pytest_collection_finish(session):\n    print([item.location for item in session.items])\n"
     )
@@ -146,7 +146,7 @@ def test_tests_have_the_place_of_their_case(project: PytestProject) -> None:
 
 
 @pytest.mark.slow
-def test_the_fixture_passes_fails_or_says_that_it_cannot_tell(project: PytestProject) -> None:
+def test_the_fixture_passes_fails_or_is_undecided(project: PytestProject) -> None:
     project("tests/test_plain.py", FIXTURE)
     printed = project.run("-v", "tests", code=1)
     found = outcomes(printed)
@@ -186,7 +186,7 @@ def test_the_fixture_passes_fails_or_says_that_it_cannot_tell(project: PytestPro
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("setting", "verdict"), [("warn", "PASSED"), ("pass", "PASSED"), ("fail", "FAILED")])
-def test_what_an_undecided_check_does_is_a_setting(project: PytestProject, setting: str, verdict: str) -> None:
+def test_the_outcome_of_an_undecided_check_is_a_setting(project: PytestProject, setting: str, verdict: str) -> None:
     project("pytest.ini", f"[pytest]\nagentv_undecided = {setting}\n")
     project("tests/test_plain.py", FIXTURE)
     printed = project.run("-v", "tests", "-k", "undecided", code=0 if verdict == "PASSED" else 1)
@@ -219,7 +219,7 @@ def test_settings_that_cannot_be_used(project: PytestProject, ini: str, message:
     assert calls() == []
 
 
-def test_errors_of_eval_files_are_told_with_file_and_line(project: PytestProject) -> None:
+def test_errors_in_eval_files_are_reported_with_file_and_line(project: PytestProject) -> None:
     project("evals/wrong.yaml", "evalcases:\n  - {id: a, expected_outcome: x, input: [}\n")
     printed = project.run("evals/wrong.yaml", code=2)
     assert "ERROR collecting evals/wrong.yaml" in printed
@@ -232,7 +232,7 @@ def test_errors_of_eval_files_are_told_with_file_and_line(project: PytestProject
     assert "During handling" not in printed
 
 
-def test_evaluators_that_cannot_be_used_are_errors_of_the_collection(project: PytestProject) -> None:
+def test_invalid_evaluators_are_collection_errors(project: PytestProject) -> None:
     project("evals/wrong.yaml", EVALS.replace("contains", "contans"))
     printed = project.run("evals/wrong.yaml", code=2)
     assert "ERROR collecting evals/wrong.yaml" in printed
@@ -241,7 +241,7 @@ def test_evaluators_that_cannot_be_used_are_errors_of_the_collection(project: Py
     assert "did you mean 'contains'?" in printed
 
 
-def test_files_beside_the_eval_files_are_not_collected(project: PytestProject) -> None:
+def test_files_next_to_eval_files_are_not_collected(project: PytestProject) -> None:
     Path("targets.yaml").rename("evals/targets.yaml")
     assert outcomes(project.run("-v", "-k", "france")) == {"evals/capitals.yaml::france": "PASSED"}
     project("pytest.ini", "[pytest]\nagentv_files = evals\n")
@@ -266,7 +266,7 @@ def test_an_option_names_files_as_well(project: PytestProject) -> None:
     assert "--agentv: no such eval file: nowhere.yaml" in project.run("--agentv", "nowhere.yaml", code=4)
 
 
-def test_two_plugins_that_want_the_same_file_are_told_of(project: PytestProject) -> None:
+def test_two_plugins_that_collect_the_same_file_are_reported(project: PytestProject) -> None:
     project(
         "conftest.py",
         "import pytest\n"

@@ -1,4 +1,4 @@
-"""The pytest plugin where pytest needs processes of its own: other versions, pytest-xdist, what is imported."""
+"""The pytest plugin in separate processes: other versions, pytest-xdist, and imports."""
 
 import sys
 from pathlib import Path
@@ -14,9 +14,7 @@ PYTEST_8 = Path(sys.prefix) / "pytest-8"
 """Where `make` puts the oldest pytest that the plugin is for."""
 
 
-def test_it_works_with_the_oldest_pytest_that_it_is_for(
-    project: PytestProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_works_with_the_oldest_supported_pytest(project: PytestProject, monkeypatch: pytest.MonkeyPatch) -> None:
     assert PYTEST_8.is_dir(), "run make first: it installs an older pytest, too"
     monkeypatch.setenv("PYTHONPATH", str(PYTEST_8))
     project("tests/test_plain.py", FIXTURE)
@@ -33,7 +31,7 @@ def test_it_works_with_the_oldest_pytest_that_it_is_for(
 
 
 @pytest.mark.parametrize("workers", [2, 4])
-def test_with_xdist_each_case_is_asked_once_and_there_is_one_results_file(project: PytestProject, workers: int) -> None:
+def test_with_xdist_each_case_runs_once_and_there_is_one_results_file(project: PytestProject, workers: int) -> None:
     more = EVALS.replace("france", "italy").replace("norway", "spain").replace("broken", "empty")
     project("evals/more.yaml", more)
     found = outcomes(project.run_apart("-v", "-n", str(workers), code=1))
@@ -43,7 +41,7 @@ def test_with_xdist_each_case_is_asked_once_and_there_is_one_results_file(projec
     assert results() == ["broken", "empty", "france", "italy", "norway", "spain"]
 
 
-def test_a_project_that_does_not_use_it_imports_nothing_of_agentv_but_the_plugin(project: PytestProject) -> None:
+def test_without_eval_files_only_the_plugin_is_imported(project: PytestProject) -> None:
     project("pytest.ini", "[pytest]\n")
     project(
         "tests/test_plain.py",

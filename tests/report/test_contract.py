@@ -1,4 +1,4 @@
-"""What Python and the pages agree on: the names of fields, the bits of flags, the edges of bins and the thresholds."""
+"""The contract of Python and the pages: field names, flag bits, bin edges and thresholds."""
 
 import importlib.util
 import json
@@ -75,7 +75,7 @@ def test_the_thresholds_of_verdicts_are_edges_of_bins() -> None:
     assert constants(asset("constants.js"))["BIN_VERDICTS"] == verdicts
 
 
-def test_flags_bins_and_thresholds_have_one_home() -> None:
+def test_flags_bins_and_thresholds_are_defined_once() -> None:
     numbers = re.compile(r"\b0\.[2468]\b(?!\d)")
     for name, text in SOURCES.items():
         code = re.sub(r"/\*(?:[^*]|\*(?!/))*\*/|//.*", "", text)

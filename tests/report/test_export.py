@@ -92,7 +92,7 @@ def test_no_cell_is_a_formula(write: Write) -> None:
     ] == texts
 
 
-def test_cells_of_csv_may_hold_anything(write: Write) -> None:
+def test_cells_of_csv_may_contain_anything(write: Write) -> None:
     answer = 'a "quoted", text\r\nwith\rbreaks\nand é'
     write("r.jsonl", [a_result("a", candidate_answer=answer)])
     agentv("export", "r.jsonl", "--to", "csv", "--out", "r.csv")
@@ -123,7 +123,7 @@ def test_yaml_results_are_read_too(write: Write) -> None:
     assert export("r.yaml", "csv").splitlines()[1].startswith("a,,,,0.5,")
 
 
-def test_a_torn_last_line_is_a_warning_once(write: Write) -> None:
+def test_a_truncated_last_line_is_a_single_warning(write: Write) -> None:
     write("r.jsonl", json.dumps(a_result("a")) + '\n{"timestamp":"')
     ran = agentv("export", "r.jsonl", "--to", "csv")
     assert (ran.returncode, len(ran.stdout.splitlines())) == (0, 2)

@@ -68,7 +68,7 @@ def test_figures_of_python(vector: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def from_browser() -> list[dict[str, Any]]:
-    """What figures.js makes of all vectors."""
+    """The output of figures.js for all vectors."""
     vectors = []
     for vector in VECTORS:
         indexes, rows = indexes_of(vector)

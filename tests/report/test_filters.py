@@ -30,7 +30,7 @@ IS_NO_TERM = "is not a term, which is KEY:VALUE"
 
 
 def page_answers(results: Sequence[dict[str, Any]], filters: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows that each filter selects on the page of these results, or what is wrong with it."""
+    """The rows that each filter selects on the page of these results, or its problem."""
     rows = Rows()
     index = RunIndex()
     fields = []
@@ -71,12 +71,12 @@ def numbers_of(index: RunIndex) -> Iterator[tuple[str, Sequence[float]]]:
 
 @pytest.fixture(scope="module")
 def answers() -> list[dict[str, Any]]:
-    """What the page makes of each vector; a row of the page is the row of a vector."""
+    """The page's result for each vector. A row of the page is the row of a vector."""
     rows = [vector.get("row", {"eval_id": "none", "score": 0}) for vector in VECTORS]
     return page_answers(rows, VECTORS)
 
 
-def test_rows_match_as_agreed(answers: list[dict[str, Any]]) -> None:
+def test_rows_match_the_shared_test_vectors(answers: list[dict[str, Any]]) -> None:
     wrong = []
     for number, (vector, answer) in enumerate(zip(VECTORS, answers, strict=True)):
         if "matches" in vector and (number in answer.get("rows", ())) is not vector["matches"]:

@@ -1,4 +1,4 @@
-"""Annotations beside the cases, when GitHub runs agentv."""
+"""Annotations in GitHub Actions."""
 
 import os
 
@@ -6,7 +6,7 @@ from tests.kits.project import Write
 from tests.kits.reports import evaluate, project
 
 
-def test_github_is_told_what_did_not_pass_and_where(write: Write) -> None:
+def test_annotations_list_cases_that_did_not_pass_with_their_location(write: Write) -> None:
     project(write, fine="all good", bad="50%, no: none", mean="a mood", broken="break it")
     said = evaluate("--quiet", code=1, GITHUB_ACTIONS="true", GITHUB_WORKSPACE=os.getcwd())
     lines = [line for line in said.splitlines() if line.startswith("::")]
@@ -26,6 +26,6 @@ def test_no_more_annotations_than_github_shows(write: Write) -> None:
     assert "::notice title=agentv::15 more cases did not pass" in said
 
 
-def test_nobody_else_sees_annotations(write: Write) -> None:
+def test_annotations_are_printed_only_in_github_actions(write: Write) -> None:
     project(write, bad="no")
     assert "::error" not in evaluate(GITHUB_ACTIONS="")

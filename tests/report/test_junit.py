@@ -1,4 +1,4 @@
-"""JUnit XML of a run, which CI servers show: `--junit FILE`."""
+"""JUnit XML of a run: `--junit FILE`."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,7 +11,7 @@ from tests.kits.reports import evaluate, project
 
 
 @pytest.mark.parametrize("form", ["jsonl", "yaml"])
-def test_junit_tells_what_passed_failed_and_broke(write: Write, form: str) -> None:
+def test_junit_distinguishes_passes_failures_and_errors(write: Write, form: str) -> None:
     project(write, fine="all good", bad="no", mean="a mood", broken="break it")
     evaluate("--output-format", form, "--junit", "reports/junit.xml", code=1)
     root = ElementTree.parse("reports/junit.xml").getroot()
@@ -36,7 +36,7 @@ def test_a_machine_failure_is_an_error(write: Write) -> None:
     assert (error.get("type"), error.get("message")) == ("machine", "no room")
 
 
-def test_junit_has_what_an_earlier_run_has_done_and_every_trial(write: Write) -> None:
+def test_junit_includes_resumed_results_and_every_trial(write: Write) -> None:
     project(write, one="all good", two="good too")
     evaluate("--limit", "1")
     evaluate("--resume", "--junit", "junit.xml")
@@ -46,7 +46,7 @@ def test_junit_has_what_an_earlier_run_has_done_and_every_trial(write: Write) ->
     assert names == ["one, trial 1", "one, trial 2"]
 
 
-def test_a_junit_file_that_cannot_be_written_is_said(write: Write) -> None:
+def test_an_unwritable_junit_file_is_reported(write: Write) -> None:
     project(write, one="all good")
     Path("folder").mkdir()
     assert "folder: --junit is a folder" in evaluate("--junit", "folder", code=2)

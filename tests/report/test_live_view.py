@@ -1,4 +1,4 @@
-"""A view at the bottom of a terminal stays whole, and nothing that is printed around it is lost."""
+"""The live view at the bottom of a terminal stays intact, and text printed around it is not lost."""
 
 import io
 import sys

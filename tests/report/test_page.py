@@ -1,4 +1,4 @@
-"""`agentv report`: which file is written, what is in it, and what is said of bad input. Browsers look at it elsewhere."""
+"""`agentv report`: the file that is written, its content, and invalid input. Browser tests are separate."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ MODULES = module_names(ENTRY, asset)
 
 
 def report(*args: str, code: int = 0) -> str:
-    """What the command says."""
+    """The messages of the command."""
     ran = agentv("report", *args)
     assert ran.returncode == code, ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr
@@ -45,7 +45,7 @@ def test_a_report_has_the_name_of_its_results(write: Write) -> None:
     assert Path("out.html").read_text().startswith("<!doctype html>")
 
 
-def test_cases_of_different_datasets_with_one_id_are_rows_of_their_own_in_a_comparison(write: Write) -> None:
+def test_cases_that_share_an_id_across_datasets_have_separate_rows(write: Write) -> None:
     def rows(scores: dict[str, float]) -> list[dict[str, Any]]:
         return [a_result("c", score, dataset=dataset) for dataset, score in scores.items()]
 
@@ -114,7 +114,7 @@ def test_trials_of_a_case_share_a_row_and_figures_are_per_case(write: Write) -> 
     assert evaluator["mean"] == pytest.approx((1 / 3 + 1) / 2)
 
 
-def test_a_run_record_tells_the_commit_and_the_model(write: Write) -> None:
+def test_a_run_record_provides_the_commit_and_the_model(write: Write) -> None:
     run_id = "20261116-030000-ab12"
     record: dict[str, Any] = {
         "run_id": run_id,
@@ -134,7 +134,7 @@ def test_a_run_record_tells_the_commit_and_the_model(write: Write) -> None:
 
 
 @pytest.mark.parametrize("run_id", ["../../etc/passwd", "20261116-030000-zzzz", "", "x" * 400])
-def test_a_run_without_a_record_has_a_report_all_the_same(write: Write, run_id: str) -> None:
+def test_a_run_without_a_record_has_a_report(write: Write, run_id: str) -> None:
     write("out.jsonl", [a_result("a", run_id=run_id)])
     report("out.jsonl")
     (run,) = meta_of("out.html")["runs"]
@@ -158,20 +158,20 @@ def test_a_run_without_a_record_has_a_report_all_the_same(write: Write, run_id: 
         ("\x00\x01\x02\n", "out.jsonl:1:1: Invalid JSON"),
     ],
 )
-def test_results_that_cannot_be_shown_are_refused(write: Write, content: str, said: str) -> None:
+def test_results_that_cannot_be_shown_are_rejected(write: Write, content: str, said: str) -> None:
     write("out.jsonl", content)
     assert said in report("out.jsonl", code=2)
     assert not Path("out.html").exists()
 
 
-def test_results_of_another_tool_are_refused_with_the_command_that_reads_them(write: Write) -> None:
+def test_results_of_other_tools_are_rejected_with_a_hint_to_import(write: Write) -> None:
     write("out.jsonl", '{"id": "a", "passed": true}\n')
     assert "hint: this is not a result of agentv; use 'agentv import' to read files of other tools" in report(
         "out.jsonl", code=2
     )
 
 
-def test_a_file_that_is_not_there_and_a_folder(write: Write) -> None:
+def test_a_missing_file_and_a_folder(write: Write) -> None:
     assert "error: nowhere.jsonl: no such file" in report("nowhere.jsonl", code=2)
     write("folder/eval_1.jsonl", a_run(1))
     said = report("folder", code=2)
@@ -181,7 +181,7 @@ def test_a_file_that_is_not_there_and_a_folder(write: Write) -> None:
     assert said == "error: folder: this is a folder\nhint: pass a file in it\n"
 
 
-def test_a_torn_last_line_is_a_warning(write: Write) -> None:
+def test_a_truncated_last_line_is_a_warning(write: Write) -> None:
     whole = "".join(json.dumps(each) + "\n" for each in a_run(3))
     write("out.jsonl", whole + '{"timestamp":"2026-11-16T03:00:00.000Z","eval_id":"torn","sco')
     said = report("out.jsonl")
@@ -199,7 +199,7 @@ def test_a_last_line_without_a_line_feed_is_not_lost(write: Write) -> None:
     assert "(3 cases" in report("out.jsonl")
 
 
-def test_results_in_yaml_and_a_torn_document(write: Write) -> None:
+def test_yaml_results_and_a_truncated_document(write: Write) -> None:
     documents = b"".join(YAML.encode(json.dumps(each).encode()) for each in a_run(3))
     write("out.yaml", documents)
     assert "(3 cases" in report("out.yaml")
@@ -221,7 +221,7 @@ def test_two_files_without_a_case_in_common(write: Write) -> None:
     assert "no eval_id occurs in both a.jsonl and b.jsonl" in report("a.jsonl", "b.jsonl", code=2)
 
 
-def test_results_are_never_overwritten_and_a_folder_is_no_file(write: Write) -> None:
+def test_results_are_never_overwritten_and_a_folder_is_rejected(write: Write) -> None:
     write("out.jsonl", a_run(2))
     assert "error: out.jsonl: --out is one of the results files" in report("out.jsonl", "--out", "out.jsonl", code=2)
     Path("here").mkdir()
@@ -229,7 +229,7 @@ def test_results_are_never_overwritten_and_a_folder_is_no_file(write: Write) -> 
     assert list(Path().glob(".out*")) == []
 
 
-def test_failed_only_leaves_out_what_passed_and_keeps_the_figures(write: Write) -> None:
+def test_failed_only_excludes_passed_cases_and_keeps_the_figures(write: Write) -> None:
     write(
         "out.jsonl",
         [a_result("good"), a_result("bad", 0.1), *(a_result("some", s, trial=t) for t, s in ((1, 1.0), (2, 0.0)))],
@@ -249,7 +249,7 @@ def test_failed_only_of_a_run_in_which_all_passed(write: Write) -> None:
     assert meta_of("out.html")["headline"].startswith("100% passed")
 
 
-def test_no_traces_leaves_out_the_traces(write: Write) -> None:
+def test_no_traces_excludes_traces(write: Write) -> None:
     write("out.jsonl", [a_result("a", trace=a_trace(9))])
     report("out.jsonl")
     assert b'"trace":' in block_of("out.html", "r0-0").replace(b" ", b"")
@@ -257,7 +257,7 @@ def test_no_traces_leaves_out_the_traces(write: Write) -> None:
     assert "trace" not in json.loads(block_of("out.html", "r0-0"))
 
 
-def test_large_reports_are_warned_of_and_larger_ones_refused(write: Write) -> None:
+def test_large_reports_are_a_warning_and_larger_ones_an_error(write: Write) -> None:
     results, out = write("out.jsonl", a_run(50)), Path("out.html")
     with collect_warnings() as warnings:
         write_report([results], out, PageOptions(large_bytes=1000))
@@ -281,7 +281,7 @@ def test_secrets_do_not_reach_a_report(write: Write, monkeypatch: pytest.MonkeyP
     assert b"12345678901" not in block_of("out.html", "s0-0")
 
 
-def test_text_cannot_end_the_element_that_it_stands_in(write: Write) -> None:
+def test_text_cannot_close_its_element(write: Write) -> None:
     evil = "</script><script>alert(1)</script><!--"
     write("out.jsonl", [a_result(evil, dataset=evil, target=evil), an_error("b", evil)])
     report("out.jsonl")
@@ -329,7 +329,7 @@ def test_the_front_end_is_small_and_parses_no_markup() -> None:
     assert not re.search(r"^(import|export)\s", script(), re.MULTILINE)
 
 
-def test_modules_are_wrapped_so_that_their_names_are_their_own() -> None:
+def test_modules_are_wrapped_in_their_own_scope() -> None:
     declared = re.findall(r"^(?:async function|function|class|const|let) (\w+)", asset("plots.js"), re.MULTILINE)
     elsewhere = re.findall(r"^(?:async function|function|class|const|let) (\w+)", asset("table.js"), re.MULTILINE)
     assert "SHOWN_EVALUATORS" in set(declared) & set(elsewhere)
@@ -380,7 +380,7 @@ def test_help_and_bad_options(write: Write) -> None:
     assert "did you mean '--failed-only'" in report("x.jsonl", "--failed-onyl", code=2)
 
 
-def test_save_results_keeps_text_as_it_is(tmp_path: Path) -> None:
+def test_save_results_keeps_text_unchanged(tmp_path: Path) -> None:
     path = save_results(tmp_path / "a.jsonl", [a_result("ä\u2028b")])
     write_report([path], tmp_path / "a.html")
     assert block_of(str(tmp_path / "a.html"), "ids").decode() == "ä\u2028b"

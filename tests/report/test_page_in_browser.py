@@ -1,4 +1,4 @@
-"""A report as people see it: a real Chromium opens it, and is used by mouse and keyboard."""
+"""A report in a real Chromium, used by mouse and keyboard."""
 
 import json
 import time
@@ -151,7 +151,7 @@ def test_filters(show: Open, query: str, ids: list[str]) -> None:
 
 
 @pytest.mark.smoke
-def test_the_filter_says_what_it_understood(show: Open) -> None:
+def test_the_filter_shows_its_interpretation(show: Open) -> None:
     page = show(few(), fragment="#q=verdict:fail%20score%3C%20verdict:bda%20seine")
     assert page.texts(".chip") == [
         "verdict is fail × , remove",
@@ -167,7 +167,7 @@ def test_the_filter_says_what_it_understood(show: Open) -> None:
     page.wait("document.querySelectorAll('.rows .row').length === 5")
 
 
-def test_sorting_by_a_column_and_what_the_address_holds(show: Open) -> None:
+def test_sorting_by_a_column_is_stored_in_the_url(show: Open) -> None:
     page = show(few())
     page.click(".head .c-id button")
     assert page.ids == ["bad", "broken", "good", "judged", "middling"]
@@ -423,7 +423,7 @@ def test_hostile_text_stays_text(show: Open, payload: str) -> None:
 
 
 @pytest.mark.smoke
-def test_a_policy_keeps_out_what_text_alone_would_not(show: Open) -> None:
+def test_the_policy_blocks_parsing_of_markup(show: Open) -> None:
     page = show(few())
     got = page.js(
         "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'set' } catch (error) { return error.name } })()"
@@ -575,7 +575,7 @@ def test_everything_can_be_reached_with_the_tab_key(show: Open) -> None:
     assert {"filter", "?", "broken", "good", "style", "duration", "cost", "score"} <= reached
 
 
-def test_rows_are_virtual_and_there_may_be_more_than_a_page_is_high(show: Open) -> None:
+def test_rows_are_virtual_and_may_exceed_the_maximum_page_height(show: Open) -> None:
     page = show([{"eval_id": f"case-{n}", "score": 1} for n in range(250_000)])
     assert page.text(".status") == "250,000 cases"
     assert page.js("document.querySelectorAll('.rows .row').length") < 100
@@ -590,7 +590,7 @@ def test_rows_are_virtual_and_there_may_be_more_than_a_page_is_high(show: Open) 
     assert page.heap_mb() < 100
 
 
-def test_a_search_says_that_it_is_searching_and_finds_one_answer_in_many(show: Open) -> None:
+def test_a_search_shows_progress_and_finds_one_answer_among_many(show: Open) -> None:
     results = a_run(4000)
     results[3210]["candidate_answer"] += ' a "needle" in\nthe häystack'
     page = show(results)
@@ -659,7 +659,7 @@ Binary files /dev/null and b/logo.png differ (7 bytes)
 """
 
 
-def test_changed_files_stand_before_the_steps_with_only_changed_lines_marked(show: Open) -> None:
+def test_changed_files_come_before_the_steps_with_changed_lines_marked(show: Open) -> None:
     page = show([a_result("one", 0.0, file_changes=PATCH, trace=a_trace(3))], fragment="#case=one")
     page.wait("document.querySelector('.patch')")
     assert page.texts(".patch del") == ["--- a comment", "-select 2"]
@@ -679,7 +679,7 @@ def test_two_runs_show_what_both_changed(show: Open) -> None:
     assert any(text.startswith("Steps of B") for text in page.texts(".case-body h2"))
 
 
-def test_a_case_names_its_kept_workspace_and_a_long_note_stays_in_sight(show: Open) -> None:
+def test_a_case_shows_its_kept_workspace_and_a_long_note(show: Open) -> None:
     note = f"the agent was denied permission: Bash {'x' * 300}"
     page = show([a_result("one", 0.0, note=note, workspace_path=".agentv/workspaces/r/one")])
     page.resize(400, 900)

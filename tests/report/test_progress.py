@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: in a terminal, and in a pipe."""
+"""The progress of a run, in a terminal and in a pipe."""
 
 import fcntl
 import io
@@ -105,7 +105,7 @@ def test_quiet_is_quiet(cases: Path) -> None:
     assert in_terminal(cases, "--workers", "6", "--quiet") == ""
 
 
-def test_a_signal_in_the_middle_of_ending_the_plain_view_does_not_deadlock() -> None:
+def test_a_signal_while_the_plain_view_ends_does_not_deadlock() -> None:
     progress = PlainProgress(Redactor(), io.StringIO())
     progress.begin(total=1, done=0)
 

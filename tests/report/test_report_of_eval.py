@@ -1,4 +1,4 @@
-"""`agentv eval --report FILE`: the page of a run, written at its end."""
+"""`agentv eval --report FILE`: the report written at the end of a run."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_the_page_is_written_and_named_after_the_results(write: Write) -> None:
     assert "planned" in page  # the record of the run was complete when the page was written
 
 
-def test_a_page_that_could_not_be_written_stops_the_run_before_it_starts(write: Write) -> None:
+def test_an_unwritable_report_stops_the_run_before_it_starts(write: Write) -> None:
     project(write, one="all good")
     Path("folder").mkdir()
     assert "folder: --report is a folder\nhint: pass a file in it: folder/report.html" in evaluate(
@@ -32,7 +32,7 @@ def test_a_page_that_could_not_be_written_stops_the_run_before_it_starts(write: 
     assert (ran.returncode, "out.jsonl: --report is --out as well" in ran.stderr) == (2, True)
 
 
-def test_results_are_kept_when_the_page_cannot_be_written(write: Write) -> None:
+def test_results_are_kept_if_the_report_cannot_be_written(write: Write) -> None:
     project(write, one="all good")
     write(
         "agent.py",
@@ -46,7 +46,7 @@ def test_results_are_kept_when_the_page_cannot_be_written(write: Write) -> None:
     assert '"exit_code":1' in next(Path(".agentv/runs").iterdir()).read_text().replace(" ", "")
 
 
-def test_a_run_that_is_stopped_before_its_first_result_writes_no_page_and_says_so(write: Write) -> None:
+def test_a_run_stopped_before_its_first_result_reports_that_no_page_was_written(write: Write) -> None:
     project(write, one="all good")
     write(
         "agent.py",
@@ -73,7 +73,7 @@ def test_pages_exclude_results_of_cases_that_are_not_in_the_eval_files(write: Wr
     assert json.loads(Path("record.json").read_text())["ledger"]["unplanned_results"] == 1
 
 
-def test_the_page_of_a_file_says_how_many_results_belong_to_no_case(write: Write) -> None:
+def test_a_report_counts_results_without_a_case(write: Write) -> None:
     project(write, kept="all good", removed="bad")
     evaluate()
     project(write, kept="all good", new="good as well")

@@ -1,4 +1,4 @@
-"""What a results file is: its format by name, by suffix and by content; records that are whole or torn."""
+"""The format of results files by option, suffix and content; complete and truncated records."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def test_formats_by_content(start: bytes, form: ResultFormat | None) -> None:
 
 
 @FORMATS
-def test_what_is_written_is_read_again(tmp_path: Path, form: ResultFormat) -> None:
+def test_written_results_can_be_read(tmp_path: Path, form: ResultFormat) -> None:
     digests = Digests(case="c", target="t", evaluators="e", agentv="1")
     more = {"trial": 2, "misses": ("no\nmore",), "error": "broken", "failure": "target", "digests": digests}
     path = save(tmp_path / "results", form, a_result("a"), a_result("b", **more))
@@ -88,7 +88,7 @@ def test_a_record_cut_off_anywhere_is_skipped_and_the_one_before_it_is_not(tmp_p
 
 
 @FORMATS
-def test_a_record_that_is_no_result_is_told_with_its_number(tmp_path: Path, form: ResultFormat) -> None:
+def test_an_invalid_record_is_reported_with_its_number(tmp_path: Path, form: ResultFormat) -> None:
     path = save(tmp_path / "results", form, a_result("a"))
     path.write_bytes(path.read_bytes() + form.encode(b'{"score":1}'))
     with pytest.raises(OutputError, match=f"{form.record} 2 is not a result of agentv"):
@@ -105,7 +105,7 @@ def test_secrets_are_not_written(tmp_path: Path, form: ResultFormat) -> None:
 
 
 @FORMATS
-def test_new_files_have_the_suffix_of_their_format_and_a_name_of_their_own(tmp_path: Path, form: ResultFormat) -> None:
+def test_new_files_have_the_suffix_of_their_format_and_a_unique_name(tmp_path: Path, form: ResultFormat) -> None:
     names = []
     for _ in range(2):
         with create_new(tmp_path, "eval", form, Redactor()) as file:

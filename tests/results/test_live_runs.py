@@ -1,4 +1,4 @@
-"""`agentv runs` lists a run as running as long as it runs, and no longer."""
+"""`agentv runs` lists a run as running only while it runs."""
 
 import json
 import subprocess

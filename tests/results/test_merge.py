@@ -1,4 +1,4 @@
-"""`agentv merge`: what it joins, in which order, and what it refuses."""
+"""`agentv merge`: which files it joins, in which order, and what it rejects."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ TIMES = ("timestamp", "run_id", "execution_metrics")
 
 
 def timeless(path: str) -> list[str]:
-    """The lines of a file without what differs from run to run; all else is as it is written, key by key."""
+    """The lines of a file without fields that vary between runs; everything else is unchanged, key by key."""
     return [json.dumps({name: value for name, value in row.items() if name not in TIMES}) for row in rows(path)]
 
 
@@ -112,7 +112,7 @@ def test_yaml_goes_in_and_out(write: Write) -> None:
     assert not any("shard" in document for document in documents)
 
 
-def test_results_that_another_program_wrote_again_lose_their_shard_too(write: Write) -> None:
+def test_rewritten_results_lose_their_shard(write: Write) -> None:
     project(write, 8)
     first, second = run_shards(2)
     again = [{"metadata": {"x": 1}, **{k: row[k] for k in sorted(row)}} for row in rows(first)]
@@ -125,7 +125,7 @@ def test_results_that_another_program_wrote_again_lose_their_shard_too(write: Wr
     assert not any("shard" in row or "plan" in row for row in rows("other.jsonl"))
 
 
-def test_a_byte_order_mark_empty_lines_and_a_last_line_without_an_end(write: Write) -> None:
+def test_a_byte_order_mark_empty_lines_and_a_missing_final_newline(write: Write) -> None:
     lines = [json.dumps({"eval_id": id_, "score": 1}) for id_ in "ab"]
     Path("a.jsonl").write_bytes(b"\xef\xbb\xbf" + f"\n{lines[1]}\r\n\n{lines[0]}".encode())
     merged("a.jsonl")
@@ -227,7 +227,7 @@ def test_shards_of_different_divisions(write: Write) -> None:
     assert f"it is shard 2/3, and {first} is shard 1/2" in refused("merge", first, second, "--out", "out.jsonl")
 
 
-def test_shards_with_results_of_a_run_that_was_not_divided(write: Write) -> None:
+def test_shards_with_results_of_an_unsharded_run(write: Write) -> None:
     project(write, 10)
     first, second = run_shards(2)
     agentv("eval", "evals", "--out", "whole.jsonl")
@@ -244,7 +244,7 @@ def test_more_results_than_planned(write: Write) -> None:
     assert f"{first}: shard 1/2 has {len(found) + 1} results, but {len(found)} were planned" in said
 
 
-def test_files_of_runs_that_were_not_divided(write: Write) -> None:
+def test_files_of_unsharded_runs(write: Write) -> None:
     save_rows("a.jsonl", [{"eval_id": "b", "score": 1}])
     save_rows("b.jsonl", [{"eval_id": "a", "score": 0.5}])
     assert "2 planned = 2 scored" in merged("a.jsonl", "b.jsonl")
@@ -252,7 +252,7 @@ def test_files_of_runs_that_were_not_divided(write: Write) -> None:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "yaml"])
-def test_a_torn_shard(form: str, write: Write) -> None:
+def test_a_truncated_shard(form: str, write: Write) -> None:
     project(write, 10)
     first = run_shards(2)[0]
     agentv("eval", "evals", "--quiet", "--shard", "2/2", "--out", f"torn.{form}")
@@ -267,7 +267,7 @@ def test_a_torn_shard(form: str, write: Write) -> None:
         assert "truncated" in refused(*command)
 
 
-def test_a_file_that_is_none(write: Write) -> None:
+def test_an_invalid_file(write: Write) -> None:
     project(write, 4)
     first, second = run_shards(2)
     write("bad.jsonl", Path(second).read_text() + "no\n")
@@ -288,7 +288,7 @@ def test_a_file_that_is_none(write: Write) -> None:
     assert "missing argument 'FILES...'" in refused("merge", "--out", "out.jsonl")
 
 
-def test_a_file_that_is_there_already_is_kept(write: Write) -> None:
+def test_an_existing_file_is_kept(write: Write) -> None:
     project(write, 4)
     files = run_shards(2)
     write("out.jsonl", "mine")
@@ -299,7 +299,7 @@ def test_a_file_that_is_there_already_is_kept(write: Write) -> None:
     assert len(rows("out.jsonl")) == 4
 
 
-def test_secrets_do_not_go_into_the_merged_file(write: Write) -> None:
+def test_the_merged_file_contains_no_secrets(write: Write) -> None:
     save_rows("a.jsonl", [{"eval_id": "a", "score": 1, "candidate_answer": "it is hunter2hunter2, see"}])
     ran = agentv("merge", "a.jsonl", "--out", "out.jsonl", env={**os.environ, "MY_API_KEY": "hunter2hunter2"})
     assert ran.returncode == 0
@@ -333,7 +333,7 @@ def test_compare_takes_several_files_for_a_run(write: Write) -> None:
     assert compare_results(first, ["second.jsonl"]).summary.matched == 14
 
 
-def test_compare_refuses_what_merge_refuses(write: Write) -> None:
+def test_compare_rejects_what_merge_rejects(write: Write) -> None:
     project(write, 14)
     first, second = run_shards(2)
     said = refused("compare", second, second, "--vs", first, second)

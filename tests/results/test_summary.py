@@ -44,7 +44,7 @@ def test_the_edges_of_the_bins() -> None:
     assert a_summary([0.19999, 0.6000000000000001, 0.1 + 0.7]).histogram == (1, 0, 0, 2, 0)
 
 
-def test_ties_go_by_id_whatever_the_order() -> None:
+def test_ties_are_sorted_by_id() -> None:
     names = [f"case-{n}" for n in range(9)]
     for seed in range(5):
         random.Random(seed).shuffle(names)
@@ -89,7 +89,7 @@ def test_the_interval_of_a_worked_example() -> None:
     assert a_summary([1.0] * 16 + [0.0] * 4).interval == pytest.approx((0.6079, 0.9921), abs=1e-4)
 
 
-def test_no_interval_of_one_result() -> None:
+def test_a_single_result_has_no_interval() -> None:
     assert a_summary([1.0]).interval is None
     assert Summary(0).mean is None
 
@@ -103,7 +103,7 @@ def test_the_ledger_adds_up() -> None:
     assert summary.ledger["not run"] == 7
 
 
-def test_very_many_errors_are_not_all_shown() -> None:
+def test_a_long_list_of_errors_is_shortened() -> None:
     summary = Summary(1000)
     for number in range(1000):
         summary.add(a_result(str(number), 0, error=f"broken\nbadly by {number}"))
@@ -113,5 +113,5 @@ def test_very_many_errors_are_not_all_shown() -> None:
     assert "  and 950 more, see the results file" in lines
 
 
-def test_the_smallest_numbers_there_are_have_quantiles() -> None:
+def test_subnormal_numbers_have_quantiles() -> None:
     assert [quantile([0.0, 5e-324], share) for share in (0.0, 1.0)] == [0.0, 5e-324]

@@ -51,5 +51,5 @@ def test_a_machine_failure_has_no_score_and_no_verdict() -> None:
     assert (row["score"], row["verdict"], row["error"], row["failure"]) == (None, None, "no room", "machine")
 
 
-def test_no_results_are_no_rows() -> None:
+def test_without_results_there_are_no_rows() -> None:
     assert table_rows([]) == []

@@ -7,7 +7,7 @@ START, END = "2026-11-17T05:32:48.000Z", "2026-11-17T05:32:49.500Z"
 ANSWER = ProviderResponse(text="")
 
 
-def test_a_trace_has_what_is_known_of_the_calls_in_messages() -> None:
+def test_a_trace_is_built_from_the_calls_in_messages() -> None:
     call = ToolCall(tool="Read", input={"a": 1}, id="t1", timestamp=START, metadata={"is_error": True})
     response = ProviderResponse(text="", output_messages=(Message(role="assistant", tool_calls=(call,)),))
     event = TraceEvent(
@@ -31,7 +31,7 @@ def test_failed_calls_and_errors_are_counted_each_once() -> None:
     assert summarize_trace(trace, ANSWER).error_count == 5
 
 
-def test_durations_are_told_by_a_call_or_by_two_timestamps() -> None:
+def test_durations_come_from_a_call_or_from_two_timestamps() -> None:
     trace = [
         TraceEvent(type="tool_call", name="Bash", id="t1", timestamp=START),
         TraceEvent(type="tool_call", name="Bash", id="t2", timestamp=START, metadata={"duration_ms": 7}),

@@ -39,7 +39,7 @@ def test_the_folder_of_traces(two_cases: Write, args: list[str], folder: str) ->
     assert files(folder) == ["a_attempt-1.json", "b_attempt-1.json"]
 
 
-def test_a_run_says_how_many_dumps_it_replaces(two_cases: Write) -> None:
+def test_a_run_reports_how_many_dumps_it_overwrites(two_cases: Write) -> None:
     first = evaluate("evals", "--dump-traces", "--dump-prompts", "prompts")
     assert "replaced" not in first.stderr
     second = evaluate("evals", "--dump-traces", "--dump-prompts", "prompts")
@@ -53,7 +53,7 @@ def test_a_run_says_how_many_dumps_it_replaces(two_cases: Write) -> None:
     assert "traces" not in third.stderr.replace("--dump-prompts", "")
 
 
-def test_the_cache_says_which_secret_kept_it_from_storing_answers(two_cases: Write) -> None:
+def test_the_cache_names_the_secret_that_prevents_storing_an_answer(two_cases: Write) -> None:
     env = {**os.environ, "GREETING_KEY": "hello from default"}
     ran = agentv("eval", "evals", "--cache", env=env)
     message = "an answer contains the value of GREETING_KEY and is not cached: the next run will request it again"

@@ -1,4 +1,4 @@
-"""Nothing that was paid for is lost: kills, interruptions, resuming, full disks, two runs at once."""
+"""Paid answers are never lost: kills, interruptions, resuming, full disks, and concurrent runs."""
 
 import fcntl
 import json
@@ -83,7 +83,7 @@ def answering(count: int) -> dict[str, str]:
     return {**os.environ, "ANSWERS": str(count)}
 
 
-def test_resume_runs_exactly_the_rest_and_says_what_it_skipped(write: Write) -> None:
+def test_resume_runs_exactly_the_rest_and_reports_skipped_cases(write: Write) -> None:
     write("targets.yaml", MOCK + "  - {name: bad, provider: python, function: 'agent.py:answer'}\n")
     write("agent.py", "def answer(question):\n    raise ValueError('not today')\n")
     write("calls.py", "")
@@ -116,7 +116,7 @@ def test_a_changed_file_is_a_changed_case(write: Write) -> None:
     assert len(results("o.jsonl")) == 1
 
 
-def test_two_resumed_runs_do_not_get_into_each_others_way(cases: Path) -> None:
+def test_two_concurrently_resumed_runs_do_not_interfere(cases: Path) -> None:
     evaluate(cases, "--limit", "200", "--workers", "50", "--out", "o.jsonl", "--quiet")
     runs = [start(str(cases), "--workers", "8", "--out", "o.jsonl", "--resume", "--quiet") for _ in range(4)]
     for run in runs:
@@ -138,7 +138,7 @@ def test_an_eval_file_is_never_written_to(write: Write, flags: list[str]) -> Non
     assert path.read_bytes() == before
 
 
-def test_resume_leaves_files_alone_that_are_not_its_own(write: Write) -> None:
+def test_resume_does_not_touch_files_of_other_tools(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     for diary in ("dear diary\n", "dear diary", "---\ndear: diary\n", "--- dear diary", "{}\n", '{"a": 1}', "{"):
@@ -149,7 +149,7 @@ def test_resume_leaves_files_alone_that_are_not_its_own(write: Write) -> None:
             assert Path("diary.txt").read_text() == diary
 
 
-def test_resume_goes_by_what_is_in_the_file_not_by_its_name(write: Write) -> None:
+def test_resume_depends_on_the_content_of_a_file_not_its_name(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
     evaluate(path, "--out", "odd.jsonl", "--output-format", "yaml", "--limit", "2")
@@ -158,7 +158,7 @@ def test_resume_goes_by_what_is_in_the_file_not_by_its_name(write: Write) -> Non
     assert Path("odd.jsonl").read_text().count("\n...\n") == 3
 
 
-def test_resume_of_a_part_leaves_the_rest_alone(write: Write) -> None:
+def test_resuming_a_selection_keeps_other_results(write: Write) -> None:
     write("targets.yaml", MOCK + "  - {name: bad, provider: python, function: 'agent.py:answer'}\n")
     write("agent.py", "def answer(question):\n    raise ValueError('no')\n")
     path = write("a.jsonl", [a_case(str(n), execution={"target": "bad"}, evaluators=[HELLO]) for n in range(4)])
@@ -173,7 +173,7 @@ def test_resume_of_a_part_leaves_the_rest_alone(write: Write) -> None:
     assert len(results("o.jsonl")) == 4
 
 
-def test_resume_says_when_results_came_from_another_target(write: Write) -> None:
+def test_resume_reports_results_of_another_target(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
     evaluate(path, "--out", "o.jsonl")
@@ -185,7 +185,7 @@ def test_resume_says_when_results_came_from_another_target(write: Write) -> None
     assert "3 kept although the evaluators have changed" in ran.stderr
 
 
-def test_resume_says_when_results_came_from_a_dry_run(write: Write) -> None:
+def test_resume_reports_results_of_a_dry_run(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     evaluate(path, "--out", "o.jsonl", "--dry-run")
@@ -193,7 +193,7 @@ def test_resume_says_when_results_came_from_a_dry_run(write: Write) -> None:
     assert "0 already done, 1 to re-run because a mock answered in a dry run" in ran.stderr
 
 
-def test_of_several_results_the_one_of_the_case_as_it_is_stands(write: Write) -> None:
+def test_of_several_results_the_one_for_the_current_case_is_kept(write: Write) -> None:
     write("targets.yaml", MOCK)
     evaluate(write("a.jsonl", [a_case("x", expected_outcome="old", evaluators=[HELLO])]), "--out", "old.jsonl")
     path = write("a.jsonl", [a_case("x", expected_outcome="new", evaluators=[HELLO])])
@@ -205,7 +205,7 @@ def test_of_several_results_the_one_of_the_case_as_it_is_stands(write: Write) ->
     assert Path("both.jsonl").read_text() == new
 
 
-def test_datasets_of_one_name_cannot_be_told_apart(write: Write) -> None:
+def test_datasets_with_the_same_name_are_an_error(write: Write) -> None:
     write("targets.yaml", MOCK)
     for folder in ("a", "b"):
         write(f"{folder}/x.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
@@ -217,7 +217,7 @@ def test_datasets_of_one_name_cannot_be_told_apart(write: Write) -> None:
     assert len(results("o.jsonl")) == 6
 
 
-def test_resuming_keeps_the_mode_and_the_link(write: Write) -> None:
+def test_resuming_keeps_the_file_mode_and_the_symlink(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     evaluate(path, "--out", "real.jsonl")
@@ -228,7 +228,7 @@ def test_resuming_keeps_the_mode_and_the_link(write: Write) -> None:
     assert Path("real.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_torn_last_line_is_repaired(write: Write) -> None:
+def test_a_truncated_last_line_is_repaired(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(3)])
     evaluate(path, "--out", "o.jsonl")
@@ -238,7 +238,7 @@ def test_a_torn_last_line_is_repaired(write: Write) -> None:
     assert [result["eval_id"] for result in results("o.jsonl")] == ["0", "1", "2"]
 
 
-def test_resume_without_an_earlier_run_starts_afresh(write: Write) -> None:
+def test_resume_without_an_earlier_run_starts_a_new_one(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     assert "no earlier run of these eval files and targets: starting a new run" in evaluate(path, "--resume").stderr
@@ -274,7 +274,7 @@ def test_an_interruption_stops_cleanly(some: Path, number: signal.Signals) -> No
 
 
 @pytest.mark.slow
-def test_a_target_that_never_waits_does_not_shut_signals_out(write: Write) -> None:
+def test_a_target_that_never_awaits_does_not_block_signals(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(100_000)])
     run = start(str(path), "--out", "o.jsonl", "--quiet")
@@ -300,7 +300,7 @@ async def answer(question):
 @pytest.mark.parametrize(
     "source", [STUBBORN, STUBBORN.replace("await asyncio.sleep(600)", "__import__('time').sleep(600)")]
 )
-def test_a_target_that_will_not_stop_holds_nobody_up(write: Write, source: str) -> None:
+def test_a_target_that_does_not_stop_does_not_block_the_exit(write: Write, source: str) -> None:
     write("agent.py", source)
     write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
@@ -316,7 +316,7 @@ def test_a_target_that_will_not_stop_holds_nobody_up(write: Write, source: str) 
     assert "timed out after 0.3 s" in ran.stdout
 
 
-def test_a_second_interruption_leaves_at_once(write: Write) -> None:
+def test_a_second_interruption_exits_immediately(write: Write) -> None:
     write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 60000}\n")
     write("slow.py", BLOCKED)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
@@ -367,7 +367,7 @@ def test_an_interruption_while_starting_shows_no_traceback(write: Write) -> None
     assert ends[-1] == 130
 
 
-def test_two_runs_at_the_same_moment_have_files_of_their_own(cases: Path) -> None:
+def test_two_simultaneous_runs_have_separate_files(cases: Path) -> None:
     runs = [start(str(cases), "--workers", "4", "--limit", "60") for _ in range(4)]
     for run in runs:
         run.communicate(timeout=PATIENCE_SECONDS)
@@ -377,7 +377,7 @@ def test_two_runs_at_the_same_moment_have_files_of_their_own(cases: Path) -> Non
     assert {len(results(file)) for file in files} == {60}
 
 
-def test_a_file_that_another_run_writes_to_is_refused(write: Write) -> None:
+def test_a_file_that_another_run_writes_to_is_rejected(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     write("o.jsonl", "")
@@ -409,7 +409,7 @@ def test_a_full_disk_stops_the_run_cleanly(write: Write) -> None:
     assert len(results("o.jsonl")) == 100
 
 
-def test_places_that_cannot_be_written_to(write: Write) -> None:
+def test_unwritable_output_paths(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     write("folder/x", "")
@@ -426,7 +426,7 @@ def test_places_that_cannot_be_written_to(write: Write) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_when_nobody_listens(write: Write) -> None:
+def test_a_run_continues_if_its_output_is_closed(write: Write) -> None:
     write("targets.yaml", "targets:\n  - {name: default, provider: mock, response: hello, delay_ms: 20}\n")
     path = write("a.jsonl", [a_case(str(n), evaluators=[HELLO]) for n in range(10)])
     for ends in ("2>&1 | head -c 1", "2>&-", ">&-", "2>/dev/full", ">/dev/full", "2>&- >&-"):
@@ -436,7 +436,7 @@ def test_a_run_goes_on_when_nobody_listens(write: Write) -> None:
         assert len(results("o.jsonl")) == 10
 
 
-def test_results_may_go_to_a_pipe(write: Write) -> None:
+def test_results_can_be_written_to_a_pipe(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     ran = agentv_process("eval", path, "--out", "/dev/stdout", "--quiet")
@@ -444,7 +444,7 @@ def test_results_may_go_to_a_pipe(write: Write) -> None:
     assert json.loads(ran.stdout.splitlines()[0])["eval_id"] == "test-1"
 
 
-def test_a_symlink_stays_when_its_file_becomes_a_backup(write: Write) -> None:
+def test_a_symlink_is_kept_when_its_file_becomes_a_backup(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     write("shared/old.jsonl", "{}\n")
@@ -455,7 +455,7 @@ def test_a_symlink_stays_when_its_file_becomes_a_backup(write: Write) -> None:
     assert Path("shared/old.jsonl.bak").read_text() == "{}\n"
 
 
-def test_a_reader_who_has_seen_enough(write: Write) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(write: Write) -> None:
     write("targets.yaml", MOCK)
     path = write("a.jsonl", [a_case(evaluators=[HELLO])])
     line = f"{sys.executable} -m agentv eval {path} --out o.jsonl 2>err.txt | head -c 1; exit ${{PIPESTATUS[0]}}"
@@ -488,7 +488,7 @@ def peak_kb(path: Path) -> int:
 
 
 @pytest.mark.slow
-def test_memory_stays_flat_whatever_the_answers_size(write: Write) -> None:
+def test_memory_stays_flat_regardless_of_the_size_of_answers(write: Write) -> None:
     write("agent.py", "def answer(question):\n    return 'hello' * 20_000\n")
     write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
     few, many = (
@@ -499,7 +499,7 @@ def test_memory_stays_flat_whatever_the_answers_size(write: Write) -> None:
 
 
 @pytest.mark.slow
-def test_memory_stays_flat_when_each_case_has_evaluators_of_its_own(write: Write) -> None:
+def test_memory_stays_flat_if_each_case_has_its_own_evaluators(write: Write) -> None:
     write("targets.yaml", MOCK)
     few, many = (
         peak_kb(

@@ -1,4 +1,4 @@
-"""One use case: what the command line promises, `agentv.evaluate` keeps, and a plan runs anywhere."""
+"""`agentv.evaluate` keeps the guarantees of the command line, and a plan runs anywhere."""
 
 import asyncio
 import json
@@ -29,7 +29,9 @@ from tests.kits.runs import HELLO, MOCK, results
 KEY = "canary-7f3a9b21c4"
 
 
-def test_both_doors_mask_a_key_that_a_server_echoes(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_echoed_key_is_masked_from_python_and_the_command_line(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The key is known from `.env` alone, which both doors read."""
     monkeypatch.delenv("SOME_VALUE", raising=False)
     answer = Reply(400, {"error": {"message": f"bad key {KEY}"}})
@@ -145,7 +147,7 @@ one, two = counting("one", 1), counting("two", 2)
 """
 
 
-def test_targets_of_one_name_in_two_targets_files_have_limits_of_their_own(write: Write) -> None:
+def test_targets_with_the_same_name_in_two_files_have_separate_limits(write: Write) -> None:
     for folder, function, workers in (("a", "one", 1), ("b", "two", 4)):
         write(f"{folder}/agent.py", COUNTING)
         target = {"name": "default", "provider": "python", "function": f"agent.py:{function}", "workers": workers}

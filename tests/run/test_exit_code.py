@@ -29,7 +29,7 @@ def a_report(end: RunEnd = RunEnd.COMPLETED, shard: str | None = None, cases: in
         (RunEnd.INTERRUPTED, 130),
     ],
 )
-def test_how_a_run_ended_decides(end: RunEnd, code: int) -> None:
+def test_the_end_of_a_run_decides_the_exit_code(end: RunEnd, code: int) -> None:
     assert exit_code(a_report(end)) == code
 
 
@@ -47,7 +47,7 @@ def test_a_pass_rate_under_the_minimum_is_a_failure() -> None:
     assert exit_code(a_report(), Gates(min_pass_rate=0.0)) == 0
 
 
-def test_an_interrupted_run_has_its_code_whatever_the_mean() -> None:
+def test_an_interrupted_run_exits_with_130_regardless_of_the_mean() -> None:
     assert exit_code(a_report(RunEnd.INTERRUPTED), Gates(fail_under=0.5)) == 130
 
 

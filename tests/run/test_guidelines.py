@@ -1,4 +1,4 @@
-"""Guidelines reach targets that have no place for them: they are prepended to the prompt."""
+"""Targets that do not take guidelines separately receive them at the start of the prompt."""
 
 import asyncio
 import json
@@ -130,7 +130,7 @@ def test_judges_see_the_question_alone(case: Write) -> None:
     assert run_one("a.jsonl")["evaluator_results"][0]["reasoning"] == QUESTION
 
 
-def test_grading_does_not_take_prepended_guidelines_for_another_question(case: Write) -> None:
+def test_prepended_guidelines_do_not_change_the_question_for_grading(case: Write) -> None:
     case("targets.yaml", target("cat {PROMPT_FILE}"))
     evaluate("a.jsonl", "--out", "out.jsonl")
     graded = agentv("grade", "out.jsonl", "a.jsonl", "--out", "graded.jsonl")

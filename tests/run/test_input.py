@@ -1,4 +1,4 @@
-"""`agentv eval` with input that is wrong or odd, and the messages it gives."""
+"""`agentv eval` with invalid or unusual input, and its messages."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def test_an_unknown_target(project: Write) -> None:
     assert "hint: did you mean 'default'?" in ran.stderr
 
 
-def test_an_unknown_target_on_the_command_line_blames_no_eval_file(project: Write) -> None:
+def test_an_unknown_target_on_the_command_line_has_no_file_location(project: Write) -> None:
     ran = evaluate(project("a.jsonl", [a_case(evaluators=[HELLO])]), "--target", "else", expect=2)
     assert ran.stderr == "error: unknown target 'else': not in targets.yaml\nhint: available targets: default\n"
 
@@ -52,7 +52,7 @@ def test_errors_in_yaml_have_a_column_and_a_relative_path(project: Write) -> Non
     assert ran.stderr == "error: evals/a.yaml:2:5: id: expected a string, got an integer\nhint: quote it\n"
 
 
-def test_a_strict_run_asks_for_a_missing_id(project: Write) -> None:
+def test_a_strict_run_reports_a_missing_id(project: Write) -> None:
     path = project("a.jsonl", [{"input": "x", "expected_outcome": "y"}])
     ran = evaluate(path, "--strict", expect=2)
     assert ran.stderr == "error: a.jsonl:1:1: Line 1: missing id\nhint: add an id, or run without --strict\n"
@@ -92,7 +92,7 @@ def test_variables_are_filled_in_and_become_numbers(project: Write) -> None:
         ("targets:\n  - {name: default, provider: python, function: 'json'}\n", "'json' does not name a function"),
     ],
 )
-def test_bad_targets_files(project: Write, text: str, message: str) -> None:
+def test_invalid_targets_files(project: Write, text: str, message: str) -> None:
     project("targets.yaml", text)
     ran = evaluate(project("a.jsonl", [a_case(evaluators=[HELLO])]), expect=2)
     assert message in ran.stderr
@@ -105,7 +105,7 @@ def test_an_eval_file_with_no_valid_case(project: Write) -> None:
     assert "no valid case to run" in ran.stderr
 
 
-def test_a_bad_line_near_the_end_is_found_before_anything_runs(project: Write) -> None:
+def test_an_invalid_line_near_the_end_is_found_before_the_run(project: Write) -> None:
     good = "".join(json.dumps(a_case(str(n), evaluators=[HELLO])) + "\n" for n in range(2000))
     for last, message in (("{oops\n", "Line 2001: Invalid JSON"), (good.split("\n")[5] + "\n", "duplicate id '5'")):
         ran = evaluate(project("a.jsonl", good + last), "--out", "o.jsonl", expect=2)
@@ -189,7 +189,7 @@ def test_a_dotenv_without_permission(project: Write, monkeypatch: pytest.MonkeyP
         load_env([path.parent], {})
 
 
-def test_a_folder_named_dotenv_is_no_dotenv(project: Write) -> None:
+def test_a_folder_named_dotenv_is_ignored(project: Write) -> None:
     project(".env/bin/python", "")
     assert run_one(project("a.jsonl", [a_case(evaluators=[HELLO])]))["score"] == 1.0
 
@@ -218,7 +218,7 @@ def test_a_sidecar_alone_is_nothing_to_run(project: Write, path: str) -> None:
         ({"type": "contains", "value": []}, "evaluators[0].value: must not be empty"),
     ],
 )
-def test_bad_evaluators_are_told_before_the_run(project: Write, evaluator: object, message: str) -> None:
+def test_invalid_evaluators_are_errors_before_the_run(project: Write, evaluator: object, message: str) -> None:
     ran = evaluate(project("a.jsonl", [a_case("x", evaluators=[evaluator])]), expect=2)
     assert re.search(rf"a\.jsonl:1:\d+: case 'x': {re.escape(message)}", ran.stderr)
 
@@ -232,7 +232,7 @@ def test_a_case_without_evaluators_and_judge(project: Write) -> None:
     )
 
 
-def test_an_attachment_that_is_gone_when_its_case_runs_is_an_error_for_that_case(project: Write) -> None:
+def test_an_attachment_deleted_during_the_run_is_an_error_for_its_case(project: Write) -> None:
     attached = [{"role": "user", "content": [{"type": "file", "value": "lost.txt"}]}]
     project("lost.txt", "here for now")
     project("targets.yaml", "targets: [{name: default, provider: cli, command_template: 'rm -f lost.txt; echo hello'}]")
@@ -248,7 +248,7 @@ def test_an_attachment_that_is_gone_when_its_case_runs_is_an_error_for_that_case
 @pytest.mark.parametrize(
     "flag", [["--fail-under", "2"], ["--agent-timeout", "0"], ["--max-retries", "-1"], ["--limit", "0"], ["--nonsense"]]
 )
-def test_bad_flags(project: Write, flag: list[str]) -> None:
+def test_invalid_flags(project: Write, flag: list[str]) -> None:
     ran = evaluate(project("a.jsonl", [a_case(evaluators=[HELLO])]), *flag, expect=2)
     assert "error: " in ran.stderr
 
@@ -262,7 +262,7 @@ def test_fail_under(project: Write) -> None:
     assert "error: --fail-under 0.51: the mean is 0.500; lowest: " in ran.stderr
 
 
-def test_help_names_every_option() -> None:
+def test_help_lists_every_option() -> None:
     text = agentv("eval", "--help").stdout
     for option in (
         (
@@ -280,13 +280,13 @@ def test_help_names_every_option() -> None:
     )
 
 
-def test_a_wrong_evaluator_of_a_file_is_told_once(project: Write) -> None:
+def test_an_invalid_evaluator_of_a_file_is_reported_once(project: Write) -> None:
     project("a.yaml", "evaluators: [{type: contians}]\n")
     ran = evaluate(project("a.jsonl", [a_case(str(n)) for n in range(500)]), expect=2)
     assert ran.stderr.count("error: ") == 1
 
 
-def test_very_many_errors_end_the_planning(project: Write) -> None:
+def test_planning_stops_after_many_errors(project: Write) -> None:
     ran = evaluate(project("a.jsonl", [a_case(str(n), evaluators=[{"type": f"x{n}"}]) for n in range(500)]), expect=2)
     assert ran.stderr.count("error: ") == 20
 
@@ -308,7 +308,7 @@ def test_huge_weights(project: Write) -> None:
     assert run_one(project("a.jsonl", [a_case(evaluators=checks)]))["score"] == 0.5
 
 
-def test_a_dry_run_of_a_target_that_nobody_knows(project: Write) -> None:
+def test_a_dry_run_of_an_unknown_target(project: Write) -> None:
     project("targets.yaml", "targets:\n  - {name: default, provider: nope}\n")
     ran = evaluate(project("a.jsonl", [a_case()]), "--dry-run")
     assert "warning: " in ran.stderr
@@ -324,19 +324,19 @@ def test_a_folder_of_evals_after_dump_prompts(project: Write, args: list[str]) -
     assert Path(".agentv/prompts/x.json").exists()
 
 
-def test_only_what_was_asked_for_is_planned(project: Write) -> None:
+def test_only_selected_cases_are_planned(project: Write) -> None:
     path = project("a.jsonl", [a_case("a", evaluators=[HELLO]), {"id": "broken"}])
     for flags in (["--eval-id", "a"], ["--limit", "1"]):
         assert "1 planned = 1 scored" in evaluate(path, *flags).stdout
 
 
 @pytest.mark.parametrize("flag", ["--agent-timeout", "--dry-run-delay"])
-def test_numbers_that_are_none(project: Write, flag: str) -> None:
+def test_invalid_numbers(project: Write, flag: str) -> None:
     ran = evaluate(project("a.jsonl", [a_case(evaluators=[HELLO])]), flag, "nan", expect=2)
     assert "'nan' is not a finite number" in ran.stderr or "nan is not in the range" in ran.stderr
 
 
-def test_odd_files_are_told_of_and_nothing_breaks(project: Write) -> None:
+def test_unusual_files_are_reported_without_crashing(project: Write) -> None:
     path = project("a.jsonl", [a_case(evaluators=[HELLO])])
     project("targets.yaml", "targets:\n  - {name: [a], provider: mock}\n")
     assert "name: expected a string, got an array" in evaluate(path, expect=2).stderr

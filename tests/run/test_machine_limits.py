@@ -1,4 +1,4 @@
-"""Limits of the machine are not held against the agent."""
+"""Failures of the machine do not count against the agent."""
 
 import asyncio
 import errno
@@ -72,7 +72,7 @@ def test_fewer_workers_are_used_when_files_are_scarce(project: Write) -> None:
     assert {result["verdict"] for result in results("r.jsonl")} == {"pass"}
 
 
-def test_a_machine_without_room_is_a_failure_of_its_own(project: Write) -> None:
+def test_running_out_of_resources_is_a_machine_failure(project: Write) -> None:
     ran = with_limits("ulimit -n 14", "a.jsonl", "--limit", "3", "--out", "r.jsonl", "--record", "record.json")
     assert ran.returncode == 1, ran.stderr
     assert {result["failure"] for result in results("r.jsonl")} == {"machine"}
@@ -90,9 +90,7 @@ def test_machine_failures_do_not_count_for_max_errors(project: Write) -> None:
     assert "3 planned = 3 machine failures" in ran.stdout
 
 
-def test_a_thread_that_cannot_start_is_tried_again_with_fewer_cases(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_that_cannot_start_is_retried_with_fewer_cases(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     write("agent.py", "def answer(question):\n    return 'hello'\n")
     write("targets.yaml", "targets: [{name: default, provider: python, function: 'agent.py:answer'}]")
     write("a.jsonl", [a_case(str(number), evaluators=[HELLO]) for number in range(6)])
@@ -158,7 +156,7 @@ def test_a_check_in_pytest_is_undecided_after_a_machine_failure() -> None:
         run.check(mean=0.1)
 
 
-def test_a_machine_failure_did_not_pass_for_failed_in(project: Write) -> None:
+def test_failed_in_selects_machine_failures(project: Write) -> None:
     failed = {"eval_id": "1", "dataset": "a", "score": 0.0, "error": "no room", "failure": "machine"}
     project("r.jsonl", [{"eval_id": "0", "dataset": "a", "score": 1.0, "verdict": "pass"}, failed])
     evaluate("a.jsonl", "--failed-in", "r.jsonl", "--out", "again.jsonl")
@@ -216,7 +214,7 @@ def test_a_template_without_room_for_its_copy_is_a_failure_of_the_machine(
     }
 
 
-def test_only_errors_of_the_machine_count_as_such() -> None:
+def test_only_resource_errors_are_machine_failures() -> None:
     def raised(number: int) -> Any:
         try:
             try:

@@ -49,7 +49,7 @@ def test_names_of_secrets(name: str) -> None:
         "KEYFILE",
     ],
 )
-def test_names_that_only_contain_such_a_word_are_no_secrets(name: str) -> None:
+def test_names_that_only_contain_a_secret_word_are_not_secret(name: str) -> None:
     assert not is_secret_name(name)
 
 
@@ -136,7 +136,7 @@ def test_grading_a_masked_answer_is_a_judge_failure(write: Write) -> None:
     assert reason == "the stored answer is masked because it contained the value of AIRLINE_KEY (see --allow-masked)"
 
 
-def test_allow_masked_grades_what_is_left_of_the_answer(write: Write) -> None:
+def test_allow_masked_grades_the_masked_answer(write: Write) -> None:
     run(write, AIRLINE_KEY="Lufthansa")
     graded = agentv("grade", "out.jsonl", "a.jsonl", "--out", "graded.jsonl", "--allow-masked")
     assert graded.returncode == 0, graded.stderr

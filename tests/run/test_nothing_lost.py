@@ -1,4 +1,4 @@
-"""What a target returns beside its text reaches the results and the evaluators, or is reported once per run."""
+"""Data that a target returns in addition to text reaches results and evaluators, or is reported once per run."""
 
 import json
 from pathlib import Path
@@ -163,7 +163,7 @@ class TestStoredMessages:
         python_target(write, answers([call]) | {"metadata": METADATA})
 
     @pytest.mark.parametrize("args", [(), ("--include-trace",)])
-    def test_grade_passes_what_is_stored_to_functions(self, write: Write, args: tuple[str, ...]) -> None:
+    def test_grade_passes_stored_data_to_functions(self, write: Write, args: tuple[str, ...]) -> None:
         self.project(write, "found")
         result = run_one("a.jsonl", *args)
         details = result["evaluator_results"][0]["details"]
@@ -264,7 +264,7 @@ class TestStoredMessages:
         (miss,) = results("new.jsonl")[0]["evaluator_results"][0]["misses"]
         assert "the stored messages are truncated" in miss
 
-    def test_include_trace_keeps_everything_whole(self, write: Write) -> None:
+    def test_include_trace_truncates_nothing(self, write: Write) -> None:
         self.project(write, self.LONG)
         result = run_one("a.jsonl", "--include-trace")
         assert result["output_messages"][0]["tool_calls"][0]["output"] == self.LONG
@@ -276,7 +276,7 @@ class TestStoredMessages:
         assert "output_messages" not in result
         assert result["response_metadata"] == METADATA
 
-    def test_half_a_character_in_an_output_does_not_cost_the_answer(self, write: Write) -> None:
+    def test_an_unpaired_surrogate_in_an_output_does_not_lose_the_answer(self, write: Write) -> None:
         write("a.jsonl", [a_case("a", evaluators=[ANY])])
         python_target(write, answers([{"tool": "read", "output": "\ud83d"}]))
         result = run_one("a.jsonl")

@@ -1,4 +1,4 @@
-"""The options of a run: each is declared once, and is a flag and a keyword."""
+"""The options of a run: each is declared once, and is available as a flag and a keyword."""
 
 import pickle
 from collections import Counter
@@ -94,7 +94,7 @@ def test_a_dry_run_uses_no_cache_and_collects_no_traces() -> None:
     assert (dry.cache, dry.collect.collect_traces, dry.run_id) == (False, False, "id")
 
 
-def test_what_a_worker_gets_can_be_pickled() -> None:
+def test_the_options_of_a_worker_can_be_pickled() -> None:
     options = RunOptions(workers=3, run_id="id")
     assert pickle.loads(pickle.dumps(options)) == options
 
@@ -154,7 +154,7 @@ def problem(options: EvalOptions) -> str:
         ),
     ],
 )
-def test_options_that_do_not_go_together(values: dict[str, Any], flags: str, keywords: str) -> None:
+def test_conflicting_options(values: dict[str, Any], flags: str, keywords: str) -> None:
     options = EvalOptions.of({"paths": ("a",), **values})
     assert problem(options) == flags
     assert in_keywords(flags) == keywords

@@ -1,4 +1,4 @@
-"""The money of attempts that failed, and of cases that the time limit cancels, counts as spent."""
+"""The cost of failed attempts and of cases cancelled by a time limit counts as spent."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A run says what it is about to run, what it leaves out, and what it takes from an earlier run."""
+"""A run reports what it will run, what it skips, and what it takes from an earlier run."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def test_a_dumb_terminal_gets_plain_lines(project: Write) -> None:
 
 
 @pytest.mark.slow  # the first line of progress comes after five seconds
-def test_a_pipe_hears_something_while_the_first_case_runs(project: Write) -> None:
+def test_a_pipe_receives_progress_while_the_first_case_runs(project: Write) -> None:
     wait = "while not os.path.exists('heard'):\n        time.sleep(0.02)"
     project("agent.py", f"import os, time\ndef answer(question):\n    {wait}\n    return 'hello'\n")
     run = start("a.jsonl", "--limit", "1")
@@ -78,7 +78,7 @@ def test_a_pipe_hears_something_while_the_first_case_runs(project: Write) -> Non
 # 2. Dry runs are marked
 
 
-def test_dry_runs_are_marked_and_never_taken_for_real_ones(project: Write) -> None:
+def test_dry_runs_are_marked_and_rerun_by_resume(project: Write) -> None:
     ran = evaluate("a.jsonl", "--dry-run", "--out", "o.jsonl")
     assert ran.stdout.startswith("DRY RUN: mock answers only, no target or judge was called\n")
     assert [result["dry_run"] for result in results("o.jsonl")] == [True, True]
@@ -95,7 +95,7 @@ def test_dry_runs_are_marked_and_never_taken_for_real_ones(project: Write) -> No
 # 3. Resume does not mix agents
 
 
-def test_resume_runs_again_what_another_version_of_the_target_answered(project: Write) -> None:
+def test_resume_reruns_cases_of_another_target_version(project: Write) -> None:
     evaluate("a.jsonl", "--out", "o.jsonl")
     assert "2 already done\n" in evaluate("a.jsonl", "--resume", "--out", "o.jsonl").stderr
     project("agent.py", AGENT.replace("hello", "hello again"))
@@ -127,7 +127,7 @@ def test_the_scripts_that_a_command_names_are_part_of_the_target(
     assert "2 to re-run because the target has changed" in evaluate("a.jsonl", "--resume", "--out", "o.jsonl").stderr
 
 
-def test_a_log_that_a_command_writes_is_no_part_of_the_target(project: Write) -> None:
+def test_a_log_that_a_command_writes_is_not_part_of_the_target(project: Write) -> None:
     command = "echo run >> log.txt; echo hello | tee last.txt"
     project(
         "targets.yaml", json.dumps({"targets": [{"name": "default", "provider": "cli", "command_template": command}]})
@@ -137,7 +137,7 @@ def test_a_log_that_a_command_writes_is_no_part_of_the_target(project: Write) ->
     assert "2 already done\n" in evaluate("a.jsonl", "--resume", "--out", "o.jsonl").stderr
 
 
-def test_settings_that_do_not_change_answers_are_no_other_version(project: Write) -> None:
+def test_settings_that_do_not_affect_answers_are_not_part_of_the_version(project: Write) -> None:
     evaluate("a.jsonl", "--out", "o.jsonl")
     project("targets.yaml", PYTHON.replace("}", ", workers: 4}"))
     assert "2 already done\n" in evaluate("a.jsonl", "--resume", "--out", "o.jsonl").stderr
@@ -215,7 +215,7 @@ def test_equal_errors_are_one_line(project: Write) -> None:
 # 11. Only what did not pass
 
 
-def test_only_what_did_not_pass_runs_again(project: Write) -> None:
+def test_only_cases_that_did_not_pass_are_rerun(project: Write) -> None:
     project("agent.py", "def answer(eval_id):\n    return 'hello' if eval_id == 'a' else 'no'\n")
     evaluate("a.jsonl", "--out", "old.jsonl")
     project("agent.py", AGENT)
@@ -231,7 +231,7 @@ def test_only_what_did_not_pass_runs_again(project: Write) -> None:
     assert "--failed-in: none of the cases that failed in that run is in these eval files" in ran.stderr
 
 
-def test_resume_failed_runs_again_what_did_not_pass(project: Write) -> None:
+def test_resume_failed_reruns_cases_that_did_not_pass(project: Write) -> None:
     project("agent.py", "def answer(eval_id):\n    return 'hello' if eval_id == 'a' else open('b').read()\n")
     project("b", "no")
     evaluate("a.jsonl", "--out", "o.jsonl")

@@ -1,4 +1,4 @@
-"""No secret reaches anything that a run writes or shows."""
+"""No secret appears in anything that a run writes or prints."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ def crash(question):
 """
 
 
-def test_canaries_are_nowhere(write: Write) -> None:
+def test_planted_secrets_are_not_written_anywhere(write: Write) -> None:
     write(".env", f"MY_SERVICE_TOKEN={json.dumps(CANARY, ensure_ascii=False)}\n")
     write("agent.py", AGENT)
     write(
@@ -78,15 +78,15 @@ def test_canaries_are_nowhere(write: Write) -> None:
 
 
 @pytest.mark.parametrize("name", ["API_KEY", "my_token", "DbPassword", "aws_secret_x", "GOOGLE_CREDENTIALS"])
-def test_secrets_are_known_by_the_names_of_variables(name: str) -> None:
+def test_secrets_are_recognized_by_variable_names(name: str) -> None:
     assert secrets_in({name: "12345678", "HOME": "/home/user"}) == ["12345678"]
 
 
-def test_short_values_are_no_secrets() -> None:
+def test_short_values_are_not_masked() -> None:
     assert Redactor(["short12", "long-enough"])("short12 long-enough") == "short12 ***"
 
 
-def test_a_longer_secret_is_masked_before_a_part_of_it() -> None:
+def test_the_longest_secret_is_masked_first() -> None:
     assert Redactor(["abcdefgh", "abcdefghij"])("abcdefghij abcdefgh") == "*** ***"
 
 

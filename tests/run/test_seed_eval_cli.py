@@ -91,7 +91,7 @@ def test_targets_file_discovery_and_selection(write: Write) -> None:
     assert answer("--target", "default") == "evals/deep/targets.yaml other"
 
 
-def test_the_current_folder_is_the_last_place_to_look(write: Write, tmp_path: Path) -> None:
+def test_the_current_folder_is_searched_last(write: Write, tmp_path: Path) -> None:
     write("elsewhere/.git/HEAD", "")
     write("elsewhere/a.jsonl", [a_case(evaluators=[HELLO])])
     write("here/targets.yaml", MOCK)

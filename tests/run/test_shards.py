@@ -1,4 +1,4 @@
-"""Shards of a run: which cases are in which, what results say of them, and what goes together with --shard."""
+"""Shards of a run: their cases, their results, and the options that work with --shard."""
 
 import asyncio
 import hashlib
@@ -32,8 +32,8 @@ def test_shards_are_disjoint_and_complete(write: Write) -> None:
     assert all(found)
 
 
-def test_the_shard_of_a_case_is_the_same_for_ever() -> None:
-    """Else the shards of two machines with different versions would not fit together."""
+def test_the_shard_of_a_case_never_changes() -> None:
+    """Otherwise the shards of machines with different versions would be inconsistent."""
     assert [shard_of("capitals", f"case-{number}", 4) for number in range(8)] == [
         int.from_bytes(
             hashlib.blake2b(
@@ -64,7 +64,7 @@ def test_shards_do_not_depend_on_the_hash_seed_of_python() -> None:
     assert len(printed) == 1
 
 
-def test_a_case_stays_in_its_shard_whatever_else_there_is(write: Write) -> None:
+def test_a_case_stays_in_its_shard_when_others_are_added(write: Write) -> None:
     project(write, 20)
     before = ids(run_shards(3)[1])
     cases = [json.loads(line) for line in Path("evals/some.jsonl").read_text().splitlines()]
@@ -74,7 +74,7 @@ def test_a_case_stays_in_its_shard_whatever_else_there_is(write: Write) -> None:
     assert sorted(set(after) - {"another"}) == sorted(before)
 
 
-def test_results_say_which_shard_of_which_plan_they_are_of(write: Write) -> None:
+def test_results_record_their_shard_and_plan(write: Write) -> None:
     project(write, 10)
     files = run_shards(3)
     found = [row for file in files for row in rows(file)]
@@ -159,7 +159,7 @@ def test_trials_of_a_case_stay_together(write: Write) -> None:
         assert {row["plan"]["shard_cases"] for row in found} == {len(found)}
 
 
-def test_a_batch_is_asked_for_the_cases_of_its_shard_only(write: Write) -> None:
+def test_a_batch_contains_only_the_cases_of_its_shard(write: Write) -> None:
     write("echo.py", f"{ECHO}\nimport shutil\nshutil.copy(sys.argv[1], sys.argv[3])\n")
     command = f"{sys.executable} {Path('echo.py').absolute()} {{BATCH_FILE}} {{OUTPUT_FILE}} {Path('asked').absolute()}"
     write("targets.yaml", target(command, provider_batching=True))
@@ -194,7 +194,7 @@ def an_empty_shard(total: int = 3) -> str:
     return f"{here % total + 1}/{total}"
 
 
-def test_an_empty_shard_writes_an_empty_file_and_says_so(write: Write) -> None:
+def test_an_empty_shard_writes_an_empty_file_and_reports_it(write: Write) -> None:
     project(write, 1)
     shard = an_empty_shard()
     ran = agentv("eval", "evals", "--shard", shard, "--out", "out.jsonl", "--fail-under", "0.9", "--junit", "out.xml")
@@ -237,7 +237,7 @@ def test_a_shard_is_resumed_and_gets_the_plan_as_it_is_now(write: Write) -> None
     assert {row["run_id"] for row in whole[:2]} < {row["run_id"] for row in found}
 
 
-def test_a_file_of_another_shard_is_not_gone_on_with(write: Write) -> None:
+def test_a_file_of_another_shard_is_not_resumed(write: Write) -> None:
     project(write)
     first, second = run_shards(2)
     agentv("eval", "evals", "--out", "whole.jsonl")
@@ -251,7 +251,7 @@ def test_a_file_of_another_shard_is_not_gone_on_with(write: Write) -> None:
     assert "cannot resume shard 1/2: " in said and "is no longer selected" in said
 
 
-def test_equal_names_in_two_files_cannot_be_told_apart(write: Write) -> None:
+def test_equal_dataset_names_in_two_files_are_an_error(write: Write) -> None:
     project(write, 1)
     write("evals/other.yaml", "dataset: some\nevalcases: [{id: case-0, expected_outcome: x, input: y}]\n")
     for shard in ("1/2", "2/2"):
@@ -273,7 +273,7 @@ def test_equal_names_in_two_files_cannot_be_told_apart(write: Write) -> None:
         ("٣/٤", "invalid value for --shard: '٣/٤' (expected I/N, for example 2/4)"),
     ],
 )
-def test_a_shard_that_is_none_is_told(text: str, said: str, write: Write) -> None:
+def test_an_invalid_shard_is_an_error(text: str, said: str, write: Write) -> None:
     project(write)
     found = refused("eval", "evals", "--shard", text)
     assert f"error: {said}" in found
@@ -307,7 +307,7 @@ def test_a_shard_that_is_none_is_told(text: str, said: str, write: Write) -> Non
         ),
     ],
 )
-def test_auto_asks_the_scheduler(variables: dict[str, str], shard: str) -> None:
+def test_auto_reads_the_schedulers_variables(variables: dict[str, str], shard: str) -> None:
     assert str(Shard.parse("auto", variables)) == shard
 
 
@@ -329,13 +329,13 @@ def test_auto_asks_the_scheduler(variables: dict[str, str], shard: str) -> None:
         ),
     ],
 )
-def test_variables_that_do_not_fit_together_are_told(variables: dict[str, str], said: str) -> None:
+def test_inconsistent_variables_are_reported(variables: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Shard.parse("auto", variables)
     assert said in str(caught.value)
 
 
-def test_auto_without_variables_names_those_that_it_reads(write: Write) -> None:
+def test_auto_without_variables_lists_the_supported_ones(write: Write) -> None:
     project(write)
     said = refused("eval", "evals", "--shard", "auto")
     assert "error: --shard auto: no CI or scheduler variables are set" in said

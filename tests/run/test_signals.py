@@ -1,4 +1,4 @@
-"""A signal at any moment, from the first line of Python on, gives exit code 130 and no traceback."""
+"""A signal at any moment, starting with the first line of Python, gives exit code 130 and no traceback."""
 
 import os
 import random
@@ -18,7 +18,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 def _handles(pid: int, number: signal.Signals) -> bool:
-    """Whether the process has a handler of its own for a signal: the first line of agentv has been run."""
+    """Whether the process has installed its signal handler, which the first line of agentv does."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) >> (number - 1) & 1)
@@ -75,7 +75,7 @@ def test_a_signal_to_the_whole_process_tree_records_no_errors_of_targets(write: 
     assert Path("o.jsonl").read_text() == ""
 
 
-def test_a_child_that_another_process_stops_is_an_error_of_its_case(write: Write) -> None:
+def test_a_child_killed_by_another_process_is_an_error_for_its_case(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: cli, command_template: 'kill -TERM $$; sleep 60'}]")
     write("a.jsonl", [a_case("a", evaluators=[HELLO])])
     result = run_one("a.jsonl", expect=1)

@@ -1,4 +1,4 @@
-"""What the summary of `agentv eval` tells: why cases fail, what answers took, and how groups did."""
+"""The summary of `agentv eval`: failures, durations and groups."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def section(text: str, title: str) -> list[str]:
     return lines[start : lines.index("", start)]
 
 
-def test_the_worst_failures_are_shown_and_how_to_see_all(write: Write) -> None:
+def test_the_worst_failures_are_shown_with_the_command_to_see_all(write: Write) -> None:
     path = project(write, [asked(f"case-{n}", f"bad {n}") for n in range(7)] + [asked("fine", "good")])
     text = shown(path, "--out", "my results.jsonl")
     assert text.index("FAILURES") < text.index("TOP")
@@ -86,7 +86,7 @@ def test_a_failure_is_safe_to_print_and_has_no_secret(write: Write) -> None:
     assert "\n         answer: red \\x1b[31m FAILURES (0) xxxxxxxxxxxxxxxx…\n" in text
 
 
-def test_of_several_trials_the_worst_stands_for_the_case(write: Write) -> None:
+def test_the_worst_trial_represents_its_case(write: Write) -> None:
     path = project(write, [asked("a", "bad"), asked("b", "bad too")])
     text = shown(path, "--trials", "2")
     assert section(text, "FAILURES")[0] == "FAILURES (the worst of 4 runs)"
@@ -96,7 +96,7 @@ def test_of_several_trials_the_worst_stands_for_the_case(write: Write) -> None:
     ]
 
 
-def test_a_resumed_run_tells_of_earlier_results_too(write: Write) -> None:
+def test_a_resumed_run_summarizes_earlier_results_too(write: Write) -> None:
     path = project(write, [asked("a", "bad", metadata={"topic": "x"}), asked("b", "cut"), asked("c", "empty")])
     once = shown(path, "--out", "o.jsonl", "--by", "topic")
     again = shown(path, "--out", "o.jsonl", "--by", "topic", "--resume")
@@ -104,7 +104,7 @@ def test_a_resumed_run_tells_of_earlier_results_too(write: Write) -> None:
     assert once.partition("\n  mean")[2] == again.partition("\n  mean")[2]
 
 
-def test_results_with_a_note_are_counted_besides_those_that_were_cut_off(write: Write) -> None:
+def test_notes_and_truncated_answers_are_counted_separately(write: Write) -> None:
     path = project(write, [asked("a", "noted"), asked("b", "cut"), asked("c", "good")])
     text = shown(path, "--out", "o.jsonl")
     assert "  1 answer was cut off at the token limit\n  1 result has a note: see 'agentv show'\n" in text
@@ -112,7 +112,7 @@ def test_results_with_a_note_are_counted_besides_those_that_were_cut_off(write: 
     assert "  1 result has a note: see 'agentv show'\n" in again
 
 
-def test_what_answers_took(write: Write) -> None:
+def test_the_duration_of_answers(write: Write) -> None:
     path = project(write, [asked("a", "good"), asked("b", "cut"), asked("c", "good too"), asked("d", "empty")])
     text = shown(path, "--out", "o.jsonl")
     assert "tokens 12,020 input, 44 output (reported for 3 of 4 answers)" in flat(text)
@@ -123,7 +123,7 @@ def test_what_answers_took(write: Write) -> None:
     assert (cut["stop_reason"], cut["note"]) == ("length", "the answer was cut off at the token limit")
 
 
-def test_nothing_is_said_of_what_did_not_happen(write: Write) -> None:
+def test_sections_without_content_are_omitted(write: Write) -> None:
     text = shown(project(write, [asked("a", "good")]))
     assert "  1 planned = 1 scored\n" in text
     assert not any(word in text for word in ("empty", "cut off", "EVALUATORS", "BY", "FAILURES", "target error"))
@@ -186,7 +186,7 @@ def test_a_key_that_no_result_has(write: Write) -> None:
     assert crossed[3].startswith("  geo / (no topik)")
 
 
-def test_very_many_groups_are_not_all_shown(write: Write) -> None:
+def test_a_long_list_of_groups_is_shortened(write: Write) -> None:
     path = project(write, [asked(f"c{n}", "good", conversation_id=str(n)) for n in range(60)])
     lines = section(shown(path, "--by", "conversation_id"), "BY")
     assert len(lines) == 53
@@ -199,7 +199,7 @@ def test_equal_scores_have_no_interval(write: Write) -> None:
 
 
 def test_everything_fits_sixty_columns(write: Write) -> None:
-    """What is longer is broken between words: no number is torn."""
+    """Long lines break between words, never inside a number."""
     cases = [asked(f"case-{n}", q, metadata={"t": n % 2}) for n, q in enumerate(["bad", "cut", "empty", "crash"] * 5)]
     path = project(write, [*cases, {"id": "invalid"}])
     text = shown(path, "--by", "t", "--trials", "3", "--out", "o.jsonl", expect=1)
@@ -208,7 +208,7 @@ def test_everything_fits_sixty_columns(write: Write) -> None:
     assert "= 45 scored + 15 target errors + 3 invalid mean" in flat(summary)
 
 
-def test_thoughts_are_told_of_apart(write: Write) -> None:
+def test_reasoning_tokens_are_shown_separately(write: Write) -> None:
     write(
         "agent.py",
         """

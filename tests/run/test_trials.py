@@ -1,4 +1,4 @@
-"""Running every case several times: what is run, what is resumed, and what it comes to."""
+"""Running every case several times: execution, resuming and figures."""
 
 import asyncio
 import itertools
@@ -56,7 +56,7 @@ def flaky(write: Write, **plan: str) -> Path:
 
 
 def calls() -> list[str]:
-    """What the agent was asked since last time."""
+    """The calls of the agent since the last time."""
     path = Path("calls")
     asked = path.read_text().splitlines() if path.exists() else []
     path.unlink(missing_ok=True)
@@ -78,7 +78,7 @@ def test_wilson_intervals_of_worked_examples(passes: int, n: int, low: float, hi
 
 
 @pytest.mark.parametrize(("bound", "needed"), [(0.90, 35), (0.95, 73), (0.99, 381)])
-def test_how_many_passes_in_a_row_a_lower_bound_takes(bound: float, needed: int) -> None:
+def test_the_number_of_consecutive_passes_for_a_lower_bound(bound: float, needed: int) -> None:
     assert next(n for n in itertools.count(1) if wilson(n, n)[0] >= bound) == needed
 
 
@@ -100,12 +100,12 @@ def test_pass_at_and_pass_all_are_those_of_all_subsets() -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, 4])
-def test_more_trials_than_there_were_tell_nothing(k: int) -> None:
+def test_k_above_the_number_of_trials_has_no_estimate(k: int) -> None:
     assert math.isnan(pass_at(k, 3, 3))
     assert math.isnan(pass_all(k, 3, 3))
 
 
-def test_the_bootstrap_agrees_with_all_the_ways_to_draw_the_cases() -> None:
+def test_the_bootstrap_agrees_with_full_enumeration() -> None:
     counts, values = (2, 1, 0, 3), (0.0, 1 / 3, 2 / 3, 1.0)
     cases = [value for count, value in zip(counts, values, strict=True) for _ in range(count)]
     means = [sum(drawn) / 6 for drawn in itertools.product(cases, repeat=6)]
@@ -135,7 +135,7 @@ def test_the_bootstrap_gives_the_same_every_time() -> None:
 # What is run
 
 
-def test_every_case_is_run_so_often_all_trials_in_a_row(write: Write) -> None:
+def test_each_case_runs_k_times_in_a_row(write: Write) -> None:
     path = flaky(write, a="+-+", b="+++")
     ran = evaluate(path, "--trials", "3", "--out", "o.jsonl")
     assert calls() == ["a 1", "a 2", "a 3", "b 1", "b 2", "b 3"]
@@ -154,7 +154,7 @@ def test_a_single_trial_is_not_numbered(write: Write) -> None:
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "abc", "1.5", ""])
-def test_a_number_of_trials_that_is_none(write: Write, count: str) -> None:
+def test_an_invalid_number_of_trials(write: Write, count: str) -> None:
     path = flaky(write, a="+")
     ran = evaluate(path, "--trials", count, expect=2)
     assert "invalid value for '--trials'" in ran.stderr
@@ -174,14 +174,14 @@ def test_one_process_for_each_trial_of_a_batch(write: Write) -> None:
     assert not Path(".agentv/batches").exists()
 
 
-def test_as_many_trials_of_a_batch_at_once_as_there_are_workers(write: Write) -> None:
+def test_trials_of_a_batch_run_concurrently_up_to_the_number_of_workers(write: Write) -> None:
     meet = "touch here-$$; while [ $(ls here-* | wc -l) -lt 3 ]; do sleep 0.02; done; "
     project(write, command=meet + COUNTED)
     evaluate("cases.jsonl", "--trials", "3", "--workers", "3", "--out", "o.jsonl", "--agent-timeout", "60")
     assert len(done()) == 15
 
 
-def test_a_trial_of_a_batch_that_fails_takes_no_other_with_it(write: Write) -> None:
+def test_a_failed_trial_of_a_batch_does_not_affect_others(write: Write) -> None:
     project(write, command=f"{COUNTED}; [ $(wc -l < count) != 2 ]")
     ran = evaluate("cases.jsonl", "--trials", "3", "--out", "o.jsonl", expect=1)
     assert Counter(result["trial"] for result in results("o.jsonl") if "error" in result) == {2: 5}
@@ -253,7 +253,7 @@ def test_a_run_with_trials_that_is_killed_ends_with_each_exactly_once(write: Wri
     assert "left out" not in ran.stdout
 
 
-def test_just_the_trials_that_are_missing_or_failed_are_run(write: Write) -> None:
+def test_only_missing_or_failed_trials_run(write: Write) -> None:
     path = flaky(write, a="+!+", b="+++")
     evaluate(path, "--trials", "3", "--out", "o.jsonl", expect=1)
     lines = Path("o.jsonl").read_text().splitlines(keepends=True)
@@ -284,7 +284,7 @@ def test_a_plain_run_is_the_first_of_its_trials(write: Write) -> None:
     assert "6 already done" in again.stdout
 
 
-def test_fewer_trials_leave_the_others_alone(write: Write) -> None:
+def test_fewer_trials_keep_the_other_results(write: Write) -> None:
     path = flaky(write, a="+!-")
     evaluate(path, "--trials", "3", "--out", "o.jsonl", expect=1)
     before = Path("o.jsonl").read_text()
@@ -296,7 +296,7 @@ def test_fewer_trials_leave_the_others_alone(write: Write) -> None:
     assert "pass 1/1" in ran.stdout
 
 
-def test_a_resumed_batch_asks_for_the_missing_trials_only(write: Write) -> None:
+def test_a_resumed_batch_contains_only_missing_trials(write: Write) -> None:
     project(write)
     evaluate("cases.jsonl", "--out", "o.jsonl")
     lines = Path("o.jsonl").read_text().splitlines(keepends=True)
@@ -307,9 +307,7 @@ def test_a_resumed_batch_asks_for_the_missing_trials_only(write: Write) -> None:
     assert sorted((id_, trial or 1) for id_, trial, _ in done()) == [(f"c{n}", t) for n in range(5) for t in (1, 2)]
 
 
-def test_results_of_a_case_with_a_secret_in_its_name_find_each_other(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_of_a_case_with_a_masked_id_are_grouped(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "a-secret-name")
     path = flaky(write, **{"a-secret-name": "+-"})
     evaluate(path, "--out", "o.jsonl")
@@ -319,7 +317,7 @@ def test_results_of_a_case_with_a_secret_in_its_name_find_each_other(
     assert "a-secret-name" not in ran.stdout + Path("o.jsonl").read_text()
 
 
-def test_a_trial_that_is_no_number_of_one_is_no_result_of_ours(write: Write) -> None:
+def test_an_invalid_trial_number_is_an_invalid_result(write: Write) -> None:
     path = flaky(write, a="+")
     write("o.jsonl", '{"timestamp":"","eval_id":"a","score":1.0,"trial":0}\n')
     assert "line 1 is not a result of agentv" in evaluate(path, "--out", "o.jsonl", "--resume", expect=2).stderr
@@ -349,7 +347,7 @@ def test_the_figures_of_a_worked_example(write: Write) -> None:
     assert lines[lines.index("TOP AND BOTTOM (all 4 cases)") + 1 :][:4] == ranking
 
 
-def test_trials_are_no_cases(write: Write) -> None:
+def test_trials_do_not_count_as_cases(write: Write) -> None:
     """The same answers five times over make nothing more certain."""
     path = flaky(write, a="+++++", b="+++++", c="-----", d="+++++")
     once, often = (evaluate(path, "--trials", str(trials), "--quiet").stdout.splitlines()[2:5] for trials in (1, 5))
@@ -372,7 +370,7 @@ def test_a_borderline_score_does_not_pass(write: Write) -> None:
     assert "pass@2 0.000" in ran.stdout
 
 
-def test_errors_count_as_failed_trials_and_the_mean_is_what_must_not_be_low(write: Write) -> None:
+def test_errors_count_as_failed_trials_and_fail_under_uses_the_mean(write: Write) -> None:
     path = flaky(write, a="+!", b="++")
     ran = evaluate(path, "--trials", "2", expect=1)
     assert ran.stdout.startswith("ERRORS (1)\n  a: agent.py:12 in answer: ValueError: not today\n")
@@ -385,7 +383,7 @@ def test_errors_count_as_failed_trials_and_the_mean_is_what_must_not_be_low(writ
     assert "error: --fail-under 0.76: the mean is 0.750; lowest: a 0.500\n" in ran.stderr
 
 
-def test_a_case_without_all_its_trials_is_left_out_and_that_is_said(write: Write) -> None:
+def test_cases_with_missing_trials_are_excluded_and_reported(write: Write) -> None:
     path = flaky(write, a="+-+", b="-?", c="+++")
     run = start(str(path), "--trials", "3", "--out", "o.jsonl", "--quiet")
     wait_for_results(Path("o.jsonl"), 4)
@@ -406,13 +404,13 @@ def test_a_case_without_all_its_trials_is_left_out_and_that_is_said(write: Write
 @pytest.mark.parametrize(
     ("trials", "shown"), [(2, [1, 2]), (5, [1, 2, 3, 4, 5]), (6, [1, 2, 5, 6]), (10, [1, 2, 5, 10]), (30, [1, 2, 5, 10, 20, 30])]
 )  # fmt: skip
-def test_of_many_trials_not_every_number_is_shown(trials: int, shown: list[int]) -> None:
+def test_pass_at_k_is_shown_for_selected_k(trials: int, shown: list[int]) -> None:
     summary = a_summary([[1.0] * trials], trials)
     lines = [line.split()[0] for line in summary_lines(summary) if line.startswith("  pass@")]
     assert lines == [f"pass@{k}" for k in shown]
 
 
-def test_more_trials_than_anyone_will_wait_for_take_no_room() -> None:
+def test_a_huge_number_of_trials_uses_little_memory() -> None:
     lines = list(summary_lines(a_summary([[1.0, 0.0]], 10**9)))
     assert "excluded from pass@k and pass^k: 1 case with fewer than 1000000000 trials" in flat("\n".join(lines))
 
@@ -455,14 +453,14 @@ def test_figures_agree_with_the_standard_library(scores: list[list[float]], orde
 @given(
     st.lists(st.lists(st.sampled_from([0, 0.1, 0.3, 0.6, 0.7, 1]), min_size=5, max_size=5), min_size=1), st.randoms()
 )
-def test_the_order_in_which_results_come_in_changes_nothing(scores: list[list[float]], order: random.Random) -> None:
+def test_the_order_of_results_does_not_matter(scores: list[list[float]], order: random.Random) -> None:
     mixed, sorted_ = a_summary(scores, 5, order), a_summary(scores, 5)
     for name in ("mean", "deviation", "median", "histogram", "top", "bottom", "passes"):
         assert getattr(mixed, name) == getattr(sorted_, name)
 
 
 @pytest.mark.slow
-def test_what_is_held_of_a_case_is_a_number_once_its_trials_are_in() -> None:
+def test_finished_cases_are_stored_as_a_single_number() -> None:
     def held(runs_of_cases: list[tuple[int, int]]) -> int:
         """Bytes for each of 20,000 cases."""
         tracemalloc.start()
@@ -506,7 +504,7 @@ def test_trials_from_python(write: Write) -> None:
         asyncio.run(evaluate_here(path, target=agent, trials=0))
 
 
-def test_judges_are_told_which_trial_they_judge(write: Write) -> None:
+def test_judge_requests_contain_the_trial(write: Write) -> None:
     write(
         "judge.py",
         'def grade(request):\n    return \'{"score": \' + str(request.trial / 4) + \', "reasoning": "r"}\'\n',
@@ -520,7 +518,7 @@ def test_judges_are_told_which_trial_they_judge(write: Write) -> None:
     assert done() == [("a", 1, 0.25), ("a", 2, 0.5), ("a", 3, 0.75)]
 
 
-def test_files_whose_trials_could_not_be_told_apart_are_refused(write: Write) -> None:
+def test_files_with_the_same_dataset_and_ids_are_rejected_with_trials(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}]\n")
     for folder in ("a", "b"):
         write(f"{folder}/same.jsonl", [a_case("one")])
@@ -532,7 +530,7 @@ def test_files_whose_trials_could_not_be_told_apart_are_refused(write: Write) ->
     assert agentv("eval", "a", "b", "--out", "out.jsonl").returncode == 0
 
 
-def test_a_resume_remembers_whose_judge_had_failed(write: Write) -> None:
+def test_a_resumed_run_counts_earlier_judge_failures(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}]\n")
     write("judge.py", "def judge(answer):\n    raise ValueError('no idea')\n")
     write("evals.jsonl", [a_case("one"), a_case("two")])
@@ -546,7 +544,7 @@ def test_a_resume_remembers_whose_judge_had_failed(write: Write) -> None:
         )
 
 
-def test_the_mean_of_those_with_a_score_is_told(write: Write) -> None:
+def test_the_mean_of_scored_results_is_reported(write: Write) -> None:
     write("agent.py", "def answer(question):\n    return 1 / ('bad' not in question) and 'hello'\n")
     write("targets.yaml", "targets: [{name: default, provider: python, function: agent.py:answer}]\n")
     write("evals.jsonl", [a_case("one"), a_case("two", input_messages=[{"role": "user", "content": "bad"}])])

@@ -156,7 +156,7 @@ RUBRIC = {
 }
 
 
-def test_a_missed_required_item_of_a_rubric_fails_the_case_whatever_the_score(write: Write) -> None:
+def test_a_missed_required_rubric_item_fails_the_case(write: Write) -> None:
     score, found = verdict(write, HEAVY, RUBRIC, judge=RUBRIC_REPLY)
     assert score > 0.99
     assert found == "fail"
@@ -174,7 +174,7 @@ def test_a_missed_required_item_of_a_rubric_fails_the_case_whatever_the_score(wr
     ],
 )
 @pytest.mark.parametrize("rule", [0.5, "all"])
-def test_an_explicit_fail_fails_the_case_whatever_the_score(write: Write, evaluator: Any, rule: Any) -> None:
+def test_an_explicit_fail_fails_the_case_regardless_of_the_score(write: Write, evaluator: Any, rule: Any) -> None:
     score, found = verdict(write, HEAVY, evaluator, rule=rule)
     assert score >= 0.99
     assert found == "fail"
@@ -241,7 +241,7 @@ def test_only_evaluators_without_weight_do_not_judge(write: Write) -> None:
     ]
 
 
-def test_a_script_does_not_get_required_in_its_config(write: Write) -> None:
+def test_required_is_not_passed_to_scripts(write: Write) -> None:
     code = "import json, sys; print(json.dumps({'score': 1, 'details': json.load(sys.stdin)['config']}))"
     project(write, {"type": "code_judge", "script": [sys.executable, "-c", code], "required": True, "own": 1})
     assert run_one("cases.jsonl")["evaluator_results"][0]["details"] == {"own": 1}
@@ -434,7 +434,7 @@ def test_a_score_off_the_scale_is_quoted_and_never_clamped(write: Write, evaluat
     assert words in result["evaluator_results"][1]["misses"][0]
 
 
-def test_the_summary_says_that_a_judge_answers_on_another_scale(write: Write) -> None:
+def test_the_summary_reports_a_judge_with_another_scale(write: Write) -> None:
     code = "import json, sys; print(json.dumps({'score': int(json.load(sys.stdin)['question'])}))"
     judge = {"type": "code_judge", "name": "grader", "script": [sys.executable, "-c", code]}
     composite = {"type": "composite", "name": "both", "evaluators": [judge, HELLO]}

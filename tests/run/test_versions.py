@@ -1,4 +1,4 @@
-"""What a version covers: `--resume` and `--cache` never mix answers of two agents, and never pay twice."""
+"""Target versions: `--resume` and `--cache` never mix answers of two agents, and never pay twice."""
 
 import asyncio
 import json
@@ -250,7 +250,7 @@ def test_a_backup_is_made_before_an_answer_is_replaced(project: Write) -> None:
     assert not Path("o.jsonl.bak.2").exists()
 
 
-def test_results_of_cases_that_are_gone_stay_and_are_counted(project: Write) -> None:
+def test_results_of_removed_cases_are_kept_and_counted(project: Write) -> None:
     evaluate("a.jsonl", "--out", "o.jsonl")
     project("a.jsonl", [a_case("a", evaluators=[ANY])])
     ran = evaluate("a.jsonl", "--out", "o.jsonl", "--resume")
@@ -260,7 +260,7 @@ def test_results_of_cases_that_are_gone_stay_and_are_counted(project: Write) -> 
     assert len(results("o.jsonl")) == 2
 
 
-def test_cases_that_are_not_selected_are_not_gone(project: Write) -> None:
+def test_unselected_cases_do_not_count_as_removed(project: Write) -> None:
     evaluate("a.jsonl", "--out", "o.jsonl")
     assert "not in these eval files" not in resume("--limit", "1")
     assert "not in these eval files" not in resume("--eval-id", "b")

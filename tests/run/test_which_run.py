@@ -47,7 +47,7 @@ def test_a_run_id_shows_the_results_of_that_run_after_its_file_was_replaced(proj
     assert {result["target"] for result in shown(second["run_id"])} == {"b"}
 
 
-def test_a_run_whose_results_are_gone_is_an_error(project: Write) -> None:
+def test_a_run_with_missing_results_is_an_error(project: Write) -> None:
     evaluate("x.jsonl", "--out", "r.jsonl")
     evaluate("x.jsonl", "--target", "b", "--out", "r.jsonl")
     Path("r.jsonl.bak").unlink()
@@ -175,7 +175,7 @@ def test_a_repository_of_another_user_is_named(project: Write, monkeypatch: pyte
     assert run["git"] == {"unavailable": reason}
 
 
-def test_the_record_says_why_a_run_has_its_exit_code(project: Write) -> None:
+def test_the_record_has_the_reason_for_the_exit_code(project: Write) -> None:
     evaluate("x.jsonl", "--record", "record.json")
     record = json.loads(Path("record.json").read_text())
     assert (record["exit_code"], record["exit_reason"]) == (0, "ok")

@@ -1,4 +1,4 @@
-"""A case that does not pass shows why, wherever it is shown."""
+"""Every output explains why a case does not pass."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ def write_project(write: Write) -> None:
     write("checks.py", CHECKS)
 
 
-def test_pass_all_names_the_check_that_says_nothing_itself(write: Write) -> None:
+def test_pass_all_names_a_failed_check_without_misses(write: Write) -> None:
     write_project(write)
     write("cases.jsonl", [a_case("a", evaluators=[HELLO, ALMOST], **{"pass": "all"})])
     ran = agentv("eval", "cases.jsonl", "--out", "out.jsonl")
@@ -31,14 +31,14 @@ def test_pass_all_adds_nothing_to_checks_that_have_a_miss(write: Write) -> None:
     assert run_one("cases.jsonl")["misses"] == ["does not contain 'bye'"]
 
 
-def test_the_aggregator_all_names_the_member_that_says_nothing_itself(write: Write) -> None:
+def test_the_aggregator_all_names_a_failed_member_without_misses(write: Write) -> None:
     write_project(write)
     composite = {"type": "composite", "name": "c", "aggregator": {"type": "all"}, "evaluators": [HELLO, ALMOST]}
     write("cases.jsonl", [a_case("a", evaluators=[composite])])
     assert run_one("cases.jsonl")["misses"] == ["[almost] is 'borderline' (0.70): 'all' needs 'pass'"]
 
 
-def test_a_case_that_no_evaluator_judges_says_so_in_show(write: Write) -> None:
+def test_show_explains_a_case_without_a_judgement(write: Write) -> None:
     write_project(write)
     write("cases.jsonl", [a_case("a", evaluators=[{**HELLO, "weight": 0}])])
     warning = "warning: case 'a' cannot be judged: all its evaluators have weight 0, and none is required"
@@ -114,7 +114,7 @@ def test_an_informative_evaluator_is_not_the_reason_why_a_case_was_not_judged(wr
     assert "a: not judged: all evaluators that apply to this case have weight 0" in flat(ran.stdout)
 
 
-def test_a_typo_in_a_setting_of_all_evaluators_is_recognised(write: Write) -> None:
+def test_a_typo_in_a_common_setting_is_recognized(write: Write) -> None:
     write_project(write)
     typo = {"type": "python", "function": "checks.py:low", "requird": True}
     write("cases.jsonl", [a_case("a", evaluators=[typo, {**HELLO, "wieght": 2}])])
@@ -123,7 +123,7 @@ def test_a_typo_in_a_setting_of_all_evaluators_is_recognised(write: Write) -> No
     assert "evaluators[1].wieght: unknown field (did you mean 'weight'?)" in ran.stdout
 
 
-def test_a_typo_in_a_setting_that_a_script_would_get_is_a_warning(write: Write) -> None:
+def test_a_typo_in_a_setting_passed_to_a_script_is_a_warning(write: Write) -> None:
     write_project(write)
     write("judge.py", "print('{\"score\": 1}')\n")
     script = {"type": "code_judge", "script": [sys.executable, "judge.py"], "requird": True, "model": "x"}

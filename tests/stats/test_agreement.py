@@ -1,4 +1,4 @@
-"""Agreement, held against published examples, against scipy, and against formulas derived another way."""
+"""Agreement statistics, checked against published examples, scipy and independent formulas."""
 
 import math
 import random
@@ -41,7 +41,7 @@ def one_by_one(table: dict[tuple[str, str], int]) -> list[dict[tuple[str, str], 
     return [{pair: 1} for pair, count in table.items() for _ in range(count)]
 
 
-def test_kappa_of_the_textbook() -> None:
+def test_kappa_matches_a_textbook_example() -> None:
     found = kappa(one_by_one(GRANTS))
     assert found.value == pytest.approx(0.4)
     assert found.ci_lower is not None and found.ci_upper is not None
@@ -94,7 +94,7 @@ def test_kappa_is_the_same_every_time_and_in_any_order() -> None:
     assert kappa(cases) == kappa(cases)
 
 
-def test_cases_that_belong_together_widen_the_interval() -> None:
+def test_clustered_cases_widen_the_interval() -> None:
     alone = kappa(one_by_one(GRANTS))
     together = kappa([{pair: 5} for pair, count in GRANTS.items() for _ in range(count // 5)])
     assert together.value == alone.value
@@ -114,8 +114,8 @@ def test_the_interval_of_kappa_covers_it(truth: float, judge: tuple[float, float
     assert hits / runs >= 0.92 - 2 * math.sqrt(0.92 * 0.08 / runs)
 
 
-def test_a_rater_who_always_says_the_same_leaves_room_for_as_much_as_few_cases_do() -> None:
-    """Drawing anew gives 0 each time; that is no proof."""
+def test_a_constant_rater_has_a_wide_interval() -> None:
+    """Resampling gives 0 each time, which proves nothing."""
     few = kappa(one_by_one({("pass", "pass"): 7, ("pass", "fail"): 1}))
     assert few.value == 0.0
     assert few.ci_lower == -1.0
@@ -127,18 +127,18 @@ def test_a_rater_who_always_says_the_same_leaves_room_for_as_much_as_few_cases_d
 
 
 @pytest.mark.parametrize("label", ["pass", "fail"])
-def test_kappa_of_raters_who_give_one_label_is_undefined_in_words(label: str) -> None:
+def test_kappa_of_constant_raters_is_undefined_with_a_reason(label: str) -> None:
     words = f"undefined: both always say '{label}', so agreement by chance is certain"
     assert kappa([{(label, label): 1}] * 7) == Figure(note=words)
     assert kappa_large_sample({(label, label): 7}) == Figure(note=words)
 
 
-def test_kappa_of_nothing_is_undefined_in_words() -> None:
+def test_kappa_without_items_is_undefined_with_a_reason() -> None:
     assert kappa([]) == kappa_large_sample({}) == Figure(note="undefined: no item was rated by both")
 
 
 def test_perfect_agreement_on_few_cases_is_not_certain() -> None:
-    """Drawing five cases anew that all agree gives 1 each time; Wilson does not."""
+    """Resampling five agreeing cases gives 1 each time; the Wilson interval does not."""
     few = kappa([{("pass", "pass"): 1}] * 3 + [{("fail", "fail"): 1}] * 2)
     many = kappa([{("pass", "pass"): 1}] * 300 + [{("fail", "fail"): 1}] * 200)
     assert (few.value, few.ci_upper, many.value) == (1.0, 1.0, 1.0)
@@ -147,7 +147,7 @@ def test_perfect_agreement_on_few_cases_is_not_certain() -> None:
 
 
 @pytest.mark.parametrize("clusters", [1, 5])
-def test_clusters_that_are_all_alike_give_no_interval(clusters: int) -> None:
+def test_identical_clusters_have_no_interval(clusters: int) -> None:
     found = kappa([{("pass", "pass"): 2, ("pass", "fail"): 1, ("fail", "fail"): 1}] * clusters)
     assert found == Figure(value=0.5, note="no interval: all clusters are alike")
 
@@ -160,7 +160,7 @@ def test_raters_who_never_agree() -> None:
 
 @pytest.mark.slow  # generated values take seconds, few or many
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from("ab")), st.integers(1, 9), max_size=4))
-def test_kappa_is_a_number_in_an_interval_or_words(table: dict[tuple[str, str], int]) -> None:
+def test_kappa_is_a_number_with_an_interval_or_a_reason(table: dict[tuple[str, str], int]) -> None:
     for found in (kappa(one_by_one(table)), kappa_large_sample(table)):
         if found.value is None:
             assert found.note
@@ -189,7 +189,7 @@ def test_alpha_of_verdicts_is_the_same_by_both_metrics() -> None:
     assert alpha(units).value == pytest.approx(alpha(units, "interval").value)
 
 
-def test_alpha_in_words_where_it_is_undefined() -> None:
+def test_undefined_alpha_has_a_reason() -> None:
     assert alpha([]).note == alpha([["pass"]]).note == "undefined: no item was rated twice"
     assert alpha([["pass", "pass"], ["pass", "pass"]]).note == "undefined: all ratings are 'pass'"
     assert alpha([[0.5, 0.5], [0.5, 0.5]], "interval").note == "undefined: all ratings are equal"
@@ -198,7 +198,7 @@ def test_alpha_in_words_where_it_is_undefined() -> None:
     assert (one.ci_lower, one.note) == (None, "no interval: only one unit")
 
 
-def test_perfect_agreement_of_several_is_alpha_one() -> None:
+def test_perfect_agreement_is_alpha_one() -> None:
     assert alpha([["pass"] * 3, ["fail"] * 3, ["pass"] * 2]).value == 1.0
 
 
@@ -222,7 +222,7 @@ def test_the_interval_of_spearman_is_a_little_wider_than_fishers() -> None:
     assert 0 < fisher - found.ci_lower < 0.05
 
 
-def test_spearman_in_words_where_it_is_undefined() -> None:
+def test_undefined_spearman_has_a_reason() -> None:
     assert spearman([], []).note == spearman([1.0], [2.0]).note == "undefined: at least two values are needed"
     assert spearman([1, 2, 3, 4, 5], [2, 4, 6, 8, 10]).note == "no interval: too few values, or a perfect correlation"
 
@@ -233,7 +233,7 @@ def test_a_rate_is_wilsons() -> None:
     assert rate({}, "no label is 'fail'") == Figure(note="no label is 'fail'")
 
 
-def test_answers_that_belong_together_count_for_fewer() -> None:
+def test_clustered_answers_reduce_the_effective_sample_size() -> None:
     assert effective_size({(1, 1.0): 5, (1, 0.0): 5}) == 10
     assert effective_size({(5, 5.0): 10, (5, 0.0): 10}) == pytest.approx(19)
     assert effective_size({(5, 2.0): 10, (5, 3.0): 10}) == 100

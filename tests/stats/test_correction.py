@@ -1,4 +1,4 @@
-"""Corrected pass rates: formulas by hand, and whether the intervals hold what they promise."""
+"""Corrected pass rates: formulas by hand, and the coverage of their intervals."""
 
 import math
 
@@ -86,7 +86,7 @@ def test_grouped_answers_do_not_widen_the_interval(setting: Setting) -> None:
 
 
 def test_groups_of_equal_answers_are_as_certain_as_single_answers() -> None:
-    """Ten answers of a conversation that always come out the same tell as much as one."""
+    """Ten identical answers of a conversation contain as much information as one."""
     pairs = {(1.0, 1.0): 12, (1.0, 0.0): 2, (0.0, 1.0): 1, (0.0, 0.0): 9}
     rest = {1.0: 60, 0.0: 40}
     single = prediction_powered(
@@ -136,14 +136,14 @@ def test_scores_are_corrected_as_verdicts_are() -> None:
 
 @pytest.mark.parametrize("verdict", [0.0, 1.0])
 @pytest.mark.parametrize("labels", [1, 5, 50])
-def test_labels_that_are_all_alike_are_not_certain(verdict: float, labels: int) -> None:
+def test_identical_labels_still_have_an_interval(verdict: float, labels: int) -> None:
     found = prediction_powered({(1, verdict, verdict): labels}, {(1, verdict): 100})
     assert found.value is not None and found.ci_lower is not None and found.ci_upper is not None
     assert 0 <= found.ci_lower <= found.value <= found.ci_upper <= 1
     assert found.ci_upper - found.ci_lower > 0.02
 
 
-def test_a_corrected_rate_that_cannot_be_given_says_why() -> None:
+def test_a_missing_corrected_rate_has_a_reason() -> None:
     rest = {(1, 1.0): 9}
     assert prediction_powered({}, rest) == Figure(
         note="no label is for an answer that was sampled at random from this run"
@@ -173,7 +173,7 @@ def test_rogan_and_gladens_estimate() -> None:
     assert middle + t * error > 1
 
 
-def test_rogan_and_gladens_estimate_is_refused_where_it_would_mislead() -> None:
+def test_rogan_gladen_is_not_reported_where_it_would_mislead() -> None:
     judged, good = {(1, 1.0): 70, (1, 0.0): 30}, {(1, 1.0): 90, (1, 0.0): 10}
     assert "not better than chance" in rogan_gladen(judged, good, {(1, 1.0): 10, (1, 0.0): 90}).note
     assert rogan_gladen(judged, good, {}).note.startswith("too few: 100 labels 'pass' and 0 'fail' of other runs")

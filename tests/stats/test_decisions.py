@@ -1,4 +1,4 @@
-"""Whether an estimate reaches a bar, and how many cases would decide it."""
+"""Whether an estimate reaches a threshold, and how many cases would decide it."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_the_interval_decides(estimate: float, interval: tuple[float, float], ba
 
 
 @pytest.mark.parametrize("interval", [None, (1.0, 1.0)])
-def test_cases_that_are_all_equal_prove_no_more_than_a_share(interval: tuple[float, float] | None) -> None:
+def test_equal_cases_decide_only_a_share(interval: tuple[float, float] | None) -> None:
     few = decide(1.0, interval, 5, 0.8)
     assert few.verdict == "undecided"
     assert few.interval == wilson(5, 5)
@@ -47,5 +47,5 @@ def test_the_needed_number_of_cases_for_a_mean_grows_with_the_square_of_its_dist
     assert decide(0.7999, (0.7, 0.8), 40, 0.8).needed == 41  # one more, at least
 
 
-def test_an_estimate_on_the_bar_needs_more_cases_than_can_be_estimated() -> None:
+def test_an_estimate_equal_to_the_threshold_needs_an_unknown_number_of_cases() -> None:
     assert decide(0.8, (0.7, 0.9), 40, 0.8).needed is None

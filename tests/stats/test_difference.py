@@ -1,4 +1,4 @@
-"""The difference of two runs by labels: formulas by hand, and whether the intervals hold what they promise."""
+"""The difference of two runs by labels: formulas by hand, and the coverage of the intervals."""
 
 import math
 
@@ -97,8 +97,8 @@ def test_the_difference_by_hand() -> None:
     assert found.method == "prediction-powered on paired differences (PPI++ with four pseudo-labels)"
 
 
-def test_cases_that_belong_together_and_are_alike_count_as_one() -> None:
-    """Five trials that always come out the same tell as much as one."""
+def test_identical_cases_of_a_cluster_count_as_one() -> None:
+    """Five identical trials contain as much information as one."""
     once = {PairedCases(1, 1, 1, d, d, 0): times for d, times in {1.0: 12, -1.0: 4, 0.0: 24}.items()}
     once |= {PairedCases(1, 1, 0, 0, 0, f): times for f, times in {1.0: 30, -1.0: 20, 0.0: 110}.items()}
     many = {
@@ -111,8 +111,8 @@ def test_cases_that_belong_together_and_are_alike_count_as_one() -> None:
         assert _width(five) == pytest.approx(_width(one))
 
 
-def test_labels_of_a_part_of_what_belongs_together_are_no_news_of_the_rest() -> None:
-    """The judge is always right, and two answers of a cluster are alike: labels of one and verdicts of the other."""
+def test_labels_of_a_part_of_a_cluster_do_not_narrow_the_interval() -> None:
+    """The judge is always right and both answers of a cluster agree: one has a label, the other only a verdict."""
     kinds = {1.0: 12, -1.0: 4, 0.0: 24}
     together = {PairedCases(2, 2, 1, d, d, d): times for d, times in kinds.items()}
     apart = {PairedCases(1, 1, 1, d, d, 0): times for d, times in kinds.items()}
@@ -123,7 +123,7 @@ def test_labels_of_a_part_of_what_belongs_together_are_no_news_of_the_rest() -> 
 
 @pytest.mark.parametrize("difference", [-1.0, 0.0, 1.0])
 @pytest.mark.parametrize("labels", [1, 5, 50])
-def test_differences_that_are_all_alike_are_not_certain(difference: float, labels: int) -> None:
+def test_identical_differences_still_have_an_interval(difference: float, labels: int) -> None:
     groups = {PairedCases(1, 1, 1, difference, difference, 0): labels, PairedCases(1, 1, 0, 0, 0, difference): 100}
     for found in (labelled_difference(groups), powered_difference(groups)):
         assert found.value is not None and found.ci_lower is not None and found.ci_upper is not None
@@ -131,7 +131,7 @@ def test_differences_that_are_all_alike_are_not_certain(difference: float, label
         assert found.ci_upper - found.ci_lower > 0.04
 
 
-def test_a_difference_that_cannot_be_given_says_why() -> None:
+def test_a_missing_difference_has_a_reason() -> None:
     unlabelled = {PairedCases(1, 1, 0, 0, 0, 1.0): 9, PairedCases(1, 0, 0, 0, 0, 0): 3}
     assert labelled_difference(unlabelled) == powered_difference(unlabelled) == Figure(note=FEW)
     all_labelled = {PairedCases(1, 1, 1, 1.0, 1.0, 0): 9, PairedCases(1, 0, 0, 0, 0, 0): 3}

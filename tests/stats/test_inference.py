@@ -1,4 +1,4 @@
-"""The formulas, held against published examples, against scipy, and against what they promise in the long run."""
+"""Statistical formulas, checked against published examples, scipy and simulations."""
 
 import math
 import random
@@ -68,7 +68,7 @@ def test_the_sign_flip_test_agrees_with_scipy() -> None:
         assert sign_flip(ClusterSums(values)).p_value == pytest.approx(result.pvalue, abs=tolerance)
 
 
-def test_nothing_changed_is_no_evidence() -> None:
+def test_unchanged_scores_are_not_evidence() -> None:
     assert sign_flip(ClusterSums([0.0] * 50)).p_value == 1
     assert sign_flip(ClusterSums([])).p_value == 1
     assert mcnemar(0, 0) == 1
@@ -116,14 +116,14 @@ def test_clusters_by_the_formula() -> None:
     assert [found.mean, found.df] == pytest.approx([middle, 2])
 
 
-def test_cases_that_each_stand_alone_are_no_clusters() -> None:
+def test_clusters_of_one_case_change_nothing() -> None:
     values = [0.1, 0.4, -0.2, 0.3]
     assert estimate_mean(cluster_sums(values, [1, 2, 3, 4])) == pytest.approx(estimate_mean(ClusterSums(values)))
     assert estimate_mean(cluster_sums(values, [0, 0, 0, 0])) == pytest.approx(estimate_mean(ClusterSums(values)))
     assert estimate_mean(cluster_sums(values, [5, 5, 5, 5])).low is None
 
 
-def test_one_pair_and_no_variance_are_not_divided_by() -> None:
+def test_a_single_pair_or_no_variance_does_not_divide_by_zero() -> None:
     assert estimate_mean(ClusterSums([0.3])) == (0.3, None, 0, None, None)
     same = estimate_mean(ClusterSums([0.1] * 5))
     assert (same.error, same.low, same.high) == (0.0, same.mean, same.mean)
@@ -210,7 +210,7 @@ def graded(pick: random.Random, cases: int, power: float) -> ClusterSums:
     return ClusterSums(differences)
 
 
-def test_differences_and_means_as_a_person_would_work_them_out() -> None:
+def test_differences_and_means_are_exact_decimals() -> None:
     assert difference(0.8, 0.9) == 0.1
     assert difference(0.9, 0.8) == -0.1
     assert str(difference(0.5, 0.5)) == "0.0"

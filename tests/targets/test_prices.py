@@ -1,4 +1,4 @@
-"""What tokens cost: a target's own `pricing`, or a price list in LiteLLM's form."""
+"""The cost of tokens: a target's own `pricing`, or a price list in LiteLLM's format."""
 
 import json
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def test_a_batch_costs_half_unless_the_list_has_its_price() -> None:
     assert listed.cost(usage, batch=True) == pytest.approx((800 * 0.5 + 200 * 0.5 + 100 * 4) / 1e6)
 
 
-def test_reasoning_and_long_inputs_have_prices_of_their_own() -> None:
+def test_reasoning_and_long_inputs_have_their_own_prices() -> None:
     pricing = convert(
         {"input": 1, "output": 2, "reasoning": 5, "long": [{"above": 200_000, "input": 3, "output": 4}]}, Pricing
     )
@@ -81,7 +81,7 @@ def test_all_prices_of_an_entry_are_read(tmp_path: Path) -> None:
         ("codex", "openai/m", {"model": "m"}),
     ],
 )
-def test_a_model_is_found_as_written_and_by_who_sells_it(
+def test_a_model_is_found_by_its_name_and_by_its_vendor(
     tmp_path: Path, provider: str, name: str, settings: dict[str, Any]
 ) -> None:
     found = price(tmp_path, provider, {name: GPT, "vertex_ai/m": JUDGE}, **settings)
@@ -148,7 +148,7 @@ def test_money_is_in_the_results_the_summary_and_the_record(write: Write, server
     assert "judge judge (1 call, $1.8e-05)" in shown
 
 
-def test_the_config_names_a_list_and_the_flag_wins(write: Write, server: Server) -> None:
+def test_the_flag_takes_precedence_over_the_price_list_of_the_config(write: Write, server: Server) -> None:
     project(write, server, cases=1)
     write(".agentv/config.yaml", "prices: ../mine.json\n")
     write("mine.json", json.dumps({"openai/gpt-x": JUDGE, "judge-1": JUDGE}))
@@ -162,7 +162,7 @@ def test_the_config_names_a_list_and_the_flag_wins(write: Write, server: Server)
 
 @pytest.mark.parametrize("vendor", [*VENDORS, *RESPONSES])
 @pytest.mark.parametrize("said", [Says(text="", stop="length"), Says(refusal="I will not")])
-def test_answers_that_are_none_are_paid_for(write: Write, vendor: str, said: Says) -> None:
+def test_invalid_answers_are_paid_for(write: Write, vendor: str, said: Says) -> None:
     """As those of a model that has used up its tokens while it thought."""
     with model_server(lambda _: said) as server:
         target = server.target(vendor, pricing={"output": 1_000_000})
@@ -175,7 +175,7 @@ def test_answers_that_are_none_are_paid_for(write: Write, vendor: str, said: Say
     assert "$63.00 spent" in ran.stderr
 
 
-def test_judgements_that_are_none_are_paid_for(write: Write) -> None:
+def test_invalid_judgements_are_paid_for(write: Write) -> None:
     with model_server(lambda asked: Says(text="" if asked["model"] == "judge-1" else "Paris")) as server:
         project(write, server, cases=1)
         evaluate("a.jsonl", "--target", "mine", "--prices", "prices.json", "--out", "out.jsonl", expect=1)
@@ -223,7 +223,7 @@ def test_a_model_that_is_not_in_the_list_is_unknown_and_not_free(write: Write, s
         ),
     ],
 )
-def test_a_bad_list_stops_the_run_before_it_starts(
+def test_an_invalid_price_list_stops_the_run_before_it_starts(
     write: Write, server: Server, content: str | None, message: str
 ) -> None:
     project(write, server)
@@ -243,7 +243,7 @@ def test_a_key_that_the_config_does_not_have_is_an_error(write: Write, server: S
     assert "did you mean 'prices'?" in ran.stderr
 
 
-def test_compare_tells_which_run_is_cheaper(write: Write, server: Server) -> None:
+def test_compare_reports_which_run_is_cheaper(write: Write, server: Server) -> None:
     project(write, server)
     evaluate("a.jsonl", "--target", "mine", "--prices", "prices.json", "--out", "a.out.jsonl")
     write("prices.json", json.dumps({"gpt-x": JUDGE, "judge-1": JUDGE}))

@@ -1,4 +1,4 @@
-"""Reading targets files, with everything that is wrong with them."""
+"""Reading targets files and reporting all of their errors."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def problems(path: Path, **environment: str) -> list[tuple[int | None, str, str,
     return [(p.line, p.severity, p.message, p.hint) for p in sorted(found, key=lambda p: p.line or 0)]
 
 
-def test_snake_case_and_camel_case_are_both_read_and_snake_case_wins(write: Write) -> None:
+def test_snake_case_takes_precedence_over_camel_case(write: Write) -> None:
     path = write(
         "targets.yaml",
         """
@@ -89,7 +89,7 @@ HEADERS_HINT = (
 )
 
 
-def test_a_variable_may_stand_where_a_number_belongs(write: Write) -> None:
+def test_numbers_may_be_set_by_variables(write: Write) -> None:
     path = write("targets.yaml", "targets:\n- {name: a, provider: mock, workers: '${{ N }}', delay_ms: '${{N}}'}\n")
     assert problems(path, N="3") == []
 
@@ -121,7 +121,7 @@ def test_files_of_a_wrong_shape(write: Write, text: str, message: str) -> None:
     assert message in found
 
 
-def test_one_bad_entry_does_not_hide_another(write: Write) -> None:
+def test_an_invalid_entry_does_not_hide_another(write: Write) -> None:
     path = write("targets.yaml", "foo: 1\ntargets:\n- 5\n- {name: a, provider: mok}\n- {name: 5, provider: ''}\n")
     assert [message for _, _, message, _ in problems(path)] == [
         "foo: unknown field",
@@ -146,12 +146,12 @@ def test_one_bad_entry_does_not_hide_another(write: Write) -> None:
         ("{name: a, provider: mock, api_key: swordfish-one}", "swordfish-one"),
     ],
 )
-def test_secrets_are_found_whether_or_not_a_target_is_in_order(write: Write, target: str, secret: str) -> None:
+def test_secrets_of_invalid_targets_are_found(write: Write, target: str, secret: str) -> None:
     path = write("targets.yaml", f"targets:\n  - {target}\n")
     assert secret in read_targets(path, {"PLAIN": "filled-in"}).secrets
 
 
-def test_what_is_no_secret_is_not_masked(write: Write) -> None:
+def test_other_values_are_not_masked(write: Write) -> None:
     target = "{name: a, provider: openai, model: gpt-5-large, base_url: 'http://somewhere', api_key: swordfish-one}"
     path = write("targets.yaml", f"targets:\n  - {target}\n  - {{name: b, provider: unknown, model: gpt-5-large}}\n")
     assert set(read_targets(path, {}).secrets) == {"swordfish-one"}

@@ -30,7 +30,7 @@ def run(path: Path, *args: str, expect: int = 0) -> list[dict[str, Any]]:
 
 
 def run_apart(path: Path, *args: str) -> list[dict[str, Any]]:
-    """The results of a run in a process of its own: functions set OpenTelemetry's global provider, once per process."""
+    """The results of a run in a separate process: functions set OpenTelemetry's global provider, once per process."""
     ran = agentv_process("eval", path, *COLLECT, *args)
     assert ran.returncode == 0, ran.stderr
     return results("out.jsonl")
@@ -41,7 +41,7 @@ def tools(result: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("words", ["genai", "openinference", "genai --own-root"])
-def test_a_command_that_is_instrumented(write: Write, words: str) -> None:
+def test_an_instrumented_command(write: Write, words: str) -> None:
     (result,) = run(command_project(write, traced_case("one"), words=words))
     assert result["score"] == 1.0, result
     assert [event["type"] for event in result["trace"]][-3:] == ["model_step", "tool_call", "tool_call"]
@@ -69,7 +69,7 @@ def test_without_the_option_nothing_is_collected_and_nothing_is_set(
     assert "trace_id" not in result
 
 
-def test_what_a_command_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variables_of_a_command(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = """
 import json, os
 names = ("ENDPOINT", "PROTOCOL", "TRACES_ENDPOINT", "LOGS_PROTOCOL")
@@ -106,7 +106,7 @@ def test_neither_a_proxy_nor_a_sampler_keeps_spans_from_the_collector(
 
 
 @pytest.mark.parametrize("provider", ["claude-code", "codex", "vscode"])
-def test_coding_agents_are_told_as_well(write: Write, provider: str) -> None:
+def test_coding_agents_receive_the_variables(write: Write, provider: str) -> None:
     note = 'open(HERE / "told", "a").write(os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + " " + os.environ["TRACEPARENT"])'
     Agents(write, provider).does(f"{note}\nsys.exit(3)\n").run(*COLLECT[:2], "--collect-grace", "0", expect=1)
     endpoint, traceparent = Path("told").read_text().split()
@@ -155,7 +155,7 @@ def server(*args: str) -> Iterator[str]:
 
 @contextmanager
 def free_port() -> Iterator[str]:
-    """A port that only who asks for it by its number gets: it is bound here, and nobody listens at it yet."""
+    """A port that is reserved: it is bound here, but nothing listens on it yet."""
     with socket.socket() as found:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(("127.0.0.1", 0))
@@ -217,7 +217,7 @@ print("hello")
 """
 
 
-def test_a_server_that_is_slow_to_send_is_waited_for_longer(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_grace_period_extends_for_a_slow_server(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     assert collector.LATE_GRACE_SECONDS > 5  # which is how often SDKs send, unless told otherwise
     monkeypatch.setattr(collector, "LATE_GRACE_SECONDS", 60.0)
     monkeypatch.setattr(collector, "GRACE_SECONDS", 0.0)
@@ -235,14 +235,14 @@ def test_a_server_that_sends_after_the_grace(write: Write) -> None:
 
 @contextmanager
 def sends_after(write: Write, milliseconds: int) -> Iterator[tuple[Path, str]]:
-    """A case whose server sends its spans so often, and the port that it sends them to."""
+    """A case whose server sends its spans at this interval, and the port that it sends them to."""
     write("server.py", SERVER.replace("schedule_delay_millis=200", f"schedule_delay_millis={milliseconds}"))
     with free_port() as port, server(port) as url:
         write("targets.yaml", json.dumps({"targets": [{"name": "default", "provider": "http", "url": url}]}))
         yield write("cases.jsonl", [traced_case("one")]), port
 
 
-def test_a_trace_without_a_parent_is_not_complete_and_tool_trajectory_no_judgement(write: Write) -> None:
+def test_tool_trajectory_does_not_judge_a_trace_without_a_root(write: Write) -> None:
     agent = POST + 'post(document(a_tool("find", parent="0123456789abcdef"), a_tool("book")))\nprint("hello")\n'
     path = command_project(write, traced_case("one"), agent=agent)
     (result,) = run(path, "--collect-grace", "0.1", expect=1)
@@ -263,7 +263,7 @@ def test_a_trace_without_a_parent_is_not_complete_and_tool_trajectory_no_judgeme
     assert results("graded.jsonl")[0]["trace_complete"] is False
 
 
-def test_a_target_with_a_trace_of_its_own_keeps_it(write: Write) -> None:
+def test_a_target_with_its_own_trace_keeps_it(write: Write) -> None:
     agent = (
         POST
         + """
@@ -277,7 +277,7 @@ print(json.dumps({"text": "hello", "trace": [{"type": "tool_call", "name": "mine
     assert "trace_complete" not in result
 
 
-def test_each_attempt_has_a_trace_of_its_own(write: Write) -> None:
+def test_each_attempt_has_its_own_trace(write: Write) -> None:
     fails_at_first = """
 
 def told(question):
@@ -338,7 +338,7 @@ print("hello")
     assert result["score"] == 1.0, result
 
 
-def test_a_cached_answer_is_asked_for_again_if_it_has_no_trace(write: Write) -> None:
+def test_a_cached_answer_without_a_trace_is_requested_again(write: Write) -> None:
     agent = (
         "import os\nprint('hello')\nopen('calls', 'a').write('.')\nif 'TRACEPARENT' not in os.environ: raise SystemExit\n"
         + COMMAND.replace("print(globals", "(globals")
@@ -358,7 +358,7 @@ def test_on_a_cluster_each_worker_collects(write: Write) -> None:
     assert [result["score"] for result in found] == [1.0] * 6
 
 
-def test_a_target_that_answers_in_batches_is_told_of(write: Write) -> None:
+def test_a_batch_target_is_reported(write: Write) -> None:
     record = json.dumps({"id": "one", "text": "hello"})
     entry = {"name": "default", "provider": "cli", "command_template": f"echo '{record}'", "provider_batching": True}
     write("targets.yaml", json.dumps({"targets": [entry]}))
@@ -374,7 +374,7 @@ def test_a_target_that_answers_in_batches_is_told_of(write: Write) -> None:
         ({"collect_traces": True, "collect_port": 70_000}, "cannot listen on port 70000"),
     ],
 )
-def test_options_in_python_that_make_no_sense(write: Write, options: Any, message: str) -> None:
+def test_invalid_options_from_python(write: Write, options: Any, message: str) -> None:
     path = command_project(write, traced_case("one"))
     with pytest.raises(ConfigError, match=message):
         asyncio.run(evaluate_in_python(path, **options))
@@ -415,12 +415,12 @@ def test_a_port_that_is_taken(write: Write) -> None:
         ),
     ],
 )
-def test_options_that_make_no_sense(write: Write, args: tuple[str, ...], message: str) -> None:
+def test_invalid_options(write: Write, args: tuple[str, ...], message: str) -> None:
     ran = evaluate(command_project(write, traced_case("one")), *args, expect=2)
     assert message in flat(ran.stderr)
 
 
-def test_otlp_over_grpc_is_told_once_and_clearly(write: Write) -> None:
+def test_otlp_over_grpc_is_reported_once(write: Write) -> None:
     agent = (
         POST
         + """

@@ -1,4 +1,4 @@
-"""What may arrive on the port of the collector: much, too much, compressed, late, and what is no OTLP at all."""
+"""Requests to the collector's port: large, oversized, compressed, late, and invalid ones."""
 
 import asyncio
 import contextlib
@@ -195,7 +195,7 @@ def test_a_span_that_is_sent_twice_counts_once() -> None:
     assert names(collect(send)) == ["t0", "t1"]
 
 
-def test_what_is_no_attempt_s_is_refused_and_told() -> None:
+def test_spans_without_an_attempt_are_rejected_and_reported() -> None:
     def send(context: TraceContext) -> None:
         stray = tool_spans(context, 3, trace_id="ab" * 16).SerializeToString()
         status, answer = post(context.collector, stray)
@@ -213,7 +213,7 @@ def test_what_is_no_attempt_s_is_refused_and_told() -> None:
     assert [warning.message for warning in warnings] == ["5 spans and events did not belong to a running case"]
 
 
-def test_a_trace_that_is_another_s_goes_there_whatever_the_endpoint() -> None:
+def test_a_known_trace_id_takes_precedence_over_the_endpoint() -> None:
     async def main() -> None:
         with Collector(CollectOptions(collect_grace=0.2)) as collector:
             with collector.case(is_late=False) as first, collector.case(is_late=False) as second:
@@ -280,7 +280,7 @@ def test_garbage(data: bytes, kind: str, headers: dict[str, str], status: int, m
 
 
 @pytest.mark.parametrize("data", [b"\x16\x03\x01\x02\x00\x01", bytes(70_000), b"GET / HTTP/1.1\r\n\r\n", b""])
-def test_what_is_no_http(data: bytes) -> None:
+def test_requests_that_are_not_http(data: bytes) -> None:
     def send(context: TraceContext) -> None:
         parts = urlsplit(context.endpoint)
         with (
@@ -296,7 +296,7 @@ def test_what_is_no_http(data: bytes) -> None:
     assert names(collect(send)) == ["t0"]
 
 
-def test_many_connections_that_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_idle_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CollectorServer, "max_threads", 5)
 
     def send(context: TraceContext) -> None:
@@ -318,7 +318,7 @@ def test_many_connections_that_say_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @given(st.binary(max_size=200), st.sampled_from(["traces", "logs"]), st.booleans())
-def test_any_bytes_are_telemetry_or_an_error_of_their_own(data: bytes, signal: str, is_json: bool) -> None:
+def test_any_bytes_are_telemetry_or_a_decoding_error(data: bytes, signal: str, is_json: bool) -> None:
     try:
         spans, events = read_telemetry(signal, data, is_json=is_json)
     except BadTelemetry:
@@ -327,7 +327,7 @@ def test_any_bytes_are_telemetry_or_an_error_of_their_own(data: bytes, signal: s
     assert isinstance(events, list)
 
 
-def test_values_inside_of_values_are_bounded() -> None:
+def test_nested_values_are_bounded() -> None:
     data = b""
     for _ in range(3000):
         data = b"\x0a" + _varint(len(data)) + data  # a list with one value

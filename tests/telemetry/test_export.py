@@ -1,4 +1,4 @@
-"""Results as OpenTelemetry traces: sent by the official exporter to a collector that is there, slow, or down."""
+"""Results as OpenTelemetry traces, sent by the official exporter to a working, slow or unreachable collector."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ ANSWER = {
 
 
 def a_project(write: Write, *cases: dict[str, Any], answer: dict[str, Any] = ANSWER) -> Path:
-    """A project whose target answers with a trace of its own."""
+    """A project whose target returns its own trace."""
     write("answer.json", json.dumps(answer))
     entry = {"name": "agent", "provider": "cli", "command_template": f"cat {Path('answer.json').absolute()}"}
     write("targets.yaml", json.dumps({"targets": [entry]}))
@@ -65,7 +65,7 @@ def run(
     expect: int = 0,
     **variables: Any,
 ) -> str:
-    """What a run with `--otel` says."""
+    """The messages of a run with `--otel`."""
     url = server if isinstance(server, str) else server.url
     environment = os.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": url} | variables
     line = [*command, "eval", str(path), "--otel", "--target", "agent", "--out", "out.jsonl", *args]
@@ -120,7 +120,7 @@ def test_the_call_of_the_target_and_its_tools(write: Write) -> None:
     assert "hello" not in str(values(call.attributes))  # content is only sent when it is asked for
 
 
-def test_what_was_said_is_sent_when_content_is_asked_for(write: Write) -> None:
+def test_content_is_sent_only_on_request(write: Write) -> None:
     with otlp_server() as server:
         run(server, a_project(write), OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="true")
     (call,) = server.named("invoke_agent")
@@ -165,7 +165,7 @@ def test_log_records_that_are_lost_are_counted(write: Write) -> None:
     assert "--otel: 8 of 8 spans and events were not sent" in said
 
 
-def test_a_target_that_fails_and_an_evaluator_that_breaks(write: Write) -> None:
+def test_a_failing_target_and_a_crashing_evaluator(write: Write) -> None:
     broken = {"name": "tools", "type": "tool_trajectory", "mode": "exact", "expected": []}
     path = a_project(
         write, a_case("one", execution={"evaluators": [broken]}), answer=ANSWER | {"trace_complete": False}
@@ -220,7 +220,7 @@ def test_scoring_begins_when_the_answer_is_there() -> None:
 
 
 @pytest.mark.parametrize("timestamp", ["", "yesterday", "2026-01-01T00:00:00Z", "9999-99-99", None])
-def test_odd_times_of_tools_give_spans_all_the_same(timestamp: str | None) -> None:
+def test_tools_with_invalid_times_have_spans(timestamp: str | None) -> None:
     trace = tuple(TraceEvent(type="tool_call", name=name, timestamp=timestamp) for name in "ab")
     span = span_of_result(a_result(trace=trace), TargetKind(), has_content=True)
     assert all(tool.start <= tool.end for tool in span.children[0].children)
@@ -263,14 +263,14 @@ def test_a_collector_that_is_down_costs_a_warning_and_no_result(write: Write) ->
 
 
 @pytest.mark.parametrize("status", [401, 503])
-def test_a_collector_that_refuses(write: Write, status: int) -> None:
+def test_a_collector_that_rejects_spans(write: Write, status: int) -> None:
     with otlp_server(status) as server:
         said = run(server, a_project(write), OTEL_EXPORTER_OTLP_TIMEOUT="1")
     assert "--otel: 6 of 6 spans were not sent to" in said
     assert len(results("out.jsonl")) == 1
 
 
-def test_a_collector_that_does_not_answer_does_not_hold_up_the_run(write: Write) -> None:
+def test_a_collector_that_does_not_respond_does_not_block_the_run(write: Write) -> None:
     path = a_project(write, *(a_case(f"c{number}", execution={"evaluators": [PASSES]}) for number in range(30)))
     with otlp_server(seconds=3600) as server:
         sizes: dict[str, Any] = {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "10", "OTEL_BSP_SCHEDULE_DELAY": "1"}
@@ -346,7 +346,7 @@ def test_headers_compression_and_names_by_the_standard_variables(write: Write) -
     assert server.resources[0]["deployment.environment.name"] == "ci"
 
 
-def test_variables_that_make_no_sense_are_told(write: Write) -> None:
+def test_invalid_variables_are_reported(write: Write) -> None:
     with otlp_server() as server:
         said = run(server, a_project(write), OTEL_TRACES_SAMPLER="nonsense", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
     assert "warning: --otel: Couldn't recognize sampler nonsense" in said
@@ -367,7 +367,7 @@ def test_with_collected_traces_the_target_is_part_of_the_trace_of_its_case(write
         assert values(call.attributes)["gen_ai.usage.input_tokens"] == 11
 
 
-def test_the_span_that_a_target_is_told_is_that_of_the_case(write: Write) -> None:
+def test_the_target_receives_the_span_of_its_case(write: Write) -> None:
     path = command_project(
         write, traced_case("one"), agent="import os\nprint(os.environ['TRACEPARENT'])\n", name="agent"
     )
@@ -388,13 +388,13 @@ def test_results_of_a_cluster_are_sent_by_the_driver(write: Write) -> None:
     assert not any("trace" in result for result in results("out.jsonl"))
 
 
-def test_traces_are_in_the_results_if_that_is_asked_for_too(write: Write) -> None:
+def test_exported_traces_can_also_be_in_the_results(write: Write) -> None:
     with otlp_server() as server:
         run(server, a_project(write), "--include-trace")
     assert len(results("out.jsonl")[0]["trace"]) == 3
 
 
-def test_without_the_extra_the_command_that_installs_it_is_told(write: Write) -> None:
+def test_without_the_extra_the_install_command_is_printed(write: Write) -> None:
     write("hidden/opentelemetry/__init__.py", "")
     path = a_project(write)
     said = run("http://127.0.0.1:9", path, expect=2, PYTHONPATH=str(Path("hidden").absolute()))
@@ -405,7 +405,7 @@ def test_without_the_extra_the_command_that_installs_it_is_told(write: Write) ->
     assert not Path("out.jsonl").exists()
 
 
-def test_without_the_option_nothing_of_it_is_imported(write: Write) -> None:
+def test_without_the_option_the_sdk_is_not_imported(write: Write) -> None:
     path = a_project(write)
     script = f"""
 import asyncio, sys, agentv
@@ -429,9 +429,7 @@ def test_from_python(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.results[0].trace is None
 
 
-def test_what_the_code_of_a_user_logs_of_its_own_sdk_stays_its_own(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logs_of_the_users_own_sdk_are_not_captured(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     write(
         "agent.py",
         "import logging\n\ndef answer(q):\n    logging.getLogger('opentelemetry.x').error('mine')\n    return 'hello'\n",

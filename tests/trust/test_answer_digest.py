@@ -1,4 +1,4 @@
-"""Labels hold for an answer with all that belongs to it: its tool calls, its conversation and the changed files."""
+"""Labels apply to an answer including its tool calls, conversation and changed files."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def label_as_reviewed(write: Write, result: dict[str, Any], label: str) -> None:
     write(".agentv/labels.jsonl", [found])
 
 
-def test_a_label_of_an_agent_that_calls_a_tool_is_not_one_of_an_agent_that_only_talks(write: Write) -> None:
+def test_a_label_does_not_apply_to_the_same_text_without_the_tool_call(write: Write) -> None:
     two_agents(write)
     talks = results_of("only_talks")
     calls = results_of("calls")
@@ -76,7 +76,7 @@ def test_two_runs_with_the_same_text_and_other_tool_calls_differ(write: Write) -
     assert json.loads(ran.stdout)["labels"]["same_answers"] == 0
 
 
-def test_labels_of_earlier_versions_hold_for_answers_that_are_text(write: Write) -> None:
+def test_labels_of_earlier_versions_apply_to_text_answers(write: Write) -> None:
     """Neither the results nor the labels of earlier versions say more than the text."""
     diff = "--- a\n+++ a\n@@ -1 +1 @@\n-1\n+2\n"
     summary = {"eventCount": 1, "toolNames": ["refund"], "toolCallsByName": {"refund": 1}, "errorCount": 0}

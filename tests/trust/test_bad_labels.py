@@ -1,4 +1,4 @@
-"""A labels file that is none does not spoil a run, and is not passed over in silence."""
+"""An invalid labels file does not stop a run, and is reported."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ TARGETS = """targets:
         ('{"eval_id": "other", "answer_digest": "0123456789abcdef", "label": "pass"}\n', ""),
     ],
 )
-def test_a_labels_file_that_is_none_is_a_warning(write: Write, labels: str, warning: str) -> None:
+def test_an_invalid_labels_file_is_a_warning(write: Write, labels: str, warning: str) -> None:
     write("targets.yaml", TARGETS)
     write("evals.jsonl", [a_case("one")])
     write(".agentv/labels.jsonl", labels)

@@ -1,4 +1,4 @@
-"""Secrets in every place of every kind of target, echoed in every way: nothing that a run writes or says has them."""
+"""Secrets in every setting of every kind of target, echoed in every way, never appear in the output of a run."""
 
 import base64
 import json
@@ -83,7 +83,7 @@ def echoes() -> str:
 
 
 def leaks(folder: Path, *texts: str) -> list[str]:
-    """Where a secret stands that should not; what the test itself has written does not count."""
+    """The files that contain a secret but should not. Files written by the test itself do not count."""
     own = {"targets.yaml", "events", "stand-in", "calls.jsonl"}
     seen = {f"text {number}": text for number, text in enumerate(texts)}
     for path in folder.rglob("*"):
@@ -168,7 +168,7 @@ def results_in(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", [*VENDORS, "http"])
-def test_nothing_of_a_server_that_is_not_there(kind: str, write: Write, tmp_path: Path) -> None:
+def test_errors_of_an_unreachable_server_contain_no_secrets(kind: str, write: Write, tmp_path: Path) -> None:
     with socket.socket() as silent:  # it has the port, so that nobody else gets it, and does not listen
         silent.bind(("127.0.0.1", 0))
         server = Server(lambda _: "", 0)

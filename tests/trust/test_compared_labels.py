@@ -1,4 +1,4 @@
-"""What `agentv compare` makes of labels by people: the difference of the pass rates that they would give."""
+"""`agentv compare` with human labels: the difference of the pass rates that humans would give."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def test_the_difference_by_labels(write: Write) -> None:
     assert found["labels"] == {"used": 80, "stale": 0, "cases": 40, "same_answers": 50, "of": 250, "notes": []}
 
 
-def test_the_line_for_people(write: Write) -> None:
+def test_the_line_as_text(write: Write) -> None:
     write_runs(write, *two_runs())
     line = (
         "labels: pass rate Δ +0.120, 95% CI [−0.041, +0.281] by 40 cases labelled in both,"
@@ -119,7 +119,7 @@ def test_labels_change_nothing_else(write: Write, gate: str) -> None:
     assert [line for line in said if not line.startswith("labels: ")] == without.stderr.splitlines()
 
 
-def test_labels_of_one_run_tell_no_difference(write: Write) -> None:
+def test_labels_of_only_one_run_give_no_difference(write: Write) -> None:
     first, second, labels = two_runs()
     write_runs(write, first, second, labels[:80:2] + labels[80:])
     found = compared("a.jsonl", "b.jsonl")["labels"]
@@ -152,7 +152,7 @@ def test_labels_that_cannot_be_used_are_counted(write: Write) -> None:
     assert f"note: labels: {found['notes'][0]}\n" in agentv("compare", "a.jsonl", "b.jsonl").stderr
 
 
-def test_labels_from_before_a_run_are_no_random_sample_if_others_of_them_are_stale(write: Write) -> None:
+def test_earlier_labels_are_not_a_random_sample_if_some_are_stale(write: Write) -> None:
     first, second, labels = two_runs(at="2026-11-16T12:00:00Z")
     write_runs(write, first, second, labels)
     assert compared("a.jsonl", "b.jsonl")["labels"]["cases"] == 40
@@ -165,7 +165,7 @@ def test_labels_from_before_a_run_are_no_random_sample_if_others_of_them_are_sta
 
 
 @pytest.mark.parametrize("by", ["trial", "conversation_id", "topic"])
-def test_cases_that_belong_together_count_as_one(write: Write, by: str) -> None:
+def test_clustered_cases_count_as_one(write: Write, by: str) -> None:
     def twice(records: Records, is_label: bool = False) -> Records:
         found = []
         for record in records:
@@ -189,7 +189,7 @@ def test_cases_that_belong_together_count_as_one(write: Write, by: str) -> None:
 
 
 @pytest.mark.parametrize("labels", [[], [a_label("elsewhere", "pass")]], ids=["none", "of other cases"])
-def test_labels_that_are_of_neither_run_are_passed_over(write: Write, labels: Records) -> None:
+def test_labels_of_neither_run_are_skipped(write: Write, labels: Records) -> None:
     first, second, _ = two_runs()
     write_runs(write, first, second, labels)
     ran = agentv("compare", "a.jsonl", "b.jsonl")
@@ -200,7 +200,7 @@ def test_labels_that_are_of_neither_run_are_passed_over(write: Write, labels: Re
         assert ".agentv/labels.jsonl: no label matches a case of these runs\n" in named.stderr
 
 
-def test_stale_labels_alone_are_said(write: Write) -> None:
+def test_stale_labels_alone_are_reported(write: Write) -> None:
     first, second, _ = two_runs()
     write_runs(write, first, second, [a_label("c0", "pass", "an earlier answer")])
     assert compared("a.jsonl", "b.jsonl")["labels"]["stale"] == 1
@@ -241,7 +241,7 @@ def test_a_pipe_is_compared_without_labels(write: Write) -> None:
     )
 
 
-def test_cases_of_different_datasets_with_one_id_are_different_cases(write: Write) -> None:
+def test_cases_that_share_an_id_across_datasets_are_different(write: Write) -> None:
     datasets = ("geo", "math")
     first = [a_result("c", "fail", f"{dataset} before", dataset=dataset) for dataset in datasets]
     second = [a_result("c", "pass", f"{dataset} after", dataset=dataset) for dataset in reversed(datasets)]

@@ -1,4 +1,4 @@
-"""The file of labels: what is in it stays in it, whoever else writes to it."""
+"""The labels file: its labels are never lost, regardless of other writers."""
 
 import csv
 import hashlib
@@ -49,7 +49,7 @@ def test_secrets_do_not_get_into_the_file(tmp_path: Path) -> None:
     assert next(read_labels(path)).note == "the key is ***"
 
 
-def test_a_last_line_that_is_cut_off_is_taken_out_before_more_is_written(tmp_path: Path) -> None:
+def test_a_truncated_last_line_is_removed_before_appending(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     append_labels(path, [made("a")])
     with path.open("a") as file:
@@ -80,14 +80,14 @@ for number in range(100):
 """
 
 
-def test_two_who_write_at_once_lose_nothing(write: Write) -> None:
+def test_concurrent_writers_lose_nothing(write: Write) -> None:
     children = [subprocess.Popen([sys.executable, "-c", APPEND, name]) for name in ("ann", "bob")]
     assert [child.wait(timeout=120) for child in children] == [0, 0]
     found = [label.eval_id for label in read_labels(Path("labels.jsonl"))]
     assert sorted(found) == sorted(f"{name}{number}" for name in ("ann", "bob") for number in range(100))
 
 
-def test_what_does_not_fit_on_the_disk_leaves_nothing_behind(write: Write) -> None:
+def test_a_full_disk_leaves_no_partial_label(write: Write) -> None:
     code = """
 import resource, signal, sys
 from pathlib import Path
@@ -107,7 +107,7 @@ except OutputError as error:
     assert len(list(read_labels(Path("labels.jsonl")))) == 1
 
 
-def test_a_label_that_is_taken_back_counts_no_more() -> None:
+def test_a_retracted_label_does_not_count() -> None:
     ann, bob = {"reviewer": "ann"}, {"reviewer": "bob"}
     labels = [made(**ann), made(**bob), made(label="retracted", **ann), made("b", "retracted", **ann)]
     book = LabelBook(labels)
@@ -117,19 +117,19 @@ def test_a_label_that_is_taken_back_counts_no_more() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_file_that_nobody_may_write_to(tmp_path: Path) -> None:
+def test_a_read_only_file(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     path.touch(mode=0o444)
     with pytest.raises(OutputError, match="labels cannot be written: Permission denied"):
         append_labels(path, [made()])
 
 
-def test_a_folder_is_no_file_of_labels(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_labels_file(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="labels cannot be written: Is a directory"):
         append_labels(tmp_path, [made()])
 
 
-def test_all_that_is_wrong_is_told_at_once(write: Write) -> None:
+def test_all_problems_are_reported_together(write: Write) -> None:
     path = write("x.jsonl", [a_label(), a_label(label="good"), a_label(score=2), {"label": "pass"}])
     with pytest.raises(ResultsError) as error:
         list(read_labels(path))
@@ -160,14 +160,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("table")
 
 
-def test_a_label_without_a_dataset_holds_for_any(write: Write) -> None:
+def test_a_label_without_a_dataset_applies_to_any(write: Write) -> None:
     path = write("results.jsonl", [a_result("a"), a_result("b", dataset="other")])
     found = match_labels(path, LabelBook([made("a", dataset=""), made("b", dataset=""), made("b")]))
     assert [len(answer.labels) for answer in found.answers] == [1, 1]
     assert [label.dataset for label in found.unmatched] == ["geo"]
 
 
-def test_one_person_has_one_voice(write: Write) -> None:
+def test_each_reviewer_has_one_vote(write: Write) -> None:
     """Though they named the dataset only once; the last label counts."""
     path = write("results.jsonl", [a_result("a")])
     labels = [made("a"), made("a", dataset=""), made("a", "fail"), made("a", reviewer="bob")]

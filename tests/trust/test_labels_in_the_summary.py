@@ -1,4 +1,4 @@
-"""Labels of a run's answers: the summary of the run that gives these answers again has them."""
+"""Labels of a run's answers appear in the summary of later runs with the same answers."""
 
 import json
 from pathlib import Path

@@ -114,7 +114,7 @@ def test_judges_of_a_panel_that_cannot_be_called_are_not_judged(write: Write) ->
     assert "60 of 120 planted answers got no judgement" in check()
 
 
-def test_a_missed_required_item_is_a_fail_of_a_panel_member_that_is_asked_twice(write: Write) -> None:
+def test_a_missed_required_item_fails_a_repeated_panel_member(write: Write) -> None:
     says = "[{'id': 'a', 'satisfied': True}, {'id': 'b', 'satisfied': 'it is' in answer_in(question)}]"
     project(write, f"return json.dumps({{'checks': {says}}})")
     write("other.py", Path("grader.py").read_text())
@@ -173,7 +173,7 @@ def test_examples_do_not_change_the_digest_of_the_evaluators(write: Write) -> No
         ({"pass": ["same"], "fail": ["other", "same"]}, "examples: 'same' is listed under both pass and fail"),
     ],
 )
-def test_examples_that_make_no_sense_are_errors(write: Write, examples: Any, message: str) -> None:
+def test_invalid_examples_are_errors(write: Write, examples: Any, message: str) -> None:
     project(write, "return say(1)")
     change_cases(write, evaluators=[{"type": "llm_judge", "examples": examples}])
     ran = evaluate("cases.jsonl", expect=2)

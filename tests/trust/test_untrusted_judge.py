@@ -1,4 +1,4 @@
-"""Runs whose judge is untrusted: `compare` says so, and decides nothing."""
+"""Runs whose judge is untrusted: `compare` reports it and stays undecided."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ def record(write: Write, run_id: str, **health: Any) -> None:
     write(f".agentv/runs/{run_id}.json", json.dumps(found))
 
 
-def test_an_untrusted_judge_cannot_tell(write: Write) -> None:
+def test_an_untrusted_judge_makes_the_comparison_undecided(write: Write) -> None:
     save(write, "a.jsonl", BEFORE, run_id="20261117-000000-aaaa")
     save(write, "b.jsonl", AFTER, run_id="20261117-000000-bbbb")
     record(write, "20261117-000000-aaaa", verdict="trusted")
@@ -30,7 +30,7 @@ def test_an_untrusted_judge_cannot_tell(write: Write) -> None:
     assert "the judge of this run is untrusted" in told.stderr
 
 
-def test_a_change_of_how_agentv_scores_is_named(write: Write) -> None:
+def test_changed_scoring_rules_are_reported(write: Write) -> None:
     same = {"case": "c", "target": "t", "evaluators": "e", "agentv": "0.1.0"}
     save(write, "a.jsonl", BEFORE, digests=same)
     save(write, "b.jsonl", AFTER, digests={**same, "scoring": 2})

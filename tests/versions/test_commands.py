@@ -1,4 +1,4 @@
-"""Versions of commands: the programs and scripts that they name."""
+"""Versions of commands: the programs and scripts in them."""
 
 from pathlib import Path
 

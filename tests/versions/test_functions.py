@@ -185,7 +185,7 @@ def test_the_modules_that_a_function_imports_are_part_of_its_version(write: Writ
     assert function_version(load(path)) != before
 
 
-def test_a_function_whose_file_has_changed_since_has_not_the_version_of_the_file(write: Write) -> None:
+def test_a_loaded_function_does_not_get_the_version_of_its_changed_file(write: Write) -> None:
     source = "def make(x):\n    def answer(q):\n        return 'London'\n    return answer\nanswer = make(1)\n"
     path = write("agent.py", source)
     old = load(path)

@@ -1,4 +1,4 @@
-"""Versions of Python files: syntax trees, and the project's files that are imported."""
+"""Versions of Python files: syntax trees, and imported files of the project."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Results files that grow, change and vanish, as the index of the viewer sees them."""
+"""Results files that grow, change and disappear, in the viewer's index."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def test_a_growing_file_keeps_its_chunks_and_the_last_one_grows(tmp_path: Path) 
     assert snippet_lines(index.entries(0, first)) == b"The answer to one.\nThe answer to two."
 
 
-def test_a_half_written_line_is_waited_for(tmp_path: Path) -> None:
+def test_a_partly_written_line_is_read_when_complete(tmp_path: Path) -> None:
     line = json.dumps(a_result("two"))
     path = save_results(tmp_path / "a.jsonl", [a_result("one")])
     append(path, line[:50])
@@ -83,7 +83,7 @@ def test_a_half_written_line_is_waited_for(tmp_path: Path) -> None:
     assert ids_of(read_all(index)) == ["one", "two", "three"]
 
 
-def test_lines_that_are_no_results_are_left_out_and_told(tmp_path: Path) -> None:
+def test_invalid_lines_are_skipped_and_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(f'\n{json.dumps(a_result("one"))}\n{{"prompt": 1}}\nnonsense\n{json.dumps(a_result("two"))}\n')
     index = read_all(IncrementalIndex(path))

@@ -1,4 +1,4 @@
-"""Labels by the command and on bare sockets: who may write them, what is drawn, and what bad input is told."""
+"""Labelling through the command and plain sockets: permissions, sampling and invalid input."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def test_a_label_needs_the_token_and_a_page_of_ours(at: Address) -> None:
         "pass",
     ],
 )
-def test_what_is_no_label_is_not_written(at: Address, said: Any) -> None:
+def test_invalid_labels_are_not_written(at: Address, said: Any) -> None:
     reply = label(at, begin(at)["id"], 0, said)
     assert reply.status == 400 and "the request cannot be read" in reply.text
     assert not LABELS.exists()
@@ -130,7 +130,7 @@ def test_viewers_and_reviewers_at_once_lose_nothing() -> None:
     assert sorted(written) == sorted((name, f"c{number}") for name in names for number in range(12))
 
 
-def test_reviews_that_nobody_goes_on_with_are_forgotten(at: Address) -> None:
+def test_abandoned_reviews_are_discarded(at: Address) -> None:
     first = begin(at)["id"]
     for _ in range(KEPT_REVIEWS):
         begin(at)
@@ -170,7 +170,7 @@ def test_results_without_answers() -> None:
     assert refused("bad.jsonl").startswith("error: bad.jsonl:3:2: eval_id: expected a string, got an integer\n")
 
 
-def test_a_file_of_labels_that_is_none(at: Address) -> None:
+def test_an_invalid_labels_file_is_an_error(at: Address) -> None:
     Path("labels.jsonl").write_text('{"id": "a", "question": "b"}\n')
     assert refused("r.jsonl", "--labels", "labels.jsonl") == (
         "error: labels.jsonl:1: not a labels file\n"
@@ -205,7 +205,7 @@ def without_rights() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def test_no_right_to_write_is_told_before_anybody_labels() -> None:
+def test_missing_write_permission_is_reported_before_labelling() -> None:
     with without_rights() as folder, pytest.raises(AgentvError) as caught:
         check_labels(folder / "deep" / "labels.jsonl")
     assert caught.value.message == "labels cannot be written: Permission denied"
@@ -304,7 +304,7 @@ def test_memory_is_flat() -> None:
     assert peaks[1] - peaks[0] < 12_000  # the file has 50 MB
 
 
-def test_an_answer_is_read_where_it_stands() -> None:
+def test_an_answer_is_read_at_its_offset() -> None:
     save_results(Path("r.jsonl"), [*answered(3), an_error("broken"), *answered(1, dataset="é")])
     answers = read_answers(Path("r.jsonl"), Path("r.jsonl"))
     assert (len(answers), answers.results, list(answers.numbers)) == (4, 5, [0, 1, 2, 4])
@@ -312,7 +312,7 @@ def test_an_answer_is_read_where_it_stands() -> None:
     assert answers.read(3).key.dataset == "é"
 
 
-def test_what_is_no_message_and_no_call_is_not_shown(tmp_path: Path) -> None:
+def test_values_that_are_neither_messages_nor_calls_are_not_shown(tmp_path: Path) -> None:
     odd: list[Any] = [
         None,
         1,

@@ -1,4 +1,4 @@
-"""Answers are labelled by people in a real Chromium: blind, by keys, and nothing is lost."""
+"""Labelling in a real Chromium: blind, by keyboard, and without losing labels."""
 
 import os
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def test_a_double_click_labels_one_answer(review: Review) -> None:
     assert (found.title, found.words) == ("Case 2", ["pass"])
 
 
-def test_a_label_says_which_answer_who_and_how_it_was_drawn(review: Review) -> None:
+def test_a_label_records_the_answer_the_reviewer_and_the_sampling(review: Review) -> None:
     found = review([a_result("one", candidate_answer="Paris.", trial=2)])
     found.page.click("#note")
     found.page.type("names\nthe city")
@@ -95,7 +95,7 @@ def test_a_label_says_which_answer_who_and_how_it_was_drawn(review: Review) -> N
     }
 
 
-def test_keys_do_nothing_while_somebody_types(review: Review) -> None:
+def test_keys_are_ignored_while_typing(review: Review) -> None:
     found = review(answered(3))
     found.press("n")
     assert found.page.js("document.activeElement.id") == "note"
@@ -112,7 +112,7 @@ def test_keys_do_nothing_while_somebody_types(review: Review) -> None:
     assert (len(found.words), "1" in found.page.js("document.activeElement.value")) == (2, True)
 
 
-def test_a_key_that_is_held_down_or_meant_for_the_browser_labels_nothing(review: Review) -> None:
+def test_held_keys_and_browser_shortcuts_are_ignored(review: Review) -> None:
     found = review(answered(3))
     send = {"type": "keyDown", "key": "1", "windowsVirtualKeyCode": 49}
     found.page.send("Input.dispatchKeyEvent", **send, autoRepeat=True, text="1")
@@ -157,7 +157,7 @@ SECRET: dict[str, Any] = {
 }
 
 
-def test_nothing_that_the_page_receives_tells_who_answered_or_what_was_made_of_it(review: Review) -> None:
+def test_the_page_never_receives_targets_or_scores(review: Review) -> None:
     results = [
         a_result(f"planted-id-{number}", **(SECRET | {"candidate_answer": f"A{number}", "question": "Why?"}))
         for number in range(3)
@@ -177,7 +177,7 @@ def test_nothing_that_the_page_receives_tells_who_answered_or_what_was_made_of_i
 
 
 @pytest.mark.smoke
-def test_a_label_is_on_disk_before_the_next_case_is_asked_for(review: Review) -> None:
+def test_a_label_is_on_disk_before_the_next_case_is_requested(review: Review) -> None:
     found = review(answered(6))
     found.page.send("Fetch.enable", patterns=[{"urlPattern": "no-such-address"}])
     found.page.go_to(found.page.js("location.href"))  # a page that is open already is not stopped at once
@@ -194,7 +194,7 @@ def test_a_label_is_on_disk_before_the_next_case_is_asked_for(review: Review) ->
         found.wait()
 
 
-def test_what_cannot_be_written_is_told_and_the_case_stays(review: Review, tmp_path: Path) -> None:
+def test_an_unsaved_label_is_reported_and_the_case_stays_open(review: Review, tmp_path: Path) -> None:
     found = review(answered(3))
     answer = found.answer
     found.labels.mkdir()  # nobody can append to a folder, not even root
@@ -212,7 +212,7 @@ def test_what_cannot_be_written_is_told_and_the_case_stays(review: Review, tmp_p
     assert (found.title, found.progress) == ("Case 2", "1 of 3")
 
 
-def test_one_goes_on_where_one_has_stopped_and_changed_answers_come_again(review: Review) -> None:
+def test_a_review_continues_and_shows_changed_answers_again(review: Review) -> None:
     found = review(answered(5))
     found.press("1", "1", "s", "2")
     again = review(answered(5))
@@ -231,7 +231,7 @@ def test_one_goes_on_where_one_has_stopped_and_changed_answers_come_again(review
     assert "another answer" in seen and anew.title == "Done: you labelled every answer"
 
 
-def test_the_order_is_another_one_in_each_review(review: Review) -> None:
+def test_each_review_has_its_own_order(review: Review) -> None:
     orders = []
     for _ in range(4):
         found, seen = review(answered(12)), []
@@ -259,7 +259,7 @@ def test_two_reviewers_at_once_lose_nothing(review: Review) -> None:
         assert {label["label"] for label in own} == {word}
 
 
-def test_the_name_can_be_changed_and_a_second_reviewer_begins_with_a_share_of_the_first_ones(review: Review) -> None:
+def test_a_second_reviewer_starts_with_a_share_of_the_first_ones_answers(review: Review) -> None:
     found = review(answered(10))
     found.press("1", "1", "2", "2", "1")
     firsts = {label["eval_id"] for label in labels_in(found.labels)}
@@ -274,7 +274,7 @@ def test_the_name_can_be_changed_and_a_second_reviewer_begins_with_a_share_of_th
     assert found.title == "You have labelled all of these answers"
 
 
-def test_what_is_chosen_is_no_random_sample(review: Review) -> None:
+def test_chosen_answers_are_not_a_random_sample(review: Review) -> None:
     results = [a_result("good", 1.0), a_result("bad", 0.1), a_result("worse", 0.0), an_error("broken")]
     found = review(results, only="failed")
     assert found.progress == "0 of 2"
@@ -373,7 +373,7 @@ def test_the_same_text_with_other_tool_calls_is_another_answer(review: Review) -
     assert {label["answer_digest"] for label in labels_in(found.labels)} == {f"{0:016}", f"{1:016}"}
 
 
-def test_texts_are_texts(review: Review) -> None:
+def test_texts_are_never_parsed_as_markup(review: Review) -> None:
     results = []
     for at, payload in enumerate(PAYLOADS):
         result = hostile_result(payload) | {"error": None, "eval_id": f"c{at}"}
@@ -407,7 +407,7 @@ HARD = [
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [400, 1400])
-def test_the_page_can_be_used_by_everybody(review: Review, width: int, dark: bool) -> None:
+def test_the_page_is_accessible(review: Review, width: int, dark: bool) -> None:
     found = review(HARD, width=width)
     page = found.page
     page.set_theme(dark=dark)
@@ -432,7 +432,7 @@ def test_the_page_can_be_used_by_everybody(review: Review, width: int, dark: boo
     assert page.problems() == []
 
 
-def test_a_results_file_that_is_replaced_meanwhile(review: Review, tmp_path: Path) -> None:
+def test_a_results_file_that_is_replaced_during_the_review(review: Review, tmp_path: Path) -> None:
     found = review(answered(3))
     save_results(tmp_path / "new.jsonl", [each | {"candidate_answer": "new"} for each in answered(3)])
     (tmp_path / "new.jsonl").replace(tmp_path / "results.jsonl")

@@ -1,4 +1,4 @@
-"""Who may ask, and what: all of it on bare sockets, as somebody would who does not use a browser."""
+"""Access to the viewer's server, tested on plain sockets like a client other than a browser."""
 
 import contextlib
 import json
@@ -131,7 +131,7 @@ def test_a_post_needs_the_token(at: Address, tmp_path: Path) -> None:
     assert request(at, "/api/describe", "POST", body, Host="evil.example").status == 403
 
 
-def test_a_post_that_is_too_large_or_makes_no_sense_is_refused(at: Address) -> None:
+def test_an_oversized_or_invalid_post_is_rejected(at: Address) -> None:
     assert "the request is too large" in request(at, "/api/describe", "POST", Content_Length=str(1 << 40)).text
     for length in (None, "-1", "x", "1e3", "²"):
         assert "needs a Content-Length" in request(at, "/api/describe", "POST", Content_Length=length).text
@@ -140,12 +140,12 @@ def test_a_post_that_is_too_large_or_makes_no_sense_is_refused(at: Address) -> N
         assert (reply.status, reply.text.startswith("the request cannot be read")) == (400, True)
 
 
-def test_a_browser_that_asks_for_an_icon_by_its_old_name_gets_it(at: Address) -> None:
+def test_favicon_ico_is_served(at: Address) -> None:
     reply = request(at, "/favicon.ico")
     assert (reply.status, reply.headers["content-type"]) == (200, "image/svg+xml; charset=utf-8")
 
 
-def test_answers_allow_the_browser_nothing_but_the_page_itself(at: Address) -> None:
+def test_responses_have_a_strict_content_security_policy(at: Address) -> None:
     for path in ("/", "/assets/view.js", "/api/runs", "/nothing"):
         headers = request(at, path).headers
         policy = headers["content-security-policy"]
@@ -179,13 +179,13 @@ def test_answers_allow_the_browser_nothing_but_the_page_itself(at: Address) -> N
         "file:///etc/passwd",
     ],
 )
-def test_a_path_leads_nowhere(at: Address, path: str) -> None:
+def test_an_unknown_path_is_not_found(at: Address, path: str) -> None:
     reply = request(at, path)
     assert reply.status == 404
     assert b"root:" not in reply.body and b"import" not in reply.body
 
 
-def test_runs_are_known_by_opaque_ids_and_only_those_in_the_folders(at: Address, tmp_path: Path) -> None:
+def test_runs_have_opaque_ids_and_are_limited_to_the_folders(at: Address, tmp_path: Path) -> None:
     outside = save_results(tmp_path / "outside" / "eval_2.jsonl", [a_result("secret")])
     (tmp_path / "runs" / "link.jsonl").symlink_to(outside)
     (tmp_path / "runs" / "folder").symlink_to(outside.parent)
@@ -199,7 +199,7 @@ def test_runs_are_known_by_opaque_ids_and_only_those_in_the_folders(at: Address,
         assert request(at, f"/api/run/{run_of(path)}/results/0?generation=1").status == 404
 
 
-def test_a_file_that_becomes_a_link_to_the_outside_is_not_served(at: Address, tmp_path: Path) -> None:
+def test_a_file_that_becomes_a_symlink_to_the_outside_is_not_served(at: Address, tmp_path: Path) -> None:
     path = tmp_path / "runs" / "eval_1.jsonl"
     run = run_of(path)
     assert b"results file no longer exists" not in request(at, f"/api/run/{run}/index").body
@@ -211,7 +211,7 @@ def test_a_file_that_becomes_a_link_to_the_outside_is_not_served(at: Address, tm
     assert b"secret" not in index
 
 
-def test_head_and_methods_that_are_not_there(at: Address) -> None:
+def test_head_and_unsupported_methods(at: Address) -> None:
     head = request(at, "/", "HEAD")
     assert (head.status, head.body) == (200, b"")
     assert int(head.headers["content-length"]) > 100
@@ -240,7 +240,7 @@ def test_head_and_methods_that_are_not_there(at: Address) -> None:
         (b"GET / HTTP/1.1\r\nHost: \xff\xfe\r\n\r\n", b"403"),
     ],
 )
-def test_garbage_is_answered_and_the_server_goes_on(
+def test_malformed_requests_do_not_stop_the_server(
     at: Address, data: bytes, status: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     reply = exchange(at.port, data)
@@ -249,7 +249,7 @@ def test_garbage_is_answered_and_the_server_goes_on(
     assert capfd.readouterr() == ("", "")
 
 
-def test_bad_numbers_in_a_query_are_refused(at: Address, tmp_path: Path) -> None:
+def test_invalid_numbers_in_a_query_are_rejected(at: Address, tmp_path: Path) -> None:
     run = run_of(tmp_path / "runs" / "eval_1.jsonl")
     assert request(at, f"/api/run/{run}/index?generation=x").status == 400
     assert request(at, "http://[/").status == 400
@@ -302,7 +302,7 @@ def test_a_connection_with_the_token_keeps_its_thread(at: Address, tmp_path: Pat
         connection.close()
 
 
-def test_slow_clients_are_dropped_and_do_not_keep_others_out(
+def test_slow_clients_are_dropped_and_do_not_block_others(
     at: Address, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(ViewerServer, "request_seconds", 1.0)
@@ -352,7 +352,7 @@ def test_secrets_are_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert b"it is ***" in texts[1] and b"it is ***" in texts[2]
 
 
-def test_an_answer_with_a_part_of_the_index_says_that_there_is_more(
+def test_a_partial_index_announces_that_there_is_more(
     at: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentv.view.incremental_index.CHUNK_BYTES", 1000)

@@ -1,4 +1,4 @@
-"""`agentv view` and `agentv eval --view` as commands: what they print, and how they end."""
+"""The commands `agentv view` and `agentv eval --view`: their output and their end."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def test_a_run_with_only_errors_is_marked_and_has_no_mean(write: Write) -> None:
     assert "problem" not in runs["b.jsonl"]
 
 
-def test_without_a_name_it_shows_the_results_of_this_folder() -> None:
+def test_by_default_it_shows_the_results_of_this_folder() -> None:
     for number in (1, 2, 3):
         stamp = {"timestamp": f"2026-11-0{number}T00:00:00Z"}
         save_results(Path(f".agentv/results/eval_{number}.jsonl"), [each | stamp for each in a_run(5, number)])
@@ -68,7 +68,7 @@ def test_without_a_name_it_shows_the_results_of_this_folder() -> None:
     assert all(run["cases"] == 5 and 0 < run["low"] < run["mean"] < run["high"] for run in runs)
 
 
-def test_bad_names_are_told() -> None:
+def test_invalid_paths_are_errors() -> None:
     assert refused() == (
         "error: .agentv/results: no results found\n"
         "hint: run 'agentv eval' first, which writes to .agentv/results, or pass a results file or folder\n"
@@ -91,7 +91,7 @@ ONE, TWO = json.dumps(a_result("one")), json.dumps(a_result("two"))
 TORN = "the last line is truncated (Invalid JSON: Unterminated string); skipped"
 
 
-def test_a_bad_line_in_a_named_file_is_told_with_its_place() -> None:
+def test_an_invalid_line_in_a_named_file_is_located() -> None:
     save_results(Path("good.jsonl"), [a_result("one")])
     save_lines(Path("bad.jsonl"), ONE, "nonsense", TWO)
     said = (
@@ -108,7 +108,7 @@ def test_a_bad_line_in_a_named_file_is_told_with_its_place() -> None:
     assert refused("bad.yaml").startswith("error: bad.yaml:7:1: score: expected a number, got a string\n")
 
 
-def test_a_large_file_is_shown_at_once_and_its_bad_line_is_told_while_it_is() -> None:
+def test_a_large_file_is_shown_immediately_while_its_lines_are_checked() -> None:
     good = "---\neval_id: a\nscore: 1\nreasoning: >-\n  " + "words " * 4000 + "\n...\n"
     Path("large.yaml").write_text(good * 60 + "---\neval_id: b\nscore: high\n...\n" + good)
     command = [sys.executable, "-m", "agentv", "view", "--no-browser", "large.yaml"]
@@ -123,13 +123,13 @@ def test_a_large_file_is_shown_at_once_and_its_bad_line_is_told_while_it_is() ->
     assert process.wait(60) == 2
 
 
-def test_a_large_file_without_a_bad_line_is_exit_code_0() -> None:
+def test_a_large_file_without_an_invalid_line_is_exit_code_0() -> None:
     Path("large.yaml").write_text(("---\neval_id: a\nscore: 1\nreasoning: >-\n  " + "words " * 4000 + "\n...\n") * 60)
     with viewer("large.yaml") as (_, at):
         assert runs_at(at)[0]["cases"] == 1
 
 
-def test_a_torn_last_line_is_a_warning_unless_the_run_is_in_progress() -> None:
+def test_a_truncated_last_line_is_a_warning_unless_the_run_is_in_progress() -> None:
     Path("a.jsonl").write_text(f"{ONE}\n{TWO[:20]}")
     command = [sys.executable, "-m", "agentv", "view", "--no-browser", "a.jsonl"]
     process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -145,7 +145,7 @@ def test_a_torn_last_line_is_a_warning_unless_the_run_is_in_progress() -> None:
         assert [(run["status"], run["cases"]) for run in runs_at(at)] == [("running", 1)]
 
 
-def test_the_list_of_a_folder_tells_which_file_is_wrong(write: Write) -> None:
+def test_the_list_of_a_folder_marks_invalid_files(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}]\n")
     write("evals/some.jsonl", [a_case("a")])
     assert agentv("eval", "evals", "--dry-run", "--out", ".agentv/results/eval_1.jsonl").returncode == 0
@@ -165,7 +165,7 @@ def test_the_list_of_a_folder_tells_which_file_is_wrong(write: Write) -> None:
     assert runs["eval_2.jsonl"]["cases"] == 2
 
 
-def test_bad_ports_are_told() -> None:
+def test_invalid_ports_are_errors() -> None:
     save_results(Path("a.jsonl"), [a_result("one")])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -175,7 +175,7 @@ def test_bad_ports_are_told() -> None:
     assert "70000 is not in the range 0<=x<=65535" in refused("a.jsonl", "--port", "70000")
 
 
-def test_a_port_can_be_chosen_and_is_free_again_at_once() -> None:
+def test_a_port_can_be_chosen_and_is_released_immediately() -> None:
     save_results(Path("a.jsonl"), [a_result("one")])
     with socket.socket() as free:  # it stays bound, so that nobody else is given it
         free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -187,14 +187,14 @@ def test_a_port_can_be_chosen_and_is_free_again_at_once() -> None:
                 assert request(at, "/").status == 200
 
 
-def test_one_file_is_opened_at_once() -> None:
+def test_a_single_file_is_opened_directly() -> None:
     save_results(Path("a.jsonl"), [a_result("one")])
     with viewer("a.jsonl") as (_, at):
         (run,) = runs_at(at)
         assert at.whole.startswith(f"{at.origin}/run/{run['id']}#token=")
 
 
-def test_no_browser_is_no_reason_to_stop() -> None:
+def test_a_missing_browser_does_not_stop_the_viewer() -> None:
     save_results(Path("a.jsonl"), [a_result("one")])
     hidden = {
         name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -212,7 +212,7 @@ def test_no_browser_is_no_reason_to_stop() -> None:
         assert process.wait(60) == 0
 
 
-def test_the_browser_is_not_told_the_token_on_its_command_line() -> None:
+def test_the_token_is_not_on_the_browsers_command_line() -> None:
     save_results(Path("a.jsonl"), [a_result("one")])
     script = Path("browser").absolute()
     script.write_text('#!/bin/sh\necho "$@" > seen.txt.new; cp "${1#file://}" page.html; mv seen.txt.new seen.txt\n')
@@ -232,7 +232,7 @@ def test_the_browser_is_not_told_the_token_on_its_command_line() -> None:
     assert not page.exists()
 
 
-def test_other_signals_end_it_too() -> None:
+def test_other_signals_stop_the_viewer() -> None:
     save_results(Path("a.jsonl"), [a_result("one")])
     command = [sys.executable, "-m", "agentv", "view", "a.jsonl", "--no-browser"]
     process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -242,7 +242,7 @@ def test_other_signals_end_it_too() -> None:
     assert (process.returncode, said) == (130, "")
 
 
-def test_runs_are_listed_with_what_their_records_say(write: Write) -> None:
+def test_runs_are_listed_with_data_from_their_records(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}]\n")
     write("evals/some.jsonl", [a_case("a", evaluators=[{"type": "contains", "value": "hello"}]), a_case("b")])
     for out in ((), ("--out", "elsewhere.jsonl"), ("--out", "gone.jsonl")):
@@ -304,7 +304,7 @@ def test_eval_with_view_shows_the_run_and_changes_nothing_about_it(write: Write)
         request(at, "/")  # nobody is at a terminal to end it, so it ends with the run
 
 
-def test_at_a_terminal_the_viewer_goes_on_until_ctrl_c_and_the_exit_code_is_that_of_the_run(write: Write) -> None:
+def test_on_a_terminal_the_viewer_runs_until_ctrl_c_and_keeps_the_exit_code(write: Write) -> None:
     project(write, 1)
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--quiet", "--fail-under", "1.0", "--view"]
@@ -337,7 +337,7 @@ def test_ctrl_c_in_the_run_ends_both(write: Write) -> None:
         request(at, "/")
 
 
-def test_a_run_that_is_killed_takes_its_viewer_along(write: Write) -> None:
+def test_killing_a_run_stops_its_viewer(write: Write) -> None:
     project(write, 200)
     command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--quiet", "--view"]
     process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

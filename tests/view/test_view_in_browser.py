@@ -1,4 +1,4 @@
-"""The viewer as people see it: a real Chromium shows its pages while files grow, change and vanish."""
+"""The viewer in a real Chromium while files grow, change and disappear."""
 
 import json
 import os
@@ -257,7 +257,7 @@ def test_filters_by_fields_of_the_cases(shown: Shown) -> None:
     assert "unknown key 'tgs'" in page.text()
 
 
-def test_cases_of_different_datasets_with_one_id_are_compared_apart(shown: Shown) -> None:
+def test_cases_that_share_an_id_across_datasets_are_compared_separately(shown: Shown) -> None:
     """The datasets come in another order in each file, so that their numbers differ."""
     geo = {"dataset": "geo"}
     math = {"dataset": "math"}
@@ -269,7 +269,7 @@ def test_cases_of_different_datasets_with_one_id_are_compared_apart(shown: Shown
     assert page.text(".flip.broken").endswith("c\n1.00 → 0.20")
 
 
-def test_runs_without_a_case_in_common_are_told(shown: Shown) -> None:
+def test_runs_without_a_common_case_are_reported(shown: Shown) -> None:
     shown.write("eval_1", [a_result("one")])
     shown.write("eval_2", [a_result("two")])
     shown.expected.append("Failed to load resource: the server responded with a status of 409 (Conflict)")
@@ -328,7 +328,7 @@ def test_a_header_that_is_replaced_no_longer_follows_the_color_scheme(shown: Sho
     assert page.js("window.drawn") == [True]
 
 
-def test_a_click_is_not_lost_when_answers_come_in_the_middle_of_it(shown: Shown) -> None:
+def test_a_click_is_not_lost_while_answers_arrive(shown: Shown) -> None:
     shown.write("eval_1", [a_result("one"), a_result("two")])
     shown.page.send("Fetch.enable", patterns=[{"urlPattern": "*/snippets/*"}])
     page = shown.open(shown.run("eval_1"))
@@ -343,7 +343,7 @@ def test_a_click_is_not_lost_when_answers_come_in_the_middle_of_it(shown: Shown)
     assert page.text(".case h1") == "one"
 
 
-def test_a_new_trial_changes_the_row_that_is_there(shown: Shown) -> None:
+def test_a_new_trial_updates_the_existing_row(shown: Shown) -> None:
     path = shown.write("eval_1", [a_result("a", 1.0, trial=1), a_result("b", 1.0, trial=1)])
     page = shown.open(shown.run("eval_1"))
     page.wait("document.querySelectorAll('.rows .row').length === 2")
@@ -353,7 +353,7 @@ def test_a_new_trial_changes_the_row_that_is_there(shown: Shown) -> None:
     assert "2 cases × 2 trials" in page.text(".facts")
 
 
-def test_a_text_search_finds_what_comes_later(shown: Shown) -> None:
+def test_a_text_search_finds_new_results(shown: Shown) -> None:
     path = shown.write("eval_1", a_run(20))
     page = shown.open(shown.run("eval_1"))
     page.filter("needle")
@@ -363,7 +363,7 @@ def test_a_text_search_finds_what_comes_later(shown: Shown) -> None:
     assert page.ids == ["found"]
 
 
-def test_a_text_search_that_is_slow_finds_what_comes_later_once(shown: Shown) -> None:
+def test_a_slow_text_search_finds_new_results_once(shown: Shown) -> None:
     path = shown.write("eval_1", a_run(20))
     page = shown.open(shown.run("eval_1"))
     page.filter("needle")
@@ -375,7 +375,7 @@ def test_a_text_search_that_is_slow_finds_what_comes_later_once(shown: Shown) ->
     assert page.text(".status").startswith("1 of 21 cases")
 
 
-def test_a_run_in_progress_begins_empty_and_says_so(shown: Shown) -> None:
+def test_a_run_in_progress_starts_empty_with_a_notice(shown: Shown) -> None:
     path = shown.write("eval_1", [])
     record = {"run_id": "20261101-100000-ab12", "status": "running", "results": "results/eval_1.jsonl"}
     runs = shown.folder.parent / ".agentv" / "runs"
@@ -397,7 +397,7 @@ def test_a_run_in_progress_begins_empty_and_says_so(shown: Shown) -> None:
     page.wait("document.querySelector('.about').innerText.includes('3 planned = 1 scored + 2 not run')")
 
 
-def test_an_empty_file_a_torn_line_and_results_of_another_tool_are_told(shown: Shown) -> None:
+def test_empty_files_truncated_lines_and_foreign_results_are_reported(shown: Shown) -> None:
     shown.write("eval_1", [])
     torn = shown.write("eval_2", [a_result("one")])
     with torn.open("a") as file:
@@ -417,7 +417,7 @@ def test_an_empty_file_a_torn_line_and_results_of_another_tool_are_told(shown: S
     assert page.text(f'[data-run="{shown.run("eval_3").rpartition("/")[2]}"] .r-run').startswith("eval_3.jsonl")
 
 
-def test_a_file_that_is_cut_off_replaced_or_gone_is_told_and_the_viewer_goes_on(shown: Shown) -> None:
+def test_truncated_replaced_and_deleted_files_are_reported(shown: Shown) -> None:
     path = shown.write("eval_1", a_run(30))
     shown.expected.append("Failed to load resource: the server responded with a status of 409 (Conflict)")
     page = shown.open(shown.run("eval_1"))

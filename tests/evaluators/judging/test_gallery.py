@@ -1,4 +1,4 @@
-"""A gallery of broken judges: each is recognised by `--check-judge`, and the section JUDGE says by which figure."""
+"""A gallery of broken judges: `--check-judge` detects each, and the JUDGE section names the figure."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ SLOW = {"name": "grader", "provider": "cli", "command_template": "sleep 60", "ti
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "slow" else []) for name in BROKEN]
 )
-def test_a_broken_judge_is_recognised(write: Write, name: str) -> None:
+def test_a_broken_judge_is_detected(write: Write, name: str) -> None:
     code, verdict, figure = BROKEN[name]
     project(write, code, SLOW if name == "slow" else None)
     unjudged = int(name in ("refuses", "slow"))
@@ -53,7 +53,7 @@ def test_a_broken_judge_is_recognised(write: Write, name: str) -> None:
     assert f"verdict: {verdict}" in found, found
 
 
-def test_a_good_judge_is_trusted_and_its_canaries_are_paid_for_once(write: Write) -> None:
+def test_a_good_judge_is_trusted_and_its_canaries_are_cached(write: Write) -> None:
     project(write, GOOD)
     plain = evaluate("cases.jsonl", "--out", "out.jsonl").stdout
     assert calls() == CASES
@@ -78,7 +78,7 @@ def test_a_good_judge_is_trusted_and_its_canaries_are_paid_for_once(write: Write
     assert record["judge_health"]["canaries"]["right"] == 60
 
 
-def test_another_prompt_is_checked_anew(write: Write) -> None:
+def test_a_changed_prompt_is_checked_again(write: Write) -> None:
     project(write, GOOD)
     evaluate("cases.jsonl", "--check-judge", "--out", "out.jsonl")
     prompt = "A good answer, if one is known:\n{{ reference_answer }}\n\nGrade this: {{ candidate_answer }}"
@@ -126,7 +126,7 @@ def test_judges_that_disagree_do_not_contradict_themselves(write: Write) -> None
     assert "verdict: not checked" in found
 
 
-def test_the_fence_differs_in_every_call_and_is_no_part_of_a_cache_key(write: Write) -> None:
+def test_the_fence_is_random_and_not_part_of_cache_keys(write: Write) -> None:
     note = "open('fences.log', 'a').write(question.rsplit('<<<', 1)[-1].partition('\\n')[0] + ' ')"
     project(write, f"{note}; return say(fair(question)) if number % 2 else 'no JSON'")
     evaluate("cases.jsonl", "--cache", "--out", "out.jsonl")
@@ -137,7 +137,7 @@ def test_the_fence_differs_in_every_call_and_is_no_part_of_a_cache_key(write: Wr
     assert calls() == before
 
 
-def test_where_nobody_judges_nothing_is_checked(write: Write) -> None:
+def test_without_a_judge_nothing_is_checked(write: Write) -> None:
     project(write, GOOD)
     told = "--check-judge: skipped, because no case was scored by a judge model"
     ran = evaluate("cases.jsonl", "--check-judge", "--dry-run", "--out", "out.jsonl")
@@ -150,14 +150,14 @@ def test_where_nobody_judges_nothing_is_checked(write: Write) -> None:
     assert "JUDGE" not in ran.stdout
 
 
-def test_a_run_that_goes_on_counts_what_judges_said_before(write: Write) -> None:
+def test_a_resumed_run_counts_earlier_judgements(write: Write) -> None:
     project(write, "return 'I cannot grade people.' if number <= 15 else " + GOOD.removeprefix("return "))
     evaluate("cases.jsonl", "--limit", "5", "--out", "out.jsonl", expect=1)
     found = judge_section(evaluate("cases.jsonl", "--resume", "--out", "out.jsonl", expect=1).stdout)
     assert f"{CASES} answers, 5 unparsable" in found
 
 
-def test_judges_inside_of_composites_are_counted_when_a_run_goes_on(write: Write) -> None:
+def test_judges_inside_composites_are_counted_in_a_resumed_run(write: Write) -> None:
     project(write, GOOD)
     cases = [json.loads(line) for line in Path("cases.jsonl").read_text().splitlines()]
     inner = {"type": "composite", "name": "both", "evaluators": [{"type": "llm_judge", "name": "inner"}]}
@@ -168,7 +168,7 @@ def test_judges_inside_of_composites_are_counted_when_a_run_goes_on(write: Write
     )
 
 
-def test_results_that_another_version_scored_are_told_of_when_a_run_goes_on(write: Write) -> None:
+def test_a_resumed_run_reports_results_with_other_scoring_rules(write: Write) -> None:
     project(write, GOOD)
     evaluate("cases.jsonl", "--out", "out.jsonl")
     text = Path("out.jsonl").read_text()

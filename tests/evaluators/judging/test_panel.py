@@ -1,4 +1,4 @@
-"""Judges that are asked several times, and several judges: many judgements become one score."""
+"""Repeated judges and panels: many judgements become one score."""
 
 import asyncio
 import json
@@ -66,7 +66,7 @@ def result(judges: Judges, **config: Any) -> EvaluatorResult:
     return found
 
 
-def test_each_call_has_a_fence_of_its_own() -> None:
+def test_each_call_has_its_own_fence() -> None:
     judges = Judges(a=[1.0, "no JSON", 1.0], b=[1.0, 1.0])
     result(judges, judge_target=["a", "b"], judge_repeats=2)
     fences = [fence for judge in judges.by_name.values() for fence in judge.fences]
@@ -81,7 +81,7 @@ def test_repeats_are_a_mean_and_each_is_in_the_details() -> None:
     assert found.reasoning == "worth 0.9"  # the words of the one nearest to the mean
 
 
-def test_each_repeat_is_a_request_of_its_own_for_the_cache() -> None:
+def test_each_repeat_has_its_own_cache_entry() -> None:
     judges = Judges(default=[1.0, "no JSON", 1.0, 1.0])
     result(judges, judge_repeats=2)
     assert len(set(judges.by_name["default"].attempts)) == len(judges.by_name["default"].attempts) == 3
@@ -110,13 +110,13 @@ def test_a_panel_with_repeats_weighs_each_judge_alike() -> None:
     assert [each["repeats"] for each in found.details["judges"]] == [[1.0, 1.0], [0.0, None]]
 
 
-def test_nobody_answers() -> None:
+def test_no_judge_answers() -> None:
     found = result(Judges(a=["?"] * 3, b=["?"] * 3), judge_target=["a", "b"], negate=True)
     assert (found.score, found.failed) == (0.0, True)
     assert found.misses[0].startswith("the judge returned no usable judgement in 3 of 3 attempts")
 
 
-def test_what_was_repaired_or_asked_again_is_told() -> None:
+def test_repaired_and_retried_replies_are_counted() -> None:
     found = result(Judges(default=["?", "{'score': 0.9,}"]))
     assert (found.score, found.details) == (0.9, {"judging": {"repaired": 1, "asked_again": 1}})
 
@@ -140,7 +140,7 @@ def test_a_rubric_has_its_checks_and_its_repeats() -> None:
         ({"judge_repeats": "three"}, "judge_repeats"),
     ],
 )
-def test_bad_settings(settings: dict[str, Any], message: str) -> None:
+def test_invalid_settings(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidEvaluators, match=message):
         result(Judges(a=[1.0], default=[1.0]), **settings)
 

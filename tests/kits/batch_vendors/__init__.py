@@ -1,4 +1,4 @@
-"""How each vendor speaks of batches: what it is asked, by method and path, and what it says."""
+"""The batch API of each vendor: requests by method and path, and responses."""
 
 from tests.kits.batch_vendors import anthropic, gemini, openai
 

@@ -1,4 +1,4 @@
-"""What all vendors do alike: requests over HTTP, and answers to them."""
+"""The HTTP requests and responses that all vendors have in common."""
 
 import json
 from collections.abc import Callable

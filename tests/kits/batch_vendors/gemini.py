@@ -1,4 +1,4 @@
-"""Gemini, below `/google`, as some of its paths are those of others."""
+"""Gemini, below `/google` because it shares some paths with other vendors."""
 
 import json
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from tests.kits.model_servers import gemini_content
 
 
 def gemini_upload(store: Store, call: Call, _: str) -> Reply:
-    """The resumable upload: one request says what comes, the others bring it, the last of them ends it."""
+    """The resumable upload: one request announces it, the others send the data, the last one finishes it."""
     if store.use("failing_uploads"):
         return Reply(_gemini_error(500, "INTERNAL", "the server had an error"), 500)
     command = call.headers["x-goog-upload-command"]

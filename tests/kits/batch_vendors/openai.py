@@ -1,4 +1,4 @@
-"""OpenAI, and Azure, whose paths begin with `/openai`."""
+"""OpenAI and Azure, whose paths start with `/openai`."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a loopback vendor of batches has been given, and what becomes of it: the same for all vendors."""
+"""The files and batches of a loopback vendor, and their processing: the same for all vendors."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ ANSWERED, FAILED, EXPIRED, CANCELLED, MISSING = "answered", "failed", "expired",
 
 @dataclass
 class Faults:
-    """What is odd about the server. Those that count are used up; the others hold for the batches created from now on."""
+    """The faults of the server. Counters are used up; other faults apply to batches created from now on."""
 
     polls: int = 0
     """How often a batch is asked for before it has ended."""
@@ -26,7 +26,7 @@ class Faults:
     miss_every: int = 0
     """Each nth request of a batch fails, expires, or is in no result file."""
     no_output: bool = False
-    """All requests fail, and there is no output file, though the batch is `completed`."""
+    """All requests fail without an output file, although the batch is `completed`."""
     rejected_model: str = ""
     results_gone: bool = False
     """The results have been thrown away; this holds for all batches."""
@@ -82,7 +82,7 @@ class Batch:
         return bool(self.faults.expire_every) and self.cancelled_at_poll is None
 
     def fates(self) -> list[tuple[str, Any, str]]:
-        """Each request, and what became of it."""
+        """Each request and its outcome."""
         found = [(custom_id, body, self._fate(number)) for number, (custom_id, body) in enumerate(self.requests, 1)]
         return found[::-1] if self.faults.order == "reversed" else found
 
@@ -100,7 +100,7 @@ class Batch:
 
 
 class Reply(NamedTuple):
-    """`is_cut` ends the connection: before anything is said if there is no body, else in the middle of it."""
+    """`is_cut` closes the connection: before the response if it has no body, otherwise in the middle of it."""
 
     body: Any = b""
     status: int = 200
@@ -144,7 +144,7 @@ class Store:
         return batch
 
     def poll(self, name: str) -> Batch | Reply | None:
-        """The batch of this name, one poll older; what is said instead; None if it is not known."""
+        """The batch with this name after one more poll, the response instead of it, or None if it is unknown."""
         self.asked["poll"] += 1
         if self.use("failing_polls"):
             return Reply({"error": {"message": "the server had an error", "type": "server_error"}}, 500)
@@ -176,7 +176,7 @@ class Store:
         return [] if self.faults.batches_gone else sorted(self.batches.values(), key=lambda b: -b.number)
 
     def created(self, reply: Any, status: int = 200) -> Reply:
-        """What is said when a batch has been created, if it arrives."""
+        """The response to the creation of a batch, if it arrives."""
         return Reply(is_cut=True) if self.use("lost_creates") else Reply(reply, status)
 
     def to_json(self) -> dict[str, Any]:

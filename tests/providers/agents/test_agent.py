@@ -1,4 +1,4 @@
-"""What all coding agents have in common, shown with stand-ins for two of them."""
+"""The common behavior of coding agents, tested with stand-ins for two of them."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def codex(write: Write) -> Agents:
 # Workspaces
 
 
-def test_cases_that_run_at_once_do_not_see_each_other_and_leave_the_template_alone(claude: Agents) -> None:
+def test_concurrent_cases_are_isolated_and_do_not_change_the_template(claude: Agents) -> None:
     claude.write("template/src/app.py", "pass")
     claude.write("outside.txt", "outside")
     Path("template/link").symlink_to("../outside.txt")
@@ -67,14 +67,14 @@ def test_cases_that_run_at_once_do_not_see_each_other_and_leave_the_template_alo
     assert Path("outside.txt").read_text() == "outside"
 
 
-def test_a_workspace_goes_away_after_a_failure_too_and_with_what_may_not_be_written_to(codex: Agents) -> None:
+def test_workspaces_with_read_only_files_are_removed_after_a_failure(codex: Agents) -> None:
     script = "Path('locked/in').mkdir(parents=True); Path('locked/in/file').write_text('x'); os.chmod('locked/in', 0)\n"
     codex.does(script + "os.chmod('locked', 0o500); sys.exit(3)").run(expect=1)
     (call,) = codex.calls
     assert not Path(call["cwd"]).exists()
 
 
-def test_a_template_that_cannot_be_copied_is_an_error_of_the_case(codex: Agents) -> None:
+def test_a_template_that_cannot_be_copied_is_an_error_for_the_case(codex: Agents) -> None:
     codex.write("template/a.txt", "a")
     os.mkfifo("template/pipe")
     codex.settings |= {"workspace_template": "template"}
@@ -129,7 +129,7 @@ def test_a_log_format_can_come_from_the_environment(codex: Agents, monkeypatch: 
         ({"workspace_template": "nowhere"}, "workspace_template: no such folder: "),
     ],
 )
-def test_what_is_not_there_stops_the_run_before_it_starts(
+def test_missing_files_stop_the_run_before_it_starts(
     claude: Agents, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], words: str
 ) -> None:
     monkeypatch.setenv("PATH", str(claude.write("plain.txt", "no program").parent))
@@ -144,7 +144,7 @@ def test_what_is_not_there_stops_the_run_before_it_starts(
     assert claude.calls == []
 
 
-def test_a_program_is_found_by_the_path_that_the_run_has(claude: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_is_found_on_the_path(claude: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
     claude.does("replay()", result())
     Path("bin").mkdir()
     Path("stand-in").rename("bin/claude")
@@ -164,7 +164,7 @@ def test_a_dry_run_needs_no_program(write: Write, provider: str) -> None:
 # Logs
 
 
-def test_a_log_has_the_lines_as_they_came_and_no_secrets(claude: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_has_the_unchanged_lines_without_secrets(claude: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", SECRET)
     leak = [
         assistant(tool_use("t1", "Bash", command=f"curl -H {SECRET}")),
@@ -182,7 +182,7 @@ def test_a_log_has_the_lines_as_they_came_and_no_secrets(claude: Agents, monkeyp
     assert raw.count("***") == 4
 
 
-def test_a_summary_is_one_short_line_an_event(claude: Agents, codex: Agents) -> None:
+def test_a_summary_has_one_short_line_per_event(claude: Agents, codex: Agents) -> None:
     claude.settings |= {"log_format": "summary"}
     claude.answer(
         INIT,
@@ -213,7 +213,7 @@ def test_a_summary_is_one_short_line_an_event(claude: Agents, codex: Agents) -> 
     ]
 
 
-def test_a_log_is_written_as_events_come_and_stays_when_time_is_up(codex: Agents, reached: str) -> None:
+def test_a_log_is_written_incrementally_and_kept_after_a_timeout(codex: Agents, reached: str) -> None:
     wait = "logs = HERE / '.agentv/logs/codex'\nwhile b'thread.started' not in next(logs.iterdir()).read_bytes(): "
     codex.does(
         f"replay()\n{wait}time.sleep(0.01)\nprint(json.dumps({message()!r}))\nprint(json.dumps({COMPLETED!r}))",
@@ -237,7 +237,7 @@ def test_logs_of_the_same_case_never_share_a_file(claude: Agents) -> None:
     assert len(claude.logs()) == 6
 
 
-def test_a_log_that_cannot_be_written_is_told_once_and_survived(claude: Agents) -> None:
+def test_an_unwritable_log_is_reported_once_and_does_not_fail_the_case(claude: Agents) -> None:
     claude.write("taken", "a file where a folder should be")
     claude.settings |= {"log_dir": "taken"}
     found = claude.does("replay()", result()).run(ids=("a", "b", "c"))
@@ -260,14 +260,14 @@ def test_a_timeout_ends_the_whole_group_of_an_agent_that_ignores_it(codex: Agent
     assert not Path(codex.calls[0]["cwd"]).exists()
 
 
-def test_a_huge_line_is_passed_over_and_the_answer_is_not_lost(claude: Agents) -> None:
+def test_a_huge_line_is_skipped_without_losing_the_answer(claude: Agents) -> None:
     flood = "for _ in range(40): sys.stdout.write('x' * (1 << 20))\nprint()\nreplay()"
     (found,) = claude.does(flood, result()).run()
     assert found["candidate_answer"] == "Paris"
 
 
-def test_more_events_than_anyone_would_read_fill_no_memory_and_lose_no_answer(claude: Agents) -> None:
-    """What was done on the way is kept up to a limit; what was paid for is the answer."""
+def test_very_many_events_use_little_memory_and_lose_no_answer(claude: Agents) -> None:
+    """Intermediate steps are kept up to a limit; the answer is always kept."""
     call = json.dumps(assistant(tool_use("t", "Read", text="y" * (1 << 20))))
     flood = f"for number in range(40): print({call!r}.replace('\"t\"', f'\"t{{number}}\"'))\nreplay()"
     (found,) = claude.does(flood, result()).run()
@@ -275,7 +275,7 @@ def test_more_events_than_anyone_would_read_fill_no_memory_and_lose_no_answer(cl
     assert 25 < found["trace_summary"]["eventCount"] < 40
 
 
-def test_a_long_line_is_an_event_like_any_other(claude: Agents) -> None:
+def test_a_long_line_is_read_as_an_event(claude: Agents) -> None:
     found = claude.answer(
         assistant(tool_use("t1", "Read")), tool_result("t1", "é" * 2_000_000), result("ü" * 1_000_000)
     )
@@ -283,7 +283,7 @@ def test_a_long_line_is_an_event_like_any_other(claude: Agents) -> None:
     assert len(found["trace"][0]["output"]) == 2_000_000
 
 
-def test_odd_texts_arrive_as_they_are(codex: Agents) -> None:
+def test_special_characters_arrive_unchanged(codex: Agents) -> None:
     odd = "two\r\nlines \u2028 😀 \x00 مرحبا"
     codex.case = {"input_messages": [{"role": "user", "content": odd}]}
     answer = json.dumps(message(odd), ensure_ascii=True)
@@ -292,7 +292,7 @@ def test_odd_texts_arrive_as_they_are(codex: Agents) -> None:
     assert codex.answer(half, COMPLETED)["candidate_answer"] == odd.replace("😀", "?")
 
 
-def test_an_argument_that_no_program_can_take_is_an_error_of_the_case(claude: Agents) -> None:
+def test_an_impossible_argument_is_an_error_for_the_case(claude: Agents) -> None:
     claude.settings |= {"system_prompt": "a\0b"}
     error = claude.error(result())
     assert error == "an argument of the program contains a NUL character"
@@ -320,13 +320,13 @@ EVENTS = [
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """All the places in a value where something else could stand."""
+    """All positions in a value at which it can be replaced."""
     steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [place for key, inner in steps for place in ((value, key), *places(inner))]
 
 
 @given(st.data(), st.sampled_from([ClaudeTranscript, CodexTranscript]))
-def test_no_event_whatsoever_breaks_a_transcript(data: st.DataObject, kind: type[Transcript]) -> None:
+def test_no_event_breaks_a_transcript(data: st.DataObject, kind: type[Transcript]) -> None:
     transcript = kind()
     for event in data.draw(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=5)):
         spoiled = json.loads(json.dumps(event))
@@ -338,5 +338,5 @@ def test_no_event_whatsoever_breaks_a_transcript(data: st.DataObject, kind: type
 
 
 @pytest.mark.parametrize("line", [b"[" * 100_000, b'{"a":' * 100_000, b'{"a": "\\ud83d', b"\xff", b'{"a": 1} {"b": 2}'])
-def test_what_is_no_event(line: bytes) -> None:
+def test_lines_that_are_not_events(line: bytes) -> None:
     assert parse_event(line) is None

@@ -1,4 +1,4 @@
-"""Claude Code, as far as a program that replays its documented events can tell."""
+"""Claude Code, tested with a program that replays its documented events."""
 
 import json
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_how_the_program_is_called(claude: Agents) -> None:
     assert not Path(call["cwd"]).exists()
 
 
-def test_guidelines_are_in_the_prompt_and_attached_files_are_linked_and_may_be_read(claude: Agents) -> None:
+def test_the_prompt_contains_guidelines_and_links_to_readable_files(claude: Agents) -> None:
     path = claude.write("a b.py", "pass")
     claude.write("style.instructions.md", "Use British spelling.")
     blocks = [{"type": "file", "value": name} for name in ("style.instructions.md", "a b.py")]
@@ -107,18 +107,18 @@ def test_guidelines_are_in_the_prompt_and_attached_files_are_linked_and_may_be_r
         (result("", is_error=True), "claude-code reports a failure: no reason given"),
     ],
 )
-def test_a_failure_that_is_reported_is_an_error_even_with_exit_code_0(
+def test_a_reported_failure_is_an_error_even_with_exit_code_0(
     claude: Agents, event: dict[str, Any], error: str
 ) -> None:
     assert claude.error(INIT, assistant(text("On it.")), event) == error
 
 
-def test_the_words_of_a_failure_tell_more_than_the_exit_code(claude: Agents) -> None:
+def test_the_reported_failure_takes_precedence_over_the_exit_code(claude: Agents) -> None:
     error = claude.error(INIT, result("Overloaded", is_error=True), then="sys.exit('oh no')")
     assert error == "claude-code reports a failure: Overloaded"
 
 
-def test_a_failure_that_may_pass_is_tried_again_and_a_limit_is_not(claude: Agents) -> None:
+def test_temporary_failures_are_retried_and_usage_limits_are_not(claude: Agents) -> None:
     claude.write("again", '{"type": "result", "subtype": "success", "result": "Paris"}\n')
     claude.does("replay('events' if number == 1 else 'again')", result("Overloaded", is_error=True))
     (found,) = claude.run("--max-retries", "2")
@@ -136,24 +136,24 @@ def test_a_failure_that_may_pass_is_tried_again_and_a_limit_is_not(claude: Agent
         ("os.kill(os.getpid(), signal.SIGSEGV)", "claude-code was killed by SIGSEGV"),
     ],
 )
-def test_an_exit_code_other_than_0_is_an_error_whatever_was_answered(claude: Agents, then: str, error: str) -> None:
+def test_a_nonzero_exit_code_is_an_error_regardless_of_the_answer(claude: Agents, then: str, error: str) -> None:
     assert claude.error(INIT, result(), then=then).startswith(error)
 
 
 @pytest.mark.parametrize("events", [(), (INIT,), (INIT, assistant(text(" "))), (result(None),), (result("  "),)])
-def test_a_program_that_ends_without_an_answer_is_an_error_that_says_what_it_said(
+def test_a_program_without_an_answer_is_an_error_with_its_output(
     claude: Agents, events: tuple[dict[str, Any], ...]
 ) -> None:
     error = claude.error(*events, then="print('out of credit', file=sys.stderr)")
     assert error == "claude-code ended without an answer: out of credit"
 
 
-def test_without_a_result_what_was_said_on_the_way_is_no_answer(claude: Agents) -> None:
+def test_intermediate_messages_are_not_an_answer(claude: Agents) -> None:
     error = claude.error(assistant(text("I will start by reading the file.")))
     assert error.startswith("claude-code stopped before it was done")
 
 
-def test_a_result_without_words_means_the_last_text_but_not_that_of_a_helper(claude: Agents) -> None:
+def test_an_empty_result_means_the_last_text_of_the_main_agent(claude: Agents) -> None:
     helper = assistant(text("found it"), tool_use("t9", "Grep", pattern="x"), parent_tool_use_id="t1")
     found = claude.answer(assistant(text("Let me see.")), assistant(text("Paris")), helper, result(""))
     assert found["candidate_answer"] == "Paris"
@@ -165,7 +165,7 @@ def test_only_the_last_result_counts(claude: Agents) -> None:
     assert claude.error(result("Paris"), result("Oops", is_error=True)).endswith("Oops")
 
 
-def test_lines_that_are_no_events_are_skipped(claude: Agents) -> None:
+def test_lines_that_are_not_events_are_skipped(claude: Agents) -> None:
     found = claude.answer(
         "Debugger attached.",
         "",
@@ -208,7 +208,7 @@ def test_wrong_types_and_unknown_events_never_break_a_case(claude: Agents, odd: 
     assert metrics["duration_ms"] > 0
 
 
-def test_it_can_be_the_judge_of_others(claude: Agents) -> None:
+def test_it_can_judge_other_targets(claude: Agents) -> None:
     verdict = '{"score": 0.9, "hits": ["brief"], "misses": [], "reasoning": "fine"}'
     claude.does("replay()", result(f"Here it is: {verdict}"))
     judge = {"name": "judge", "provider": "claude-code", **claude.settings}
@@ -244,7 +244,7 @@ def test_several_results_are_one_answer_with_the_tokens_and_the_cost_of_all(clau
     assert metrics["duration_ms"] > 20  # by our clock: a new process takes longer
 
 
-def test_what_helpers_do_is_in_the_trace_with_the_call_that_started_them(claude: Agents) -> None:
+def test_subagent_steps_are_in_the_trace_with_their_parent_call(claude: Agents) -> None:
     of_helper = {"parent_tool_use_id": "t1", "subagent_type": "Explore"}
     found = claude.answer(
         assistant(tool_use("t1", "Task", prompt="Look", subagent_type="Explore")),
@@ -260,7 +260,7 @@ def test_what_helpers_do_is_in_the_trace_with_the_call_that_started_them(claude:
     assert found["trace_summary"]["errorCount"] == 0
 
 
-def test_how_long_a_tool_took_is_told_by_the_times_of_its_events(claude: Agents) -> None:
+def test_tool_durations_are_computed_from_event_times(claude: Agents) -> None:
     found = claude.answer(
         assistant(tool_use("t1", "Bash", command="ls"), timestamp="2026-11-17T05:32:48.487Z"),
         assistant(tool_use("t2", "Bash", command="cat"), timestamp="2026-11-17T05:32:48.500Z"),
@@ -283,9 +283,7 @@ def test_how_long_a_tool_took_is_told_by_the_times_of_its_events(claude: Agents)
         ("Read", "Read", "Read"),
     ],
 )
-def test_tools_of_mcp_servers_are_named_as_those_of_codex(
-    claude: Agents, own: str, tool: str | None, name: str
-) -> None:
+def test_mcp_tools_are_named_as_in_codex(claude: Agents, own: str, tool: str | None, name: str) -> None:
     meta = [{"id": "t0", "tool_name": "x"}, {"id": "t1", "tool_name": tool}] if tool else None
     found = claude.answer(assistant(tool_use("t1", own), tool_use_meta=meta), result())
     (call,) = found["trace"]
@@ -293,7 +291,7 @@ def test_tools_of_mcp_servers_are_named_as_those_of_codex(
     assert call.get("metadata") == (None if own == name else {"agent_tool": own})
 
 
-def test_permissions_that_were_denied_are_a_note(claude: Agents) -> None:
+def test_denied_permissions_are_noted(claude: Agents) -> None:
     denials = [
         {"tool_name": "Read", "tool_use_id": "t1", "tool_input": {"file_path": "/etc/hostname"}},
         {"tool_name": "Bash", "tool_use_id": "t2", "tool_input": {"command": "x" * 500}},
@@ -311,7 +309,7 @@ def test_permissions_that_were_denied_are_a_note(claude: Agents) -> None:
     assert note == "the agent was denied permission: Tool0, Tool1, Tool2, Tool3, Tool4 and 2 more"
 
 
-def test_attached_files_may_be_read_by_either_path_whatever_their_names(claude: Agents) -> None:
+def test_attached_files_may_be_read_by_either_path(claude: Agents) -> None:
     name = "a[1] *b\\c?.txt"
     path = claude.write(f"real/{name}", "x")
     Path("link").symlink_to("real")
@@ -326,13 +324,13 @@ def test_attached_files_may_be_read_by_either_path_whatever_their_names(claude: 
 
 
 @pytest.mark.parametrize(("asked", "sent"), [("/cost", "\n/cost"), ("What is /cost?", "What is /cost?")])
-def test_a_prompt_is_no_command_to_claude_code_itself(claude: Agents, asked: str, sent: str) -> None:
+def test_a_prompt_is_not_a_slash_command(claude: Agents, asked: str, sent: str) -> None:
     claude.case = {"input_messages": [{"role": "user", "content": asked}]}
     claude.answer(result())
     assert claude.calls[0]["prompt"] == sent
 
 
-def test_sessions_are_kept_when_asked_for(claude: Agents) -> None:
+def test_sessions_are_kept_on_request(claude: Agents) -> None:
     claude.settings |= {"keep_sessions": True}
     claude.answer(result())
     assert claude.calls[0]["args"] == ["-p", "--output-format", "stream-json", "--verbose"]
@@ -350,12 +348,12 @@ def test_sessions_are_kept_when_asked_for(claude: Agents) -> None:
         (result("Overloaded", is_error=True, api_error_status=529), 2),
     ],
 )
-def test_what_is_refused_or_used_up_is_not_tried_again(claude: Agents, event: dict[str, Any], attempts: int) -> None:
+def test_refusals_and_exhausted_quotas_are_not_retried(claude: Agents, event: dict[str, Any], attempts: int) -> None:
     (found,) = claude.does("replay()", event).run("--max-retries", "1", expect=1)
     assert found["attempt"] == attempts
 
 
-def test_an_end_without_an_answer_is_a_sentence(claude: Agents) -> None:
+def test_a_missing_answer_is_explained_in_a_sentence(claude: Agents) -> None:
     assert claude.error(INIT) == "claude-code ended without an answer: its last event was 'system: init'"
     error = claude.error(INIT, assistant(tool_use("t1", "Bash", command="ls")))
     assert error == "claude-code ended without an answer: its last event was 'Bash'"
@@ -365,7 +363,7 @@ def test_an_end_without_an_answer_is_a_sentence(claude: Agents) -> None:
     assert claude.error() == "claude-code ended without an answer, without any output"
 
 
-def test_dumped_prompts_have_all_that_was_sent(claude: Agents) -> None:
+def test_dumped_prompts_contain_everything_that_was_sent(claude: Agents) -> None:
     path = claude.write("notes.md", "x")
     blocks = [{"type": "text", "value": "Explain"}, {"type": "file", "value": "notes.md"}]
     claude.case = {"input_messages": [{"role": "user", "content": blocks}]}

@@ -1,4 +1,4 @@
-"""Codex, as far as a program that replays its documented events can tell."""
+"""Codex, tested with a program that replays its documented events."""
 
 import json
 import tomllib
@@ -19,7 +19,7 @@ def codex(write: Write) -> Agents:
 
 
 def known(call: dict[str, Any]) -> dict[str, Any]:
-    """What the metadata of a call say, but for how long it took."""
+    """The metadata of a call, without its duration."""
     return {name: value for name, value in call.get("metadata", {}).items() if name != "duration_ms"}
 
 
@@ -87,7 +87,7 @@ def test_how_the_program_is_called(codex: Agents) -> None:
     assert call["files"] == []
 
 
-def test_whether_a_folder_of_the_user_s_is_a_repo_is_left_to_codex(codex: Agents) -> None:
+def test_the_repo_check_of_the_users_folder_is_left_to_codex(codex: Agents) -> None:
     codex.write("evals/work/kept.txt", "kept")
     codex.settings |= {"cwd": "evals/work"}
     codex.answer(message(), COMPLETED)
@@ -108,25 +108,25 @@ def test_whether_a_folder_of_the_user_s_is_a_repo_is_left_to_codex(codex: Agents
         ([{"type": "error"}], "no reason given"),
     ],
 )
-def test_a_failure_that_is_reported_is_an_error_even_with_exit_code_0(
+def test_a_reported_failure_is_an_error_even_with_exit_code_0(
     codex: Agents, events: list[dict[str, Any]], words: str
 ) -> None:
     assert codex.error(*STARTED, *events) == f"codex reports a failure: {words}"
 
 
-def test_an_error_that_codex_has_got_over_is_none(codex: Agents) -> None:
+def test_an_error_that_codex_recovered_from_is_ignored(codex: Agents) -> None:
     again = {"type": "error", "message": "Reconnecting... 1/5 (stream disconnected before completion)"}
     assert codex.answer(*STARTED, again, message(), COMPLETED)["candidate_answer"] == "Paris"
 
 
-def test_no_answer_is_an_error_that_may_pass(codex: Agents) -> None:
+def test_a_missing_answer_is_a_temporary_error(codex: Agents) -> None:
     codex.does("replay(); print('Reading prompt from stdin...', file=sys.stderr)", *STARTED, COMPLETED)
     (found,) = codex.run("--max-retries", "1", expect=1)
     assert found["error"] == "codex ended without an answer: its last event was 'turn.completed'"
     assert found["attempt"] == 2
 
 
-def test_an_exit_code_other_than_0_is_an_error_and_not_tried_again(codex: Agents) -> None:
+def test_a_nonzero_exit_code_is_an_error_and_not_retried(codex: Agents) -> None:
     codex.does("replay(); sys.exit('not inside a trusted directory')", message(), COMPLETED)
     (found,) = codex.run("--max-retries", "1", expect=1)
     assert found["error"] == "codex failed with exit code 1: not inside a trusted directory"
@@ -159,13 +159,13 @@ def test_a_turn_that_was_not_completed_has_no_answer(codex: Agents) -> None:
     assert codex.error(message("I will look at the files.")).startswith("codex stopped before it was done")
 
 
-def test_tools_whose_items_have_no_id_are_seen_once(codex: Agents) -> None:
+def test_tools_without_item_ids_are_counted_once(codex: Agents) -> None:
     search = {"type": "web_search", "query": "x"}
     events = [{"type": f"item.{phase}", "item": search} for phase in ("started", "completed", "completed")]
     assert codex.answer(*events, message(), COMPLETED)["trace_summary"]["toolCallsByName"] == {"web_search": 2}
 
 
-def test_a_tool_that_never_came_back_is_a_call_all_the_same(codex: Agents) -> None:
+def test_a_tool_call_without_a_result_is_recorded(codex: Agents) -> None:
     found = codex.answer(item("command_execution", "started", command="sleep"), message(), COMPLETED)
     (call,) = found["trace"]
     assert call.pop("timestamp").endswith("Z")
@@ -175,7 +175,7 @@ def test_a_tool_that_never_came_back_is_a_call_all_the_same(codex: Agents) -> No
 # What the real program (0.166) does
 
 
-def test_helpers_are_named_by_what_was_done_with_them(codex: Agents) -> None:
+def test_subagent_calls_are_named_by_their_operation(codex: Agents) -> None:
     spawn = {"tool": "spawn_agent", "sender_thread_id": "s1", "prompt": "Look"}
     running = {"receiver_thread_ids": [], "agents_states": {}, "status": "in_progress"}
     done = {"receiver_thread_ids": ["r1"], "agents_states": {"r1": {"status": "pending_init"}}, "status": "completed"}
@@ -227,17 +227,17 @@ def test_items_of_an_unknown_type_are_counted_in_a_note(codex: Agents) -> None:
         ("ls", None),
     ],
 )
-def test_a_command_is_recorded_as_one_would_write_it(raw: str, command: str | None) -> None:
+def test_a_command_is_recorded_without_its_shell_wrapper(raw: str, command: str | None) -> None:
     assert shell_script(raw) == command
 
 
-def test_a_command_that_no_shell_wraps_stays_as_it_is(codex: Agents) -> None:
+def test_a_command_without_a_shell_wrapper_is_unchanged(codex: Agents) -> None:
     found = codex.answer(item("command_execution", command="python -c 'print(1)'"), message(), COMPLETED)
     (call,) = found["trace"]
     assert (call["input"], known(call)) == ({"command": "python -c 'print(1)'"}, {})
 
 
-def test_a_command_that_was_not_allowed_is_an_error_and_a_note(codex: Agents) -> None:
+def test_a_denied_command_is_an_error_and_a_note(codex: Agents) -> None:
     found = codex.answer(
         item("command_execution", command="/bin/bash -lc 'rm -r x'", status="declined"), message(), COMPLETED
     )
@@ -245,7 +245,7 @@ def test_a_command_that_was_not_allowed_is_an_error_and_a_note(codex: Agents) ->
     assert found["note"] == 'the agent was denied permission: command_execution {"command":"rm -r x"}'
 
 
-def test_how_long_a_tool_took_is_told_by_when_its_events_came(codex: Agents) -> None:
+def test_tool_durations_are_measured_between_events(codex: Agents) -> None:
     running = item("command_execution", "started", command="ls", status="in_progress")
     done = item("command_execution", command="ls", status="completed")
     wait = "\nlogs = HERE / '.agentv/logs/codex'\nwhile not next(logs.iterdir()).read_bytes(): time.sleep(0.01)\n"
@@ -263,9 +263,7 @@ def test_how_long_a_tool_took_is_told_by_when_its_events_came(codex: Agents) -> 
         (["--image", "x.png", "--"], ["--image", "x.png", "--", "-"]),
     ],
 )
-def test_arguments_of_the_user_s_do_not_take_the_dash_for_theirs(
-    codex: Agents, args: list[str], end: list[str]
-) -> None:
+def test_the_stdin_dash_is_not_parsed_as_a_user_argument(codex: Agents, args: list[str], end: list[str]) -> None:
     codex.settings |= {"args": args}
     codex.answer(message(), COMPLETED)
     assert codex.calls[0]["args"][-len(end) :] == end
@@ -273,13 +271,13 @@ def test_arguments_of_the_user_s_do_not_take_the_dash_for_theirs(
     assert codex.calls[0]["args"].count("--skip-git-repo-check") == 1
 
 
-def test_sessions_are_kept_when_asked_for(codex: Agents) -> None:
+def test_sessions_are_kept_on_request(codex: Agents) -> None:
     codex.settings |= {"keep_sessions": True}
     codex.answer(message(), COMPLETED)
     assert codex.calls[0]["args"] == ["exec", "--json", "--skip-git-repo-check", "--", "-"]
 
 
-def test_what_tokens_cost_is_reckoned_from_prices(codex: Agents) -> None:
+def test_the_cost_is_computed_from_prices(codex: Agents) -> None:
     codex.settings |= {"pricing": {"input": 1.25, "output": 10, "cached": 0.125}}
     found = codex.answer(message(), COMPLETED)
     assert found["execution_metrics"]["cost_usd"] == (1000 * 1.25 + 200 * 0.125 + 345 * 10) / 1_000_000
@@ -306,7 +304,7 @@ def test_what_tokens_cost_is_reckoned_from_prices(codex: Agents) -> None:
         ("stream disconnected before completion: internal", "stream disconnected before completion", 2),
     ],
 )
-def test_what_is_refused_or_used_up_is_not_tried_again(codex: Agents, message: str, words: str, attempts: int) -> None:
+def test_refusals_and_exhausted_quotas_are_not_retried(codex: Agents, message: str, words: str, attempts: int) -> None:
     warning = item("error", message="Model metadata for `gpt-5` not found. Defaulting to fallback metadata.")
     codex.does("replay(); sys.exit(1)", STARTED[0], warning, STARTED[1], reconnecting(1, "x"), *failed(message))
     (found,) = codex.run("--max-retries", "1", expect=1)
@@ -314,7 +312,7 @@ def test_what_is_refused_or_used_up_is_not_tried_again(codex: Agents, message: s
     assert found["attempt"] == attempts
 
 
-def test_an_error_does_not_begin_with_a_warning_on_something_else(codex: Agents) -> None:
+def test_unrelated_warnings_are_omitted_from_an_error(codex: Agents) -> None:
     said = [
         "Reading prompt from stdin...",
         "WARNING: proceeding, even though we could not update PATH",

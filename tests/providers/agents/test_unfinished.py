@@ -1,4 +1,4 @@
-"""Agents that are stopped or that fail: what they had said, done and cost by then is kept."""
+"""Agents that are stopped or fail: their partial answer, trace and cost are kept."""
 
 import json
 import signal
@@ -60,7 +60,7 @@ def stopped(agents: Agents, *args: str, **streams: list[dict[str, Any]]) -> dict
     return {found["eval_id"]: found for found in results("out.jsonl")}
 
 
-def test_claude_is_stopped_with_an_answer_or_with_what_is_known(claude: Agents) -> None:
+def test_stopping_claude_keeps_its_answer_or_partial_data(claude: Agents) -> None:
     call = assistant(tool_use("t1", "Bash", command="sleep 300"))
     found = stopped(
         claude,
@@ -94,7 +94,7 @@ def test_claude_is_stopped_with_an_answer_or_with_what_is_known(claude: Agents) 
     assert not {"trace", "trace_summary", "execution_metrics"} & silent.keys()
 
 
-def test_codex_is_stopped_with_an_answer_or_with_what_is_known(codex: Agents) -> None:
+def test_stopping_codex_keeps_its_answer_or_partial_data(codex: Agents) -> None:
     found = stopped(
         codex,
         answered=[*STARTED, message(), COMPLETED],
@@ -106,7 +106,7 @@ def test_codex_is_stopped_with_an_answer_or_with_what_is_known(codex: Agents) ->
     assert found["at_work"]["trace"][0]["input"] == {"command": "ls"}
 
 
-def test_requests_that_claude_repeats_are_seen_and_the_last_one_is_named(claude: Agents) -> None:
+def test_retries_of_claude_are_counted_and_the_last_one_is_named(claude: Agents) -> None:
     found = stopped(
         claude,
         "--max-retries=1",
@@ -124,7 +124,7 @@ def test_requests_that_claude_repeats_are_seen_and_the_last_one_is_named(claude:
     assert (found["recovered"]["error"], found["recovered"]["attempt"]) == (late, 2)
 
 
-def test_requests_that_codex_repeats_are_seen_and_the_last_one_is_named(codex: Agents) -> None:
+def test_retries_of_codex_are_counted_and_the_last_one_is_named(codex: Agents) -> None:
     found = stopped(codex, "--max-retries=1", refused=[*STARTED, *(reconnecting(n, REFUSED) for n in (1, 2))])
     line = f"refused, inner request: attempt 2 failed, retrying: {REFUSED}"
     assert line in codex.ran.stderr
@@ -132,7 +132,7 @@ def test_requests_that_codex_repeats_are_seen_and_the_last_one_is_named(codex: A
     assert found["refused"]["attempt"] == 1
 
 
-def test_an_interrupt_throws_away_what_an_agent_has_answered(claude: Agents, nap: str) -> None:
+def test_an_interrupt_discards_the_answer_of_an_agent(claude: Agents, nap: str) -> None:
     """A run that is stopped has no result for a case that was not done, and resumes there."""
     claude.does("replay()", result()).run(ids=("before",))
     claude.does(f"replay()\nsubprocess.run({nap.split()!r})", result(), "")
@@ -160,7 +160,7 @@ def test_a_failure_keeps_the_trace_the_tokens_and_the_cost(claude: Agents) -> No
     assert "cost $0.5" in claude.ran.stdout  # it has to be paid all the same
 
 
-def test_a_program_that_breaks_off_keeps_what_is_known(codex: Agents) -> None:
+def test_a_program_that_crashes_keeps_partial_data(codex: Agents) -> None:
     events = [*STARTED, item("command_execution", command="ls", status="failed"), message()]
     found = codex.answer(*events, then="sys.exit('oh no')", expect=1)
     assert found["error"] == "codex failed with exit code 1: oh no"

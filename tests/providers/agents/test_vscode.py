@@ -1,4 +1,4 @@
-"""VS Code, as far as a program in the place of its command can tell."""
+"""VS Code, tested with a program that replaces its command."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ def test_the_prompt_document_is_opened_and_the_response_file_is_the_answer(vscod
     assert not folder.exists()
 
 
-def test_guidelines_and_files_stand_as_links_before_the_question(vscode: Agents) -> None:
+def test_guidelines_and_files_are_linked_before_the_question(vscode: Agents) -> None:
     style = vscode.write("my style.instructions.md", "Use British spelling.")
     loop = vscode.write("loop.py", "pass")
     blocks = [{"type": "file", "value": path.name} for path in (style, loop)]
@@ -70,7 +70,7 @@ def test_guidelines_and_files_stand_as_links_before_the_question(vscode: Agents)
 
 
 def test_a_half_written_answer_is_never_read(vscode: Agents) -> None:
-    """The command is gone when the agent writes; what it has left running is the editor, and stays."""
+    """The command has exited when the agent writes. The editor that it started keeps running."""
     late = (
         "if os.fork(): os._exit(0)\nos.setsid()\nPath(part).write_text('Par')\ntime.sleep(0.5)\nanswer('Paris')\n"
         "time.sleep(0.5)\n(HERE / 'alive').touch()"
@@ -88,7 +88,7 @@ def test_cases_run_one_after_another(vscode: Agents) -> None:
     assert "warning: target 'default' does not support concurrent cases: using 1 worker" in vscode.ran.stderr
 
 
-def test_a_folder_of_the_user_s_is_left_as_it_was(vscode: Agents) -> None:
+def test_the_users_folder_is_not_changed(vscode: Agents) -> None:
     vscode.write("work/kept.txt", "kept")
     vscode.settings |= {"cwd": "work"}
     edits(vscode, "answer('Paris')").run()
@@ -106,13 +106,13 @@ def test_a_folder_of_the_user_s_is_left_as_it_was(vscode: Agents) -> None:
         ("answer('x' * (17 << 20))", "the agent answered with more than 16 MiB"),
     ],
 )
-def test_what_can_go_wrong_is_an_error_of_the_case(vscode: Agents, script: str, error: str) -> None:
+def test_failures_are_errors_for_the_case(vscode: Agents, script: str, error: str) -> None:
     (found,) = edits(vscode, script).run(expect=1)
     assert (found["error"], found["failure"]) == (error, "target")
 
 
 @pytest.mark.slow
-def test_an_answer_that_does_not_come_is_a_timeout_and_the_command_is_ended(vscode: Agents, nap: str) -> None:
+def test_a_missing_answer_is_a_timeout_and_the_command_is_killed(vscode: Agents, nap: str) -> None:
     vscode.settings |= {"timeout_seconds": 0.5}
     edits(vscode, f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsubprocess.run({nap.split()!r})")
     (found,) = vscode.run(expect=1)
@@ -145,7 +145,7 @@ def test_a_missing_editor_stops_the_run_before_it_starts(
 @pytest.mark.parametrize(
     "setting", [{"model": "gpt-5"}, {"log_dir": "logs"}, {"log_format": "json"}, {"keep_sessions": True}]
 )
-def test_settings_that_the_editor_makes_no_use_of_are_told(write: Write, setting: dict[str, Any]) -> None:
+def test_unsupported_settings_are_reported(write: Write, setting: dict[str, Any]) -> None:
     (name,) = setting
     target = {"name": "a", "provider": "vscode", **setting}
     path = write("targets.yaml", f"targets:\n  - {target}\n")
@@ -154,7 +154,7 @@ def test_settings_that_the_editor_makes_no_use_of_are_told(write: Write, setting
     assert re.search(rf"warning: target 'a': {name}: vscode does not support this setting \(", ran.stdout)
 
 
-def test_dumped_prompts_have_the_document_that_is_opened(vscode: Agents) -> None:
+def test_dumped_prompts_contain_the_opened_document(vscode: Agents) -> None:
     vscode.settings |= {"system_prompt": "Be brief."}
     edits(vscode, "answer('Paris')").run("--dump-prompts=prompts")
     document = json.loads(Path("prompts/a.json").read_text())["sent"]["document"]
@@ -162,7 +162,7 @@ def test_dumped_prompts_have_the_document_that_is_opened(vscode: Agents) -> None
 
 
 def test_an_answer_that_is_still_being_written_is_waited_for(vscode: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever somebody has looked, a piece of it is written."""
+    """Each time the file is checked, another piece is written."""
     pieces = ["", "first half, ", "second half"]
 
     async def write_piece(_seconds: float) -> None:
@@ -178,7 +178,7 @@ def test_an_answer_that_is_still_being_written_is_waited_for(vscode: Agents, mon
     assert asyncio.run(settings.open(Path.cwd()).invoke(a_request())).text == "first half, second half"
 
 
-def test_editors_that_judge_are_not_opened_side_by_side(vscode: Agents) -> None:
+def test_editors_used_as_judges_run_one_at_a_time(vscode: Agents) -> None:
     edits(
         vscode,
         "lock = HERE / 'open'\nassert not lock.exists()\nlock.touch()\ntime.sleep(0.1)\nlock.unlink()\nanswer('{\"score\": 1}')",

@@ -34,7 +34,7 @@ def answers(path: str = "out.jsonl") -> dict[str, str]:
         (("[" * 5000,), "line 1: "),
     ],
 )
-def test_what_fails_a_batch_is_told_with_its_line(batch: Batch, lines: tuple[Any, ...], error: str) -> None:
+def test_errors_that_fail_a_batch_have_their_line(batch: Batch, lines: tuple[Any, ...], error: str) -> None:
     text = [line if isinstance(line, dict | str) else json.dumps(line) for line in lines]
     assert batch.fails(*text).startswith(f"the output of the batch, {error}")
 
@@ -46,19 +46,19 @@ def test_the_raw_output_of_a_failed_batch_is_kept_and_named(batch: Batch) -> Non
     assert path.read_text() == '{"id": "a", "text": "paid for"}\n'
 
 
-def test_nothing_is_kept_of_a_batch_that_went_well(batch: Batch) -> None:
+def test_nothing_is_kept_of_a_successful_batch(batch: Batch) -> None:
     batch.run({"id": "a", "text": "A"}, {"id": "b", "text": "B"})
     assert not Path(".agentv/batches").exists()
 
 
-def test_nothing_is_named_when_there_is_nothing_to_keep(write: Write) -> None:
+def test_a_failed_batch_without_output_keeps_nothing(write: Write) -> None:
     project(write, command="exit 3 # {OUTPUT_FILE}")
     evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
     assert {r["error"] for r in results("out.jsonl")} == {"the command failed with exit code 3, without any output"}
     assert not Path(".agentv/batches").exists()
 
 
-def test_kept_files_are_kept_after_a_batch_that_went_well_too(write: Write) -> None:
+def test_files_are_kept_after_a_successful_batch_on_request(write: Write) -> None:
     project(write, keep_temp_files=True)
     evaluate("cases.jsonl", "--out", "out.jsonl")
     (folder,) = Path(".agentv/batches").iterdir()
@@ -75,7 +75,7 @@ def test_a_case_whose_record_cannot_be_used_fails_alone(batch: Batch) -> None:
     assert found["b"]["candidate_answer"] == "B"
 
 
-def test_figures_that_are_none_do_not_cost_the_answer(batch: Batch) -> None:
+def test_invalid_figures_do_not_lose_the_answer(batch: Batch) -> None:
     usage = {"input": "5", "output": 2.0, "cached": "many"}
     odd = {"cost_usd": True, "duration_ms": "12", "token_usage": usage, "e": 1}
     found = batch.run({"id": "a", "text": "A", **odd}, ids=("a",))
@@ -83,7 +83,7 @@ def test_figures_that_are_none_do_not_cost_the_answer(batch: Batch) -> None:
     assert found["a"]["execution_metrics"] == {"token_usage": {"input": 5, "output": 2}, "duration_ms": 12.0}
 
 
-def test_messages_of_another_kind_do_not_cost_the_answer(batch: Batch) -> None:
+def test_unknown_messages_do_not_lose_the_answer(batch: Batch) -> None:
     calls = [{"tool": "search", "id": 7}, {"names": "no tool"}, {"tool": "read"}]
     messages = [
         {"role": "developer"},
@@ -98,7 +98,7 @@ def test_messages_of_another_kind_do_not_cost_the_answer(batch: Batch) -> None:
     assert found["a"]["trace_complete"] is False
 
 
-def test_an_empty_trace_gives_way_to_tool_calls(batch: Batch) -> None:
+def test_tool_calls_replace_an_empty_trace(batch: Batch) -> None:
     messages = [{"role": "assistant", "tool_calls": [{"tool": "x"}]}]
     found = batch.run(
         {"id": "a", "text": "A", "trace": [], "output_messages": messages}, {"id": "b", "text": "B", "trace": [{}]}
@@ -123,7 +123,7 @@ def test_an_empty_trace_gives_way_to_tool_calls(batch: Batch) -> None:
         ("echo boom; exit 4", "the command failed with exit code 4: boom"),
     ],
 )
-def test_outputs_that_are_none(write: Write, command: str, error: str) -> None:
+def test_invalid_outputs(write: Write, command: str, error: str) -> None:
     project(write, command=command)
     evaluate("cases.jsonl", "--out", "out.jsonl", expect=1)
     errors = [result["error"] for result in results("out.jsonl")]
@@ -137,7 +137,7 @@ LOSE_FILE = {"type": "command", "command_template": "rm gone.txt"}
 """A health check runs after the plan and before the first case: the file is lost between them."""
 
 
-def test_nothing_is_asked_when_there_is_nothing_to_ask(write: Write) -> None:
+def test_an_empty_batch_is_not_run(write: Write) -> None:
     blocks = [{"type": "file", "value": "gone.txt"}]
     project(write, healthcheck=LOSE_FILE)
     write("gone.txt", "")
@@ -146,7 +146,7 @@ def test_nothing_is_asked_when_there_is_nothing_to_ask(write: Write) -> None:
     assert not Path("count").exists()
 
 
-def test_the_first_of_two_batches_is_scored_while_the_second_is_at_work(write: Write) -> None:
+def test_the_first_of_two_batches_is_scored_while_the_second_runs(write: Write) -> None:
     project(write)
     slow = {"name": "slow", "provider": "cli", "provider_batching": True}
     slow["command_template"] = f"while ! grep -q 'eval_id...c4' out.jsonl; do sleep 0.05; done; {COUNTED}"
@@ -243,7 +243,7 @@ def test_one_process_for_each_file_and_target(write: Write) -> None:
     assert answers()["alone"] == "mock"
 
 
-def test_a_resumed_batch_asks_for_what_is_missing_only(write: Write) -> None:
+def test_a_resumed_batch_contains_only_missing_cases(write: Write) -> None:
     project(write)
     evaluate("cases.jsonl", "--out", "out.jsonl")
     lines = Path("out.jsonl").read_text().splitlines(keepends=True)
@@ -256,7 +256,7 @@ def test_a_resumed_batch_asks_for_what_is_missing_only(write: Write) -> None:
     assert runs() == 2
 
 
-def test_a_batch_that_takes_too_long_is_tried_again_and_then_failed(write: Write, reached: str) -> None:
+def test_a_batch_that_times_out_is_retried_and_then_fails(write: Write, reached: str) -> None:
     late = f"{{ {reached}; sleep 60; }}"
     project(
         write,
@@ -274,7 +274,7 @@ def test_a_batch_that_takes_too_long_is_tried_again_and_then_failed(write: Write
     assert {result["failure"] for result in results("out.jsonl")} == {"timeout"}
 
 
-def test_without_a_limit_of_its_own_a_batch_has_the_time_of_all_its_cases() -> None:
+def test_by_default_a_batch_has_the_time_of_all_its_cases() -> None:
     """So that hours of work are not cut off after ten minutes."""
     slots, of_its_own = asyncio.Semaphore(1), CallPolicy(seconds=7)
     assert Caller(slots).batch_seconds(CallPolicy(), 1000) == 1000 * TIMEOUT_SECONDS
@@ -282,7 +282,7 @@ def test_without_a_limit_of_its_own_a_batch_has_the_time_of_all_its_cases() -> N
     assert Caller(slots, seconds=5).batch_seconds(of_its_own, 1000) == 5
 
 
-def test_an_interrupted_batch_keeps_what_was_written(write: Write, nap: str) -> None:
+def test_an_interrupted_batch_keeps_its_output(write: Write, nap: str) -> None:
     project(write, command=f'echo \'{{"id": "c1"}}\' > {{OUTPUT_FILE}}; exec {nap}')
     run = start("cases.jsonl", "--out", "out.jsonl")
     wait_until(lambda: sleeping(nap) > 0)
@@ -340,7 +340,7 @@ def kept_folder() -> Path:
 
 
 def test_the_raw_output_that_is_kept_is_masked(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first answer is read as it was written, and may be scored with what it holds."""
+    """The first answer is read as it was written, and can be scored."""
     monkeypatch.setenv("MY_API_KEY", SECRET)
     record = '{"id": "c0", "text": "%s"}\\n{"id": "c1"}\\n'
     command = f"cp {{BATCH_FILE}} asked; printf '{record}' $MY_API_KEY > {{OUTPUT_FILE}}"

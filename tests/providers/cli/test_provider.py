@@ -13,7 +13,7 @@ from tests.kits.project import Write
 from tests.kits.runs import one_case, target
 
 
-def test_its_files_are_removed_by_the_last_to_leave_and_it_can_be_entered_again(
+def test_files_are_removed_on_the_last_exit_and_it_can_be_reentered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -136,7 +136,7 @@ def test_the_json_form_of_a_response_is_camel_case() -> None:
 
 
 class TestDesign:
-    """What the design document settles."""
+    """Decisions of the design document."""
 
     @pytest.mark.parametrize(
         ("text", "answer"),
@@ -149,7 +149,7 @@ class TestDesign:
         batch.write("targets.yaml", target("echo oh no >&2; exit 3", provider_batching=True))
         assert batch.fails() == "the command failed with exit code 3: oh no"
 
-    def test_one_invocation_however_many_cases(self, write: Write) -> None:
+    def test_one_invocation_regardless_of_the_number_of_cases(self, write: Write) -> None:
         command = f"echo {{EVAL_ID}} >> count; {sys.executable} all.py {{BATCH_FILE}} {{OUTPUT_FILE}}"
         write("targets.yaml", target(command, provider_batching=True))
         write("all.py", ECHO)

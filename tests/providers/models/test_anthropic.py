@@ -1,4 +1,4 @@
-"""What is special about Anthropic."""
+"""The particularities of Anthropic."""
 
 import asyncio
 import subprocess
@@ -24,14 +24,14 @@ def test_a_limit_for_which_the_sdk_would_want_to_stream() -> None:
         assert ask(server.target("anthropic", max_output_tokens=1_000_000)).text == "Paris"
 
 
-def test_options_win_over_settings() -> None:
+def test_options_take_precedence_over_settings() -> None:
     with model_server(lambda _: "Paris") as server:
         thinking = {"type": "enabled", "budget_tokens": 2000}
         ask(server.target("anthropic", temperature=0.5, options={"temperature": 1, "thinking": thinking}))
     assert (server.asked[0]["temperature"], server.asked[0]["thinking"]) == (1, thinking)
 
 
-def test_tokens_that_went_into_the_cache_are_input() -> None:
+def test_cache_write_tokens_are_input() -> None:
     usage = {
         "input_tokens": 1,
         "output_tokens": 2,
@@ -45,7 +45,7 @@ def test_tokens_that_went_into_the_cache_are_input() -> None:
 
 
 def test_blocks_of_all_kinds() -> None:
-    """Tools that the vendor runs have an output; what is redacted is left out."""
+    """Tools that the vendor runs have an output. Redacted blocks are omitted."""
     found = [{"type": "web_search_result", "title": "Paris", "url": "https://example.com"}]
     content: list[dict[str, Any]] = [
         {"type": "thinking", "thinking": "Let me see.", "signature": "x"},
@@ -78,7 +78,7 @@ def test_a_refusal_without_an_explanation() -> None:
         assert failing(server.target("anthropic")).message == "the model refused: no reason given"
 
 
-def test_an_input_that_is_no_object_becomes_one() -> None:
+def test_a_tool_input_that_is_not_an_object_is_wrapped() -> None:
     turns = (
         Message(role="user", content="Hi"),
         Message(role="assistant", tool_calls=(ToolCall(tool="search", input="France", output="Paris"),)),
@@ -88,8 +88,8 @@ def test_an_input_that_is_no_object_becomes_one() -> None:
     assert server.asked[0]["messages"][1]["content"][0]["input"] == {"input": "France"}
 
 
-def test_no_key_anywhere_is_an_error_in_words() -> None:
-    """In a home of its own, since the SDK looks for profiles there."""
+def test_a_missing_key_is_explained() -> None:
+    """In a separate home folder, because the SDK looks for profiles there."""
     code = """
 import asyncio, sys, tests.kits.model_servers as m
 try:
@@ -102,7 +102,7 @@ except m.ProviderError as error:
     assert "authentication" in ran.stdout
 
 
-def test_a_judge_is_held_to_its_schema() -> None:
+def test_a_judge_request_has_its_schema() -> None:
     schema = {
         "type": "object",
         "properties": {"score": {"type": "number", "minimum": 0, "maximum": 1}, "hits": {"type": "array", "items": {"type": "string"}}},
@@ -119,7 +119,7 @@ def test_a_judge_is_held_to_its_schema() -> None:
     assert "minimum" not in sent["format"]["schema"]["properties"]["score"]  # which the API does not take
 
 
-def test_a_model_that_knows_no_schema_is_asked_without() -> None:
+def test_a_model_without_schema_support_is_called_without_one() -> None:
     def answer(body: dict[str, Any]) -> Answer:
         if "output_config" in body:
             words = "output_config.format: 'claude-3' does not support structured outputs"
@@ -132,7 +132,7 @@ def test_a_model_that_knows_no_schema_is_asked_without() -> None:
     assert ["output_config" in body for body in server.asked] == [True, False, False]
 
 
-def test_writing_to_the_cache_has_a_price_of_its_own() -> None:
+def test_cache_writes_have_their_own_price() -> None:
     usage = {"input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 10, "cache_creation_input_tokens": 100}
     with model_server(lambda _: {"content": [{"type": "text", "text": "Paris"}], "usage": usage}) as server:
         prices = {"input": 3, "output": 15, "cached": 0.3}

@@ -1,4 +1,4 @@
-"""A model on Azure: where it is asked, and what is wrong with its settings."""
+"""Models on Azure: their URLs and their settings."""
 
 import json
 from typing import Any
@@ -46,7 +46,7 @@ def test_an_endpoint_may_end_with_a_slash() -> None:
         ),
     ],
 )
-def test_settings_that_do_not_fit(write: Write, settings: dict[str, Any], problem: str, hint: str) -> None:
+def test_invalid_combinations_of_settings(write: Write, settings: dict[str, Any], problem: str, hint: str) -> None:
     target = {"name": "a", "provider": "azure", "endpoint": "https://x.openai.azure.com", **settings}
     (found,) = check_file(write("targets.yaml", json.dumps({"targets": [target]}))).problems
     assert (found.message, found.hint) == (problem, hint)
@@ -60,7 +60,7 @@ def test_a_filter_that_stops_an_answer_is_a_refusal() -> None:
     assert error.message == "the model refused: a content filter stopped it after 'How to'"
 
 
-def test_a_filter_that_stops_a_prompt_is_told_in_azure_s_words() -> None:
+def test_a_blocked_prompt_has_azures_message() -> None:
     body = {"error": {"code": "content_filter", "message": "The prompt triggered the content policy"}}
     with model_server(lambda _: Reply(400, body)) as server:
         error = failing(server.target("azure"))

@@ -1,4 +1,4 @@
-"""What all language models have in common, each through its vendor's SDK against a server on loopback."""
+"""The common behavior of language models, through each vendor's SDK against a loopback server."""
 
 import asyncio
 import json
@@ -87,7 +87,7 @@ def test_tool_calls_and_reasoning_become_messages(vendor: str) -> None:
 
 
 @every_vendor
-def test_a_tool_call_without_a_word_is_an_answer(vendor: str) -> None:
+def test_a_tool_call_without_text_is_an_answer(vendor: str) -> None:
     with model_server(lambda _: Says(calls=(("search", {"q": "France"}),))) as server:
         got = ask(server.target(vendor))
     assert got.text == ""
@@ -96,7 +96,7 @@ def test_a_tool_call_without_a_word_is_an_answer(vendor: str) -> None:
 
 
 @every_vendor
-def test_a_refusal_is_an_error_in_the_vendor_s_words(vendor: str) -> None:
+def test_a_refusal_is_an_error_with_the_vendors_message(vendor: str) -> None:
     with model_server(lambda _: Says(refusal="I must not help with that")) as server:
         error = failing(server.target(vendor))
     refused = (
@@ -108,7 +108,7 @@ def test_a_refusal_is_an_error_in_the_vendor_s_words(vendor: str) -> None:
 
 @every_vendor
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_an_empty_answer_is_an_error_that_says_why_it_stopped(vendor: str, text: str) -> None:
+def test_an_empty_answer_is_an_error_with_its_stop_reason(vendor: str, text: str) -> None:
     with model_server(lambda _: Says(text)) as server:
         error = failing(server.target(vendor))
     reason = {"anthropic": "end_turn", "gemini": "STOP", **dict.fromkeys(RESPONSES, "completed")}.get(vendor, "stop")
@@ -137,7 +137,7 @@ def test_no_choices_at_all(vendor: str) -> None:
         ["Paris"],
     ],
 )
-def test_a_malformed_answer_is_an_error_of_the_case(vendor: str, body: Any) -> None:
+def test_a_malformed_answer_is_an_error_for_the_case(vendor: str, body: Any) -> None:
     with model_server(lambda _: Reply(body=body)) as server:
         error = failing(server.target(vendor))
     assert error.message.startswith(
@@ -148,7 +148,7 @@ def test_a_malformed_answer_is_an_error_of_the_case(vendor: str, body: Any) -> N
 
 @every_target
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 529])
-def test_statuses_that_may_pass(vendor: str, status: int) -> None:
+def test_temporary_statuses_are_retried(vendor: str, status: int) -> None:
     with model_server(lambda _: status) as server:
         error = failing(server.target(vendor))
     assert (error.may_pass, error.status, error.retry_after) == (True, status, None)
@@ -158,7 +158,7 @@ def test_statuses_that_may_pass(vendor: str, status: int) -> None:
 
 @every_target
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 501])
-def test_statuses_that_will_not_pass(vendor: str, status: int) -> None:
+def test_permanent_statuses_are_not_retried(vendor: str, status: int) -> None:
     with model_server(lambda _: status) as server:
         error = failing(server.target(vendor))
     assert (error.may_pass, error.status) == (False, status)
@@ -166,7 +166,7 @@ def test_statuses_that_will_not_pass(vendor: str, status: int) -> None:
 
 
 @every_target
-def test_the_user_says_which_statuses_pass(vendor: str) -> None:
+def test_retried_statuses_can_be_configured(vendor: str) -> None:
     with model_server(lambda _: 401) as server:
         assert failing(server.target(vendor, retryable_status_codes=[401])).may_pass
     with model_server(lambda _: 429) as server:
@@ -175,7 +175,7 @@ def test_the_user_says_which_statuses_pass(vendor: str) -> None:
 
 
 @every_target
-def test_how_long_a_server_wants_to_be_left_alone(vendor: str) -> None:
+def test_the_retry_delay_of_a_server_is_respected(vendor: str) -> None:
     with model_server(lambda _: Reply(429, {"message": "slow down"}, {"Retry-After": "7"})) as server:
         error = failing(server.target(vendor))
     assert (error.may_pass, error.retry_after, error.message) == (True, 7.0, "status 429: slow down")
@@ -201,7 +201,7 @@ def test_a_status_without_json(vendor: str) -> None:
 
 
 @every_target
-def test_a_cut_connection_may_pass(vendor: str) -> None:
+def test_a_dropped_connection_is_a_temporary_error(vendor: str) -> None:
     with model_server(lambda _: Reply(body=b'{"choices": [', cut=True)) as server:
         error = failing(server.target(vendor))
     assert error.message.startswith("the connection failed: ")
@@ -210,7 +210,7 @@ def test_a_cut_connection_may_pass(vendor: str) -> None:
 
 
 @every_target
-def test_nobody_there_may_pass(vendor: str) -> None:
+def test_a_refused_connection_is_a_temporary_error(vendor: str) -> None:
     with nobody_there() as server:
         error = failing(server.target(vendor))
     assert error.message.startswith("the connection failed: ")
@@ -218,7 +218,7 @@ def test_nobody_there_may_pass(vendor: str) -> None:
 
 
 @pytest.mark.parametrize("vendor", ["openai", "azure", "anthropic"])
-def test_an_address_that_is_none_will_not_pass(vendor: str) -> None:
+def test_an_invalid_address_is_a_permanent_error(vendor: str) -> None:
     with model_server(lambda _: "Paris") as server:
         setting = "endpoint" if vendor == "azure" else "base_url"
         error = failing(server.target(vendor, **{setting: "my-resource"}))
@@ -239,7 +239,7 @@ def test_a_package_that_is_broken_stops_the_run(write: Write) -> None:
 
 
 @every_target
-def test_who_gives_up_waiting_can_ask_again(vendor: str) -> None:
+def test_a_cancelled_call_can_be_repeated(vendor: str) -> None:
     """An SDK must not mind being cancelled in the middle of a request."""
     late = threading.Event()
 
@@ -372,7 +372,7 @@ def test_a_system_message_alone_is_sent(vendor: str) -> None:
 
 
 @every_vendor
-def test_a_tool_that_nobody_called_is_heard_all_the_same(vendor: str) -> None:
+def test_a_tool_result_without_a_call_is_sent(vendor: str) -> None:
     with model_server(lambda _: "Yes") as server:
         turns = Message(role="user", content="Hi"), Message(role="tool", content="It rains.")
         ask(server.target(vendor), a_request("Hi", *turns))
@@ -408,7 +408,7 @@ def test_what_is_set_is_sent(vendor: str) -> None:
 
 
 @every_vendor
-def test_the_key_goes_where_the_vendor_wants_it_and_into_no_error(vendor: str) -> None:
+def test_the_key_is_sent_as_the_vendor_expects_and_in_no_error(vendor: str) -> None:
     with model_server(lambda body: 401) as server:
         error = failing(server.target(vendor))
     headers = server.requests[0].headers
@@ -422,7 +422,7 @@ def test_the_key_goes_where_the_vendor_wants_it_and_into_no_error(vendor: str) -
     ("vendor", "variable"),
     [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY"), ("gemini", "GEMINI_API_KEY")],
 )
-def test_a_server_of_one_s_own_gets_no_key_that_was_meant_for_the_vendor(
+def test_a_custom_server_never_receives_the_vendors_key(
     vendor: str, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, "meant-for-the-vendor")
@@ -432,7 +432,7 @@ def test_a_server_of_one_s_own_gets_no_key_that_was_meant_for_the_vendor(
 
 
 @pytest.mark.parametrize("vendor", ["openai", "azure", "gemini"])
-def test_no_key_anywhere_is_an_error_in_words(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_is_explained(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     with model_server(lambda _: "Yes") as server:
@@ -482,7 +482,7 @@ SDKS = {package for _, package in PACKAGES}
 
 @pytest.mark.parametrize(("vendor", "package"), PACKAGES)
 @pytest.mark.slow
-def test_only_the_package_of_a_target_that_is_asked_is_imported(vendor: str, package: str, write: Write) -> None:
+def test_only_the_packages_of_called_targets_are_imported(vendor: str, package: str, write: Write) -> None:
     """Validating imports none of them, and so does a run that asks others."""
     with model_server(lambda _: "Paris") as server:
         targets = [server.target(kind, name=kind) for kind, _ in PACKAGES]
@@ -541,7 +541,7 @@ def test_a_run_through_the_command_line(vendor: str, write: Write) -> None:
 
 
 @every_target
-def test_one_client_asks_again_and_again(vendor: str) -> None:
+def test_one_client_serves_many_calls(vendor: str) -> None:
     with model_server(lambda _: "Paris") as server:
         got = asyncio.run(asked(server.target(vendor), *["Capital of France?"] * 5))
     assert [answer.text for answer in got] == ["Paris"] * 5
@@ -550,7 +550,7 @@ def test_one_client_asks_again_and_again(vendor: str) -> None:
 
 @pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
 def test_a_system_message_alone_is_sent_whole_and_once(write: Write, vendor: str) -> None:
-    """These vendors want somebody to have spoken; its guidelines are not to be lost on the way."""
+    """These vendors require a user message. The system message must not be lost."""
     write("rules.instructions.md", "Answer in French.")
     blocks = [{"type": "text", "value": "Say hi."}, {"type": "file", "value": "rules.instructions.md"}]
     write("a.jsonl", [a_case("a", input_messages=[{"role": "system", "content": blocks}])])
@@ -562,7 +562,7 @@ def test_a_system_message_alone_is_sent_whole_and_once(write: Write, vendor: str
     assert (sent.count("Say hi."), sent.count("Answer in French.")) == (1, 1)
 
 
-def test_a_server_that_takes_no_schema_can_judge(write: Write) -> None:
+def test_a_server_without_schema_support_can_judge(write: Write) -> None:
     def answer(body: dict[str, Any]) -> Answer:
         if "response_format" in body:
             return Reply(400, {"error": {"message": "This response_format type is unavailable now"}})
@@ -578,7 +578,7 @@ def test_a_server_that_takes_no_schema_can_judge(write: Write) -> None:
     assert [result["score"] for result in results("out.jsonl")] == [0.9, 0.9]
 
 
-def test_half_a_character_does_not_lose_an_answer(write: Write) -> None:
+def test_an_unpaired_surrogate_does_not_lose_an_answer(write: Write) -> None:
     body = b'{"choices": [{"message": {"role": "assistant", "content": "Paris \\ud83d"}}]}'
     with model_server(lambda _: Reply(200, body)) as server:
         write("targets.yaml", json.dumps({"targets": [server.target("openai")]}))

@@ -1,4 +1,4 @@
-"""What is special about Gemini."""
+"""The particularities of Gemini."""
 
 import asyncio
 import gc
@@ -39,19 +39,19 @@ def test_there_is_a_default_model() -> None:
         ),
     ],
 )
-def test_answers_that_are_none(body: dict[str, Any], words: str) -> None:
+def test_invalid_answers(body: dict[str, Any], words: str) -> None:
     with model_server(lambda _: body) as server:
         assert failing(server.target("gemini")).message == words
 
 
-def test_a_candidate_that_was_broken_off_names_what_was_found_in_it() -> None:
+def test_a_blocked_candidate_names_the_reason() -> None:
     rating = {"category": "HARM_CATEGORY_HARASSMENT", "probability": "HIGH", "blocked": True}
     with model_server(lambda _: {"candidates": [{"finishReason": "SAFETY", "safetyRatings": [rating]}]}) as server:
         error = failing(server.target("gemini"))
     assert error.message == "the model stopped early: SAFETY: HARM_CATEGORY_HARASSMENT"
 
 
-def test_how_long_google_wants_to_be_left_alone_stands_in_the_body() -> None:
+def test_the_retry_delay_of_gemini_is_in_the_body() -> None:
     details = [{"@type": "x/google.rpc.Help"}, {"@type": "x/google.rpc.RetryInfo", "retryDelay": "34.5s"}]
     body = {"error": {"code": 429, "message": "too many", "status": "RESOURCE_EXHAUSTED", "details": details}}
     with model_server(lambda _: Reply(429, body)) as server:
@@ -69,7 +69,7 @@ def test_the_key_does_not_follow_a_redirection() -> None:
     assert len(server.requests) == 1
 
 
-def test_options_by_either_spelling_and_those_that_the_sdk_does_not_know() -> None:
+def test_options_in_both_spellings_and_unknown_options() -> None:
     tools = [{"function_declarations": [{"name": "search", "description": "Finds pages"}]}]
     options = {
         "thinkingConfig": {"includeThoughts": True},
@@ -85,7 +85,7 @@ def test_options_by_either_spelling_and_those_that_the_sdk_does_not_know() -> No
     assert sent["tools"][0]["functionDeclarations"][0]["name"] == "search"
 
 
-def test_an_option_of_the_wrong_kind_is_told_before_anything_is_sent() -> None:
+def test_an_option_of_the_wrong_type_is_an_error_before_the_call() -> None:
     with model_server(lambda _: "Paris") as server:
         error = failing(server.target("gemini", options={"top_k": "many"}))
     assert error.message.startswith("options: top_k: ")
@@ -101,7 +101,7 @@ def test_a_judge_s_schema_is_sent() -> None:
     assert (config["responseMimeType"], config["responseJsonSchema"]) == ("application/json", schema)
 
 
-def test_an_output_that_is_no_object_becomes_one() -> None:
+def test_a_tool_output_that_is_not_an_object_is_wrapped() -> None:
     call = ToolCall(tool="search", input=["France"], output="Paris")
     with model_server(lambda _: "Yes") as server:
         ask(server.target("gemini"), a_request("", Message(role="assistant", tool_calls=(call,))))
@@ -123,8 +123,8 @@ def test_the_client_outlives_the_garbage_collector() -> None:
         assert asyncio.run(twice(server.target("gemini"))) == "Paris"
 
 
-def test_aiohttp_is_not_taken_even_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its errors are others, and the SDK would repeat what failed behind our back."""
+def test_aiohttp_is_never_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its errors have other types, and the SDK would retry failed requests on its own."""
     import google.genai._api_client as sdk
 
     monkeypatch.setattr(sdk, "has_aiohttp", True, raising=False)
@@ -152,7 +152,7 @@ def test_thought_signatures_come_back_with_the_history() -> None:
     assert [part.get("thoughtSignature") for part in sent] == ["c2ln-_8=", None]  # the same bytes
 
 
-def test_a_signature_that_is_none() -> None:
+def test_an_invalid_signature() -> None:
     call = ToolCall(tool="search", metadata={"thought_signature": "a"})
     with model_server(lambda _: "Yes") as server:
         error = failing(server.target("gemini"), a_request("", Message(role="assistant", tool_calls=(call,))))

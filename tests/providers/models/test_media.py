@@ -1,4 +1,4 @@
-"""Images and PDFs, in the form of each vendor."""
+"""Images and PDFs in the format of each vendor."""
 
 import json
 from base64 import b64decode, b64encode
@@ -68,7 +68,7 @@ FORMS: dict[str, list[dict[str, Any]]] = {
 
 
 @every_vendor
-def test_each_vendor_has_a_form_of_its_own(vendor: str, write: Write) -> None:
+def test_each_vendor_has_its_own_format(vendor: str, write: Write) -> None:
     request = a_request_with(write)
     with model_server(lambda _: "Yes") as server:
         assert ask(server.target(vendor), request).text == "Yes"
@@ -97,7 +97,7 @@ def test_each_vendor_has_a_form_of_its_own(vendor: str, write: Write) -> None:
         ("prompts/a", PDF, "application/pdf"),  # no guideline, though it lies where those are
     ],
 )
-def test_what_a_file_is_by_its_content(name: str, data: bytes, kind: str, write: Write) -> None:
+def test_the_type_of_a_file_is_detected_from_its_content(name: str, data: bytes, kind: str, write: Write) -> None:
     write(name, "").write_bytes(data)
     path = write("a.jsonl", [a_case(input_messages=[{"role": "user", "content": [{"type": "file", "value": name}]}])])
     (case,) = load_eval_cases(path)
@@ -107,12 +107,12 @@ def test_what_a_file_is_by_its_content(name: str, data: bytes, kind: str, write:
     assert request.guidelines == ""
 
 
-def test_a_question_never_holds_what_is_in_an_image(write: Write) -> None:
+def test_a_question_never_contains_image_data(write: Write) -> None:
     request = a_request_with(write)
     assert request.question == f'Compare\n<file: path="img/chart.png">\nwith\n{NOTES}\n<file: path="report.pdf">'
 
 
-def test_a_file_that_is_gone_is_an_error_of_the_case(write: Write) -> None:
+def test_a_missing_file_is_an_error_for_the_case(write: Write) -> None:
     request = a_request_with(write)
     Path("img/chart.png").unlink()
     with model_server(lambda _: "Yes") as server:
@@ -121,7 +121,7 @@ def test_a_file_that_is_gone_is_an_error_of_the_case(write: Write) -> None:
 
 
 @pytest.mark.parametrize("data", [b"<svg></svg>", b"", b"version https://git-lfs.github.com/spec/v1\n"])
-def test_a_file_that_only_has_the_name_of_an_image(data: bytes, write: Write) -> None:
+def test_a_file_with_only_the_name_of_an_image(data: bytes, write: Write) -> None:
     write("chart.png", "").write_bytes(data)
     write("targets.yaml", "targets: [{name: default, provider: mock}]")
     content = [{"type": "file", "value": "chart.png"}]
@@ -137,7 +137,7 @@ def test_a_file_that_only_has_the_name_of_an_image(data: bytes, write: Write) ->
 ANY = {"type": "contains", "value": ""}
 
 
-def test_nothing_that_is_written_holds_base64(write: Write) -> None:
+def test_no_written_file_contains_base64(write: Write) -> None:
     a_request_with(write)
     write("a.jsonl", [a_case(input_messages=[{"role": "user", "content": CONTENT}], evaluators=[ANY])])
     with model_server(lambda _: "Yes") as server:
@@ -152,7 +152,7 @@ def test_nothing_that_is_written_holds_base64(write: Write) -> None:
     assert result["question"].startswith('Compare\n<file: path="img/chart.png">')
 
 
-def test_a_changed_image_is_noticed(write: Write) -> None:
+def test_a_changed_image_is_detected(write: Write) -> None:
     a_request_with(write)
     write("a.jsonl", [a_case(input_messages=[{"role": "user", "content": CONTENT}], evaluators=[ANY])])
     with model_server(lambda _: "Yes") as server:

@@ -1,4 +1,4 @@
-"""What is special about OpenAI, and about the servers that speak its language."""
+"""The particularities of OpenAI and compatible servers."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ def said(message: Answer) -> Any:
         return ask(server.target("openai"))
 
 
-def test_arguments_that_are_no_json_stay_as_they_are() -> None:
+def test_arguments_that_are_not_json_are_unchanged() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "search", "arguments": '{"q": "Fra'}}
     custom = {"id": "2", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}}
     got = said({"content": None, "tool_calls": [call, custom]})
@@ -27,7 +27,7 @@ def test_arguments_that_are_no_json_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
-def test_reasoning_as_compatible_servers_tell_it(name: str) -> None:
+def test_reasoning_of_compatible_servers(name: str) -> None:
     got = said({"content": "Paris", name: "Hm."})
     assert got.output_messages[0] == Message(role="assistant", name="reasoning", content="Hm.")
     assert got.text == "Paris"
@@ -62,7 +62,7 @@ def test_a_server_that_reports_an_error_as_a_success() -> None:
     assert error.message == "the model returned no answer: its list of choices is empty: the model is asleep"
 
 
-def test_a_malformed_answer_says_where() -> None:
+def test_a_malformed_answer_is_located() -> None:
     body = completion("Paris")
     body["usage"]["prompt_tokens"] = "eleven"
     with model_server(lambda _: Reply(body=body)) as server:
@@ -72,7 +72,7 @@ def test_a_malformed_answer_says_where() -> None:
     )
 
 
-def test_contents_that_are_no_text() -> None:
+def test_contents_that_are_not_text() -> None:
     turns = (
         Message(role="user", content={"city": "Paris"}),
         Message(role="user", content=(TextBlock("Look at"), FileBlock("map.txt"))),

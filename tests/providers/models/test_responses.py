@@ -1,4 +1,4 @@
-"""OpenAI's Responses API, as OpenAI and Azure speak it."""
+"""The Responses API of OpenAI and Azure."""
 
 import json
 from typing import Any
@@ -67,7 +67,7 @@ def test_the_address(vendor: str) -> None:
 
 
 @both
-def test_a_judge_is_held_to_its_schema(vendor: str) -> None:
+def test_a_judge_request_has_its_schema(vendor: str) -> None:
     request = msgspec.structs.replace(a_request(), response_schema=SCHEMA)
     with model_server(lambda _: "{}") as server:
         ask(server.target(vendor, reasoning_effort="low", options={"text": {"verbosity": "low"}}), request)
@@ -132,7 +132,7 @@ def test_tools_that_the_vendor_runs_are_in_the_trace() -> None:
         ),
     ],
 )
-def test_answers_that_are_none(body: dict[str, Any], words: str, may_pass: bool) -> None:
+def test_invalid_answers(body: dict[str, Any], words: str, may_pass: bool) -> None:
     with model_server(lambda _: body) as server:
         error = failing(server.target("openai-responses"))
     assert (error.message, error.may_pass) == (words, may_pass)
@@ -151,7 +151,7 @@ def test_a_judge_through_the_command_line(vendor: str, write: Write) -> None:
     assert [("text" in sent) for sent in server.asked] == [False, True]
 
 
-def test_an_api_that_there_is_not(write: Write) -> None:
+def test_an_unknown_api(write: Write) -> None:
     target = {"name": "a", "provider": "openai", "model": "m", "api": "assistants"}
     (found,) = check_file(write("targets.yaml", json.dumps({"targets": [target]}))).problems
     assert found.hint == "one of chat, responses"

@@ -1,4 +1,4 @@
-"""Answers that are streamed: the same as in one piece, and when their first piece came."""
+"""Streamed answers: the same as unstreamed ones, with the time to the first token."""
 
 import asyncio
 import threading
@@ -69,13 +69,13 @@ def test_a_streamed_answer_is_the_same_as_one_in_one_piece(vendor: str, says: Sa
         ("azure-responses", "max_output_tokens"),
     ],
 )
-def test_a_streamed_answer_tells_that_it_was_cut_off(vendor: str, stop: str) -> None:
+def test_a_truncated_streamed_answer_is_noted(vendor: str, stop: str) -> None:
     with model_server(lambda _: Says("Par", stop=stop)) as server:
         assert ask(server.target(vendor, stream=True)).stop_reason == "length"
 
 
 @every_vendor
-def test_a_streamed_refusal_is_an_error_in_the_vendor_s_words(vendor: str) -> None:
+def test_a_streamed_refusal_is_an_error_with_the_vendors_message(vendor: str) -> None:
     with model_server(lambda _: Says(refusal="I must not help with that")) as server:
         target = server.target(vendor)
         assert failing({**target, "stream": True}).message == failing(target).message
@@ -83,14 +83,14 @@ def test_a_streamed_refusal_is_an_error_in_the_vendor_s_words(vendor: str) -> No
 
 @every_vendor
 @pytest.mark.parametrize("status", [429, 400])
-def test_a_bad_status_is_told_as_without_a_stream(vendor: str, status: int) -> None:
+def test_an_error_status_is_reported_as_without_streaming(vendor: str, status: int) -> None:
     with model_server(lambda _: status) as server:
         error = failing(server.target(vendor, stream=True))
     assert (error.message, error.status, error.may_pass) == (f"status {status}: no luck", status, status == 429)
 
 
 @every_vendor
-def test_a_stream_that_ends_too_early_may_be_asked_for_again(vendor: str) -> None:
+def test_a_stream_that_ends_early_is_retried(vendor: str) -> None:
     start: dict[str, Any] = {
         "choices": [{"index": 0, "delta": {"content": "Par"}, "finish_reason": None}],
         "candidates": [{"content": {"role": "model", "parts": [{"text": "Par"}]}}],
@@ -105,7 +105,7 @@ def test_a_stream_that_ends_too_early_may_be_asked_for_again(vendor: str) -> Non
 
 
 @every_vendor
-def test_a_connection_that_breaks_in_the_middle_may_pass(vendor: str) -> None:
+def test_a_connection_that_drops_in_mid_stream_is_a_temporary_error(vendor: str) -> None:
     body = encode(chat_events(completion("Paris")))[:100]
     reply = Reply(body=body, headers={"Content-Type": "text/event-stream"}, cut=True)
     with model_server(lambda _: reply) as server:
@@ -148,7 +148,7 @@ def test_an_error_in_the_middle_of_a_stream(vendor: str, event: Any, words: str,
         b"",
     ],
 )
-def test_a_stream_that_makes_no_sense_is_an_error_of_the_case(vendor: str, data: bytes) -> None:
+def test_an_invalid_stream_is_an_error_for_the_case(vendor: str, data: bytes) -> None:
     if vendor == "gemini":  # whose events have no names
         data = data.partition(b"\n")[2] or data
     with model_server(lambda _: Reply(body=data, headers={"Content-Type": "text/event-stream"})) as server:
@@ -159,7 +159,7 @@ def test_a_stream_that_makes_no_sense_is_an_error_of_the_case(vendor: str, data:
 
 
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "openai-responses"])
-def test_a_server_that_does_not_stream_is_understood(vendor: str) -> None:
+def test_a_response_that_is_not_streamed_is_read(vendor: str) -> None:
     with model_server(lambda _: "Paris") as server:
         plain = ask(server.target(vendor))
     body = msgspec.json.encode(_whole(vendor))
@@ -169,7 +169,7 @@ def test_a_server_that_does_not_stream_is_understood(vendor: str) -> None:
     assert got.ttft_ms is None
 
 
-def test_the_tokens_of_a_stream_of_chat_completions_are_asked_for() -> None:
+def test_usage_is_requested_for_streamed_chat_completions() -> None:
     with model_server(lambda _: "Paris") as server:
         ask(server.target("openai", stream=True))
         ask(server.target("openai", stream=True, options={"stream_options": {"include_obfuscation": False}}))
@@ -199,7 +199,7 @@ def test_the_time_to_the_first_token_is_in_the_result(vendor: str, write: Write)
 
 
 @every_vendor
-def test_who_gives_up_in_the_middle_of_a_stream_can_ask_again(vendor: str) -> None:
+def test_a_call_cancelled_in_mid_stream_can_be_repeated(vendor: str) -> None:
     late = threading.Event()
 
     def answer(_: Any) -> Answer:

@@ -35,7 +35,7 @@ def test_the_token_is_sent_and_the_command_run_once(settings: Any, write: Write,
 
 
 @every_api
-def test_a_token_that_is_refused_is_fetched_anew_once(settings: Any, write: Write) -> None:
+def test_a_rejected_token_is_refreshed_once(settings: Any, write: Write) -> None:
     def answer(_: Any) -> Any:
         is_old = server.requests[-1].headers["authorization"] == "Bearer token-number-1" and len(server.requests) > 1
         return Reply(401, {"error": {"message": "the token has expired"}}) if is_old else "Paris"
@@ -47,14 +47,14 @@ def test_a_token_that_is_refused_is_fetched_anew_once(settings: Any, write: Writ
     assert tokens == ["1", "1", "2"]
 
 
-def test_a_fresh_token_that_is_refused_is_an_error(write: Write) -> None:
+def test_a_rejected_fresh_token_is_an_error(write: Write) -> None:
     with model_server(lambda _: 401) as server:
         error = failing(a_target(server, COUNTING))
     assert (error.message, error.status) == ("status 401: no luck", 401)
     assert len(server.requests) == 1
 
 
-def test_an_old_token_is_fetched_anew(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_token_is_refreshed(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write("x", "").parent
     command = TokenCommand(COUNTING, folder)
 
@@ -77,7 +77,7 @@ def test_an_old_token_is_fetched_anew(write: Write, monkeypatch: pytest.MonkeyPa
         ("echo a b c-secret-token", "token_command: the command printed 3 words instead of a token"),
     ],
 )
-def test_a_command_that_gives_no_token(command: str, words: str) -> None:
+def test_a_command_without_a_token(command: str, words: str) -> None:
     with model_server(lambda _: "Paris") as server:
         error = failing(a_target(server, command))
     assert error.message.startswith(words)
@@ -85,14 +85,14 @@ def test_a_command_that_gives_no_token(command: str, words: str) -> None:
     assert server.requests == []
 
 
-def test_a_command_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_command, "SECONDS", 0.2)
     with model_server(lambda _: "Paris") as server:
         error = failing(a_target(server, "sleep 60"))
     assert error.message == "token_command: the command timed out after 0.2 s"
 
 
-def test_the_token_is_masked_wherever_it_turns_up(write: Write) -> None:
+def test_the_token_is_masked_everywhere(write: Write) -> None:
     with model_server(lambda _: "the token is very-secret-token-77") as server:
         write("targets.yaml", json.dumps({"targets": [a_target(server, "cat token.txt")]}))
         write("token.txt", "very-secret-token-77\n")
@@ -104,7 +104,7 @@ def test_the_token_is_masked_wherever_it_turns_up(write: Write) -> None:
     assert "the token is ***" in written
 
 
-def test_a_key_and_a_command_are_one_too_many(write: Write) -> None:
+def test_a_key_and_a_command_cannot_be_combined(write: Write) -> None:
     target = {
         "name": "a",
         "provider": "azure",
@@ -121,7 +121,7 @@ def test_a_key_and_a_command_are_one_too_many(write: Write) -> None:
 
 
 @pytest.mark.parametrize("version", ["v1", "2024-10-21"])
-def test_doctor_takes_a_command_for_a_key(version: str, write: Write) -> None:
+def test_doctor_accepts_a_command_instead_of_a_key(version: str, write: Write) -> None:
     with model_server(lambda _: "Paris") as server:
         write("targets.yaml", json.dumps({"targets": [a_target(server, "exit 1", version=version)]}))
         ran = agentv("doctor")

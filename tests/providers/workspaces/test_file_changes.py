@@ -1,4 +1,4 @@
-"""What an agent changed in a folder, as a diff that Git understands, whatever is in the folder."""
+"""An agent's changes in a folder as a diff in Git's format, regardless of the folder's content."""
 
 import os
 import random
@@ -20,7 +20,7 @@ NOBODY = 65534
 
 
 def changes(folder: Path, change: Callable[[], object]) -> FileChanges:
-    """What is told of a change that is made in a folder."""
+    """The diff of a change in a folder."""
     before = Snapshot(os.fsencode(folder))
     try:
         before.take()
@@ -62,7 +62,7 @@ def test_a_changed_an_added_and_a_removed_file(here: Path) -> None:
     )
 
 
-def test_nothing_has_changed_though_files_were_touched_or_written_anew(here: Path) -> None:
+def test_touched_or_rewritten_files_are_unchanged(here: Path) -> None:
     write("a.txt", "one\n")
     write("b.bin", b"\0\1")
 
@@ -75,7 +75,7 @@ def test_nothing_has_changed_though_files_were_touched_or_written_anew(here: Pat
     assert changes(here, change) == FileChanges("")
 
 
-def test_a_change_that_leaves_size_and_time_as_they_were_is_found(here: Path) -> None:
+def test_a_change_that_keeps_size_and_time_is_detected(here: Path) -> None:
     path = write("a.txt", "one\n")
     status = path.stat()
 
@@ -86,7 +86,7 @@ def test_a_change_that_leaves_size_and_time_as_they_were_is_found(here: Path) ->
     assert "-one\n+two\n" in changes(here, change).diff
 
 
-def test_ends_of_lines_and_of_files_are_told(here: Path) -> None:
+def test_line_endings_and_missing_final_newlines_are_shown(here: Path) -> None:
     write("crlf", "one\r\ntwo\r\n")
     write("end", "one\ntwo")
     write("form", "a\fb\u2028c\n")
@@ -102,7 +102,7 @@ def test_ends_of_lines_and_of_files_are_told(here: Path) -> None:
     assert "-a\fb\u2028c\n+a\fb\u2028d\n" in diff
 
 
-def test_binary_files_are_told_by_name_and_size(here: Path) -> None:
+def test_binary_files_are_shown_by_name_and_size(here: Path) -> None:
     write("a.png", b"\x89PNG\0")
     write("latin", "caf\xe9".encode("latin-1"))
 
@@ -117,7 +117,7 @@ def test_binary_files_are_told_by_name_and_size(here: Path) -> None:
     assert "new file mode 100644\nBinary files /dev/null and b/new.bin differ (100 bytes)\n" in diff
 
 
-def test_links_are_told_by_where_they_lead_and_never_followed(here: Path, tmp_path: Path) -> None:
+def test_symlinks_are_shown_by_target_and_never_followed(here: Path, tmp_path: Path) -> None:
     outside = tmp_path / "secret.txt"
     outside.write_text("secret\n")
     Path("loop").symlink_to("loop")
@@ -154,7 +154,7 @@ def test_pipes_and_sockets_are_named_and_do_not_hang(here: Path) -> None:
     assert "Special file a/before removed: a named pipe\n" in diff
 
 
-def test_modes_are_told(here: Path) -> None:
+def test_modes_are_shown(here: Path) -> None:
     path = write("run.sh", "#!/bin/sh\n")
     path.chmod(0o644)
 
@@ -184,7 +184,7 @@ def test_a_file_that_becomes_a_link_or_a_folder(here: Path) -> None:
     assert "+++ b/b/c\n" in diff
 
 
-def test_odd_names_are_escaped(here: Path) -> None:
+def test_special_names_are_escaped(here: Path) -> None:
     def change() -> None:
         for name in (b"new\nline", b"odd\xff", b'quo"te', "grün".encode(), b"with space"):
             (here / os.fsdecode(name)).write_text("x\n")
@@ -199,7 +199,7 @@ def test_odd_names_are_escaped(here: Path) -> None:
 
 @pytest.fixture
 def unprivileged() -> Iterator[Path]:
-    """A folder of somebody who may not read everything, whom the test runs as; root may."""
+    """A folder of an unprivileged user, as whom the test runs, because root may read everything."""
     with tempfile.TemporaryDirectory() as name:
         is_root = os.geteuid() == 0
         if is_root:
@@ -215,7 +215,7 @@ def unprivileged() -> Iterator[Path]:
             os.chdir(before)
 
 
-def test_what_may_not_be_read_is_named(unprivileged: Path) -> None:
+def test_unreadable_files_are_named(unprivileged: Path) -> None:
     here = unprivileged
     write("locked", "x\n").chmod(0)
     write("same", "x\n").chmod(0)
@@ -232,7 +232,7 @@ def test_what_may_not_be_read_is_named(unprivileged: Path) -> None:
     assert "cannot be read: Permission denied" in found.notes[0]
 
 
-def test_git_folders_are_left_out(here: Path) -> None:
+def test_git_folders_are_excluded(here: Path) -> None:
     write(".git/HEAD", "one\n")
 
     def change() -> None:
@@ -243,7 +243,7 @@ def test_git_folders_are_left_out(here: Path) -> None:
     assert changes(here, change).diff.count("diff --git") == 1
 
 
-def test_what_tools_write_comes_last(here: Path) -> None:
+def test_files_written_by_tools_come_last(here: Path) -> None:
     def change() -> None:
         write("node_modules/a.js", "a\n")
         write("src/b.js", "b\n")
@@ -287,7 +287,7 @@ def test_an_empty_file_has_no_lines(here: Path) -> None:
     )
 
 
-def test_a_large_file_is_told_by_its_size(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_is_shown_by_its_size(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "MAX_TEXT_BYTES", 1000)
     monkeypatch.setattr(file_changes, "MAX_TEXT_BYTES", 1000)
     write("a.txt", "x\n" * 600)
@@ -295,7 +295,7 @@ def test_a_large_file_is_told_by_its_size(here: Path, monkeypatch: pytest.Monkey
     assert diff.endswith("File b/a.txt is too large to be compared (1200 -> 1400 bytes)\n")
 
 
-def test_texts_that_take_long_to_compare_are_shown_as_changed_as_a_whole(here: Path) -> None:
+def test_texts_that_are_slow_to_compare_are_shown_as_replaced(here: Path) -> None:
     old = [f"{number % 7}\n" for number in range(5000)]
     new = [f"{number % 5}\n" for number in range(5000)]
     write("a.txt", "same\n" + "".join(old) + "end\n")
@@ -315,7 +315,7 @@ def test_50000_files_are_compared(here: Path) -> None:
     assert diff == "diff --git a/7/77 b/7/77\n--- a/7/77\n+++ b/7/77\n@@ -1 +1 @@\n-x\n+y\n"
 
 
-def test_too_many_files_are_said_to_be_too_many(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_files_are_reported(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "MAX_ENTRIES", 3)
     monkeypatch.setattr(file_changes, "MAX_ENTRIES", 3)
     for name in "abcd":
@@ -333,7 +333,7 @@ def test_a_folder_that_the_agent_removed(here: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git to apply diffs")
 @pytest.mark.parametrize("seed", range(12))
-def test_git_applies_what_was_told(here: Path, tmp_path: Path, seed: int) -> None:
+def test_git_applies_the_diff(here: Path, tmp_path: Path, seed: int) -> None:
     """The diff, applied to a copy of the folder as it was, gives the folder as it is."""
     dice = random.Random(seed)
     names = ["a", "b c", "dir/d", 'q"', "new\nline", "grün", "dir/sub/e", "odd\udcff"]

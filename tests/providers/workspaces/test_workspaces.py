@@ -1,4 +1,4 @@
-"""Targets that work on files: their workspaces, hooks, what is kept of them, and what is wrong with their settings."""
+"""Targets that work on files: workspaces, hooks, kept folders and invalid settings."""
 
 import json
 import os
@@ -25,7 +25,7 @@ DIFF = "diff --git a/a.txt b/a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files, which nobody else uses."""
+    """A folder for temporary files that only this test uses."""
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setenv("TMPDIR", str(folder))
     return folder
@@ -55,14 +55,14 @@ def test_nothing_changed_is_an_empty_diff(write: Write) -> None:
     assert Project(write, "echo done").one()["file_changes"] == ""
 
 
-def test_what_hooks_and_evaluators_change_is_not_in_the_diff(write: Write) -> None:
+def test_changes_by_hooks_and_evaluators_are_not_in_the_diff(write: Write) -> None:
     project = Project(write, before_each="echo set-up > made.txt", after_each="echo x > a.txt")
     project.evaluators = [command("grep set-up made.txt && echo three > a.txt")]
     found = project.one()
     assert (found["score"], found["file_changes"]) == (1.0, DIFF)
 
 
-def test_evaluators_are_told_the_workspace_and_the_changes(write: Write) -> None:
+def test_evaluators_receive_the_workspace_and_the_changes(write: Write) -> None:
     write(
         "judge.py",
         "import json, os, sys\ngot = json.load(sys.stdin)\n"
@@ -84,7 +84,7 @@ def test_evaluators_are_told_the_workspace_and_the_changes(write: Write) -> None
     assert checked["hits"] == ["two\n", DIFF]
 
 
-def test_a_script_beside_the_eval_file_wins_over_one_of_the_agent(write: Write) -> None:
+def test_a_script_next_to_the_eval_file_takes_precedence_over_the_agents(write: Write) -> None:
     write("check.py", "print(0.25)")
     project = Project(write, "echo 'print(1)' > check.py; echo done")
     project.evaluators = [
@@ -126,7 +126,7 @@ def test_hooks_run_in_order_with_the_environment(write: Write) -> None:
     assert Path("log").read_text() == "one:a:test two:a:test agent:a:test scored:a: after:a:test "
 
 
-def test_a_before_each_that_fails_is_an_error_of_the_case(write: Write, temporary: Path) -> None:
+def test_a_failing_before_each_is_an_error_for_the_case(write: Write, temporary: Path) -> None:
     project = Project(write, "touch ../../ran; echo done", after_each='echo x >> "$AGENTV_EVAL_DIR/after"')
     project.settings["before_each"] = ["true", "echo no such package >&2; exit 3"]
     found = project.one(expect=1)
@@ -136,13 +136,13 @@ def test_a_before_each_that_fails_is_an_error_of_the_case(write: Write, temporar
     assert left(temporary) == []
 
 
-def test_a_before_each_that_hangs_is_ended(write: Write, nap: str) -> None:
+def test_a_hanging_before_each_is_killed(write: Write, nap: str) -> None:
     found = Project(write, before_each=nap, timeout_seconds=0.5).one(expect=1)
     assert found["error"] == f"before_each {nap!r} timed out after 0.5 s"
     assert living(nap) == []
 
 
-def test_the_time_of_hooks_is_not_the_time_of_the_answer(write: Write) -> None:
+def test_hooks_do_not_count_towards_the_duration(write: Write) -> None:
     note = 'cut -d" " -f1 /proc/uptime >> "$AGENTV_EVAL_DIR/times"'
     found = Project(write, "echo done", before_each=f"sleep 0.3; {note}", after_each=f"{note}; sleep 0.3").one()
     begin, end = map(float, Path("times").read_text().split())
@@ -224,7 +224,7 @@ def test_a_failed_case_keeps_its_workspace_under_a_safe_name(write: Write) -> No
     assert (path / "a.txt").read_text() == "one\n"
 
 
-def test_trials_are_kept_apart_and_later_runs_do_not_take_up_what_is_kept(write: Write) -> None:
+def test_kept_workspaces_of_trials_and_later_runs_are_separate(write: Write) -> None:
     project = Project(write, "ls -A | tr '\\n' ' '", keep_workspaces="always", workspace_template=".")
     first = project.run("--trials", "2")
     assert [Path(result["workspace_path"]).name for result in first] == ["a-trial-1", "a-trial-2"]
@@ -248,7 +248,7 @@ def test_variables_of_env_are_set_and_secret_ones_are_masked(write: Write, monke
     assert "deep-secret-0815" not in Path("out.jsonl").read_text()
 
 
-def test_env_is_part_of_the_version_of_a_target_but_for_its_secrets(write: Write) -> None:
+def test_env_is_part_of_the_version_except_for_secrets(write: Write) -> None:
     def version(**env: str) -> str:
         project = Project(write, env=env)
         return str(project.one()["digests"]["target"])
@@ -262,7 +262,7 @@ def test_env_is_part_of_the_version_of_a_target_but_for_its_secrets(write: Write
 
 
 @pytest.mark.parametrize("change", ["content", "mode", "name", "link"])
-def test_a_changed_template_is_noticed(write: Write, change: str) -> None:
+def test_a_changed_template_is_detected(write: Write, change: str) -> None:
     project = Project(write, 'echo x >> "$AGENTV_EVAL_DIR/calls"; echo done')
     Path("template/link").symlink_to("a.txt")
     project.one()
@@ -290,7 +290,7 @@ def _resumed(project: Project) -> str:
     return str(project.ran.stderr)
 
 
-def test_what_runs_write_is_no_change_of_a_template(write: Write) -> None:
+def test_files_written_by_runs_do_not_change_a_template(write: Write) -> None:
     project = Project(write, "echo done", workspace_template=".")
     project.save()
     for _ in range(2):
@@ -298,14 +298,14 @@ def test_what_runs_write_is_no_change_of_a_template(write: Write) -> None:
     assert "1 already done" in ran.stderr
 
 
-def test_answers_of_the_cache_have_their_changes(write: Write) -> None:
+def test_cached_answers_have_their_changes(write: Write) -> None:
     project = Project(write, 'echo x >> "$AGENTV_EVAL_DIR/calls"; echo two > a.txt; echo done')
     assert [project.one("--cache")["file_changes"] for _ in range(2)] == [DIFF, DIFF]
     assert Path("calls").read_text() == "x\n"
     assert "1 answer served from the cache" in project.ran.stderr
 
 
-def test_an_answer_whose_evaluators_need_the_workspace_is_asked_again(write: Write) -> None:
+def test_an_answer_whose_evaluators_need_the_workspace_is_requested_again(write: Write) -> None:
     project = Project(write, 'echo x >> "$AGENTV_EVAL_DIR/calls"; echo two > a.txt; echo done')
     project.evaluators = [command("grep two a.txt", name="tests")]
     for _ in range(2):
@@ -349,7 +349,7 @@ def test_settings_that_cannot_be_used_stop_the_run(write: Write, settings: dict[
     assert not Path("out.jsonl").exists()
 
 
-def test_a_template_with_a_loop_of_links_is_copied_as_it_is(write: Write) -> None:
+def test_a_template_with_a_symlink_loop_is_copied_unchanged(write: Write) -> None:
     project = Project(write, "readlink loop self")
     Path("template/loop").symlink_to("loop")
     Path("template/self").symlink_to(".")
@@ -357,12 +357,12 @@ def test_a_template_with_a_loop_of_links_is_copied_as_it_is(write: Write) -> Non
     assert (found["candidate_answer"], found["file_changes"]) == ("loop\n.\n", "")
 
 
-def test_a_template_around_the_folder_for_temporary_files_is_refused(write: Write, temporary: Path) -> None:
+def test_a_template_that_contains_the_temporary_folder_is_rejected(write: Write, temporary: Path) -> None:
     found = Project(write, workspace_template=str(temporary)).one(expect=1)
     assert "contains the folder for temporary files" in found["error"]
 
 
-def test_what_cannot_be_copied_is_named_once(tmp_path: Path) -> None:
+def test_files_that_cannot_be_copied_are_named_once(tmp_path: Path) -> None:
     source = tmp_path / "template"
     source.mkdir()
     (source / "locked").write_text("x")
@@ -375,7 +375,7 @@ def test_what_cannot_be_copied_is_named_once(tmp_path: Path) -> None:
     assert str(caught.value) == f"{source / 'locked'}: Permission denied"
 
 
-def test_a_file_of_the_template_that_may_not_be_read(write: Write, tmp_path: Path) -> None:
+def test_an_unreadable_file_in_the_template(write: Write, tmp_path: Path) -> None:
     project = Project(write)
     path = Path("template/locked")
     path.write_text("x")
@@ -440,8 +440,8 @@ def test_a_stop_ends_commands_and_hooks_that_ignore_it(
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_moment_leaves_what_the_next_run_removes(write: Write, temporary: Path) -> None:
-    """At most the workspaces of the cases in flight are left, and they are gone after the next run."""
+def test_the_next_run_removes_leftovers_of_a_killed_run(write: Write, temporary: Path) -> None:
+    """At most the workspaces of cases in flight are left behind, and the next run removes them."""
     project = Project(write, "echo two > a.txt; sleep 0.05; echo done", keep_workspaces="failed")
     project.settings |= {"before_each": 'echo x > "$AGENTV_EVAL_DIR/begun"', "after_each": "true"}
     project.evaluators = [command("grep two a.txt")]
@@ -516,14 +516,14 @@ def test_a_coding_agent_without_a_template_works_in_an_empty_workspace(write: Wr
     assert "evaluator 'command' needs the agent's workspace, but target 'default' has none" in project.refused()
 
 
-def test_a_folder_that_is_called_workspace(write: Write) -> None:
+def test_a_folder_named_workspace(write: Write) -> None:
     write("workspace/here.txt", "")
     project = Project(write, workspace_template=None)
     project.evaluators = [command("test -f here.txt", cwd="./workspace")]
     assert project.one()["score"] == 1.0
 
 
-def test_a_workspace_that_cannot_be_kept_costs_a_note_and_nothing_else(write: Write, temporary: Path) -> None:
+def test_a_workspace_that_cannot_be_kept_only_adds_a_note(write: Write, temporary: Path) -> None:
     write(".agentv/workspaces", "a file")
     found = Project(write, keep_workspaces="always").one()
     assert (found["score"], found["file_changes"]) == (1.0, DIFF)

@@ -1,4 +1,4 @@
-"""Promises of the batch APIs of all vendors, kept against a server that has their faults."""
+"""Guarantees of all vendors' batch APIs, tested against a server with their faults."""
 
 import json
 import time
@@ -129,7 +129,7 @@ def test_an_answer_has_its_tokens_and_cost_and_no_duration(vendor: str, path: Pa
 
 
 @all_vendors
-def test_a_reply_that_is_no_answer_is_an_error(vendor: str) -> None:
+def test_a_reply_without_an_answer_is_an_error(vendor: str) -> None:
     async def read(model: BatchModel) -> None:
         for reply in (
             b"{}",
@@ -145,7 +145,7 @@ def test_a_reply_that_is_no_answer_is_an_error(vendor: str) -> None:
 
 
 @each_vendor
-def test_line_ends_of_unicode_end_no_line(vendor: str, path: Path) -> None:
+def test_unicode_line_separators_do_not_end_a_line(vendor: str, path: Path) -> None:
     async def run(model: BatchModel) -> dict[str, str]:
         api = model.batches()
         path.write_bytes(api.line("a", await model.body(a_request("one\u2028two\x85three\rfour"))))
@@ -156,13 +156,13 @@ def test_line_ends_of_unicode_end_no_line(vendor: str, path: Path) -> None:
 
 
 @each_vendor
-def test_lines_that_cannot_be_read_are_passed_over(vendor: str, path: Path) -> None:
+def test_unreadable_lines_are_skipped(vendor: str, path: Path) -> None:
     with batch_server(has_broken_lines=True) as server:
         assert run_batch(server.target(vendor), path).texts == echoes(0, 1, 2, 3)
 
 
 @each_vendor
-def test_requests_that_fail_have_the_vendors_words(vendor: str, path: Path) -> None:
+def test_failed_requests_have_the_vendors_message(vendor: str, path: Path) -> None:
     with batch_server(fail_every=2, order="reversed") as server:
         found = run_batch(server.target(vendor), path)
     words = f"status 400: {NO_GOOD}" if vendor in ("openai", "azure") else NO_GOOD
@@ -191,7 +191,7 @@ def test_requests_may_be_missing_from_all_results(vendor: str, path: Path) -> No
 
 
 @pytest.mark.parametrize("vendor", ["openai", "azure", "anthropic"])
-def test_expired_requests_were_looked_at_by_nobody(vendor: str, path: Path) -> None:
+def test_expired_requests_were_not_processed(vendor: str, path: Path) -> None:
     with batch_server(expire_every=2) as server:
         found = run_batch(server.target(vendor), path)
     words = {
@@ -202,7 +202,7 @@ def test_expired_requests_were_looked_at_by_nobody(vendor: str, path: Path) -> N
 
 
 @each_vendor
-def test_a_batch_that_is_cancelled_has_the_answers_until_then(vendor: str, path: Path) -> None:
+def test_a_cancelled_batch_keeps_the_answers_so_far(vendor: str, path: Path) -> None:
     async def run(model: BatchModel) -> Any:
         batch = await submit(model, path)
         await model.batches().cancel(batch)
@@ -217,7 +217,7 @@ def test_a_batch_that_is_cancelled_has_the_answers_until_then(vendor: str, path:
 
 
 @each_vendor
-def test_cancelling_what_has_ended_or_is_gone_is_no_error(vendor: str, path: Path) -> None:
+def test_cancelling_an_ended_or_missing_batch_is_not_an_error(vendor: str, path: Path) -> None:
     async def run(model: BatchModel) -> list[BatchStatus]:
         api, batch = model.batches(), await submit(model, path)
         await wait(api, batch)
@@ -232,7 +232,7 @@ def test_cancelling_what_has_ended_or_is_gone_is_no_error(vendor: str, path: Pat
 
 
 @each_vendor
-def test_results_that_were_thrown_away_are_missing(vendor: str, path: Path) -> None:
+def test_deleted_results_are_missing(vendor: str, path: Path) -> None:
     async def run(model: BatchModel) -> tuple[BatchStatus, list[BatchReply]]:
         api, batch = model.batches(), await submit(model, path)
         await wait(api, batch)
@@ -246,7 +246,7 @@ def test_results_that_were_thrown_away_are_missing(vendor: str, path: Path) -> N
 
 
 @each_vendor
-def test_a_batch_that_the_vendor_does_not_know_is_gone(vendor: str, path: Path) -> None:
+def test_an_unknown_batch_is_gone(vendor: str, path: Path) -> None:
     with batch_server(batches_gone=True) as server:
         found = run_batch(server.target(vendor), path)
     assert found.state.status is BatchStatus.GONE
@@ -254,7 +254,7 @@ def test_a_batch_that_the_vendor_does_not_know_is_gone(vendor: str, path: Path) 
 
 
 @each_vendor
-def test_polls_may_fail_for_a_while(vendor: str, path: Path) -> None:
+def test_polls_may_fail_temporarily(vendor: str, path: Path) -> None:
     async def run(model: BatchModel) -> tuple[list[ProviderError], Any]:
         batch, errors = await submit(model, path), []
         for _ in range(5):
@@ -271,7 +271,7 @@ def test_polls_may_fail_for_a_while(vendor: str, path: Path) -> None:
 
 
 @each_vendor
-def test_results_that_break_off_can_be_read_again(vendor: str, path: Path) -> None:
+def test_a_truncated_download_can_be_repeated(vendor: str, path: Path) -> None:
     async def run(model: BatchModel) -> Any:
         batch = await submit(model, path, 100)
         await wait(model.batches(), batch)
@@ -286,7 +286,7 @@ def test_results_that_break_off_can_be_read_again(vendor: str, path: Path) -> No
 
 
 @each_vendor
-def test_a_server_that_is_not_there_may_come_back(vendor: str, path: Path) -> None:
+def test_an_unreachable_server_is_retried(vendor: str, path: Path) -> None:
     async def run(model: BatchModel) -> None:
         await write_requests(model, path, custom_ids(2))
         api = model.batches()
@@ -320,7 +320,7 @@ def test_a_vendor_may_refuse_a_batch_until_its_queue_is_shorter(vendor: str, pat
         ("gemini", "failed: refused: RESOURCE_EXHAUSTED"),
     ],
 )
-def test_a_batch_may_fail_as_the_queue_is_full(vendor: str, words: str, path: Path) -> None:
+def test_a_batch_may_fail_because_the_queue_is_full(vendor: str, words: str, path: Path) -> None:
     with batch_server(queue_full=1) as server:
         state = run_batch(server.target(vendor), path).state
         assert (state.status, state.may_pass, state.words) == (BatchStatus.FAILED, True, words)
@@ -338,7 +338,7 @@ def test_a_model_that_is_rejected_fails_the_batch(vendor: str, path: Path) -> No
 
 
 @each_vendor
-def test_a_batch_whose_creation_was_not_heard_of_is_found(vendor: str, path: Path) -> None:
+def test_an_unconfirmed_batch_is_found(vendor: str, path: Path) -> None:
     async def run(model: BatchModel) -> Any:
         api = model.batches()
         for number in range(4):  # more than a page of the list has
@@ -374,7 +374,7 @@ def test_of_several_batches_with_our_key_the_newest_is_found(vendor: str, path: 
 
 @each_vendor
 @pytest.mark.parametrize("limit", ["max_requests", "max_bytes"])
-def test_a_file_may_have_all_that_the_vendor_takes_and_no_more(vendor: str, limit: str, path: Path) -> None:
+def test_a_file_is_filled_up_to_the_vendors_limit(vendor: str, limit: str, path: Path) -> None:
     async def size(model: BatchModel) -> int:
         await write_requests(model, path, custom_ids(4))
         around = len('{"requests":[]}') - len("\n") if vendor == "anthropic" else 0
@@ -425,7 +425,7 @@ def test_a_large_batch_is_not_held_in_memory(vendor: str, path: Path) -> None:
     assert peak < (30_000_000 if vendor == "gemini" else 6_000_000)  # the SDK of Google sends 8 MiB at once
 
 
-def test_a_server_of_its_own_is_asked_like_one_in_a_thread(path: Path) -> None:
+def test_a_server_process_behaves_like_one_in_a_thread(path: Path) -> None:
     server = start_batch_server(fail_every=2)
     target = server.target("openai")
     assert run_batch(target, path).texts == echoes(0, 2)

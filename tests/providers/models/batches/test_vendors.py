@@ -1,4 +1,4 @@
-"""What is special about the batches of one vendor."""
+"""The particularities of each vendor's batches."""
 
 import json
 import time
@@ -20,7 +20,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def a_line(target: dict[str, Any]) -> Any:
-    """A request of a target, as it stands in the file."""
+    """A request of a target, as written to the file."""
 
     async def line(model: BatchModel) -> bytes:
         return model.batches().line("an-id", await model.body(a_request("Why?")))
@@ -86,7 +86,7 @@ def test_limits_are_those_of_the_vendors(vendor: str, limits: tuple[int, int]) -
         ({"max_requests": 3}, "failed: too_many_tasks: refused: too_many_tasks"),
     ],
 )
-def test_openai_says_why_it_refused_a_batch(faults: dict[str, Any], words: str, path: Path) -> None:
+def test_openai_reports_why_it_rejected_a_batch(faults: dict[str, Any], words: str, path: Path) -> None:
     with batch_server(**faults) as server:
         found = run_batch(server.target("openai"), path)
     assert (found.state.status, found.state.words) == (BatchStatus.FAILED, words)
@@ -128,7 +128,7 @@ def test_a_file_that_azure_cannot_process_is_an_error(path: Path) -> None:
         with_model(server.target("azure"), run)
 
 
-def test_anthropic_takes_no_files(path: Path) -> None:
+def test_anthropic_does_not_accept_files(path: Path) -> None:
     async def run(model: BatchModel) -> str:
         await write_requests(model, path, custom_ids(2))
         return await model.batches().upload(path, "key")
@@ -138,7 +138,7 @@ def test_anthropic_takes_no_files(path: Path) -> None:
         assert server.state()["files"] == {}
 
 
-def test_anthropic_tells_of_a_model_that_is_not_there_in_each_result(path: Path) -> None:
+def test_anthropic_reports_an_unknown_model_in_each_result(path: Path) -> None:
     with batch_server(rejected_model="nobody") as server:
         found = run_batch(server.target("anthropic", model="nobody"), path)
     assert (found.texts, set(found.errors.values())) == ({}, {"model: nobody"})
@@ -179,7 +179,7 @@ def test_an_expired_batch_of_gemini_has_no_results(path: Path) -> None:
     assert (found.texts, found.errors, found.unanswered) == ({}, {}, {})
 
 
-def test_gemini_refuses_a_model_that_is_not_there(path: Path) -> None:
+def test_gemini_rejects_an_unknown_model(path: Path) -> None:
     with batch_server(rejected_model="nobody") as server:
         with pytest.raises(ProviderError) as failed:
             run_batch(server.target("gemini", model="nobody"), path)
@@ -195,7 +195,7 @@ def test_options_of_gemini_are_in_the_requests_and_not_around_them(path: Path) -
         assert len(run_batch(target, path).texts) == 4
 
 
-def test_nothing_is_asked_to_build_a_request(path: Path) -> None:
+def test_building_a_request_makes_no_calls(path: Path) -> None:
     with batch_server() as server:
         target = server.target("gemini")
     assert a_line(target)["request"]["contents"]  # nobody is there any more
