@@ -81,6 +81,12 @@ def test_the_sentences_of_a_run(write: Write) -> None:
     assert run["figures"]["histogram"] == [2, 1, 0, 1, 2]
 
 
+def test_equal_trials_of_all_cases_have_no_interval(write: Write) -> None:
+    write("out.jsonl", [a_result(case, trial=trial) for case in "abc" for trial in (1, 2)])
+    report("out.jsonl")
+    assert meta_of("out.html")["headline"] == "100% passed, mean 1.00."
+
+
 def test_machine_failures_are_counted_and_not_scored(write: Write) -> None:
     failures = [an_error("x", failure="machine"), an_error("y", failure="machine")]
     write("out.jsonl", [a_result("a"), a_result("b", 0.0), *failures])

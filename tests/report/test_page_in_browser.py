@@ -514,7 +514,9 @@ def test_plots_filter(show: Open) -> None:
 
 @pytest.mark.parametrize("width", [400, 800, 1400])
 def test_nothing_is_wider_than_the_screen(show: Open, width: int) -> None:
-    results = hard_ones() + a_run(30)
+    named = a_result("long-name")
+    named["evaluator_results"][0]["name"] = "does-not-claim-to-know-what-nobody-knows"
+    results = [*hard_ones(), named, *a_run(30)]
     page = show(results, [each | {"score": 0.9, "verdict": "pass"} for each in results])
     page.resize(width, 800)
     for fragment in ("#", "#case=very-long-answer", "#case=table", "#case=two-hundred-steps", "#q=verdict:fail"):

@@ -23,9 +23,12 @@ def run_headline(figures: RunFigures) -> str:
         if figures.pass_rate == 1:
             return f"Passed, score {mean}."
         return f"Did not pass, score {mean}."
-    low = figures.pass_low * 100
-    high = figures.pass_high * 100
-    return f"{_percent(figures.pass_rate)} passed (95%: {low:.0f} to {high:.0f}%), mean {mean}."
+    interval = ""
+    if figures.pass_low < figures.pass_high:  # equal if all cases are alike in all trials, which proves nothing
+        low = figures.pass_low * 100
+        high = figures.pass_high * 100
+        interval = f" (95%: {low:.0f} to {high:.0f}%)"
+    return f"{_percent(figures.pass_rate)} passed{interval}, mean {mean}."
 
 
 def run_facts(figures: RunFigures) -> str:
