@@ -80,12 +80,21 @@ def memory(folder: Path) -> Iterator[Figure]:
     yield Figure("memory, 1,000,000 lines more than 10,000 (validate)", grown, "MB", 20)
 
 
+YAML_HEAD = """\
+description: A file
+execution:
+  evaluators:
+    - {name: paris, type: contains, value: Paris}
+"""
+
+
 def yaml_files(folder: Path) -> Figure:
     evals = folder / "evals"
     evals.mkdir()
     for number in range(100):
         cases = "".join(yaml_case(index) for index in range(20))
-        (evals / f"{number}.yaml").write_text(f"description: A file\nevalcases:\n{cases}")
+        (evals / f"{number}.yaml").write_text(f"{YAML_HEAD}evalcases:\n{cases}")
+    (evals / "targets.yaml").write_text("targets:\n  - name: default\n    provider: mock\n")
     (took,) = best_of(3, process(sys.executable, "-m", "agentv", "validate", str(evals)))
     return Figure("validate 100 YAML files of 20 cases", took, "s", 5)
 

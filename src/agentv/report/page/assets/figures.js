@@ -37,8 +37,8 @@ export const BROKEN = 0;
 export const FIXED = 1;
 export const ERRORED = 2;
 export const SAME = 3;
-export const ONLY_A = 4;
-export const ONLY_B = 5;
+const ONLY_A = 4;
+const ONLY_B = 5;
 
 /**
  * How a change is shown. Cases that are the same in both runs have no entry.

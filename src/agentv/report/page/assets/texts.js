@@ -168,7 +168,7 @@ export function codeBlock(text) {
  * Return a JSON object or array with indentation, or null if the text is neither.
  * @param {string} text
  */
-export function prettyJson(text) {
+function prettyJson(text) {
   if (!/^\s*[[{]/.test(text) || text.length > MAX_JSON_CHARACTERS) return null;
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
