@@ -110,7 +110,7 @@ def test_tool_calls_replace_an_empty_trace(batch: Batch) -> None:
 @pytest.mark.parametrize(
     ("command", "error"),
     [
-        ("ln -s /nonexistent/x {OUTPUT_FILE}", "the output of the batch: no such file"),
+        ("ln -s missing.jsonl {OUTPUT_FILE}", "the output of the batch: no such file"),
         ("ln -s output.jsonl {OUTPUT_FILE}; exit 2", "the command failed with exit code 2, without any output"),
         ('rm -rf "$(dirname {OUTPUT_FILE})"; exit 3', "the command failed with exit code 3, without any output"),
         ("mkdir {OUTPUT_FILE}", "the output of the batch: this is a folder, not a file"),
