@@ -177,7 +177,7 @@ class EvaluatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     @classmethod
     def negated_miss(cls, hit: str) -> str:
         """Return the miss of an evaluator with `negate` for a hit. Override it if hits are not free texts."""
-        return f"expected not to be met: {hit}"
+        return f"must not be met: {hit}"
 
     def check(self, context: "EvaluatorContext") -> None:
         """Raise `ConfigError` if `open` would, as far as this can be checked without running the user's code."""

@@ -142,7 +142,7 @@ def test_a_retry_after_that_the_time_limit_does_not_allow_ends_the_case(write: W
         project(write, server.target("http", max_retries=3))
         (result,), _ = outcome("--agent-timeout", "100", code=1)
         assert len(server.asked) == 1
-    assert "waiting 3600 s more would take longer than the time limit of 100 s" in result["error"]
+    assert "waiting 3600 s more would exceed the time limit of 100 s" in result["error"]
 
 
 def test_a_429_slows_the_whole_target(write: Write) -> None:

@@ -112,9 +112,9 @@ def test_an_invalid_schema_file_is_an_error_before_the_run(
         ({"items": [{"$ref": "other.json#/a"}]}, "$ref to 'other.json': remote schemas are not fetched"),
         ({"$id": "http://x.test/a", "$ref": "b"}, "$ref to "),
         ({"$schema": "https://json-schema.org/draft/2020-12/schema"}, "schema.$schema: 'https://json-schema.org/draft/2020-12/schema' is not supported"),
-        ({"prefixItems": []}, "schema.prefixItems: came after draft 7 and is not supported"),
-        ({"properties": {"a": {"anyOf": [True, {"unevaluatedProperties": False}]}}}, "schema.properties.a.anyOf[1].unevaluatedProperties: came after"),
-        ({"$defs": {"a": {"dependentRequired": {}}}}, "schema.$defs.a.dependentRequired: came after"),
+        ({"prefixItems": []}, "schema.prefixItems: was added after draft 7 and is not supported"),
+        ({"properties": {"a": {"anyOf": [True, {"unevaluatedProperties": False}]}}}, "schema.properties.a.anyOf[1].unevaluatedProperties: was added after"),
+        ({"$defs": {"a": {"dependentRequired": {}}}}, "schema.$defs.a.dependentRequired: was added after"),
     ],
 )  # fmt: skip
 def test_an_invalid_schema_is_an_error_before_the_run(schema: Any, message: str) -> None:

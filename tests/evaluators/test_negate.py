@@ -122,9 +122,9 @@ def test_every_evaluator_type_is_covered() -> None:
 
 def test_a_judgement_is_inverted(tmp_path: Path) -> None:
     assert negate_score(Score(score=0.25, hits=("a",), misses=("b",))) == Score(
-        score=0.75, hits=("not met, as expected: b",), misses=("expected not to be met: a",)
+        score=0.75, hits=("not met, as expected: b",), misses=("must not be met: a",)
     )
-    assert negate_score(Score(score=0.5)).misses == ("expected not to be met, but scored 0.5",)
+    assert negate_score(Score(score=0.5)).misses == ("must not be met, but scored 0.5",)
     assert negate_score(Score(score=0.0)).misses == ()
     (tmp_path / "good.py").write_text("def judge(answer):\n    return {'score': 1, 'hits': ['rude']}\n")
     rude = result(tmp_path, type="python", function="good.py:judge", negate=True)
@@ -132,7 +132,7 @@ def test_a_judgement_is_inverted(tmp_path: Path) -> None:
         0.0,
         "fail",
         (),
-        ("expected not to be met: rude",),
+        ("must not be met: rude",),
         False,
     )
     far = result(tmp_path, type="similarity", value="zzz", threshold=0.9, negate=True)
@@ -196,7 +196,7 @@ def test_negate_keeps_an_explicit_fail() -> None:
     assert negate_score(missed_what_is_required).verdict == "fail"
     with_reason = Score(score=0.9, verdict="fail", hits=("a",), misses=("b",))
     assert negate_score(with_reason).hits == ()
-    assert negate_score(with_reason).misses == ("b", "expected not to be met: a")
+    assert negate_score(with_reason).misses == ("b", "must not be met: a")
     assert negate_score(Score(score=0.9, verdict="pass")).verdict == "fail"
 
 

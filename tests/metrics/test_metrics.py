@@ -384,8 +384,8 @@ def test_a_value_that_only_one_run_has_is_omitted() -> None:
         ([1], "the function returned a list"),
         ({"k": "v"}, "the value of 'k' is a str"),
         ({"ok": 1, "k": float("nan")}, "the value of 'k' is nan"),
-        ({"k": {"deep": 1}}, "the value of 'k' is a mapping with other values than numbers"),
-        ({("a", 1): 1}, "the function returned a mapping with other values than numbers, or with keys that are not"),
+        ({"k": {"deep": 1}}, "the value of 'k' is a mapping with values that are not numbers"),
+        ({("a", 1): 1}, "the function returned a mapping with values that are not numbers, or with keys that are not"),
     ],
     ids=repr,
 )

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent.parent
 ASSETS = ROOT / "src" / "agentv" / "report" / "page" / "assets"
 RUNNER = ROOT / "tests" / "kits" / "filters.mjs"
 VECTORS: list[dict[str, Any]] = json.loads((ROOT / "tests" / "kits" / "filters.json").read_text())
-IS_NO_TERM = "is not a term, which is KEY:VALUE"
+IS_NO_TERM = "is not a term (expected KEY:VALUE)"
 """What commands say of a word without a key. A page searches for it."""
 
 

@@ -237,7 +237,7 @@ def test_resume_failed_reruns_cases_that_did_not_pass(project: Write) -> None:
     evaluate("a.jsonl", "--out", "o.jsonl")
     project("b", "hello")
     ran = evaluate("a.jsonl", "--resume", "--failed", "--out", "o.jsonl")
-    assert "1 already done, 1 to re-run that did not pass, previous answers saved in o.jsonl.bak" in ran.stderr
+    assert "1 already done, 1 to re-run because of --failed, previous answers saved in o.jsonl.bak" in ran.stderr
     assert {result["eval_id"]: result["verdict"] for result in results("o.jsonl")} == {"a": "pass", "b": "pass"}
     ran = evaluate("a.jsonl", "--failed", expect=2)
     assert "error: --failed needs --resume" in ran.stderr

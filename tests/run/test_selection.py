@@ -94,7 +94,7 @@ def test_selecting_nothing_is_an_error(project: Write) -> None:
     ("text", "message", "hint"),
     [
         ("tgs:smoke", "unknown key 'tgs'", "did you mean 'tag'?"),
-        ("smoke", "'smoke' is not a term, which is KEY:VALUE", "for example tag:smoke or metadata.level>=3"),
+        ("smoke", "'smoke' is not a term (expected KEY:VALUE)", "for example tag:smoke or metadata.level>=3"),
         ("verdict:fail", "cases have no verdict", "keys of cases: id, tag, dataset, target, metadata.KEY, vars.KEY"),
         ("", "no term", "for example tag:smoke or metadata.level>=3"),
     ],

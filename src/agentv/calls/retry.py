@@ -81,7 +81,7 @@ class Retries:
             return failed
         self._seconds_left -= delay
         if self._seconds_left < 0:
-            limit = f"waiting {delay:.0f} s more would take longer than the time limit of {policy.seconds:g} s"
+            limit = f"waiting {delay:.0f} s more would exceed the time limit of {policy.seconds:g} s"
             return failed._replace(error=f"{failed.error}; {limit}")
         policy.on_retry(self.number, failed)
         self.number += 1

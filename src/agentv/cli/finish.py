@@ -135,7 +135,7 @@ def _budget_text(budget: "Budget") -> str:
     case = format_money(budget.case_cost())
     text = f"stopped by --max-cost: {spent} of {limit} spent, and the next case would cost about {case}"
     if limits.max_duration is not None:
-        text += f", with {limits.max_duration:g} s at most"
+        text += f" (--max-duration: {limits.max_duration:g} s)"
     return text
 
 

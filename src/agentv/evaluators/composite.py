@@ -72,7 +72,7 @@ class ByModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     judge_target: JudgeNames | None = None
     """The judge, or a list of judges. Defaults to the target's judge."""
     judge_repeats: Repeats = 1
-    """How often each judge is asked."""
+    """How many times each judge is called per answer."""
 
 
 class All(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="all"):

@@ -56,7 +56,7 @@ class LlmJudge(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     judge_target: JudgeNames | None = None
     """The judge, or a list of judges. Defaults to the target's judge."""
     judge_repeats: Repeats = 1
-    """How often each judge is asked."""
+    """How many times each judge is called per answer."""
     examples: Examples = NO_EXAMPLES
     """Answers with a known verdict, for `--check-judge`."""
 

@@ -63,7 +63,7 @@ def negate_score(score: Score, negated_miss: NegatedMiss = EvaluatorSettings.neg
         hits = ()
         misses = (*score.misses, *misses)
     elif score.score > 0 and not misses:
-        misses = (f"expected not to be met, but scored {score.score:g}",)
+        misses = (f"must not be met, but scored {score.score:g}",)
     return msgspec.structs.replace(
         score,
         score=round(1.0 - score.score, 12),

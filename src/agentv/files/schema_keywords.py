@@ -1,4 +1,4 @@
-"""Validate JSON Schemas of the drafts 4, 6 and 7."""
+"""Validate JSON Schemas of drafts 4, 6 and 7."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -21,7 +21,7 @@ TOO_NEW = {
     "$dynamicRef",
     "$recursiveRef",
 }
-"""Keywords that came after draft 7."""
+"""Keywords that were added after draft 7."""
 Schema = Json | bool
 SchemaList = Annotated[tuple[Schema, ...], Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0)]
@@ -99,11 +99,11 @@ _SINGLE = (
 )
 """Keywords whose value may be a schema."""
 _DRAFTS = ("draft-04", "draft-06", "draft-07")
-_SUPPORTED = "the drafts 4, 6 and 7 are"
+_SUPPORTED = "supported drafts: 4, 6 and 7"
 
 
 def schema_misfits(schema: Any, steps: Steps = ()) -> Iterator[Misfit]:
-    """Yield everything that is invalid in a schema and its subschemas, or that came after draft 7."""
+    """Yield everything that is invalid in a schema and its subschemas, or was added after draft 7."""
     if isinstance(schema, bool):
         return
     draft = _unsupported_draft(schema)
@@ -116,7 +116,7 @@ def schema_misfits(schema: Any, steps: Steps = ()) -> Iterator[Misfit]:
             yield misfit._replace(steps=(*steps, *misfit.steps))
         return
     for name in sorted(TOO_NEW & schema.keys()):
-        yield Misfit((*steps, name), "came after draft 7 and is not supported", _SUPPORTED)
+        yield Misfit((*steps, name), "was added after draft 7 and is not supported", _SUPPORTED)
     for inner, child in _subschemas(schema):
         yield from schema_misfits(child, (*steps, *inner))
 

@@ -130,7 +130,7 @@ def _explain_unreadable(text: str, at: int) -> _Problem:
         return _Problem("unexpected text after a closing quote", "separate terms with spaces")
     if re.search("[<>=:]", word):
         return _Problem(f"{word!r} does not start with a key", EXAMPLE)
-    return _Problem(f"{word!r} is not a term, which is KEY:VALUE", EXAMPLE)
+    return _Problem(f"{word!r} is not a term (expected KEY:VALUE)", EXAMPLE)
 
 
 def _find_problem(found: "re.Match[str]", term: Term, on: On) -> _Problem | None:
@@ -150,7 +150,7 @@ def _find_key_problem(term: Term, on: On) -> _Problem | None:
     if key is None:
         return _Problem(f"unknown key {term.key!r}", _suggest_key(term.key, on))
     if key.on == "comparisons" and on != "comparisons":
-        return _Problem(f"{on} have no {term.key}", "only the page of a comparison has it")
+        return _Problem(f"{on} have no {term.key}", "only pages of comparisons have it")
     if ON.index(key.on) > ON.index(on):
         known = ", ".join(keys_on(on))
         return _Problem(f"{on} have no {term.key}", f"keys of {on}: {known}")

@@ -77,7 +77,7 @@ class RunHooks(Extension):
                 if _return_state(levels):
                     raise ConfigError(
                         f"--cache: target {planned.name!r} uses 'state', which is not part of cache keys",
-                        hint="run without --cache: the hooks may return another state for each attempt",
+                        hint="run without --cache: the hooks may return a different state for each attempt",
                     )
 
     # ---- around the run ----

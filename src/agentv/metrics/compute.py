@@ -160,7 +160,7 @@ def _invalid_value(metric: Metric, what: str, value: object) -> MetricFailed:
     elif value is None or isinstance(value, float):
         shown = str(value)
     elif isinstance(value, Mapping):
-        shown = "a mapping with other values than numbers, or with keys that are not text"
+        shown = "a mapping with values that are not numbers, or with keys that are not strings"
     else:
         shown = f"a {type(value).__name__}"
     return MetricFailed(

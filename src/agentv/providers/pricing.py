@@ -10,7 +10,7 @@ from agentv.records import TokenUsage
 
 
 class LongPricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """USD for a million tokens of a request with a long input; omitted prices stay the same as otherwise."""
+    """USD per million tokens of a request with a long input. Omitted prices are the same as for other requests."""
 
     above: Annotated[
         int,

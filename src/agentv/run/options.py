@@ -121,7 +121,11 @@ class BatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     batch_fallback: Annotated[
         bool,
-        Option("--no-batch-fallback", "Do not send requests live that a batch did not answer.", HOW_IT_RUNS),
+        Option(
+            "--no-batch-fallback",
+            "Treat requests that a batch did not answer as errors instead of sending them live.",
+            HOW_IT_RUNS,
+        ),
     ] = True
     journal_command: tuple[str, ...] = ()
     """The command line of the run, stored in the journal of batches. Set by `run_options`."""

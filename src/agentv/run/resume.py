@@ -73,7 +73,7 @@ class Resumed(NamedTuple):
         """Describe how many results are kept, and how many are re-run for which reasons."""
         texts = {
             "failed": "to re-run after an error",
-            "missed": "to re-run that did not pass",
+            "missed": "to re-run because of --failed",
             "changed": "to re-run because the case has changed",
             "stale": "to re-run because the target has changed (--keep-stale keeps them)",
             "dry": "to re-run because a mock answered in a dry run",

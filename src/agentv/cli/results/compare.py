@@ -160,7 +160,7 @@ the_output = options("The output")
     "filters",
     multiple=True,
     metavar="EXPR",
-    help="Compare only the cases that match, such as 'tag:smoke', by the fields they have in B. Repeatable.",
+    help="Compare only the cases that match in B, such as 'tag:smoke'. Repeatable; all must match.",
 )
 @what_counts(
     "--threshold",

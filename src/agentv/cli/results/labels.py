@@ -25,7 +25,7 @@ from agentv.trust.labels.table import read_label_table
     ),
 )
 def command() -> None:
-    """Manage human labels: pass/fail verdicts of reviewers. Compare them with a judge with 'agentv judge'."""
+    """Manage human labels: pass/fail verdicts of reviewers. To compare them with a judge, use 'agentv judge'."""
 
 
 @command.command(

@@ -49,7 +49,7 @@ def document_start(title: str, meta: PageMeta, columns: Iterable[Column]) -> Ite
 </head>
 <body>
 <div id="app"><main class="summary"><h1>{headline}</h1></main></div>
-<noscript><p>This page needs JavaScript to show its cases. It fetches nothing from anywhere.</p></noscript>
+<noscript><p>This page needs JavaScript to show its cases. It loads no external resources.</p></noscript>
 """.encode("utf-8", "replace")
     yield b'<script type="application/json" id="meta">' + script_json(meta) + b"</script>\n"
     for name, data in columns:
