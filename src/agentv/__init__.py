@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agentv.records import EvalCase, EvalResult, Message, Problem, ProviderRequest, ProviderResponse, Score
 
 SOURCE_VERSION = "0.2.0"
-"""The version of the next release. A build knows more: `0.2.0.dev12+gfdff03c` is 12 commits after the last tag."""
+"""The version of the next release. A build adds the commits since the last tag: `0.2.0.dev12+gfdff03c` has 12."""
 
 WINDOWS_MESSAGE = """agentv runs on Linux and macOS, not on Windows
 hint: install and run it in WSL, the Windows Subsystem for Linux: 'wsl --install' sets it up"""

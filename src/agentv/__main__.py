@@ -21,7 +21,7 @@ atexit.register(interrupts.disable)  # the first to be registered is the last to
 
 def main() -> None:
     """Run the command line."""
-    gc.disable()  # nothing that importing makes is garbage: looking for some takes a tenth of starting
+    gc.disable()  # imports create no garbage, and collecting it would take a tenth of the start-up time
     from agentv.cli import run
 
     gc.freeze()

@@ -180,7 +180,7 @@ def _with_specs(settings: Any, where: str, hint: str) -> dict[str, Any]:
 
 
 def _converted(settings: Any, type_: type[S], steps: Steps) -> S:
-    """Return settings as a struct. Raise `ConfigError` for the first thing that does not fit."""
+    """Return settings as a struct. Raise `ConfigError` for the first invalid one."""
     converted = convert(settings, type_)
     if not isinstance(converted, list):
         return converted

@@ -133,7 +133,7 @@ def report_of(
     new: Sequence[EvalResult],
     reason: ExitReason,
 ) -> EvalReport:
-    """Return the report of a run: its own results, and those that it kept from the run that it resumed."""
+    """Return the report of a run: its own results, and those kept from the run that it resumed."""
     results = list(new)
     if report.earlier is not None:
         results += _kept_results(report.earlier, report.plan)
@@ -182,7 +182,7 @@ class _Order:
         return self._files.setdefault(file, next_rank)
 
     def rank(self, result: EvalResult) -> float:
-        """Return what comes before the position of the case."""
+        """Return the sort key that precedes the position of the case."""
         return self._rank(result.file)
 
     def __call__(self, result: EvalResult) -> tuple[float, float, str, int]:
@@ -208,7 +208,7 @@ class _ObjectOrder(_Order):
 
 
 def _order_of(plan: Plan) -> _Order:
-    """Return the order of the results of a plan: that of its eval files, or of the objects in their place."""
+    """Return the order of the results of a plan: that of its eval files, or of its cases in memory."""
     if plan.source.objects is not None:
         return _ObjectOrder(plan.source.objects)
     files = []

@@ -8,7 +8,7 @@ from agentv.errors import ConfigError, closest
 from agentv.files.encode import to_json
 
 _ABSENT = ("NAType", "NaTType")
-"""The types of the values that stand for a missing one in pandas."""
+"""The types of the values that pandas uses for missing data."""
 _Case = dict[str, Any]
 
 

@@ -59,7 +59,7 @@ class TargetDemand:
     settings: TargetSettings | None
     digest: str
     limit: int
-    """The maximum number of cases that it works on at once."""
+    """The maximum number of concurrent cases."""
     jobs: int = 0
     cached: int = 0
     """The number of jobs whose answer is in the cache."""

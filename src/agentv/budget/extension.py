@@ -90,7 +90,7 @@ class Budget(Extension):
 
     @classmethod
     async def join(cls, opening: Opening) -> "Budget | None":
-        """Return the budget of a run, if it has one. Raise `ConfigError` if it cannot be kept."""
+        """Return the budget of a run, if it has one. Raise `ConfigError` if it cannot be enforced."""
         options = opening.options
         if options is None:
             return None

@@ -194,7 +194,7 @@ class _Template:
         return case
 
     def _learn(self, case: EvalCase) -> None:
-        """Keep a case for `_with_texts`, provided that this would have returned the same case."""
+        """Keep a case for `_with_texts` if that would have returned the same case."""
         if self._texts is None:
             return
         texts = self._texts.fill(case.vars or {})

@@ -87,7 +87,7 @@ def _matrix_family(matrix: Matrix, exclude: Sequence[Json]) -> Family | Misfit:
 
 
 def _explain_exclusion(combination: Json, matrix: Matrix) -> Misfit | None:
-    """Return why an entry of `exclude` excludes nothing, or None if it does."""
+    """Return why an entry of `exclude` excludes nothing, or None if it excludes something."""
     if not combination:
         return Misfit(
             steps=(),

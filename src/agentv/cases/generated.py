@@ -51,7 +51,7 @@ class CheckedCases:
         self.hashes += hash_
 
     def end(self, count: int) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)

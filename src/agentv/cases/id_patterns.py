@@ -13,7 +13,7 @@ _CHARACTER_SET = re.compile(r"\[!?+\]?+[^\]]*\]")
 
 
 class _Globs(NamedTuple):
-    """Globs, kept so that few of them are compared with an id."""
+    """Globs, indexed so that only a few are compared with an id."""
 
     of_any_length: tuple[str, ...]
     by_length: Mapping[int, Mapping[str, Sequence[str]]]

@@ -216,7 +216,7 @@ class CaseObjects:
         return msgspec.structs.replace(case, position=position)
 
     def _as_own(self, case: EvalCase, index: int) -> EvalCase:
-        """Return an `EvalCase`, as one of these cases if it has no file of its own."""
+        """Return an `EvalCase` with its evaluators as settings and, if it was not read from a file, with a location."""
         evaluators = case.execution.evaluators or ()
         settings = tuple(map(self._settings_of, evaluators))
         if settings != evaluators:

@@ -1,4 +1,4 @@
-"""The driver's side of a run on a cluster: one conversation with each worker, while workers come and go."""
+"""The driver's side of a run on a cluster: one conversation with each worker, while workers join and leave."""
 
 import asyncio
 from collections.abc import Iterator
@@ -111,7 +111,7 @@ class ClusterRun:
         cases = plural(self._lost_in_flight, "case")
         info(f"{workers} lost with {cases} in flight; these may have been paid for twice")
 
-    # ---- workers that come and go ----
+    # ---- workers that join and leave ----
 
     def _add(self, worker: RemoteWorker) -> None:
         self._workers[worker.url] = worker
@@ -134,7 +134,7 @@ class ClusterRun:
         return available[: self._max_workers]
 
     async def _watch_members(self) -> None:
-        """Add workers that come and remove those that go, until the run has ended."""
+        """Add workers that join and remove those that leave, until the run has ended."""
         loop = asyncio.get_running_loop()
         last_active = loop.time()
         while not self._ended.is_set():

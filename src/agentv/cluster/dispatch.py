@@ -211,7 +211,7 @@ class Dispatch:
                     return
 
     def take_back(self, load: Load, ranges: Iterable[Range]) -> None:
-        """Make numbers that a worker has and did not start unassigned again."""
+        """Unassign the numbers that a worker has not started."""
         for first, end in ranges:
             for number in range(first, end):
                 if self._state[number] == ASSIGNED:

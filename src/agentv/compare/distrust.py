@@ -1,4 +1,4 @@
-"""Find runs whose judge is untrusted according to their run records: their scores decide nothing."""
+"""Find runs whose judge is untrusted according to their run records: their scores are not meaningful."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -90,8 +90,8 @@ def _separate_datasets(
 ) -> Mapping[int, str]:
     """Give the cases of these ids the same numbers in all runs, and return their datasets by number.
 
-    The number of an id belongs to the first dataset in which a run has it, which may be another one in each run. It is
-    given to the dataset of the first run, and the cases of all other datasets get numbers of their own.
+    The number of an id belongs to the first dataset in which a run has it, which may differ between runs. It is
+    assigned to the dataset of the first run, and the cases of all other datasets get new numbers.
     """
     datasets: dict[int, str] = {}
     moves: list[dict[int, int]] = [{} for _ in runs]

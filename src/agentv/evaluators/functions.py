@@ -129,7 +129,7 @@ def _settings_of(evaluator: "FunctionEvaluator[..., Any]") -> Json:
 
 
 def function_spec(function: Callable[..., Any]) -> FunctionSpec:
-    """Return a function as a setting. Equal texts are functions that score alike."""
+    """Return a function as a setting. Functions with equal settings score alike."""
     function = current_function(function)
     name = _name_of(function)
     try:

@@ -120,7 +120,7 @@ class _FunctionJudge(Evaluator):
             async with limit:
                 payload = build_payload(exchange, self.settings.config)
                 if payload["metadata"] is None:
-                    payload["metadata"] = {}  # so that functions need not ask whether there is any
+                    payload["metadata"] = {}  # so that functions need not check for None
                 payload["eval_id"] = exchange.case.id
                 payload["vars"] = copy_mapping(exchange.case.vars)
                 payload["trial"] = exchange.request.trial

@@ -291,7 +291,7 @@ def _join_or(names: list[str]) -> str:
 
 
 def _fixed_values(info: Any) -> Sequence[str]:
-    """Return the values that its JSON Schema lists for a setting that is one of a few texts or a variable."""
+    """Return the fixed values of a setting that is an enum or a variable, as listed in its JSON Schema."""
     if isinstance(info, inspect.UnionType):
         for member in info.types:
             values = _fixed_values(member)

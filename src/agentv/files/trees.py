@@ -31,7 +31,7 @@ class TreeEntry(NamedTuple):
     path: bytes
     """Relative to the root of the tree."""
     status: os.stat_result
-    """That of a symlink itself, not of its target."""
+    """For a symlink, the status of the link itself, not of its target."""
 
 
 def special_kind(mode: int) -> str | None:

@@ -71,7 +71,7 @@ async def grade(
 
 
 def _select_by_results(path: Path, selection: SelectionOptions) -> SelectionOptions:
-    """Return the selection with the terms of its filter that are about results applied to those in the file.
+    """Return the selection, with the filter terms about results applied to the results in the file.
 
     A case with several results is selected if one of them matches. Raise `ConfigError` if none does.
     """

@@ -144,7 +144,7 @@ class StoredRun:
         return self._places.number(masked)
 
     def wants(self, case: EvalCase, trial: int) -> bool:
-        """Return whether this trial of a case is to be scored again. Must be called once per trial."""
+        """Return whether this trial of a case must be re-scored. Call it once per trial."""
         number = self._number(ResultKey.of_any_target(case.dataset, case.id, trial))
         if number < 0:
             self.missing += 1

@@ -44,7 +44,7 @@ class Closing:
         """Return what to report: the steps that failed, then those that had not ended when the run was stopped."""
         problems = list(self.errors)
         for number, (_, step) in enumerate(self.left):
-            if number == 0:  # the one that was running
+            if number == 0:  # the step that was running
                 problems.append(f"{step} was terminated: the run is being stopped")
             else:
                 problems.append(f"{step} was not run: the run is being stopped")

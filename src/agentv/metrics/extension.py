@@ -1,8 +1,8 @@
 """Compute the metrics of eval files when a run ends.
 
 The results of files with metrics are held as JSON while the run lasts, because a run may have no results file. At
-the end they are decoded, file by file, because the functions receive them as lists of mappings. Runs of files without
-metrics hold nothing.
+the end they are decoded, file by file, because the functions receive them as lists of mappings. Without metrics,
+nothing is held.
 """
 
 from collections.abc import Hashable, Iterable

@@ -128,7 +128,7 @@ class LoopbackServer(ThreadingHTTPServer):
 
 
 def _shut(connection: socket.socket) -> None:
-    """End all transfers of a connection. A thread that waits for one of them goes on."""
+    """End all transfers of a connection. A thread that waits for one of them continues."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 

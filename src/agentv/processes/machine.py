@@ -71,7 +71,7 @@ def file_limit_of_children() -> int:
 
 
 def keep_file_limit_of_children(soft: int) -> None:
-    """Give children this soft limit: that of a process which raised its own and then started this one."""
+    """Give children this soft limit, which the parent process had before it raised its own."""
     raised, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != raised and _reserve_descriptors(soft):
         _original_limits.append((soft, hard))

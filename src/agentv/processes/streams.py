@@ -71,9 +71,9 @@ Destination = Capture | int
 class Pipe:
     """Read what a child writes into `write_end`.
 
-    Other processes may hold that end too, so the end of the stream is not waited for. The pipe of a short-lived child
-    is read once, by `drain`: until then the pipe buffers the output, and watching it from the start would add a tenth
-    to the cost of the child.
+    Other processes may hold that end too, so this does not wait for the end of the stream. The pipe of a short-lived
+    child is read once, by `drain`: until then the pipe buffers the output, and watching it from the start would add a
+    tenth to the cost of the child.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, capture: Capture):

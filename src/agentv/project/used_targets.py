@@ -143,7 +143,7 @@ class SettingsCheck(TargetCheck):
         return entry.draft
 
     def can_resolve(self, ref: JudgeRef) -> bool:
-        # A target that is unknown, or has no usable settings, is reported as a target.
+        # An unknown target, or one without usable settings, is reported elsewhere.
         if ref.target not in self.settings:
             return False
         if ref.name in self.settings:

@@ -53,7 +53,7 @@ MESSAGES = "messages"
 IN_BODY = (*TEXTS, MESSAGES)
 DEFAULT_BODY = {"question": "{{ question }}", "guidelines": "{{ guidelines }}"}
 BESIDE_ANSWER = {"output_messages": list, "token_usage": dict, "usage": dict, "metadata": dict}
-"""The fields of a body that are kept beside the answer, with their types."""
+"""The fields of a body that are kept in addition to the answer, with their types."""
 WITHOUT_BODY = ("GET", "HEAD")
 MAX_ANSWER_BYTES = 16 << 20
 OF_CASE = (f"{VARS}.", f"{STATE}.")

@@ -1,4 +1,4 @@
-"""A target with a canned answer, for trials without an agent."""
+"""A target with a canned answer, to try out evals without an agent."""
 
 import asyncio
 from pathlib import Path

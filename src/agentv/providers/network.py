@@ -1,7 +1,7 @@
 """The base of all targets on the network: a client of their own, and errors that explain failed requests.
 
-A client belongs to the event loop that made it. It is made when it is first needed and closed when its provider is
-left. A run opens each target once, so that all its cases share the target's connections.
+A client belongs to the event loop that created it. It is created on first use and closed when its provider is exited. A
+run opens each target once, so that all its cases share the target's connections.
 """
 
 import importlib.util
@@ -91,7 +91,7 @@ class NetworkProvider(ABC):
         return NetworkCheck(self.package, self.extra, self._uses_tls)
 
     def client(self) -> Any:
-        """Return the client, which the first call makes."""
+        """Return the client; the first call creates it."""
         if self._client is None:
             self._client = self.connect()
         return self._client

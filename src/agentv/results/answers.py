@@ -219,7 +219,7 @@ def _result_keys(path: Path, on_torn: OnTorn) -> Iterator[tuple[ResultKey, int]]
     """Yield the key and offset of each result."""
     for block in read_result_blocks(path, ResultRow, on_torn):
         for view, offset, _ in block.places():
-            # answers are looked up by case and trial: the target that asks need not be the one that answered
+            # answers are looked up by case and trial: another target may have given them
             yield view.trial_key, offset
 
 

@@ -89,7 +89,7 @@ def run_ids(record: RunRecord) -> frozenset[str]:
 
 
 def is_results_file_of(record: RunRecord, path: Path) -> bool:
-    """Return whether a file that a run wrote still has its results, by the first of them. An empty file has."""
+    """Return whether a file still has the results of its run, judging by the first one. True for an empty file."""
     ids = run_ids(record)
     for block in read_result_blocks(path, ResultRow, ignore):
         return block.views[0].run_id in ids

@@ -53,7 +53,7 @@ class Summary:
         self.timeouts = 0
         self.judge_failures = 0
         self.machine_failures = 0
-        """The number of cases that the machine had no room for. They count in nothing else."""
+        """The number of machine failures. They are excluded from all other figures."""
         self.already_done = 0
         self.failed_earlier = 0
         """The number of results of an earlier run that are errors."""
@@ -64,7 +64,7 @@ class Summary:
         self.no_case = 0
         """When stored answers are re-graded: the number of answers that belong to no case."""
         self.unplanned_results = 0
-        """The number of results in a resumed file whose cases are not in the eval files. They count in nothing else."""
+        """The number of results in a resumed file whose cases are not in the eval files. Other figures exclude them."""
         self.skipped = 0
         """The number of cases that are marked with `skip`. They are not planned."""
         self.requirements: Sequence[Requirement] = ()

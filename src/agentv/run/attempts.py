@@ -113,7 +113,7 @@ class Attempts:
         return costs
 
     async def end(self, result: EvalResult) -> EvalResult:
-        """Leave the scopes of the last attempt; return the result that they make of this one."""
+        """Leave the scopes of the last attempt; return the result as they complete it."""
         if not self._scopes:
             return result
         return await self._leave(result) or result

@@ -13,10 +13,10 @@ from agentv.run.targets import OpenTargets
 
 
 class Executor(AbstractAsyncContextManager["Executor"], Protocol):
-    """Runs the jobs of a plan. Entering it raises `ConfigError` if that cannot be done; nothing was run then."""
+    """Runs the jobs of a plan. Entering it raises `ConfigError` if they cannot be run; no case has run then."""
 
     async def run_jobs(self, run: Run) -> None:
-        """Run each job that is not done already, and hand its one result to `run.results`.
+        """Run each job that is not done yet, and pass its single result to `run.results`.
 
         An error that ends the run is an `AgentvError` in an `ExceptionGroup`.
         """

@@ -1,6 +1,6 @@
 """The extension points of a run: what a feature may do before a case starts, around each attempt, and to its result.
 
-A feature joins a run by an `Extension` in the run's one list. The run itself knows none of them.
+A feature joins a run through an `Extension` in the run's list. The package `run` imports none of them.
 """
 
 import asyncio

@@ -108,7 +108,7 @@ class Lane:
         self._changed.set()
 
     def expect(self, count: int) -> None:
-        """Expect so many more sources of jobs before the next file is opened; a negative number means fewer."""
+        """Expect this many more sources of jobs before the next file is opened; a negative number means fewer."""
         self._expected += count
         self._changed.set()
 

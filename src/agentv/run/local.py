@@ -118,7 +118,7 @@ def log_cache_hits(hits: int, old_hits: int = 0) -> None:
 
 
 class _Files:
-    """Adds the jobs of a file to a lane: single ones at once, those of batch programs once these have answered."""
+    """Adds the jobs of a file to a lane: single jobs immediately, those of a batch program once it has answered."""
 
     def __init__(self, run: Run, tasks: asyncio.TaskGroup, stack: ExitStack):
         """`stack` closes the files of batches at the end of the run."""

@@ -36,7 +36,7 @@ class Progress:
         """The vendor reports the status of a target's batches. The text is empty when all are answered."""
 
     def retried(self, what: str, attempt: int, reason: str) -> None:
-        """A failed call is made again."""
+        """A failed call is retried."""
 
     def finished(self, worker: int, result: EvalResult) -> None:
         """A worker has finished a case."""

@@ -45,7 +45,7 @@ class RunReport(NamedTuple):
     error: AgentvError | None = None
     """Why the run failed."""
     earlier: Resumed | None = None
-    """The results that the run keeps of the one that it resumes."""
+    """The results kept from the run that this run resumes."""
     log: RunLog | None = None
     """The record of the run, which is completed when the exit code is known."""
     metrics: Mapping[str, MetricValue] = {}

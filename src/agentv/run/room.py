@@ -14,7 +14,7 @@ SPARE_DESCRIPTORS = 24
 """For the results file, user code and libraries."""
 
 PAUSE_SECONDS = 0.1
-"""How long a case waits that failed although no other case was running."""
+"""How long a case waits if it failed while no other case was running."""
 
 
 class Room:

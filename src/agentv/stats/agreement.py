@@ -77,7 +77,7 @@ def mean_value(clusters: Clusters) -> float:
 
 
 def squared_deviations(clusters: Clusters, mean: float) -> float:
-    """Return the squared deviations of the cluster sums from what `mean` predicts, summed up."""
+    """Return the sum of the squared deviations of the cluster sums from their prediction by `mean`."""
     squares = []
     for (size, total), times in clusters.items():
         deviation = total - size * mean

@@ -1,7 +1,7 @@
 """Estimate the pass rate that humans would give, from labels of some answers and the judge's verdicts on all.
 
 There is one method per source of labels: a random sample of this run's answers (`prediction_powered`), or answers of
-other runs (`rogan_gladen`). The first is valid whatever errors the judge makes. The second assumes that the judge's
+other runs (`rogan_gladen`). The first is valid regardless of the judge's errors. The second assumes that the judge's
 error rates are the same in this run as in the labelled runs; if no clusters are known, its interval allows for errors
 that several answers share.
 

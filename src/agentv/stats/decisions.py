@@ -54,7 +54,7 @@ def _needed_for_share(
     cases: int,
     bar: float,
 ) -> int | None:
-    """Return how many cases would decide it if the share stayed the same."""
+    """Return how many cases a decision would need if the share stayed the same."""
 
     def is_decided(n: int) -> bool:
         low, high = wilson(estimate * n, n)

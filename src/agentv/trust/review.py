@@ -1,7 +1,7 @@
 """Reviews, in which people label answers: the answers of a review, their order, and storing the labels.
 
 A review samples the answers, and reads an answer from its file when it is shown. A label is on disk before it is
-acknowledged. A review keeps one number per answer to come in memory, and the labels that it has written.
+acknowledged. In memory, a review keeps one number per remaining answer, and the labels that it has written.
 
 A random review samples from all answers without a random label of this reviewer. This includes answers that the
 reviewer has labelled in a chosen selection: without these, the rest would not be a random sample of the run.
@@ -71,11 +71,11 @@ class ReviewState(msgspec.Struct, frozen=True, kw_only=True):
     reviewer: str
     sampling: Literal["random", "chosen"]
     count: int
-    """The number of answers to come."""
+    """The number of remaining answers."""
     labelled: int
     """The number of answers in the selection that the reviewer has labelled before."""
     shared: int
-    """The number of answers to come that other reviewers have labelled, if these are shown first."""
+    """The number of remaining answers that other reviewers have labelled, if these are shown first."""
 
 
 class _Labelled(NamedTuple):
@@ -146,7 +146,7 @@ class Review:
         return labelled
 
     def _sample(self, labelled: _Labelled, generator: random.Random) -> "array[int]":
-        """Return the numbers of the answers to come, in order."""
+        """Return the numbers of the remaining answers, in order."""
         share = self._options.share
         first = array("I")
         rest = array("I")

@@ -71,7 +71,7 @@ _SHOWN_WHOLE = frozenset(
 )
 """Classes of Python's library whose `repr` shows the whole value."""
 _NAMESPACES = ("types.SimpleNamespace", "argparse.Namespace")
-"""Classes of Python's library whose objects are nothing but attributes."""
+"""Classes of the standard library whose objects consist only of attributes."""
 _CONSTRUCTORS = frozenset(("__init__", "__new__", "__post_init__"))
 
 
@@ -297,7 +297,7 @@ def _plain_value(value: Any) -> list[Any] | None:
 
 
 def _inner_values(value: Any) -> list[Any] | None:
-    """Return the values that make up a callable which combines others, such as a bound method; None for any other."""
+    """Return the parts of a callable that combines others, such as a bound method, or None for any other callable."""
     if isinstance(value, functools.partial):
         return [value.func, value.args, dict(value.keywords)]
     if isinstance(value, types.MethodType):

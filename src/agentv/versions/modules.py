@@ -143,7 +143,7 @@ def _with_importers(changed: Iterable[str], files: Mapping[str, Path]) -> set[st
 
 
 def _in_import_order(names: set[str], files: Mapping[str, Path]) -> list[str]:
-    """Return modules in an order in which those come first that others import."""
+    """Return modules in import order: a module comes after those that it imports."""
     imports = _imports(files)
     ordered: list[str] = []
     visited: set[str] = set()

@@ -2,8 +2,9 @@
 
 Nothing is read ahead, and there is no background thread: each request for the index reads a bounded piece of the file,
 and the browser repeats the request as long as there is more. So the first answer takes as long for a gigabyte as for a
-kilobyte, and a run in progress is just a file whose end has not been reached. The index is stored in a temporary file,
-in chunks of columns, with two numbers per chunk in memory. Results are not copied: they are read again by byte range.
+kilobyte, and a run in progress is just a file that has not been read to its end. The index is stored in a temporary
+file, in chunks of columns, with two numbers per chunk in memory. Results are not copied: they are read again by byte
+range.
 """
 
 import os

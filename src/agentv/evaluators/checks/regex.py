@@ -128,7 +128,7 @@ def _search(searches: Sequence[Search]) -> list[bool]:
 
 
 def _search_in_process(searches: Sequence[Search]) -> list[bool]:
-    """Do the same as `_search` in another interpreter, which can be killed; raise `TimeoutError` if it was."""
+    """Do the same as `_search` in another interpreter; raise `TimeoutError` if that had to be killed."""
     # Each text is sent once, however many patterns are searched for in it.
     numbers: dict[str, int] = {}
     tasks = []

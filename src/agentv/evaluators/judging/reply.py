@@ -111,7 +111,7 @@ async def ask_judge(
 
 
 def _unusable(last: BadJudgement | ProviderError | None, tries: int) -> BadJudgement:
-    """Return the error to raise when a judge gave no judgement in so many tries."""
+    """Return the error to raise when a judge gave no judgement in this many attempts."""
     message = f"the judge returned no usable judgement in {tries} of {TRIES} attempts: {last}"
     if isinstance(last, OffScale):
         return OffScale(last.value, message)

@@ -235,7 +235,7 @@ def _convert(item: Json) -> _Item:
 
 
 def _text(output: Iterable[Json]) -> str:
-    """Return the answer. Commentary on the way to it counts only if there is nothing else."""
+    """Return the answer. Intermediate commentary counts only if there is no other text."""
     messages = _items_of_type(output, "message")
     final = [message for message in messages if message.phase != "commentary"]
     text = ""

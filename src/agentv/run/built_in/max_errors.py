@@ -5,7 +5,7 @@ from agentv.run.extensions import Extension
 
 
 class MaxErrors(Extension):
-    """Start no further case after so many errors; those in flight are finished."""
+    """Start no further case after this many errors; cases in flight are finished."""
 
     def __init__(self, limit: int):
         self._limit = limit

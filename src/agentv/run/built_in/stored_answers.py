@@ -16,7 +16,7 @@ class StoredAnswersExtension(Extension):
         self._stored = stored
 
     def known_outcome(self, job: Job, request: ProviderRequest) -> Outcome:
-        # There is nothing to wait for, to limit, to repeat or to cache.
+        # Nothing to wait for, limit, retry or cache.
         try:
             response = self._stored.answer(request)
         except ProviderError as error:

@@ -381,7 +381,7 @@ class Plan(NamedTuple):
 def file_finder(plan: Plan) -> Callable[[EvalCase], PlannedFile]:
     """Return a function that returns the planned file of a case."""
     if plan.source.objects is not None:
-        # An `EvalCase` may be of any file; all belong to the one that stands for the objects.
+        # An `EvalCase` may come from any file, but the plan has a single file for all objects.
         return lambda _case: plan.files[0]
     files = {plan.folder / file.path: file for file in plan.files}
     return lambda case: files[case.file.path]

@@ -450,7 +450,7 @@ class _Planner:
 def _judging_target(ref: JudgeRef, read: TargetList) -> str:
     """Return the name of the target that judges: the one that the evaluator names, or else the target's judge.
 
-    A target without a judge is its own.
+    A target without a judge is its own judge.
     """
     if ref.name:
         return ref.name

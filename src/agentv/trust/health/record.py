@@ -65,7 +65,7 @@ class FailedCanary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Canaries(msgspec.Struct, frozen=True, kw_only=True):
-    """Planted answers, for which the right verdict is known. Each judge of a panel counts for itself."""
+    """Planted answers, for which the right verdict is known. Each judge of a panel counts separately."""
 
     planted: int
     right: int

@@ -46,7 +46,7 @@ PLAIN: Json = {"extra_body": {}}
 
 
 class GeminiModel(Protocol):
-    """What the batch API needs of a target."""
+    """The parts of a target that the batch API uses."""
 
     @property
     def model(self) -> str: ...
