@@ -1,4 +1,4 @@
-"""The API for packages that add a provider, an evaluator, an importer or an extension of runs to agentv.
+"""The API for packages that add a provider, an evaluator, an importer or a run extension to agentv.
 
 These names are stable; the modules that define them may change.
 """

@@ -44,7 +44,7 @@ class EvalReport(NamedTuple):
     metrics: Mapping[str, Any] = {}
     """The metrics of the run by name, as in its record."""
     exit_code: int = 0
-    """What `agentv eval` would exit with."""
+    """The exit code that `agentv eval` would return."""
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return the results as plain dictionaries, as in a results file."""

@@ -276,7 +276,7 @@ class Caller:
         return self._seconds or policy.seconds or TIMEOUT_SECONDS * cases
 
     def backoff(self, policy: CallPolicy) -> Backoff:
-        """Return how failed calls are repeated."""
+        """Return how failed calls are retried."""
         if self._retries is None:
             return policy.backoff
         return policy.backoff._replace(retries=self._retries)

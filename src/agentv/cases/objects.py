@@ -27,7 +27,7 @@ NO_FILE = Path("<cases>")
 READ_AHEAD = 20
 """How many cases of an iterable are read before the first one runs."""
 _SKIPPED = "; "
-"""What separates the reason why a case of a file is skipped from the remark that it is."""
+"""The separator between the reason why a case is skipped and the remark that it is skipped."""
 
 
 class DefaultEvaluators(tuple[Json, ...]):

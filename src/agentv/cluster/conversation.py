@@ -26,7 +26,7 @@ MEMBERS_SECONDS = 1.0
 NO_WORKER_SECONDS = 60.0
 """The run ends when the cluster has had no workers for this long."""
 MAX_EMPTY_POLLS = 4
-"""A worker that reports this often in a row that it has no cases did not receive those that it was sent."""
+"""A worker that reports no cases this often in a row did not receive those that it was sent."""
 _RESULT_DECODER = msgspec.json.Decoder(EvalResult)
 
 

@@ -14,8 +14,8 @@ def find_missing(pairs: Pairs, folder: Path | None = None) -> list[CaseKey]:
     """Return the cases that only the first run has, although they are still in the eval files of the second.
 
     Eval files are relative to the root of the project that `folder` belongs to, by default the current one. A file that
-    is unknown, or invalid, counts as containing all cases, and so does a file with `cases_from`: no code of the user is
-    run to look a case up. Cases that are marked with `skip` are not missing.
+    is unknown, or invalid, counts as containing all cases, and so does a file with `cases_from`: no user code runs to
+    look up a case. Cases that are marked with `skip` are not missing.
     """
     only_first = pairs.only_first()
     if not only_first:

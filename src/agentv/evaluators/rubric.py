@@ -65,7 +65,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     weight: Weight = 1.0
     """The weight of the criterion in the score."""
     required: bool = False
-    """Whether an answer that does not meet it fails."""
+    """Whether the case fails if the answer does not meet it."""
 
 
 class Rubric(EvaluatorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

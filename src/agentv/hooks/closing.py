@@ -14,7 +14,7 @@ RunStep = Callable[[Level, Step], Awaitable[None]]
 
 @dataclass(eq=False)
 class Closing:
-    """The steps of `after_each` or `after_all`. A step that fails does not keep the others from running."""
+    """The steps of `after_each` or `after_all`. A failing step does not prevent the others from running."""
 
     left: deque[tuple[Level, Step]]
     """The steps that have not ended."""

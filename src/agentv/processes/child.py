@@ -22,7 +22,7 @@ from agentv.processes.streams import Capture, Destination, Pipe, StreamOutput, o
 GRACE_SECONDS = 2.0
 UNREAD_SECONDS = 0.01
 STOP_SECONDS = 0.5
-"""How long to wait for our own stop when a child was stopped by a signal that we have not sent."""
+"""How long to wait for our own stop if a child was stopped by a signal that we did not send."""
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STOPPED = frozenset((*(-number for number in _STOP_SIGNALS), *(128 + number for number in _STOP_SIGNALS)))
 """The exit codes of a child that was stopped by a signal, and of a shell whose child was."""

@@ -37,7 +37,7 @@ DESCRIPTIONS: dict[type, dict[str, str]] = {
     CommonSettings: {
         "type": "The type of the evaluator.",
         "name": "The name in results. Defaults to the type.",
-        "weight": "The weight in the score of the case. With 0, the evaluator is informative only.",
+        "weight": "The weight in the score of the case. With 0, the evaluator does not affect the score.",
     },
     TextBlock: {
         "value": "The text.",

@@ -256,7 +256,7 @@ class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fi
     """A target that is called over the network, where a retry may help."""
 
     retries: ClassVar[int] = 0
-    """How often a failed request is repeated if `max_retries` is not set."""
+    """How often a failed request is retried if `max_retries` is not set."""
 
     max_retries: Annotated[
         Whole | None,

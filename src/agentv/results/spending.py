@@ -38,7 +38,7 @@ class Spending:
         self.checks: Spent | None = None
         """The cost of `--check-judge`, or None if judges were not checked."""
         self.retries = Spent()
-        """The part of the cost of targets that failed attempts caused which were repeated."""
+        """The cost of failed attempts that were retried, as part of the cost of targets."""
 
     def add(self, result: AnyResult) -> None:
         """Count a result of this run."""

@@ -32,7 +32,7 @@ class RunOutput(NamedTuple):
     earlier: Resumed | None = None
     """The results of the run that is resumed."""
     backup: Path | None = None
-    """What the file was moved to that this one replaced."""
+    """The backup of the file that this one replaced."""
     is_new: bool = False
     """Whether the file was created."""
 

@@ -69,7 +69,7 @@ def _needed_for_mean(
     cases: int,
     bar: float,
 ) -> int:
-    """Return how many cases would decide it if the mean stayed the same."""
+    """Return how many cases a decision would need if the mean stayed the same."""
     low, high = interval
     distance = bar - estimate
     half = high - estimate

@@ -107,8 +107,8 @@ the_server = options("The server")
 def command(**values: Any) -> None:
     """Browse, compare and label runs in a local web viewer.
 
-    Without arguments, the viewer shows the runs in .agentv/results, and the newest one with --review. It
-    listens on 127.0.0.1 and requires the token in the URL. Press Ctrl-C to stop it.
+    Without arguments, the viewer shows the runs in .agentv/results or, with --review, the answers of the
+    newest run. It listens on 127.0.0.1 and requires the token in the URL. Press Ctrl-C to stop it.
 
     Exit code 0, or 2 if there are no results or no answers to label, a file is invalid or cannot be written,
     or the port is in use.

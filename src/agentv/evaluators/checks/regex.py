@@ -50,7 +50,7 @@ class Regex(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields=True
     negate: bool = False
     """Pass if the pattern does not match."""
     case_sensitive: bool = True
-    """Whether upper and lower case differ."""
+    """Whether matching is case-sensitive."""
 
     def open(self, context: EvaluatorContext) -> Evaluator:
         flags = 0

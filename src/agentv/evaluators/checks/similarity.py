@@ -24,7 +24,7 @@ class Similarity(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields
     threshold: Fraction | None = None
     """The similarity from which the score is 1; below it, the score is 0."""
     case_sensitive: bool = True
-    """Whether upper and lower case differ."""
+    """Whether matching is case-sensitive."""
 
     @classmethod
     def negated_miss(cls, hit: str) -> str:

@@ -30,7 +30,7 @@ class _Check(CheckSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     negate: bool = False
     """Pass if the text does not match."""
     case_sensitive: bool = True
-    """Whether upper and lower case differ."""
+    """Whether matching is case-sensitive."""
 
     def needs_reference(self) -> bool:
         return self.value is None
