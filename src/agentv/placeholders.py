@@ -65,12 +65,6 @@ def names_in(text: str) -> Iterator[str]:
             yield found["name"]
 
 
-def all_names_in(value: Any) -> Iterator[str]:
-    """Yield the names of the placeholders in the strings of a JSON value."""
-    for _, text in texts_in(value):
-        yield from names_in(text)
-
-
 def texts_in(value: Any, steps: Steps = ()) -> Iterator[tuple[Steps, str]]:
     """Yield the strings in a JSON value that contain placeholders, each with the steps that lead to it."""
     if isinstance(value, str):

@@ -7,7 +7,7 @@ import pytest
 
 from agentv.extend import IN_CACHE_KEY, NOT_IN_CACHE_KEY, SECRET, Secret, TargetSettings, Text
 from agentv.providers import BUILT_IN, settings_type
-from agentv.providers.settings import SECRET_NAMES, cache_key_fields, secret_fields, secret_values, target_digest
+from agentv.providers.settings import SECRET_NAMES, cache_key_fields, secret_values, target_digest
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +27,10 @@ class Settings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def settings(**fields: Any) -> Settings:
     return Settings(name="a", provider="b", **fields)
+
+
+def secret_fields(type_: Any) -> set[str]:
+    return {name for name in type_.__struct_fields__ if list(secret_values({name: "x"}, type_))}
 
 
 def test_secret_fields_are_declared() -> None:

@@ -295,15 +295,6 @@ class RetrySettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fi
     ] = None
 
 
-def secret_fields(type_: type) -> frozenset[str]:
-    """Return the names of the fields of a struct type that are declared secret."""
-    names = set()
-    for name, marks in _field_marks(type_).items():
-        if marks.get("secret"):
-            names.add(name)
-    return frozenset(names)
-
-
 def secret_values(raw: Any, type_: type) -> Iterator[Any]:
     """Yield the values in `raw` that `type_` declares secret, in either spelling, whether or not they are valid."""
     for field in _type_info(type_).fields:
