@@ -120,13 +120,13 @@ def make_block(rows: Sequence[ScoreRow], options: CompareOptions) -> ColumnBlock
     """Return the columns that a comparison with these options needs."""
     ids = [row.eval_id for row in rows]
     scores = [row.score for row in rows]
-    if isinstance(rows[0], ResultRow):
+    if isinstance(rows[0], ResultRow):  # all rows of a block have the same type
         views = cast(Sequence[ResultRow], rows)
         flags = _make_flags(views)
         return _make_full_block(ids, scores, flags, views, options)
     groups = None
     if options.by_target:
-        groups = [""] * len(rows)
+        groups = [""] * len(rows)  # rows with only an id and a score do not name a target
     passed = [score >= PASS for score in scores]  # faster than `verdict_of`
     flags = bytes(passed).translate(_FLAGS_OF_PASSED)
     return ColumnBlock(ids, scores, flags, groups=groups)

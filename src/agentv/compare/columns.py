@@ -379,14 +379,15 @@ class RunColumns(Scores):
         results = zip(numbers, block.scores, block.flags, strict=True)
         for number, score, flags in results:
             if all_flags[number]:
-                remaining = len(list(results))
-                done = len(numbers) - remaining - 1
+                # `results` is an iterator, which has only the later entries left.
+                later_entries = len(list(results))
+                done = len(numbers) - later_entries - 1
                 break
             scores[number] = score
             all_flags[number] = flags
         for name, new in values.items():
             column = self._columns[name]
-            entries = zip(numbers[:done], new, strict=False)
+            entries = zip(numbers[:done], new, strict=False)  # `new` is longer if not all are done
             for number, value in entries:
                 column[number] = value
         if done < len(numbers):

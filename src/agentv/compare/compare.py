@@ -163,8 +163,9 @@ def _compare_runs(
     if not numbers:
         raise _nothing_in_common(first, second, runs.ids)
     if options.needs_keys:
-        for key in _missing_keys(first, second, options):
-            raise unknown_key(key, {*first.known_keys, *second.known_keys})
+        missing = _missing_keys(first, second, options)
+        if missing:
+            raise unknown_key(missing[0], {*first.known_keys, *second.known_keys})
     pairs = Pairs(runs, numbers, (first, second), options.threshold)
     paired = pair_scores(first, second, numbers, pairs.deltas)
     clusters = clusters_of(first, second)
@@ -275,8 +276,8 @@ def _warnings(
     pairs: int,
 ) -> Iterator[str]:
     """Yield the reasons why the figures may be misleading."""
-    by_path = {run.path: run for run in (first, second)}
-    for run in by_path.values():
+    distinct = {run.path: run for run in (first, second)}  # a file may be compared with itself
+    for run in distinct.values():
         if run.dry_run:
             results = plural(run.dry_run, "result is", "results are")
             yield f"{run.path}: {results} from a dry run: a mock answered instead of the target"
