@@ -49,6 +49,7 @@ class _Key(NamedTuple):
     """The variables of the case, if the settings or a prompt name any."""
 
     def of(self, case: EvalCase) -> "_Key":
+        """Return the key with the variables of a case."""
         return self._replace(variables=to_sorted_json(case.vars))
 
 
@@ -155,6 +156,7 @@ class EvaluatorBuilder:
         if key not in self._built:
             built = self._build_all(configs, key, case, target)
             if built.uses_variables:
+                # From now on, the keys of cases with these settings include their variables.
                 self._using_variables.add(key._replace(variables=b""))
                 key = key.of(case)
             if len(self._built) >= MAX_CACHED:  # every case may have evaluators of its own
@@ -455,14 +457,13 @@ class _Context:
         evaluator: Evaluator,
     ) -> None:
         """Record what the scores of an evaluator depend on."""
-        # Some evaluators need more than their settings, such as the parameters of a function.
-        knows_use: Any = settings
-        if hasattr(evaluator, "workspace_use"):
-            knows_use = evaluator
-        use = knows_use.workspace_use()
+        # Some evaluators know more than their settings, such as the parameters of a function.
+        workspace_use = getattr(evaluator, "workspace_use", settings.workspace_use)
+        uses_state = getattr(evaluator, "uses_state", settings.uses_state)
+        use = workspace_use()
         if use is not WorkspaceUse.NONE:
             self._dependencies.use_workspace.append(name)
-        if getattr(evaluator, "uses_state", settings.uses_state)():
+        if uses_state():
             self._dependencies.use_state.append(name)
         if use is WorkspaceUse.NEEDS_IT:
             self._builder.needs_workspace = True
@@ -470,7 +471,8 @@ class _Context:
             self._dependencies.need_workspace.append(problem)
         if settings.needs_reference():
             self._dependencies.need_reference.append(name)
-        if type(settings).unmet is not EvaluatorSettings.unmet:
+        overrides_unmet = type(settings).unmet is not EvaluatorSettings.unmet
+        if overrides_unmet:  # otherwise they fit every case
             self._dependencies.case_settings.append(CaseSettings(settings, self.located))
         fingerprint = evaluator.fingerprint()
         if fingerprint is not None:

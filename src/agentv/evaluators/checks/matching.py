@@ -57,10 +57,11 @@ def score_checks(
     misses: list[str] = []
     for value, held in checks:
         point = _point(value, held, verbs)
-        if held is negate:
-            misses.append(point)
-        else:
+        is_hit = held != negate
+        if is_hit:
             hits.append(point)
+        else:
+            misses.append(point)
     passed = bool(hits)
     if require == "all":
         passed = not misses

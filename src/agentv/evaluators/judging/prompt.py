@@ -82,7 +82,8 @@ def read_prompt(
     Raise `SettingError` if the file cannot be read or if the template has nothing to grade.
     """
     template = given
-    if "\n" not in given and all(map(_is_of_case, names_in(given))):
+    names_only_case = all(_is_of_case(name) for name in names_in(given))
+    if "\n" not in given and names_only_case:  # a path: a template has a variable of the answer
         path = _fill_path(given, context, at)
         template = _read_template(path, context, at)
     used = dict.fromkeys(names_in(template))  # unique, in the order of the template
@@ -165,7 +166,7 @@ def fill_prompt(
 ) -> str:
     """Return the template with its variables replaced by their values. Values are not expanded again.
 
-    Values that come from the agent, guidelines, and those in `extra`, are fenced. An empty value of guidelines is not.
+    The values that come from the agent, the guidelines and the values in `extra` are fenced. Empty guidelines are not.
     """
     case = exchange.case
     response = exchange.response
