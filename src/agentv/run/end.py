@@ -69,7 +69,9 @@ def _how_ended(run: Run, summary: Summary, error: AgentvError | None, *, is_inte
         return RunEnd.INTERRUPTED
     if run.plan.failure is not None:
         return RunEnd.CASES_FAILED
-    if summary.not_run > 0 or (run.stopped_by and run.plan.source.is_streamed):
+    # The cases of a stream are counted when they arrive, so `not_run` may be 0 although the stream was stopped.
+    is_stopped_stream = run.plan.source.is_streamed and bool(run.stopped_by)
+    if summary.not_run > 0 or is_stopped_stream:
         return _STOPPED.get(run.stopped_by, RunEnd.COMPLETED)
     return RunEnd.COMPLETED
 

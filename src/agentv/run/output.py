@@ -185,7 +185,9 @@ def name_masked(result: EvalResult, clean: Redactor) -> EvalResult:
     for values in (result.metadata, result.response_metadata, result.output_messages):
         if values:
             texts.append(to_json(values).decode())
-    names = clean.names_in("\0".join(filter(None, texts)))
+    given = filter(None, texts)
+    joined = "\0".join(given)  # separated, so that no secret is found across two texts
+    names = clean.names_in(joined)
     if not names:
         return result
     masked = names.union(result.masked)

@@ -321,8 +321,10 @@ class _PlannedCases:
             return "dry"
         if not self._options.keep_stale and not self._is_of_this_target(result):
             return "stale"
-        is_missed = self._options.rerun_failed and result.verdict != "pass"
-        return "missed" if is_missed else None
+        reason = None
+        if self._options.rerun_failed and result.verdict != "pass":
+            reason = "missed"
+        return reason
 
     def differences(self, result: ResultRow) -> Iterator[str]:
         """Yield the changes since a result that is kept, as keys of `Resumed.found`."""
@@ -349,13 +351,17 @@ class _PlannedCases:
     def _is_of_this_target(self, result: ResultRow) -> bool:
         """Return whether the target has the same version as in the result, as far as older formats record it."""
         digests = result.digests or _NO_DIGESTS
-        if digests.format == DIGEST_FORMAT or self._has(result, "target", digests.target):
-            return self._has(result, "target", digests.target)
-        if digests.settings or digests.files:
-            is_same = not digests.settings or self._has(result, "settings", digests.settings)
-            return is_same and (not digests.files or self._has(result, "files", digests.files))
-        if digests.format == 1:
-            # An empty digest means that the version in format 1 cannot be compared.
+        if self._has(result, "target", digests.target):
+            return True
+        if digests.format == DIGEST_FORMAT:
+            return False
+        if digests.settings and not self._has(result, "settings", digests.settings):
+            return False
+        if digests.files and not self._has(result, "files", digests.files):
+            return False
+        has_parts = bool(digests.settings or digests.files)
+        if digests.format == 1 and not has_parts:
+            # An empty digest of the target means that its version in format 1 cannot be compared.
             return self._has(result, "format_1", digests.target) or self._has(result, "format_1", "")
         return True
 

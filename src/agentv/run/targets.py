@@ -42,7 +42,8 @@ class OpenTarget:
         self.policy = policy
         self.settings = settings
         self.targets_file = targets_file
-        self._any: object = provider
+        self._either: object = provider
+        """The provider, whether it answers one case per call or many."""
         self.batch_provider: BatchProvider | None = None
         self.provider: Provider
         if isinstance(provider, BatchProvider):
@@ -73,17 +74,17 @@ class OpenTarget:
     @property
     def check(self) -> Check | None:
         """The check whether the target is ready, if there is one."""
-        if isinstance(self._any, Checked):
-            return self._any.check
+        if isinstance(self._either, Checked):
+            return self._either.check
         return None
 
     async def enter(self, stack: AsyncExitStack) -> None:
         """Get the provider ready; the stack closes it. May be called repeatedly."""
-        if self._is_entered or not isinstance(self._any, AbstractAsyncContextManager):
+        if self._is_entered or not isinstance(self._either, AbstractAsyncContextManager):
             return
         async with self._entering:
             if not self._is_entered:
-                await stack.enter_async_context(self._any)
+                await stack.enter_async_context(self._either)
                 self._is_entered = True
 
 
