@@ -96,8 +96,8 @@ class _Rest(NamedTuple):
 
     mean: float
     variance: float
-    with_label: float = 0.0
-    with_judge: float = 0.0
+    label_covariance: float = 0.0
+    judge_covariance: float = 0.0
 
 
 class _Moments(NamedTuple):
@@ -127,14 +127,14 @@ def prediction_powered(
         return Figure(note="every answer has a label: the pass rate is that of the labels")
     label_mean, judge_mean = _means(labelled)
     rest_mean, rest_variance = _mean(rest)
-    with_label, with_judge = _covariances(
+    label_covariance, judge_covariance = _covariances(
         split or {},
         label_mean=label_mean,
         judge_mean=judge_mean,
         rest_mean=rest_mean,
         sizes=_size(labelled) * count_answers(rest),
     )
-    unlabelled = _Rest(rest_mean, rest_variance, with_label, with_judge)
+    unlabelled = _Rest(rest_mean, rest_variance, label_covariance, judge_covariance)
     weight = _independent_label(labelled)
     value, variance = _powered(_moments(labelled, _PSEUDO, weight), unlabelled)
     # The pseudo-labels count as clusters to the extent that they have the weight of one.
@@ -206,14 +206,14 @@ def _rest(
             )
             split[cluster] = times
     mean, variance = _mean(others, low=-1.0)
-    with_label, with_judge = _covariances(
+    label_covariance, judge_covariance = _covariances(
         split,
         label_mean=moments.label,
         judge_mean=moments.judge,
         rest_mean=mean,
         sizes=count_answers(others) * _size(_labelled(groups)),
     )
-    return _Rest(mean, variance, with_label, with_judge)
+    return _Rest(mean, variance, label_covariance, judge_covariance)
 
 
 def _covariances(
@@ -227,15 +227,15 @@ def _covariances(
 
     `sizes` is the number of labelled answers times the number of unlabelled ones.
     """
-    with_label = 0.0
-    with_judge = 0.0
+    label_covariance = 0.0
+    judge_covariance = 0.0
     for group, times in split.items():
         from_rest = times * (group.rest - group.others * rest_mean)
         from_label = group.label - group.labelled * label_mean
         from_judge = group.judge - group.labelled * judge_mean
-        with_label += from_rest * from_label
-        with_judge += from_rest * from_judge
-    return with_label / sizes, with_judge / sizes
+        label_covariance += from_rest * from_label
+        judge_covariance += from_rest * from_judge
+    return label_covariance / sizes, judge_covariance / sizes
 
 
 def _labelled(groups: Mapping[PairedCases, int]) -> Labelled:
@@ -282,8 +282,8 @@ def _powered(
 
     The weight of the judge, between 0 and 1, is the one that minimizes the variance.
     """
-    both = moments.judge_variance + rest.variance - 2 * rest.with_judge
-    gain = moments.covariance - rest.with_label
+    both = moments.judge_variance + rest.variance - 2 * rest.judge_covariance
+    gain = moments.covariance - rest.label_covariance
     weight = 0.0
     if both > 0:
         weight = min(1.0, max(0.0, gain / both))

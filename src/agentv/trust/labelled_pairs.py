@@ -304,6 +304,7 @@ class _Tally:
         """Return the difference between the labels of two answers, or None if they cannot be used."""
         before = _verdict_by_label(first, self.is_depleted)
         after = _verdict_by_label(second, self.is_depleted)
+        # A verdict that is not a bool is the reason why there is none.
         if not isinstance(before, bool):
             self.unfit[before] += 1
             return None
@@ -312,7 +313,7 @@ class _Tally:
             return None
         self.cases += 1
         self.used += len(first.labels) + len(second.labels)
-        return after - before
+        return int(after) - int(before)
 
     @property
     def notes(self) -> Iterator[str]:

@@ -136,10 +136,11 @@ class Review:
                 continue
             key = key_hash(label.key)
             is_mine = label.reviewer == self._reviewer
-            counts = self._sampling == "chosen" or label.sampling == "random"
-            if counts and is_mine:
+            # For a random sample, other labels do not count: their answers are labelled again.
+            suffices = self._sampling == "chosen" or label.sampling == "random"
+            if suffices and is_mine:
                 labelled.mine.add(key)
-            elif counts:
+            elif suffices:
                 labelled.others.add(key)
             elif is_mine:
                 self._before[key] = label
