@@ -165,6 +165,9 @@ def _report(
     if batch.created is not None:
         submitted_at = batch.created.at
     counts = batch.collected or state
+    shown_error = None
+    if error:
+        shown_error = clean(error)
     answered = None
     failed = None
     words = None
@@ -183,7 +186,7 @@ def _report(
         words=words or None,
         submitted=time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(submitted_at)),
         command=resume_command(intent.command) or None,
-        error=clean(error) if error else None,
+        error=shown_error,
     )
 
 

@@ -171,16 +171,16 @@ class Submission:
         """
         intent = self._batch.intent
         assert intent is not None
-        not_this = set(intent.not_ours)
+        excluded = set(intent.not_ours)
         for other in journal.batches():
             if other.created is not None:
-                not_this.add(other.created.batch)
+                excluded.add(other.created.batch)
         since = intent.at - CLOCK_SECONDS
         name = await self._api.find(
             intent.key,
             self._batch.ids(),
             since,
-            not_this,
+            excluded,
         )
         if name is None:
             return False

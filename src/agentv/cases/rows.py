@@ -70,17 +70,17 @@ def _read_tsv(path: Path, report: Report) -> Rows:
 
 def _read_table(path: Path, reader: TableReader, report: Report) -> Rows:
     names = reader.names
-    number = 0
-    for cells, line in reader.rows():
-        number += 1
+    for number, (cells, line) in enumerate(reader.rows(), 1):
         if len(cells) == len(names):
-            yield FamilyRow(dict(zip(names, cells, strict=True)), number, line)
+            values = dict(zip(names, cells, strict=True))
+            yield FamilyRow(values, number, line)
             continue
-        counts = f"the row has {plural(len(cells), 'cell')}, but there are {plural(len(names), 'column')}"
-        report(_problem(path, line, counts, "put cells that contain the delimiter or a line break in quotes"))
+        message = f"the row has {plural(len(cells), 'cell')}, but there are {plural(len(names), 'column')}"
+        report(_problem(path, line, message, "put cells that contain the delimiter or a line break in quotes"))
 
 
 def _read_jsonl(path: Path, report: Report) -> Rows:
+    """Yield the rows of a JSONL file. Blank lines are not rows, so that a row has a number and a line."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     number = 0
     line = 0

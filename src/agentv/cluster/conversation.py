@@ -218,7 +218,8 @@ class ClusterRun:
             )
             job = self._stream.job(file, case, trial)
             result = self._run.failed_result(job, error)
-            self._take_result(Load(), number, result)
+            no_worker = Load()  # the case is not assigned to a worker
+            self._take_result(no_worker, number, result)
 
     # ---- the conversation with one worker ----
 

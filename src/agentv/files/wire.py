@@ -120,21 +120,30 @@ def vendor_fields(raw: Mapping[str, Any] | None) -> Json | None:
     """
     if raw is None:
         return None
-    answer = raw
     messages: Sequence[Any] = ()
-    for key in ("choices", "candidates"):
-        if is_list(raw.get(key)) and raw[key]:
-            messages = raw[key][:1]
-            answer = plain_mapping(messages[0]) or {}
+    answer = raw
+    choices = _choices(raw)
+    if choices:
+        messages = choices[:1]
+        answer = plain_mapping(choices[0]) or {}
+    elif raw.get("role") is not None:
+        messages = (raw,)
     if is_list(raw.get("output")):
         messages = raw["output"]
-    elif not messages and raw.get("role") is not None:
-        messages = (raw,)
     if not messages:
         return None
     usage = raw.get("usage") or raw.get("usage_metadata")
     stop_reason = answer.get("stop_reason") or answer.get("finish_reason")
     return {"output_messages": messages, "usage": usage, "stop_reason": stop_reason}
+
+
+def _choices(raw: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the choices of a response of Gemini or OpenAI, or an empty list."""
+    for key in ("candidates", "choices"):
+        choices = raw.get(key)
+        if is_list(choices) and choices:
+            return choices
+    return ()
 
 
 def with_dropped(response: ProviderResponse, dropped: DroppedParts) -> ProviderResponse:

@@ -256,7 +256,8 @@ def _find_unclosed_quote(problem: Any, text: str) -> _UnclosedQuote | None:
             if start.line > stopped:
                 break
             is_quoted = isinstance(token, yaml.ScalarToken) and token.style in ("'", '"')
-            if is_quoted and start.line < token.end_mark.line == stopped:
+            end_line = token.end_mark.line
+            if is_quoted and start.line < end_line and end_line == stopped:
                 quote = _UnclosedQuote(_place_of(start), closed_on=stopped + 1)
     return quote
 

@@ -89,6 +89,7 @@ def metric_values(metric: Metric, results: list[Json]) -> dict[str, float]:
     """Call the function of a metric. Raise `MetricFailed` if it raises, or returns anything but finite numbers."""
     returned = _call(metric, results)
     value = None
+    # `json_mapping` converts mappings only, so the returned value is put into one.
     plain = json_mapping({metric.name: returned})
     if plain is not None:
         value = plain.get(metric.name)

@@ -26,10 +26,9 @@ from agentv.providers.tracebacks import explain_error
 class UserFunction:
     """A function whose parameters select from the offered values by name.
 
-    If it has a single parameter, of any other name, it gets the value named `first`; without `first`, it needs a name
-    that is offered, too. An async function runs in the
-    calling event loop or, with `apart`, in a loop with its own thread: there, a function that blocks or ignores
-    cancellation does not delay anything else.
+    A single parameter whose name is not offered gets the value named `first`; without `first`, it is an error. An async
+    function runs in the calling event loop or, with `apart`, in a loop with its own thread, where a function that
+    blocks or ignores cancellation does not delay anything else.
     """
 
     def __init__(

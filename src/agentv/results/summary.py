@@ -184,7 +184,7 @@ class Summary:
         self.already_done += 1
         if result.error is not None:
             self.failed_earlier += 1
-        elif is_unscored:
+        elif result.failure is not None:  # of a judge
             self.judge_failures_earlier += 1
         self._count(case_key, result, unscored=is_unscored)
 

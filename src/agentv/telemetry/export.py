@@ -250,11 +250,11 @@ class _Sdk:
         self,
         data: SpanData,
         context: Any,
-        scored: Any = None,
+        scored_call: Any = None,
     ) -> Any:
         """Record a span and its children, and return its context.
 
-        `scored` is the context of the call whose answer was scored, which events as log records refer to.
+        `scored_call` is the context of the call whose answer was scored, which events as log records refer to.
         """
         from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 
@@ -271,7 +271,7 @@ class _Sdk:
         is_counted = bool(self._processors) and span.get_span_context().trace_flags.sampled
         for name, attributes in data.events:
             if self.has_logs and is_counted:
-                self._log(name, dict(attributes), scored, data.end)
+                self._log(name, dict(attributes), scored_call, data.end)
             else:
                 span.add_event(name, dict(attributes), timestamp=data.end)
         if data.error is not None:
@@ -291,16 +291,16 @@ class _Sdk:
         self,
         name: str,
         attributes: dict[str, Any],
-        scored: Any,
+        scored_call: Any,
         at: int,
     ) -> None:
-        """Record an event as a log record in the span of the call that was scored."""
+        """Record an event as a log record in the span of the call that was scored, whose context is `scored_call`."""
         from opentelemetry._logs import LogRecord
 
         self.recorded += 1
         record = LogRecord(
             timestamp=at,
-            context=scored,
+            context=scored_call,
             attributes=attributes,
             event_name=name,
         )

@@ -163,14 +163,15 @@ def _check(settings: Json) -> None:
     own = dict(settings)
     type_ = own.pop("type")
     own.pop("negate", None)
-    evaluator = convert(own, evaluator_type(type_))
-    if isinstance(evaluator, list):
-        first = evaluator[0]
-        if not first.steps:
-            raise NoCounterpart(first.message)
-        raise NoCounterpart(f"{label(first.steps)}: {first.message}")
+    converted = convert(own, evaluator_type(type_))
+    if isinstance(converted, list):
+        misfit = converted[0]
+        reason = misfit.message
+        if misfit.steps:
+            reason = f"{label(misfit.steps)}: {reason}"
+        raise NoCounterpart(reason)
     if type_ in COMPILED:
         try:
-            evaluator.open(_NO_CONTEXT)
+            converted.open(_NO_CONTEXT)
         except ConfigError as error:
             raise NoCounterpart(error.message) from None

@@ -102,6 +102,7 @@ class _Reader:
             for line in read_lines(file, self._skip_truncated):
                 self._tally.read += 1
                 record = line.value
+                # The output of `claude -p` names its session `session_id`, a transcript `sessionId`.
                 if isinstance(record, dict) and "session_id" in record and "sessionId" not in record:
                     stream.take(record, record["session_id"])
                 else:

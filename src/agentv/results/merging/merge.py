@@ -184,6 +184,7 @@ class _File:
         if torn:
             errors = [_as_error(problem) for problem in torn]
             raise ResultsError(errors)
+        # The content decides. Now it is known to be valid.
         with self.path.open("rb") as file:
             start = file.peek(_START_BYTES)
         self.form = sniff(start) or self.form
