@@ -24,20 +24,21 @@ def load_extension(group: str, name: str, base: type) -> Any | None:
     """
     from importlib.metadata import entry_points
 
-    for entry in entry_points(group=group, name=name):
-        package = "?"
-        if entry.dist:
-            package = entry.dist.name
-        extension = f"{name!r} of the package {package!r}"
-        try:
-            found = entry.load()
-        except Exception as error:
-            raise ConfigError(f"{extension} cannot be loaded: {describe_error(error)}") from error
-        if not (isinstance(found, type) and issubclass(found, base)):
-            hint = f"the entry point is {entry.value}; it must be a subclass of {_name(base)}"
-            raise ConfigError(f"{extension} cannot be used", hint=hint)
-        return found
-    return None
+    entry = next(iter(entry_points(group=group, name=name)), None)
+    if entry is None:
+        return None
+    package = "?"
+    if entry.dist:
+        package = entry.dist.name
+    extension = f"{name!r} of the package {package!r}"
+    try:
+        found = entry.load()
+    except Exception as error:
+        raise ConfigError(f"{extension} cannot be loaded: {describe_error(error)}") from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        hint = f"the entry point is {entry.value}; it must be a subclass of {_name(base)}"
+        raise ConfigError(f"{extension} cannot be used", hint=hint)
+    return found
 
 
 def open_settings(settings: Any, open_: Callable[[], Any] | None, *methods: str) -> Any:

@@ -170,8 +170,8 @@ def _judge_interval(comparison: Comparison, gate: Gate) -> GateResult:
 def _why_no_interval(statistics: Statistics) -> str:
     if NOTE in statistics.notes:
         return NOTE
-    for note in statistics.notes:
-        return note
+    if statistics.notes:
+        return statistics.notes[0]
     return "no confidence interval could be computed"
 
 

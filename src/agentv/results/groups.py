@@ -249,8 +249,9 @@ def group_rows(results: Iterable[Mapping[str, Any] | AnyResult], keys: Sequence[
             case_key = CaseKey(result.dataset, result.eval_id)
             groups.add(case_key, result, passed=result.verdict == "pass")
     found = groups.groups
-    for key in groups.missing_keys(found):
-        raise unknown_key(key, groups.known_keys)
+    missing = groups.missing_keys(found)
+    if missing:
+        raise unknown_key(missing[0], groups.known_keys)
     return [_row(groups.keys, name, figures) for name, figures in found.items()]
 
 

@@ -91,9 +91,10 @@ def run_ids(record: RunRecord) -> frozenset[str]:
 def is_results_file_of(record: RunRecord, path: Path) -> bool:
     """Return whether a file still has the results of its run, judging by the first one. True for an empty file."""
     ids = run_ids(record)
-    for block in read_result_blocks(path, ResultRow, ignore):
-        return block.views[0].run_id in ids
-    return True
+    first_block = next(read_result_blocks(path, ResultRow, ignore), None)
+    if first_block is None:
+        return True
+    return first_block.views[0].run_id in ids
 
 
 def _candidates(path: Path) -> Iterator[Path]:

@@ -71,9 +71,9 @@ def check_one_run(paths: Sequence[Path]) -> None:
 def _first_view(path: Path) -> ResultRow | None:
     # problems are reported by the command that reads the whole file
     with contextlib.suppress(ResultsError):
-        blocks = read_result_blocks(path, ResultRow, lambda _: None)
-        for block in blocks:
-            return block.views[0]
+        first_block = next(read_result_blocks(path, ResultRow, lambda _: None), None)
+        if first_block is not None:
+            return first_block.views[0]
     return None
 
 

@@ -17,7 +17,8 @@ def check(options: EvalOptions) -> None:
         hint = field.option.bounds.hint(value)
         if hint:
             raise ConfigError(f"{field.name} is {value!r}", hint=hint)
-    for conflict in _conflicts(options):
+    conflict = next(_conflicts(options), None)
+    if conflict is not None:
         raise ConfigError(conflict)
 
 

@@ -125,7 +125,8 @@ def _compile(schema: Any, file: Path | None) -> Validate:
     import fastjsonschema
 
     try:
-        for misfit in schema_misfits(schema):
+        misfit = next(schema_misfits(schema), None)
+        if misfit is not None:
             steps = ("schema", *misfit.steps)
             raise _error(f"{label(steps)}: {misfit.message}", file, steps, misfit.hint)
         compiled: Validate = fastjsonschema.compile(

@@ -25,5 +25,5 @@ class GroupKeys:
 
     def check(self) -> None:
         """Raise `ConfigError` for a key that no case has."""
-        for key in self._missing:
-            raise unknown_key(key, self._known, having="case")
+        if self._missing:
+            raise unknown_key(self._missing[0], self._known, having="case")
