@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import NamedTuple
 
 import msgspec
@@ -31,9 +32,6 @@ CANCEL_SECONDS = 900.0
 """How long a vendor may take to cancel a batch."""
 CLOCK_SECONDS = 60.0
 """How far a vendor's clock may be behind ours."""
-TOO_MANY_REQUESTS = 429
-NOT_FOUND = 404
-GONE = 410
 OnState = Callable[[BatchState], None]
 
 
@@ -139,7 +137,7 @@ class Submission:
                     return
                 else:
                     # After errors other than 429, the vendor may have created the batch nevertheless.
-                    may_be_there = may_be_there or error.status != TOO_MANY_REQUESTS
+                    may_be_there = may_be_there or error.status != HTTPStatus.TOO_MANY_REQUESTS
                     self._report_running(f"not accepted yet: {error.message}")
                     await _sleep(waits, error)
 
@@ -156,7 +154,7 @@ class Submission:
         """Record that the vendor did not accept the batch."""
         status = BatchStatus.FAILED
         if error.may_pass:
-            status = BatchStatus.GONE
+            status = BatchStatus.GONE  # not rejected: the vendor may accept its requests later
         step = Collected(
             at=time.time(),
             status=status_of(status),
@@ -266,7 +264,7 @@ class Submission:
                 count = await batch.store_replies(self._api.replies(batch.created.batch))
                 break
             except ProviderError as error:
-                if error.status in (NOT_FOUND, GONE):
+                if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
                     state = BatchState(BatchStatus.GONE, words=error.message)
                 elif not error.may_pass or not is_patient:
                     raise self._unknown_state(error) from error

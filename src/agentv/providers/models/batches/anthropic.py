@@ -73,6 +73,7 @@ class AnthropicBatches(VendorBatchApi):
         taken: Container[str],
     ) -> str | None:
         ours = frozenset(custom_ids)
+        # A running batch cannot be asked for its ids. It may be ours if no batch that has ended is.
         running = None
         with self._model.errors_of_sdk():
             # the newest batches come first
