@@ -135,8 +135,9 @@ def prediction_powered(
         sizes=_size(labelled) * count_answers(rest),
     )
     unlabelled = _Rest(rest_mean, rest_variance, label_covariance, judge_covariance)
-    weight = _independent_label(labelled)
-    value, variance = _powered(_moments(labelled, _PSEUDO, weight), unlabelled)
+    weight = _design_effect(labelled)  # that of each pseudo-label
+    moments = _moments(labelled, _PSEUDO, weight)
+    value, variance = _powered(moments, unlabelled)
     # The pseudo-labels count as clusters to the extent that they have the weight of one.
     clusters = sum(labelled.values()) + len(_PSEUDO) * weight / _cluster_size(labelled)
     half = t_quantile(0.975, clusters - 1) * math.sqrt(variance)
@@ -333,7 +334,7 @@ def _cluster_size(labelled: Labelled) -> float:
     return _size(labelled) / sum(labelled.values())
 
 
-def _independent_label(labelled: Labelled) -> float:
+def _design_effect(labelled: Labelled) -> float:
     """Return how many of the labelled answers are as informative as one independent label (the design effect).
 
     It is about 1 if the labels inside clusters are as different as those of different clusters, and the size of a
@@ -344,10 +345,10 @@ def _independent_label(labelled: Labelled) -> float:
     labels: Counter[tuple[int, float]] = Counter()
     for (size, label, _), times in labelled.items():
         labels[size, label] += times
-    design_effect = count_answers(labels) / effective_size(labels)
+    observed = count_answers(labels) / effective_size(labels)
     clusters = sum(labels.values())
     prior = _PRIOR_CLUSTERS * _cluster_size(labelled)
-    return (clusters * design_effect + prior) / (clusters + _PRIOR_CLUSTERS)
+    return (clusters * observed + prior) / (clusters + _PRIOR_CLUSTERS)
 
 
 def _moments(

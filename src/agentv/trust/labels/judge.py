@@ -231,9 +231,9 @@ def _pass_rates(
     own: LabelledPairs,
     others: OtherRuns,
 ) -> PassRates:
-    # the unlabelled answers, and those that count as such; the random ones are added once `rest` is known
+    # First the verdicts on answers that count as unlabelled, then those on all answers.
     verdicts = matched.others
-    for cluster, passed in own.left:
+    for cluster, passed in own.as_unlabelled:
         verdicts.add(cluster, passed)
     rest = verdicts.clusters()
     if own.random or not others.pairs:

@@ -157,7 +157,7 @@ class Verdicts:
     def add(self, cluster: Cluster, passed: bool) -> None:
         """Count a verdict."""
         if cluster is None:
-            self._alone[passed] += 1
+            self._alone[int(passed)] += 1
             return
         number = self._numbers.get(cluster)
         if number < 0:
@@ -166,7 +166,7 @@ class Verdicts:
             self._sizes.append(0)
             self._passes.append(0)
         self._sizes[number] += 1
-        self._passes[number] += passed
+        self._passes[number] += int(passed)
 
     def of(self, cluster: Cluster) -> tuple[int, int]:
         """Return the number of answers of a cluster, and the number of those that passed."""

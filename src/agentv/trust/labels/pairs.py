@@ -33,7 +33,7 @@ class LabelledPairs(msgspec.Struct, frozen=True, kw_only=True):
     """The usable labelled answers of a run, and counts of the others."""
 
     pairs: tuple[JudgedPair, ...]
-    left: tuple[tuple[Cluster, bool], ...]
+    as_unlabelled: tuple[tuple[Cluster, bool], ...]
     """Verdicts on answers that count as unlabelled: reviewers disagree, or they were not sampled at random."""
     disputed: int
     unjudged: int
@@ -72,7 +72,7 @@ def choose_pairs(
         wanted = None
     is_depleted = has_random(label for label in stale if label.evaluator == wanted)
     pairs: list[JudgedPair] = []
-    left: list[tuple[Cluster, bool]] = []
+    as_unlabelled: list[tuple[Cluster, bool]] = []
     disputed = 0
     unjudged = 0
     carried_over = 0
@@ -80,11 +80,13 @@ def choose_pairs(
         labels = [label for label in answer.labels if label.evaluator == wanted]
         deserved = majority(labels)
         if answer.passed is None:
-            unjudged += bool(labels)
+            if labels:
+                unjudged += 1
             continue
         if deserved is None:
-            disputed += bool(labels)
-            left.append((answer.cluster, answer.passed))
+            if labels:
+                disputed += 1
+            as_unlabelled.append((answer.cluster, answer.passed))
             continue
         is_random = has_random(labels)
         if is_random and is_depleted and is_earlier(labels, answer.timestamp):
@@ -99,10 +101,10 @@ def choose_pairs(
         )
         pairs.append(pair)
         if not is_random:
-            left.append((answer.cluster, answer.passed))
+            as_unlabelled.append((answer.cluster, answer.passed))
     return LabelledPairs(
         pairs=tuple(pairs),
-        left=tuple(left),
+        as_unlabelled=tuple(as_unlabelled),
         disputed=disputed,
         unjudged=unjudged,
         is_for_case=is_for_case and evaluator is not None and bool(pairs),
