@@ -245,7 +245,7 @@ def _value_of(field: OptionField, value: Any) -> Any:
     bounds = field.option.bounds
     if bounds is not None:
         if isinstance(value, bool):
-            hint = bounds.hint("") or "expected a number"
+            hint = bounds.hint("")  # as for anything that is not a number
             raise ConfigError(f"{field.name} is {value!r}", hint=hint)
         return value
     hints = []

@@ -227,7 +227,7 @@ def _seconds_per_call(settings: TargetSettings | None) -> Range:
 
 
 def _mock_seconds(settings: TargetSettings | None) -> Range:
-    """Return the seconds of one call of a mock target."""
+    """Return the seconds of one call of a mock target: its delay, and a little more."""
     if not isinstance(settings, MockSettings):
         return Range(0, 0.001, 0.1)
     delays = []

@@ -243,7 +243,8 @@ def _question(turns: Sequence[_Turn]) -> str:
     visible = [turn for turn in turns if turn.is_visible]
     roles = {turn.message.role for turn in turns}
     if len(visible) <= 1 and roles <= {"system", "user"}:
-        texts = [_text_with_calls(turn) for turn in visible or turns]
+        shown = visible or turns  # without a visible message, the files that are attached
+        texts = [_text_with_calls(turn) for turn in shown]
         return "\n\n".join(filter(None, texts))
     parts = []
     for turn in turns:

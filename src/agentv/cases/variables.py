@@ -54,4 +54,11 @@ def expand_fields(fields: Json, values: Mapping[str, Any] | None) -> Expanded:
 
 def _is_text(steps: Steps) -> bool:
     """Return whether a field, the content of a message, or a block of it, is a text and cannot be a number."""
-    return len(steps) == 1 or (len(steps) in (3, 5) and steps[2] == "content" and steps[-1] in ("content", "value"))
+    match steps:
+        case (_,):  # such as `input`
+            return True
+        case (_, _, "content"):  # such as `input_messages`, 0, `content`
+            return True
+        case (_, _, "content", _, "content" | "value"):
+            return True
+    return False

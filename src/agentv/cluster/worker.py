@@ -138,6 +138,7 @@ class WorkerEndpoint:
         self._sent = len(results)
         warnings = []
         if session.state == "ready":
+            # The session may add further ones meanwhile, from its thread.
             for _ in range(len(session.warnings)):
                 problem = session.warnings.pop(0)
                 warnings.append(clean(problem.message))

@@ -482,7 +482,7 @@ class RunColumns(Scores):
     ) -> None:
         rows = zip(numbers, results, flags, strict=True)
         for number, evaluators, flag in rows:
-            shared = SEEN | flag & (ERROR | RETRIED)
+            shared = SEEN | (flag & (ERROR | RETRIED))
             for each in evaluators:
                 if each.score is None:
                     continue  # it does not apply to the case

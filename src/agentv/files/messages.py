@@ -289,7 +289,14 @@ def _has_vendor_shape(entry: Any) -> bool:
     for key in ("content", "tool_calls"):
         if is_list(entry.get(key)):
             parts += [part for part in entry[key] if isinstance(part, Mapping)]
-    return any("text" in part or ("tool" not in part and "value" not in part) for part in parts)
+    return any(map(_is_vendor_part, parts))
+
+
+def _is_vendor_part(part: Mapping[str, Any]) -> bool:
+    """Return whether this cannot be one of our parts: a tool call with `tool`, or a block with `value`."""
+    if "text" in part:
+        return True
+    return "tool" not in part and "value" not in part
 
 
 def _unwrap(entry: Entry) -> Entry:

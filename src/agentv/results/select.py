@@ -75,7 +75,7 @@ def choose(
     )
     for block in blocks:
         if condition is None:
-            is_empty = False
+            is_empty = False  # the file has results, even if none of them is chosen
         for view, offset, size in block.places():
             if run_ids is not None and view.run_id not in run_ids:
                 continue

@@ -259,6 +259,7 @@ class _CollectorHandler(LoopbackHandler):
             raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send {PROTOBUF} or {JSON}")
         data = self._body()
         if signal == "metrics":
+            # agentv does not use metrics, but an SDK reports an error if they are refused.
             return _accepted(is_json)
         if token and not collector.inbox.knows(token):
             collector.inbox.add_strays(1)

@@ -132,7 +132,7 @@ def _varint(value: int) -> bytes:
     """Encode a number, seven bits per byte. All bytes but the last have the high bit set."""
     encoded = bytearray()
     while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
+        encoded.append((value & 0x7F) | 0x80)
         value >>= 7
     encoded.append(value)
     return bytes(encoded)

@@ -128,13 +128,11 @@ class _Check(msgspec.Struct, frozen=True):
         if not self.field.required:
             pairs = [pair for pair in pairs if pair[0] is not MISSING]
         misses: list[str] = []
-        is_absent = bool(pairs)
         for wanted, given in pairs:
             miss = self._miss(wanted, given)
             if miss:
                 misses.append(miss)
-            if given is not MISSING:
-                is_absent = False
+        is_absent = bool(pairs) and all(given is MISSING for _, given in pairs)
         score = 1.0
         if pairs:
             score = 1 - len(misses) / len(pairs)

@@ -311,7 +311,9 @@ def check_score(score: Score) -> Score:
         number = score_number(score.score)
     if score.verdict is not None:
         check_verdict(score.verdict)
-    if score.details is not None or number is not score.score or not _is_encodable(score):
+    # nearly always, nothing has to be replaced; `score_number` returns a valid float itself
+    has_same_number = number is score.score
+    if score.details is not None or not has_same_number or not _is_encodable(score):
         return _make_encodable(score, number)
     return score
 

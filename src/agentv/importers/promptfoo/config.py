@@ -399,5 +399,6 @@ class _Test:
                     break
                 found = found.get(step)
         if not isinstance(found, dict):
+            # No evaluator has this type, so that the assertion is reported without a counterpart.
             return {"type": str(node.value)}
         return found

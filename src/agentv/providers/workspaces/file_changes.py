@@ -123,7 +123,7 @@ def _changed_paths(before: Snapshot, notes: list[str]) -> dict[bytes, FileState 
             continue
         if len(seen) >= 2 * MAX_ENTRIES:
             notes.append(f"file_changes: only the first {len(seen)} files of the workspace are compared")
-            break
+            break  # without the removed paths: `seen` lacks some of the files that exist
         seen.add(path)
         item = item_of(os.path.join(before.root, path), status)
         old = before.items.get(path)

@@ -79,10 +79,11 @@ def make_plan(
     selector = planner.selector
     for problem in selector.unknown_ids(partial(_read_all, paths, options.source)):
         planner.report(problem)
+    has_selected = any(file.selected for file in planned)
     objects = options.source.objects
-    if objects is not None and objects.failure is not None and not any(file.selected for file in planned):
+    if objects is not None and objects.failure is not None and not has_selected:
         raise objects.failure  # nothing can be run
-    if not planner.problems and not any(file.selected for file in planned):
+    if not planner.problems and not has_selected:
         planner.report(selector.nothing_selected(paths[0]))
     if not planner.problems:
         for problem in selector.nothing_required():
