@@ -213,13 +213,13 @@ class _DemandCounter:
             target.batches.update((file.path, trial) for trial in trials)
         evaluators = self._builder.build(case, planned.name)
         if self._has_runs:
-            names = (
+            case_key = (
                 clean(case.dataset),
                 clean(case.id),
                 case_digests(case, request).case,
             )
-            demand.answered.add((*names, planned.digest))
-            demand.scored.add((*names, evaluators.digests["evaluators"]))
+            demand.answered.add((*case_key, planned.digest))
+            demand.scored.add((*case_key, evaluators.digests["evaluators"]))
         if evaluators.has_judges and not self._plan.dry_run:
             characters = length + len(case.expected_outcome) + len(reference_answer(case))
             for calls in self._judge_calls(evaluators):

@@ -99,9 +99,8 @@ def with_case_data(request: ProviderRequest, case: EvalCase, uses: frozenset[str
         changes["vars"] = values
     else:
         names = {top_name(name, values) for name in uses if name.startswith(f"{VARS}.")}
-        used = {name: value for name, value in values.items() if name in names}
         if names:
-            changes["vars"] = used
+            changes["vars"] = {name: value for name, value in values.items() if name in names}
     if "metadata" in uses:
         changes["metadata"] = case.metadata or {}
     return msgspec.structs.replace(request, **changes)

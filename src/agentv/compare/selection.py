@@ -31,10 +31,11 @@ class CaseSelection:
             self._in_second.add((ANY_DATASET, row.eval_id))
             self._select(row)
         for row in _rows(first):
-            keys = ((row.dataset, row.eval_id), (ANY_DATASET, row.eval_id))
-            if any(key in self._in_second for key in keys):
+            key = (row.dataset, row.eval_id)
+            any_key = (ANY_DATASET, row.eval_id)
+            if key in self._in_second or any_key in self._in_second:
                 continue
-            self._only_in_first.add(keys[0])
+            self._only_in_first.add(key)
             self._select(row)
         if self._is_empty:
             raise ConfigError(f"no result matches the filter '{condition}'", hint=NO_MATCH)

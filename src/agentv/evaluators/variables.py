@@ -21,7 +21,8 @@ def fill_settings(config: Json, type_: type[EvaluatorSettings], variable: ValueO
     misfits: list[Misfit] = []
 
     def fill_one(text: str, steps: Steps) -> Any:
-        if any(steps[: len(template)] == template for template in type_.templates):
+        is_template = any(steps[: len(template)] == template for template in type_.templates)
+        if is_template:
             return text
         try:
             filled = fill_value(text, variable)

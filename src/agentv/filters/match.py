@@ -122,12 +122,13 @@ def _value_test(term: Term) -> Test:
         return _comparison(compare, number)
     if kind == "any":
         return _any_test(term.value, number)
-    if number is not None and (kind == "number" or term.name):
+    is_of_evaluator = term.name != ""  # the value is a score if it is a number, otherwise a verdict
+    if number is not None and (kind == "number" or is_of_evaluator):
         tolerance = 0.0
         if term.key in ("score", "evaluator"):
             tolerance = EQUAL_WITHIN
         return _equality(number, tolerance)
-    if kind == "choice" or term.name:
+    if kind == "choice" or is_of_evaluator:
         return _text_test(term.value)
     return _glob_test(term.value)
 

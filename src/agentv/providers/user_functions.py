@@ -233,7 +233,7 @@ def load_function(spec: str, folders: Sequence[Path]) -> Callable[..., Any]:
     if isinstance(spec, FunctionSpec):
         return spec.function
     place, name = _split(spec)
-    for folder in reversed(folders):
+    for folder in reversed(folders):  # so that the first one ends up in front
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
     module = _load_module(place, folders)

@@ -32,7 +32,8 @@ def find_parts(buffer: Buffer, items_of: str) -> Parts:
     value_start = -1  # -1 while no value is open
     item_start = -1  # -1 while no item is open
     end = 0
-    # This loop visits every bracket of a large file: it only compares, slices and counts.
+    # This loop visits every bracket of a large file: it only compares, slices and counts. Its depth is 1 between the
+    # fields of the document, 2 in a field that is an array, and 3 in an item of that.
     while True:
         found = _TOKEN.search(buffer, end) if depth < 2 else _BRACKET.match(buffer, end)
         if found is None:

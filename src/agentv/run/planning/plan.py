@@ -313,7 +313,7 @@ class Plan(NamedTuple):
         """Yield the planned cases, then those that arrive while the run is under way, which are checked first."""
         objects = self.source.objects
         assert objects is not None
-        left = self.selection.limit
+        limit = self.selection.limit
         number = 0
         for case in self.source.take():
             if not self.selection.includes(case):
@@ -321,7 +321,7 @@ class Plan(NamedTuple):
                     objects.skipped += 1
                 continue
             number += 1
-            if number > file.selected:
+            if number > file.selected:  # it was not there when the run was planned
                 try:
                     assert file.check is not None
                     file.check(case)
@@ -330,7 +330,7 @@ class Plan(NamedTuple):
                     return
                 objects.arrived += 1
             yield case
-            if number == left:
+            if number == limit:
                 return
 
     def describe(self, workers: int | None) -> str:
