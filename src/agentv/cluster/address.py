@@ -1,4 +1,4 @@
-"""Parse the value of `--cluster`. Does not import Dask, so that an invalid value is reported at once."""
+"""Parse the value of `--cluster`. Does not import Dask, so that an invalid value is reported immediately."""
 
 import re
 from typing import NamedTuple

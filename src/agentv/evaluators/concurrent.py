@@ -1,4 +1,4 @@
-"""Run several calls at once."""
+"""Run several calls concurrently."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable

@@ -14,7 +14,7 @@ def is_stopping() -> bool:
 async def let_finish(call: Coroutine[Any, Any, None], seconds: float, *, is_limited: bool = False) -> None:
     """Await a call to its end. Once the current task is cancelled, the call has `seconds` left; then it is cancelled.
 
-    With `is_limited`, this time begins at once. If the current task was cancelled, raise `CancelledError` when the
+    With `is_limited`, this time begins immediately. If the current task was cancelled, raise `CancelledError` when the
     call has ended.
     """
     loop = asyncio.get_running_loop()

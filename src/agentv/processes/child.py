@@ -92,7 +92,7 @@ async def run_process(  # noqa: PLR0913  # all that is known of a child
 
 
 def kill_all() -> None:
-    """Kill all children and everything that they left behind, at once."""
+    """Immediately kill all children and everything that they left behind."""
     _own_guardian().kill_all()
 
 

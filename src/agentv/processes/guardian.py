@@ -100,7 +100,7 @@ class Guardian:
         os.pwrite(self._table, entry, slot * _ENTRY_BYTES)
 
     def kill_all(self) -> None:
-        """Kill all children and everything that they left behind, at once."""
+        """Immediately kill all children and everything that they left behind."""
         kill_processes(self._running, self.mark)
 
     def sweep(self) -> None:

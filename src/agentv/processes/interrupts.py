@@ -1,8 +1,8 @@
 """Exit with code 130 and without a traceback on SIGINT, SIGTERM and SIGHUP, whenever they arrive.
 
 `install` is called before anything heavy is imported, so this module imports nothing from agentv. A signal ends the
-process at once, after the registered cleanups. During a run, it asks the run to stop instead, so that completed results
-are written and reported; a second Ctrl-C ends the process at once.
+process immediately, after the registered cleanups. During a run, it asks the run to stop instead, so that completed
+results are written and reported; a second Ctrl-C ends the process immediately.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Stop:
         self.is_over = False
 
     def request(self, number: int) -> None:
-        """Cancel the task; if it is already being cancelled, a further Ctrl-C ends the process at once."""
+        """Cancel the task; if it is already being cancelled, a further Ctrl-C ends the process immediately."""
         if self.is_requested:
             if number == signal.SIGINT:
                 leave()
@@ -88,7 +88,7 @@ class EndOnCtrlC:
         self._event = threading.Event()
 
     def request(self, number: int) -> None:
-        """End the wait; other signals, and a second Ctrl-C, end the process at once."""
+        """End the wait; other signals, and a second Ctrl-C, end the process immediately."""
         if number != signal.SIGINT or self._event.is_set():
             leave()
         self._event.set()
@@ -161,7 +161,7 @@ def _on_signal(number: int, _frame: object) -> None:
 
 
 def leave() -> NoReturn:
-    """Clean up and end the process at once."""
+    """Clean up and end the process immediately."""
     for call in reversed(_cleanups):
         with suppress(Exception):
             call()

@@ -33,9 +33,9 @@ class MetricValue(Fields, frozen=True, kw_only=True):
     value: float
     """The value of the metric."""
     ci_lower: float | None = None
-    """The lower end of its 95% interval."""
+    """The lower bound of its 95% interval."""
     ci_upper: float | None = None
-    """The upper end of its 95% interval."""
+    """The upper bound of its 95% interval."""
 
 
 class MetricDifference(Fields, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ _SHOWN_WHOLE = frozenset(
         *("decimal.Decimal", "fractions.Fraction", "uuid.UUID", "builtins.range"),
     )
 )
-"""Classes of Python's library whose `repr` shows the whole value."""
+"""Classes of the standard library whose `repr` shows the whole value."""
 _NAMESPACES = ("types.SimpleNamespace", "argparse.Namespace")
 """Classes of the standard library whose objects consist only of attributes."""
 _CONSTRUCTORS = frozenset(("__init__", "__new__", "__post_init__"))

@@ -2,7 +2,7 @@
 
 Each file is decoded once, at about 400 MB of JSON per second. Small files are checked before the viewer starts, so
 that an invalid line is an error of the command. Large files are checked while they are shown, so that files of any
-size open at once. Their problems are reported when they are found, and do not stop the viewer.
+size open immediately. Their problems are reported when they are found, and do not stop the viewer.
 """
 
 import threading

@@ -12,7 +12,7 @@ from agentv.redact import clean
 from agentv.text import quote_text, truncate_to_width
 
 Values = str | Annotated[tuple[str, ...], Meta(min_length=1)]
-"""One text, or several of which all or any must match."""
+"""One text, or several texts, all or any of which must match."""
 Require = Literal["all", "any"]
 Verbs = tuple[str, str]
 """A verb for hits and for misses, as in `("contains", "contain")`: contains 'a', does not contain 'b'."""
