@@ -65,7 +65,7 @@ class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
     """Fail the case unless this evaluator passes, or unless its score is at least this number."""
     negate: bool = False
-    """Invert the score. A type that has this setting itself, such as `contains`, handles it instead."""
+    """Invert the score. Types with a `negate` setting of their own, such as `contains`, describe it there."""
 
 
 COMMON_NAMES = frozenset(CommonSettings.__struct_fields__)
