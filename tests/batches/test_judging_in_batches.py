@@ -211,14 +211,14 @@ def test_resume_does_not_resend_answered_cases_that_wait_for_judges(project: Bat
 
 def test_leftovers_of_a_killed_step_are_removed(tmp_path: Path) -> None:
     pending = PendingCases(tmp_path / "pending")
-    torn, empty = tmp_path / "pending" / "ab" / f"abc.{2**22 + 1}.new", tmp_path / "pending" / "cd"
-    for folder in (torn.parent, empty):
+    truncated, empty = tmp_path / "pending" / "ab" / f"abc.{2**22 + 1}.new", tmp_path / "pending" / "cd"
+    for folder in (truncated.parent, empty):
         folder.mkdir(parents=True)
-    torn.write_text("{")
-    at_work = torn.with_name(f"abc.{os.getpid()}.new")
+    truncated.write_text("{")
+    at_work = truncated.with_name(f"abc.{os.getpid()}.new")
     at_work.write_text("{")
     pending.tidy()
-    assert list(torn.parent.iterdir()) == [at_work]
+    assert list(truncated.parent.iterdir()) == [at_work]
     assert not empty.exists()
     at_work.unlink()
     pending.tidy()

@@ -108,11 +108,14 @@ def test_show_reports_the_problem_of_a_file(project: Write) -> None:
     ran = agentv("show", "o.jsonl", "--format", "json")
     assert (ran.returncode, len(ran.stdout.splitlines())) == (0, 2)
     assert "warning: o.jsonl:3: the last line is truncated" in ran.stderr
-    for torn in (whole[:100], long_results(2) + long_results(1)[:-20]):  # nothing else in the file, or in its block
-        project("o.jsonl", torn)
+    for truncated in (
+        whole[:100],
+        long_results(2) + long_results(1)[:-20],
+    ):  # nothing else in the file, or in its block
+        project("o.jsonl", truncated)
         ran = agentv("show", "o.jsonl", "--format", "json")
-        assert (ran.returncode, len(ran.stdout.splitlines())) == (0, torn.count("\n"))
-        assert f"warning: o.jsonl:{torn.count(chr(10)) + 1}: the last line is truncated" in ran.stderr
+        assert (ran.returncode, len(ran.stdout.splitlines())) == (0, truncated.count("\n"))
+        assert f"warning: o.jsonl:{truncated.count(chr(10)) + 1}: the last line is truncated" in ran.stderr
     project("o.jsonl", "nonsense\n" + whole)
     ran = agentv("show", "o.jsonl")
     assert (ran.returncode, "error: o.jsonl:1:1: " in ran.stderr) == (2, True)

@@ -245,8 +245,8 @@ def test_bad_usage(project: Write) -> None:
         assert (ran.returncode, f"{flag} is the results file to grade" in ran.stderr) == (2, True)
     assert Path("old.jsonl").read_bytes() == before
     assert "--only" in grade("--only", "some", code=2)
-    torn = Path("old.jsonl").read_text()[:-30]
-    project("old.jsonl", torn)
+    truncated = Path("old.jsonl").read_text()[:-30]
+    project("old.jsonl", truncated)
     assert (
         grade().count("the last line is truncated") == 1
     )  # though the file is read again, for the case without an answer

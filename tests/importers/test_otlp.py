@@ -130,10 +130,10 @@ def test_tool_trajectory_scores_imported_traces_unless_they_are_incomplete(write
     ran = agentv("eval", "cases.jsonl", "--out", "out.jsonl")
     assert ran.returncode == 1, ran.stderr
     assert "error: 1 case was not judged" in ran.stderr
-    whole, torn = (json.loads(line) for line in Path("out.jsonl").read_text().splitlines())
+    whole, truncated = (json.loads(line) for line in Path("out.jsonl").read_text().splitlines())
     assert (whole["score"], "failure" in whole) == (1.0, False)
-    assert (torn["failure"], torn["verdict"]) == ("judge", "fail")
-    assert "the trace is incomplete" in torn["evaluator_results"][0]["misses"][0]
+    assert (truncated["failure"], truncated["verdict"]) == ("judge", "fail")
+    assert "the trace is incomplete" in truncated["evaluator_results"][0]["misses"][0]
 
 
 def test_files_that_cannot_be_imported(write: Write) -> None:

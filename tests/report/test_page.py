@@ -189,7 +189,7 @@ def test_a_missing_file_and_a_folder(write: Write) -> None:
 
 def test_a_truncated_last_line_is_a_warning(write: Write) -> None:
     whole = "".join(json.dumps(each) + "\n" for each in a_run(3))
-    write("out.jsonl", whole + '{"timestamp":"2026-11-16T03:00:00.000Z","eval_id":"torn","sco')
+    write("out.jsonl", whole + '{"timestamp":"2026-11-16T03:00:00.000Z","eval_id":"truncated","sco')
     said = report("out.jsonl")
     assert "warning: out.jsonl:4: the last line is truncated" in said
     assert "; skipped" in said
@@ -209,8 +209,8 @@ def test_yaml_results_and_a_truncated_document(write: Write) -> None:
     documents = b"".join(YAML.encode(json.dumps(each).encode()) for each in a_run(3))
     write("out.yaml", documents)
     assert "(3 cases" in report("out.yaml")
-    write("torn.yaml", documents + b"---\ntimestamp: 2026\neval")
-    said = report("torn.yaml")
+    write("truncated.yaml", documents + b"---\ntimestamp: 2026\neval")
+    said = report("truncated.yaml")
     assert "the last document is truncated" in said
     assert "(3 cases" in said
 

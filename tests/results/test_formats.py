@@ -81,7 +81,7 @@ def test_written_results_can_be_read(tmp_path: Path, form: ResultFormat) -> None
 def test_a_record_cut_off_anywhere_is_skipped_and_the_one_before_it_is_not(tmp_path: Path, form: ResultFormat) -> None:
     whole = save(tmp_path / "one", form, a_result("a")).read_bytes()
     both = save(tmp_path / "two", form, a_result("a"), a_result("b")).read_bytes()
-    path = tmp_path / "torn"
+    path = tmp_path / "truncated"
     for size in range(len(whole), len(both)):
         path.write_bytes(both[:size])
         assert [record.view.eval_id for record in read_records(path, ResultRow)] == ["a"]

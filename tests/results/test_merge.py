@@ -255,15 +255,15 @@ def test_files_of_unsharded_runs(write: Write) -> None:
 def test_a_truncated_shard(form: str, write: Write) -> None:
     project(write, 10)
     first = run_shards(2)[0]
-    agentv("eval", "evals", "--quiet", "--shard", "2/2", "--out", f"torn.{form}")
-    data = Path(f"torn.{form}").read_bytes()
-    Path(f"torn.{form}").write_bytes(data[:-20])
+    agentv("eval", "evals", "--quiet", "--shard", "2/2", "--out", f"truncated.{form}")
+    data = Path(f"truncated.{form}").read_bytes()
+    Path(f"truncated.{form}").write_bytes(data[:-20])
     for more in ((), ("--partial",)):
-        said = refused("merge", first, f"torn.{form}", "--out", "out.jsonl", *more)
+        said = refused("merge", first, f"truncated.{form}", "--out", "out.jsonl", *more)
         assert "truncated" in said
         assert "skipped" not in said
         assert "continue with 'agentv eval --resume'" in said
-    for command in (("compare", first, f"torn.{form}", "--vs", first), ("report", first, f"torn.{form}")):
+    for command in (("compare", first, f"truncated.{form}", "--vs", first), ("report", first, f"truncated.{form}")):
         assert "truncated" in refused(*command)
 
 

@@ -75,10 +75,10 @@ def test_a_partly_written_line_is_read_when_complete(tmp_path: Path) -> None:
     path = save_results(tmp_path / "a.jsonl", [a_result("one")])
     append(path, line[:50])
     index = read_all(IncrementalIndex(path))
-    assert index.torn is not None and index.torn.message == "the last line is truncated; skipped"
+    assert index.truncated is not None and index.truncated.message == "the last line is truncated; skipped"
     assert (index.results, index.bad, index.is_behind) == (1, 0, False)
     append(path, line[50:])
-    assert (read_all(index).torn, index.results) == (None, 2)  # complete, if without a line feed
+    assert (read_all(index).truncated, index.results) == (None, 2)  # complete, if without a line feed
     append(path, "\n" + json.dumps(a_result("three")) + "\n")
     assert ids_of(read_all(index)) == ["one", "two", "three"]
 
@@ -87,7 +87,7 @@ def test_invalid_lines_are_skipped_and_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(f'\n{json.dumps(a_result("one"))}\n{{"prompt": 1}}\nnonsense\n{json.dumps(a_result("two"))}\n')
     index = read_all(IncrementalIndex(path))
-    assert (index.results, index.bad, index.torn) == (2, 2, None)
+    assert (index.results, index.bad, index.truncated) == (2, 2, None)
     assert [(problem.line, problem.message) for problem in index.problems] == [
         (3, "missing eval_id"),
         (4, "Invalid JSON: Expecting value"),
@@ -102,7 +102,7 @@ def test_yaml_is_read_by_document(tmp_path: Path, end: str) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(documents[0] + documents[1][:40], encoding="utf-8")
     index = read_all(IncrementalIndex(path))
-    assert (index.results, index.torn is not None) == (1, True)
+    assert (index.results, index.truncated is not None) == (1, True)
     append(path, documents[1][40:] + documents[2] + end)
     assert ids_of(read_all(index)) == ["one", "two", "three"]
     whole = [json.loads(line) for line in result_lines(index.entries(0, index.generation)).split(b"\n")]

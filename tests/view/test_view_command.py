@@ -88,7 +88,7 @@ def save_lines(path: Path, *lines: str) -> None:
 
 
 ONE, TWO = json.dumps(a_result("one")), json.dumps(a_result("two"))
-TORN = "the last line is truncated (Invalid JSON: Unterminated string); skipped"
+TRUNCATED = "the last line is truncated (Invalid JSON: Unterminated string); skipped"
 
 
 def test_an_invalid_line_in_a_named_file_is_located() -> None:
@@ -133,7 +133,7 @@ def test_a_truncated_last_line_is_a_warning_unless_the_run_is_in_progress() -> N
     Path("a.jsonl").write_text(f"{ONE}\n{TWO[:20]}")
     command = [sys.executable, "-m", "agentv", "view", "--no-browser", "a.jsonl"]
     process: Any = start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr.readline().startswith(f"warning: a.jsonl:2: {TORN} (the run was stopped")
+    assert process.stderr.readline().startswith(f"warning: a.jsonl:2: {TRUNCATED} (the run was stopped")
     assert process.stderr.readline() == "press Ctrl-C to stop\n"
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0

@@ -399,8 +399,8 @@ def test_a_run_in_progress_starts_empty_with_a_notice(shown: Shown) -> None:
 
 def test_empty_files_truncated_lines_and_foreign_results_are_reported(shown: Shown) -> None:
     shown.write("eval_1", [])
-    torn = shown.write("eval_2", [a_result("one")])
-    with torn.open("a") as file:
+    truncated = shown.write("eval_2", [a_result("one")])
+    with truncated.open("a") as file:
         file.write('{"timestamp":"2026')
     foreign = shown.write("eval_3", [])
     page = shown.open(shown.run("eval_1"))

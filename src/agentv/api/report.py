@@ -159,7 +159,7 @@ def _kept_results(earlier: Resumed, plan: Plan) -> Iterator[EvalResult]:
             )
             positions[key] = case.position
     path = earlier.file.path
-    for stored in read_results(path, ResultRow, on_torn=ignore):
+    for stored in read_results(path, ResultRow, on_truncated=ignore):
         row = stored.view
         if row.trial_key not in earlier.stands:
             continue
@@ -234,7 +234,7 @@ def _load(paths: Paths) -> EvalReport:
     files = result_paths("paths", paths)
     results: list[EvalResult] = []
     for file in files:
-        for stored in read_results(file, ResultRow, on_torn=ignore):
+        for stored in read_results(file, ResultRow, on_truncated=ignore):
             result = _decoded(stored.raw, file)
             results.append(result)
     results.sort(key=_Order())

@@ -11,7 +11,7 @@ from agentv.compare.records import CompareOptions
 from agentv.compare.selection import ANY_DATASET, CaseSelection
 from agentv.errors import ResultsError
 from agentv.records import Problem
-from agentv.results.read import TORN_HINT, read_blocks, unreadable
+from agentv.results.read import TRUNCATED_HINT, read_blocks, unreadable
 from agentv.results.run_files import RunFiles, files_of, name_of, open_results
 from agentv.results.views import PartsRow, ResultRow, ScoreRow
 
@@ -145,8 +145,8 @@ def _read_run(
                     _add_block(run, block)
     except OSError as error:
         problems.append(Problem.of(unreadable(error, path)))
-    if options.skip_torn:
-        problems = [problem for problem in problems if problem.hint != TORN_HINT]
+    if options.skip_truncated:
+        problems = [problem for problem in problems if problem.hint != TRUNCATED_HINT]
     if not problems and not run.results:
         problem = Problem(
             message="the file contains no results",

@@ -33,7 +33,7 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Field or metadata key that cases are clustered by; None for the conversation."""
     filter: Filter | None = None
     """Compare only the cases that this selects."""
-    skip_torn: bool = False
+    skip_truncated: bool = False
     """Whether to skip a last line that was truncated by a kill, instead of raising an error."""
 
     @property

@@ -26,7 +26,7 @@ from agentv.records import (
 )
 from agentv.redact import MASK, clean
 from agentv.results.answer_digest import stored_digest
-from agentv.results.answers import AnswerOffsets, OnTorn, lacks_calls, usable_metadata
+from agentv.results.answers import AnswerOffsets, OnTruncated, lacks_calls, usable_metadata
 from agentv.results.formats import DECODE_ERRORS
 from agentv.results.read import read_result_blocks
 from agentv.results.views import ResultRow, read_verdict
@@ -97,13 +97,13 @@ class StoredRun:
             raise ResultsError([self._no_answers()])
         self._decode = self._places.form.decoder(EvalResult)
 
-    def _keys(self, on_torn: OnTorn) -> Iterator[tuple[ResultKey, int]]:
+    def _keys(self, on_truncated: OnTruncated) -> Iterator[tuple[ResultKey, int]]:
         """Yield the key and the offset of each answer, and collect the trials and targets of the file.
 
         `AnswerOffsets` may call this more than once.
         """
         self._is_graded.clear()
-        for block in read_result_blocks(self.path, AnswerRow, on_torn):
+        for block in read_result_blocks(self.path, AnswerRow, on_truncated):
             for view, offset, _ in block.places():
                 if self._target is not None and view.target != self._target:
                     self._other_targets[view.target] = None

@@ -45,7 +45,7 @@ def run_metrics(files: RunFiles, metrics: Mapping[str, Sequence[Metric]]) -> dic
 def stored_results(files: RunFiles) -> Iterator[MeasuredResult]:
     """Yield the results of a run, without machine failures: no figure includes those."""
     for path in files_of(files):
-        for record in read_results(path, ResultRow, on_torn=ignore):
+        for record in read_results(path, ResultRow, on_truncated=ignore):
             row = record.view
             if row.failure != "machine":
                 yield MeasuredResult(

@@ -44,10 +44,10 @@ def export_blocks(path: Path, form: Form, condition: Filter | None = None) -> It
 def _read(
     path: Path,
     condition: Filter | None,
-    on_torn: Callable[[Problem], None] = warn,
+    on_truncated: Callable[[Problem], None] = warn,
 ) -> Iterator[TableView]:
     """Yield the results that are exported."""
-    for record in read_results(path, TableView, on_torn):
+    for record in read_results(path, TableView, on_truncated):
         if not condition or condition.matches(record.view):
             yield record.view
 
@@ -68,7 +68,7 @@ def _columns(path: Path, condition: Filter | None) -> TableColumns:
 
 
 def _rows(path: Path, columns: TableColumns, condition: Filter | None) -> Iterator[Row]:
-    for view in _read(path, condition, on_torn=ignore):
+    for view in _read(path, condition, on_truncated=ignore):
         row = columns.row(view)
         row[DIGEST] = _digest(view)
         yield row

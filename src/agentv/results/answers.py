@@ -47,8 +47,8 @@ class _BatchRecord(msgspec.Struct, frozen=True, gc=False):
     trial: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
-OnTorn = Callable[[Problem], None]
-Keys = Callable[[OnTorn], Iterator[tuple[ResultKey, int]]]
+OnTruncated = Callable[[Problem], None]
+Keys = Callable[[OnTruncated], Iterator[tuple[ResultKey, int]]]
 """Yields the key and offset of each answer of a file, and reports a truncated one at the end."""
 NONE = -1
 SEVERAL = -2
@@ -215,15 +215,15 @@ def _has_results(path: Path) -> bool:
     return b'"eval_id"' in first_line
 
 
-def _result_keys(path: Path, on_torn: OnTorn) -> Iterator[tuple[ResultKey, int]]:
+def _result_keys(path: Path, on_truncated: OnTruncated) -> Iterator[tuple[ResultKey, int]]:
     """Yield the key and offset of each result."""
-    for block in read_result_blocks(path, ResultRow, on_torn):
+    for block in read_result_blocks(path, ResultRow, on_truncated):
         for view, offset, _ in block.places():
             # answers are looked up by case and trial: another target may have given them
             yield view.trial_key, offset
 
 
-def _batch_keys(path: Path, _on_torn: OnTorn) -> Iterator[tuple[ResultKey, int]]:
+def _batch_keys(path: Path, _on_truncated: OnTruncated) -> Iterator[tuple[ResultKey, int]]:
     """Yield the key and offset of each batch record; raise `ResultsError` with all problems after the last one."""
     decode = msgspec.json.Decoder(_BatchRecord).decode
     problems: list[Problem] = []

@@ -43,7 +43,7 @@ class ResultFormat:
     decoder: Callable[[type], Decode]
     """Return a function that decodes a record as the given type and raises one of `DECODE_ERRORS`."""
 
-    def is_torn(self, record: bytes) -> bool:
+    def is_truncated(self, record: bytes) -> bool:
         """Return whether this record is truncated: agentv was killed while it wrote it."""
         if record.endswith(self.end):
             return False

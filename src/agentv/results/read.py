@@ -27,7 +27,7 @@ MAX_PROBLEMS = 10
 _BOM = b"\xef\xbb\xbf"
 SKIPPED = "; skipped"
 """Appended to the message when a truncated last result is reported as a warning."""
-TORN_HINT = "the run was stopped while writing it: continue with 'agentv eval --resume', or delete it"
+TRUNCATED_HINT = "the run was stopped while writing it: continue with 'agentv eval --resume', or delete it"
 FOREIGN_HINT = "this is not a result of agentv; use 'agentv import' to read files of other tools"
 _START_BYTES = 4096
 
@@ -81,7 +81,7 @@ def read_records(
         form = form or sniff(file.peek(_START_BYTES)) or format_for(path)
         decode = form.decoder(view)
         for number, raw in enumerate(form.split(file), 1):
-            if not raw.strip() or form.is_torn(raw):
+            if not raw.strip() or form.is_truncated(raw):
                 continue
             try:
                 found = decode(raw)
@@ -104,21 +104,21 @@ def report_results(path: Path, cases: Container[CaseKey] | None) -> Iterator[Rep
 def read_results(
     path: Path,
     view: type[View],
-    on_torn: Callable[[Problem], None] = warn,
+    on_truncated: Callable[[Problem], None] = warn,
 ) -> Iterator[StoredResult[View]]:
     """Yield the results of any results file, one at a time, each with its JSON on one line.
 
-    A truncated result at the end is skipped and passed to `on_torn` as a warning. Raise `ResultsError` with all other
-    problems after the last result.
+    A truncated result at the end is skipped and passed to `on_truncated` as a warning. Raise `ResultsError` with all
+    other problems after the last result.
     """
-    for block in read_result_blocks(path, view, on_torn):
+    for block in read_result_blocks(path, view, on_truncated):
         yield from block.records()
 
 
 def read_result_blocks(
     path: Path,
     view: type[View],
-    on_torn: Callable[[Problem], None] = warn,
+    on_truncated: Callable[[Problem], None] = warn,
     *,
     skip: Callable[[Sequence[View]], bool] | None = None,
 ) -> Iterator[Block[View]]:
@@ -139,10 +139,10 @@ def read_result_blocks(
         problems.append(Problem.of(unreadable(error, path)))
     errors: list[Problem] = []
     for problem in problems:
-        if problem.hint == TORN_HINT:
-            on_torn(_as_warning(problem))
+        if problem.hint == TRUNCATED_HINT:
+            on_truncated(_as_warning(problem))
         elif problem.severity == "warning":
-            on_torn(problem)
+            on_truncated(problem)
         else:
             errors.append(problem)
     if errors:
@@ -237,8 +237,8 @@ def _yaml_blocks(
         yield Block([document.view], raw, document.offset, [document.size])
 
 
-def _as_warning(torn: Problem) -> Problem:
-    return msgspec.structs.replace(torn, severity="warning", message=f"{torn.message}{SKIPPED}")
+def _as_warning(truncated: Problem) -> Problem:
+    return msgspec.structs.replace(truncated, severity="warning", message=f"{truncated.message}{SKIPPED}")
 
 
 def unreadable(error: OSError, path: Path) -> AgentvError:
@@ -377,7 +377,7 @@ def _find_problems(  # noqa: PLR0913
                 message=f"the last line is truncated ({message})",
                 file=path,
                 line=line,
-                hint=TORN_HINT,
+                hint=TRUNCATED_HINT,
             )
         else:
             yield Problem(
@@ -446,14 +446,14 @@ def _read_yaml(  # noqa: PLR0913
         next_line += raw.count(b"\n")
         start = next_offset
         next_offset += len(raw)
-        if YAML.is_torn(raw):
-            torn = Problem(
+        if YAML.is_truncated(raw):
+            truncated = Problem(
                 message="the last document is truncated",
                 file=path,
                 line=first,
-                hint=TORN_HINT,
+                hint=TRUNCATED_HINT,
             )
-            problems.append(torn)
+            problems.append(truncated)
             return
         document = _parse_document(raw, path, first, problems)
         if document is not None and document.value is not None:

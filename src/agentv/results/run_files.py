@@ -89,7 +89,7 @@ def open_results(paths: Sequence[Path]) -> BinaryIO:
 def read_views(
     run: RunFiles,
     view: type[View],
-    on_torn: Callable[[Problem], None] = warn,
+    on_truncated: Callable[[Problem], None] = warn,
     *,
     skip: Callable[[Sequence[View]], bool] | None = None,
 ) -> Iterator[View]:
@@ -99,12 +99,12 @@ def read_views(
     """
     paths = files_of(run)
     if len(paths) > 1:
-        records = read_run(paths, view, on_torn)
+        records = read_run(paths, view, on_truncated)
         return (record.view for record in records)
     blocks = read_result_blocks(
         paths[0],
         view,
-        on_torn,
+        on_truncated,
         skip=skip,
     )
     # `chain` instead of a nested loop: it costs nothing per result
@@ -114,11 +114,11 @@ def read_views(
 def read_run(
     paths: Sequence[Path],
     view: type[View],
-    on_torn: Callable[[Problem], None] = warn,
+    on_truncated: Callable[[Problem], None] = warn,
 ) -> Iterator[StoredResult[View]]:
     """Yield the results of a run, as `read_results` does: of a single file, or of several files merged."""
     if len(paths) == 1:
-        yield from read_results(paths[0], view, on_torn)
+        yield from read_results(paths[0], view, on_truncated)
         return
     decode = msgspec.json.Decoder(view).decode
     merge = Merge(paths)

@@ -30,7 +30,7 @@ export interface IndexState {
   size: number;
   is_behind: boolean;
   status: string;
-  torn: Problem | null;
+  truncated: Problem | null;
   bad: number;
   problems: Array<string>;
   datasets: Array<string>;

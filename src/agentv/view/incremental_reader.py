@@ -17,7 +17,7 @@ import msgspec
 from agentv.records import Problem
 from agentv.report.page.masking import has_secrets, masked_json
 from agentv.results.formats import DECODE_ERRORS, JSONL, YAML, ResultFormat, format_for, sniff
-from agentv.results.read import MAX_PROBLEMS, SKIPPED, TORN_HINT, explain_record
+from agentv.results.read import MAX_PROBLEMS, SKIPPED, TRUNCATED_HINT, explain_record
 from agentv.results.views import PageView
 
 PIECE_BYTES = {
@@ -103,16 +103,16 @@ class IncrementalReader:
         self._errors: list[Problem] = []
         self.problems: list[Problem] = []
         """The first problem of each invalid record, for the first of these."""
-        self.torn: Problem | None = None
+        self.truncated: Problem | None = None
         """The problem of a truncated last record; None if the end is complete."""
-        self._torn_entry: Entry | None = None
+        self._truncated_entry: Entry | None = None
         self._tail = b""
         """The last bytes before `offset`, to notice that the file was rewritten."""
 
     @property
     def is_behind(self) -> bool:
         """Whether there is more to read."""
-        return self.offset < self.size and self.torn is None
+        return self.offset < self.size and self.truncated is None
 
     def read_to_end(self, stop: threading.Event | None = None) -> None:
         """Read the rest of the file; return early if `stop` is set in the meantime. Raise `OSError` if that fails."""
@@ -135,8 +135,8 @@ class IncrementalReader:
         with self.path.open("rb", buffering=0) as file:
             descriptor = file.fileno()
             self._check_identity(descriptor)
-            self.torn = None
-            self._torn_entry = None
+            self.truncated = None
+            self._truncated_entry = None
             first = self.offset
             while self.is_behind:
                 self._read_piece(descriptor)
@@ -179,11 +179,11 @@ class IncrementalReader:
         masks = self.masks and has_secrets(piece)
         for entry in read_entries(piece, self._form, self.offset, masks=masks):
             if entry.error is not None and self._is_truncated(entry):
-                self._torn_entry = entry
-                self.torn = Problem(
+                self._truncated_entry = entry
+                self.truncated = Problem(
                     message=f"the last {self._form.record} is truncated{SKIPPED}",
                     severity="warning",
-                    hint=TORN_HINT,
+                    hint=TRUNCATED_HINT,
                 )
                 break
             self._add(entry)
@@ -246,9 +246,9 @@ class IncrementalReader:
         """
         errors = list(self._errors)
         truncated = None
-        if self._torn_entry is not None:
-            for problem in self._explain(self._torn_entry, is_last=True):
-                if problem.hint == TORN_HINT:
+        if self._truncated_entry is not None:
+            for problem in self._explain(self._truncated_entry, is_last=True):
+                if problem.hint == TRUNCATED_HINT:
                     truncated = msgspec.structs.replace(
                         problem,
                         severity="warning",
@@ -305,7 +305,7 @@ def _read_entry(
 def _yaml_to_json(raw: bytes) -> bytes:
     """Return a YAML document as JSON; raise `ValueError` if it is truncated."""
     # The start of a YAML document can be a valid document.
-    if YAML.is_torn(raw):
+    if YAML.is_truncated(raw):
         raise ValueError("truncated")
     value: Any = YAML.decoder(object)(raw)
     return msgspec.json.encode(value, enc_hook=str)

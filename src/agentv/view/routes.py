@@ -82,7 +82,7 @@ class IndexState(msgspec.Struct, frozen=True, kw_only=True):
     is_behind: bool = False
     """Whether there is more: of the file to read, or of the index to send."""
     status: str = ""
-    torn: Problem | None = None
+    truncated: Problem | None = None
     bad: int = 0
     problems: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
@@ -377,7 +377,7 @@ class Site:
             compared = [ComparedFile(file.real, stamp_of(file.real)) for file in files]
             if self._comparison is None or self._compared != compared:
                 paths = [file.real for file in files]
-                options = CompareOptions(skip_torn=True)
+                options = CompareOptions(skip_truncated=True)
                 self._comparison, *_ = compare_files(paths, options)
                 self._compared = compared
             return self._comparison
@@ -400,7 +400,7 @@ def _index_state(index: IncrementalIndex, known_generation: int) -> IndexState:
         read=index.offset,
         size=index.size,
         is_behind=index.is_behind,
-        torn=index.torn,
+        truncated=index.truncated,
         bad=index.bad,
         problems=tuple(problems),
         datasets=tuple(index.names.datasets),

@@ -144,7 +144,7 @@ def _compare(results: Sequence[RunFiles]) -> Comparison | None:
     """Return the comparison of two runs, or None for a single run."""
     if len(results) != 2:
         return None
-    options = CompareOptions(skip_torn=True)
+    options = CompareOptions(skip_truncated=True)
     comparison, *_ = compare_files(results, options)
     return comparison
 
@@ -227,7 +227,7 @@ class _Page:
         """Read all results without writing them."""
         for run in self._runs:
             # A truncated line is reported when the file is read again.
-            for record in self._read_records(run, on_torn=ignore):
+            for record in self._read_records(run, on_truncated=ignore):
                 row = self._row(record.view)
                 run.add(row, record.view)
 
@@ -276,11 +276,11 @@ class _Page:
     def _read_records(
         self,
         run: "_Run",
-        on_torn: Callable[[Problem], None] = warn,
+        on_truncated: Callable[[Problem], None] = warn,
     ) -> Iterator[StoredResult[PageView]]:
         """Yield the results of a run with secrets masked. Raise `ResultsError` if there are none."""
         is_empty = True
-        for record in read_run(run.files, PageView, on_torn):
+        for record in read_run(run.files, PageView, on_truncated):
             if self._options.cases is not None and record.view.case_key not in self._options.cases:
                 continue
             is_empty = False

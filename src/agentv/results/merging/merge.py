@@ -177,12 +177,12 @@ class _File:
 
     def blocks(self, view: type[View]) -> Iterator[Block[View]]:
         """Yield the results in blocks; raise `ResultsError` with everything that is wrong with the file."""
-        torn: list[Problem] = []
-        for block in read_result_blocks(self.path, view, torn.append):
+        truncated: list[Problem] = []
+        for block in read_result_blocks(self.path, view, truncated.append):
             self._count(block.views)
             yield block
-        if torn:
-            errors = [_as_error(problem) for problem in torn]
+        if truncated:
+            errors = [_as_error(problem) for problem in truncated]
             raise ResultsError(errors)
         # The content decides. Now it is known to be valid.
         with self.path.open("rb") as file:
@@ -351,7 +351,7 @@ def _content(line: bytes) -> dict[str, Any]:
     return content
 
 
-def _as_error(torn: Problem) -> Problem:
+def _as_error(truncated: Problem) -> Problem:
     """Return a truncated last result, which readers of a single file treat as a warning, as an error."""
-    message = torn.message.removesuffix(SKIPPED)
-    return msgspec.structs.replace(torn, severity="error", message=message)
+    message = truncated.message.removesuffix(SKIPPED)
+    return msgspec.structs.replace(truncated, severity="error", message=message)

@@ -98,11 +98,11 @@ class LabelKey(NamedTuple):
     evaluator: str | None
 
 
-def read_labels(path: Path, on_torn: Callable[[Problem], None] = warn) -> Iterator[Label]:
+def read_labels(path: Path, on_truncated: Callable[[Problem], None] = warn) -> Iterator[Label]:
     """Yield the labels of a file in order.
 
-    A truncated last line is skipped and passed to `on_torn` as a warning. Raise `NoLabels` if the file does not exist
-    or is empty, and `ResultsError` with everything that is wrong with it.
+    A truncated last line is skipped and passed to `on_truncated` as a warning. Raise `NoLabels` if the file does not
+    exist or is empty, and `ResultsError` with everything that is wrong with it.
     """
     problems: list[Problem] = []
     count = 0
@@ -118,7 +118,7 @@ def read_labels(path: Path, on_torn: Callable[[Problem], None] = warn) -> Iterat
     errors: list[Problem] = []
     for problem in problems:
         if problem.severity == "warning":
-            on_torn(problem)
+            on_truncated(problem)
         else:
             errors.append(problem)
     if errors:

@@ -44,7 +44,7 @@ const NOTHING_READ = {
   size: 0,
   is_behind: false,
   status: "",
-  torn: null,
+  truncated: null,
   bad: 0,
   problems: [],
   datasets: [],

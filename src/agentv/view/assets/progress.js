@@ -56,8 +56,8 @@ function fileNotices({ state, count }, isCompared) {
   } else if (state.change) {
     const text = `The results file was ${state.change} while this page was open. The page shows its earlier content.`;
     add(text, true, "Reload");
-  } else if (state.torn && state.status !== "running") {
-    add(`${sentence(state.torn.message)} ${sentence(state.torn.hint)}`);
+  } else if (state.truncated && state.status !== "running") {
+    add(`${sentence(state.truncated.message)} ${sentence(state.truncated.hint)}`);
   }
   if (state.bad > 0) {
     const verb = state.bad === 1 ? "is not a result and was" : "are not results and were";
