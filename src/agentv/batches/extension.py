@@ -146,11 +146,10 @@ class VendorBatches(Extension):
             return None
         id_ = custom_id(batch.target, request)
         self._delivering[job.key] = (batch, id_)
-        answer = batch.answer(request, self._caller)
-        if answer is None:
+        found = batch.answer(request, self._caller)
+        if found is None:
             return None  # the target is called live
-        attempt, got, is_cached = answer
-        return outcome_of(job, attempt, got, is_cached=is_cached)
+        return outcome_of(job, found.attempt, found.answer, is_cached=found.is_cached)
 
     def scope(self, job: Job, evaluators: CaseEvaluators) -> Scope | None:
         if self._judging is None or not evaluators.has_judges:

@@ -24,6 +24,7 @@ from agentv.log import info
 from agentv.providers.models.batches.api import BatchApi, BatchModel, BatchState
 from agentv.providers.models.settings import LanguageModelSettings
 from agentv.records import ProviderRequest, ProviderResponse
+from agentv.run.jobs import BatchAnswer
 from agentv.run.options import BatchOptions
 from agentv.run.targets import OpenTarget
 from agentv.text import plural
@@ -37,8 +38,6 @@ RequestsWithIds = AsyncIterator[tuple[str, ProviderRequest]]
 """Requests, each with its custom id."""
 NO_ANSWER = ProviderResponse(text="", batch=True)
 """The response of a request that failed in a batch."""
-Answer = tuple[int, ProviderResponse | FailedCall, bool]
-"""The number of the attempt, its outcome, and whether that came from the cache."""
 
 
 class BatchTarget(NamedTuple):
@@ -260,13 +259,13 @@ class VendorBatch:
             text = f"{text} ({state.words})"
         self._on_progress(text)
 
-    def answer(self, request: ProviderRequest, caller: Caller) -> Answer | None:
+    def answer(self, request: ProviderRequest, caller: Caller) -> BatchAnswer | None:
         """Return the answer to a request, or None if it has to be sent as a single call."""
         policy = self.target.policy
         id_ = custom_id(self.target, request)
         cached = caller.cached(policy, request)
         if cached is not None:
-            return 1, cached, True
+            return BatchAnswer(cached, attempt=1, is_cached=True)
         reply = self.reply_to(id_)
         if reply is None:
             return None
@@ -274,7 +273,7 @@ class VendorBatch:
             reply = reply._replace(partial=reply.partial or NO_ANSWER)
         else:
             caller.keep(policy, request, reply)
-        return 1, reply, False
+        return BatchAnswer(reply, attempt=1)
 
     def has(self, id_: str) -> bool:
         """Return whether a request is in one of the batches, or could not be sent."""

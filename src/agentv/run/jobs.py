@@ -49,7 +49,7 @@ class Job(NamedTuple):
 
 
 class BatchAnswer(NamedTuple):
-    """The answer of a batch program to one request."""
+    """The answer to one request in a batch."""
 
     answer: ProviderResponse | FailedCall
     """The answer, or why there is none."""
@@ -121,7 +121,8 @@ class Lane:
         """Return the next job, or None at the end."""
         while not self._is_closed:
             while self._sources:
-                for job in self._sources[0]:
+                job = next(self._sources[0], None)
+                if job is not None:
                     return job
                 self._sources.popleft()
             if self._expected:
