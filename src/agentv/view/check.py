@@ -78,7 +78,7 @@ def check_seconds(file: ResultsFile) -> float:
     stamp = stamp_of(file.real)
     if stamp is None:
         return 0.0
-    size = stamp[2]
+    size = stamp.size
     form = format_for(file.real)
     return size / BYTES_PER_SECOND[form.name]
 

@@ -20,9 +20,15 @@ MAX_FOLDERS = 2000
 """Limits for the search, which is repeated every few seconds, even if the folder is a whole disk."""
 _START_BYTES = 1 << 16
 _BOM = b"\xef\xbb\xbf"
-Stamp = tuple[int, int, int]
-"""The inode, modification time and size of a file."""
 _SUFFIXES = tuple(suffix for form in FORMATS.values() for suffix in form.suffixes)
+
+
+class Stamp(NamedTuple):
+    """What changes with a file."""
+
+    inode: int
+    modified_ns: int
+    size: int
 
 
 class ResultsFile(NamedTuple):
@@ -131,10 +137,10 @@ def stamp_of(path: Path) -> Stamp | None:
         status = path.stat()
     except OSError:
         return None
-    return (
-        status.st_ino,
-        status.st_mtime_ns,
-        status.st_size,
+    return Stamp(
+        inode=status.st_ino,
+        modified_ns=status.st_mtime_ns,
+        size=status.st_size,
     )
 
 

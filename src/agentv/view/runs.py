@@ -181,7 +181,7 @@ class RunLister:
         The result is empty if the file is too large to be read for the list.
         """
         stamp = stamp_of(file.real)
-        if stamp is None or stamp[2] > COUNTED_BYTES:
+        if stamp is None or stamp.size > COUNTED_BYTES:
             return _Counted(stamp)
         if only_checks and check_seconds(file) > COUNTING_SECONDS:
             return _Counted(stamp)
@@ -326,13 +326,13 @@ def _run_of_file(
             fields["targets"] = figures.targets[:MAX_NAMES]
             fields["started"] = figures.started
     elif stamp is not None:
-        size = stamp[2]
+        size = stamp.size
         if size > COUNTED_BYTES:
             fields["note"] = f"{size / 1e6:,.0f} MB: open the run to count its results"
         elif size == 0:
             fields["note"] = "no results yet"
     if record is None and not fields.get("started") and stamp is not None:
-        modified = datetime.fromtimestamp(stamp[1] / 1e9, UTC)
+        modified = datetime.fromtimestamp(stamp.modified_ns / 1e9, UTC)
         fields["started"] = _first_time(file.real) or modified.isoformat()
     return _run(file.path.name, record, **fields)
 
