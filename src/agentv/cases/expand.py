@@ -258,16 +258,17 @@ def _repeated_texts(written: Json, fields: Json) -> list[_TextPlace] | None:
     texts = []
     for name, value in fields.items():
         index = _POSITIONS[name]
-        is_message = index != _POSITIONS["outcome"]
+        has_messages = index != _POSITIONS["outcome"]
         for steps, text in texts_in(value):
-            if not steps:
-                message = None
-                if is_message:
-                    message = 0
-            elif len(steps) == 2 and isinstance(steps[0], int) and steps[1] == "content":
-                message = steps[0]
-            else:
-                return None
+            match steps:
+                case ():  # a field that is a text, such as `input`
+                    message = None
+                    if has_messages:
+                        message = 0
+                case (int(message), "content"):
+                    pass
+                case _:
+                    return None
             texts.append(_TextPlace(index, message, text))
     return texts
 

@@ -239,7 +239,9 @@ def _no_cases(file: Json) -> Misfit | None:
     spec = file.get("cases_from")
     if spec is not None and (not isinstance(spec, str) or not spec):
         return Misfit(("cases_from",), f"{spec!r} does not name a function", "use path/to/file.py:name")
-    if (isinstance(values, list) and values) or (spec is not None and "evalcases" not in file):
+    has_listed_cases = isinstance(values, list) and bool(values)
+    has_only_generated_cases = spec is not None and "evalcases" not in file
+    if has_listed_cases or has_only_generated_cases:
         return None
     if not has_cases(file):
         for name in file:

@@ -458,10 +458,12 @@ class _Keep:
         number = hash(key)
         if number in self._seen:
             return False
-        if number in self._repeated and key in self._up_to_date and any(self._planned.differences(result)):
+        is_repeated = number in self._repeated
+        if is_repeated and key in self._up_to_date and any(self._planned.differences(result)):
+            # Another result of this trial is kept: one scored by the current version of the case.
             self._removes_answers = True
             return False
-        if number in self._repeated:
+        if is_repeated:
             self._seen.add(number)
         self.found["done"] += 1
         if result.run_id is not None:

@@ -180,11 +180,12 @@ def _add(
 ) -> None:
     """Add the value of a field to a message. Raise `ProtobufError` if its wire type does not fit the field."""
     is_data = isinstance(raw, memoryview)
+    needs_data = field.read in (_text, _hex)
     if field.message is not None:
         if not is_data:
             raise ProtobufError(f"{field.name} is not a message")
         value: Any = _decode(raw, field.message, depth + 1)
-    elif field.read is None or is_data != (field.read in (_text, _hex)):
+    elif field.read is None or is_data != needs_data:
         raise ProtobufError(f"{field.name} has a wrong type")
     else:
         value = field.read(raw)

@@ -121,12 +121,13 @@ def _label(
     values["eval_id"] = restore(eval_id)
     for name in ("label", "sampling", "answer_digest"):
         if name in values:
+            # An export puts an apostrophe before a digest that a spreadsheet would read as a number.
             values[name] = values[name].lower().removeprefix("'")
     if "answer_digest" not in values:
         answer = cells.get("answer", cells.get("candidate_answer", ""))
         values["answer_digest"] = text_digest(restore(answer))
     if is_export:
-        values.pop("score", None)
+        values.pop("score", None)  # that of the evaluators, not of a reviewer
     for name, kind in _NUMBERS.items():
         if name in values:
             values[name] = _number(values[name], kind)

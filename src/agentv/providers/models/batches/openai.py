@@ -122,9 +122,9 @@ class OpenAIBatches(VendorBatchApi):
         codes = [error.code for error in errors]
         return BatchState(
             STATUSES.get(found.status, BatchStatus.RUNNING),
-            answered=(counts and counts.completed) or 0,
-            failed=(counts and counts.failed) or 0,
-            total=(counts and counts.total) or 0,
+            answered=_count(counts, "completed"),
+            failed=_count(counts, "failed"),
+            total=_count(counts, "total"),
             words=_describe_state(found.status, errors),
             may_pass=QUEUE_IS_FULL in codes,
         )
@@ -203,6 +203,11 @@ def _response_outcome(custom_id: str, response: _Response) -> BatchReply:
         return BatchReply(custom_id, body)
     reason = server_message(body) or "no reason given"
     return BatchReply(custom_id, None, f"status {response.status_code}: {reason}")
+
+
+def _count(counts: Any, name: str) -> int:
+    """Return a count of requests, or 0 if the vendor does not report it yet."""
+    return getattr(counts, name, None) or 0
 
 
 def _describe_state(status: Any, errors: Iterable[Any]) -> str:
